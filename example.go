@@ -1,0 +1,158 @@
+package blankout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Unlabelled is the Label of an event whose class is not known.
+const Unlabelled = -1
+
+// Example is one event as the learner sees it. Its slices are borrowed from
+// the Source that filled it and are valid until that Source's next call.
+type Example struct {
+	Features Vec
+	// Field holds for every entry of Features the id of the field it came
+	// from (an index of Schema.Fields). Nil means field 0 throughout, the
+	// anonymous field of the sparse text formats.
+	Field []uint16
+	// Missing lists the ids of fields that the event declares as unknown
+	// (null), in ascending order. They contribute nothing to the score.
+	Missing []uint16
+
+	Label  int     // class, an index of Schema.Classes, or Unlabelled
+	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
+	Key    []byte  // the record's key, or the id field where one is configured
+	Time   int64   // event time, milliseconds since the Unix epoch; 0 if unknown
+
+	Offset      int64  // of the record in its partition, or the line number in a file
+	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
+
+	// Refused is set for a record that cannot be used. Everything above but
+	// Offset, Fingerprint, Key and Time is then empty: the record must not be
+	// learned, but it is counted, passed on to the dead letters and stepped over.
+	Refused *Refusal
+}
+
+// MissingFraction is the share of the event's fields that are known to be
+// missing: missing/(missing + present), 0 when none is.
+func (e *Example) MissingFraction() float64 {
+	if len(e.Missing) == 0 {
+		return 0
+	}
+	present := 0
+	if e.Field == nil {
+		present = e.Features.Len()
+	} else {
+		// Entries of one field need not be neighbours; a small event, so the
+		// obvious count serves.
+		var seen [1024]uint64
+		for _, id := range e.Field {
+			if bit := uint64(1) << (id & 63); seen[id>>6]&bit == 0 {
+				seen[id>>6] |= bit
+				present++
+			}
+		}
+	}
+	return float64(len(e.Missing)) / float64(len(e.Missing)+present)
+}
+
+// Reason says why a record was refused. The values are the ones of the metric
+// label and of the dead letter's header.
+type Reason string
+
+// The reasons for which records are refused.
+const (
+	ReasonSyntax        Reason = "syntax"          // not in the configured format
+	ReasonNotFinite     Reason = "not-finite"      // a NaN or an infinity
+	ReasonOutOfRange    Reason = "out-of-range"    // |x| > 1e30, or an index beyond the columns
+	ReasonTooMany       Reason = "too-many"        // more features than allowed
+	ReasonOversize      Reason = "oversize"        // more bytes than allowed
+	ReasonLabel         Reason = "label"           // a label outside the known classes
+	ReasonWeight        Reason = "weight"          // a weight that is negative
+	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema-registry record, magic byte 0
+	ReasonDuplicate     Reason = "duplicate-field" // the same field twice in one event
+	ReasonDecompression Reason = "decompression"   // a record that does not unpack
+)
+
+// Refusal is the data of a refused record: the cause and the bytes as they
+// came, borrowed like the Example that carries it.
+type Refusal struct {
+	Reason Reason
+	Detail string // what is wrong and where in the record, for a person
+	Value  []byte
+}
+
+func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+// Batch is a run of examples of one partition, in offset order. It is filled
+// and owned by a Source: everything in it is borrowed until the next call.
+type Batch struct {
+	Topic     string // topic, or file name
+	Partition int32
+	Examples  []Example
+	// Next is the offset that follows the last record looked at. It may lie
+	// past the last example's (compaction, transaction markers), and a Batch
+	// without examples still moves it forward.
+	Next int64
+	// HighWater is the partition's end as of this batch, -1 if unknown.
+	HighWater int64
+	// Fields and Classes count what the Schema knew when this batch had been
+	// decoded: a Source that reads ahead may know more by the time it is learned.
+	Fields, Classes int
+}
+
+// Position is how far a partition has been learned.
+type Position struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Next      int64  `json:"next"`    // offset of the first record not yet counted in
+	Records   uint64 `json:"records"` // records counted in, refused ones included
+	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal
+	// sums over equal ranges show that every record was counted exactly once.
+	Sum uint64 `json:"sum"`
+}
+
+// Offsets is how far a stream has been learned: one Position for each
+// partition, ordered by topic and partition.
+type Offsets []Position
+
+func comparePosition(a, b Position) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+// At returns the Position of a partition, creating one that starts at offset
+// next if there is none. The pointer is valid until the next call of At.
+func (o *Offsets) At(topic string, partition int32, next int64) *Position {
+	p := Position{Topic: topic, Partition: partition, Next: next}
+	i, ok := slices.BinarySearchFunc(*o, p, comparePosition)
+	if !ok {
+		*o = slices.Insert(*o, i, p)
+	}
+	return &(*o)[i]
+}
+
+// Lookup returns the Position of a partition and whether there is one.
+func (o Offsets) Lookup(topic string, partition int32) (Position, bool) {
+	i, ok := slices.BinarySearchFunc(o, Position{Topic: topic, Partition: partition}, comparePosition)
+	if !ok {
+		return Position{}, false
+	}
+	return o[i], true
+}
+
+// Clone returns a copy that shares no memory with o.
+func (o Offsets) Clone() Offsets { return slices.Clone(o) }
+
+// Advance counts one record in. It returns an error, and changes nothing, if
+// the record lies before the position: a source must never go back.
+func (p *Position) Advance(offset int64, fingerprint uint64) error {
+	if offset < p.Next {
+		return fmt.Errorf("%s/%d: offset %d after position %d: a record would be counted twice", p.Topic, p.Partition, offset, p.Next)
+	}
+	p.Next = offset + 1
+	p.Records++
+	p.Sum += fingerprint
+	return nil
+}

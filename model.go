@@ -1,0 +1,229 @@
+package blankout
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// Block is a named piece of a model or checkpoint file. Who writes it decides
+// what the bytes mean; the container (package checkpoint) only guards them.
+type Block struct {
+	Name string
+	Data []byte
+}
+
+// FindBlock returns the data of the block of that name.
+func FindBlock(blocks []Block, name string) ([]byte, error) {
+	for _, b := range blocks {
+		if b.Name == name {
+			return b.Data, nil
+		}
+	}
+	return nil, fmt.Errorf("no block %q", name)
+}
+
+// Model is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
+// everything a prediction needs, so a file alone gives the same scores as the
+// learner that wrote it. A Model is immutable and safe for concurrent use.
+type Model struct {
+	Head
+	// Rows holds the values of every column that has any; the published weight
+	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
+	Rows *Table
+}
+
+// Head is everything of a Model but its rows; it is the JSON block "model" of a
+// model file.
+type Head struct {
+	Schema    *Schema   `json:"schema"`
+	Scaler    Scaler    `json:"scaler"`
+	Loss      string    `json:"loss"`  // as ParseLoss reads it, or the name of another objective
+	Noise     string    `json:"noise"` // as ParseNoise reads it
+	Outputs   int       `json:"outputs"`
+	Intercept []float64 `json:"intercept"` // published, one for each output
+	Layout    Layout    `json:"layout"`
+	// Calibration maps a score to a probability, see Probabilities.
+	Calibration *Calibration `json:"calibration,omitempty"`
+	Events      uint64       `json:"events"`            // learned from
+	Trained     string       `json:"trained,omitempty"` // by which solver, for people
+}
+
+// Layout says where in a row the weights are. A learner's rows also hold its
+// metric and more; a batch model's hold the weights alone (width K, all zero here).
+type Layout struct {
+	Width  int `json:"width"`
+	Weight int `json:"weight"`
+	// The average of the iterates is kept as its lag behind the iterate, up to
+	// a common factor: average = weight + Average lag. Average 0 means none.
+	Lag     int     `json:"lag,omitempty"`
+	Average float64 `json:"average,omitempty"`
+	// Stats is where the column's running statistics start (see Scaler), -1 if
+	// rows hold none.
+	Stats int `json:"stats"`
+}
+
+// Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).
+type Calibration struct {
+	A float64 `json:"a"`
+	B float64 `json:"b"`
+}
+
+// NewModel returns a Model of dense weights, weights[k][d] for output k and
+// column d, and one intercept for each output. Columns whose weights are all
+// zero get no row.
+func NewModel(schema *Schema, loss, noise string, weights [][]float64, intercept []float64) *Model {
+	k := len(weights)
+	m := &Model{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
+		Layout: Layout{Width: k, Stats: -1}}, Rows: NewTable(k)}
+	for d := range weights[0] {
+		zero := true
+		for _, w := range weights {
+			zero = zero && w[d] == 0
+		}
+		if zero {
+			continue
+		}
+		row := m.Rows.Touch(uint32(d))
+		for j, w := range weights {
+			row[j] = w[d]
+		}
+	}
+	return m
+}
+
+// Weight returns the published weight of a column for output k.
+func (m *Model) Weight(column uint32, k int) float64 {
+	row := m.Rows.Row(column)
+	if row == nil {
+		return 0
+	}
+	return m.weight(row, k)
+}
+
+func (m *Model) weight(row []float64, k int) float64 {
+	w := row[m.Layout.Weight+k]
+	if m.Layout.Average != 0 {
+		w += m.Layout.Average * row[m.Layout.Lag+k]
+	}
+	return w
+}
+
+// Score writes the K scores of an event to out, which must have room for them,
+// and returns out[:K]. Known-missing fields contribute nothing.
+func (m *Model) Score(e *Example, out []float64) []float64 {
+	return m.ScoreRescaled(e, 1, out)
+}
+
+// ScoreMissing is Score with the survivors of known-missing fields scaled by
+// 1/(1 - MissingFraction), so that the intercept keeps its weight against them.
+// An event of which everything is missing scores the intercept.
+func (m *Model) ScoreMissing(e *Example, out []float64) []float64 {
+	scale := 1.0
+	if d := e.MissingFraction(); d < 1 {
+		scale = 1 / (1 - d)
+	}
+	return m.ScoreRescaled(e, scale, out)
+}
+
+// ScoreRescaled is Score with every feature, after the Scaler, multiplied by scale.
+func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for i, d := range e.Features.Index {
+		row := m.Rows.Row(d)
+		if row == nil {
+			continue
+		}
+		field := uint16(0)
+		if e.Field != nil {
+			field = e.Field[i]
+		}
+		x := scale * m.Scaler.Apply(m, field, row, e.Features.Value[i])
+		for k := range out {
+			out[k] += x * m.weight(row, k)
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return out
+}
+
+// Predict returns the class of an event given its scores: for one output class
+// 1 if the score is positive, else 0; for more the first of the largest.
+func Predict(scores []float64) (class int) {
+	if len(scores) == 1 {
+		if scores[0] > 0 {
+			return 1
+		}
+		return 0
+	}
+	for k, f := range scores {
+		if f > scores[class] {
+			class = k
+		}
+	}
+	return class
+}
+
+// Probabilities writes the probability of every class to out, which must have
+// room for max(2, K) values. One output: the calibrated logistic function of
+// the score. More: the one-against-all probabilities divided by their sum.
+func (m *Model) Probabilities(scores, out []float64) []float64 {
+	c := Calibration{A: 1}
+	if m.Calibration != nil {
+		c = *m.Calibration
+	}
+	if len(scores) == 1 {
+		p := sigmoid(c.A*scores[0] + c.B)
+		return append(out[:0], 1-p, p)
+	}
+	out = out[:len(scores)]
+	sum := 0.0
+	for k, f := range scores {
+		out[k] = sigmoid(c.A*f + c.B)
+		sum += out[k]
+	}
+	for k := range out {
+		if sum > 0 {
+			out[k] /= sum
+		} else {
+			out[k] = 1 / float64(len(out))
+		}
+	}
+	return out
+}
+
+// Blocks encodes the Model: the JSON block "model" and the blocks of its rows.
+func (m *Model) Blocks() ([]Block, error) {
+	head, err := json.Marshal(m.Head)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the model: %w", err)
+	}
+	return append([]Block{{"model", head}}, m.Rows.Blocks()...), nil
+}
+
+// ReadModel reads a Model from the blocks of a model file or a learner's
+// checkpoint; blocks it does not know are left alone.
+func ReadModel(blocks []Block) (*Model, error) {
+	data, err := FindBlock(blocks, "model")
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{}
+	if err := json.Unmarshal(data, &m.Head); err != nil {
+		return nil, fmt.Errorf("block model: %w", err)
+	}
+	h, l := &m.Head, m.Layout
+	bad := h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs ||
+		l.Weight < 0 || l.Weight+h.Outputs > l.Width || l.Lag < 0 || l.Lag+h.Outputs > l.Width ||
+		l.Stats >= l.Width || math.IsNaN(l.Average)
+	if bad {
+		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

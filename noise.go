@@ -1,0 +1,152 @@
+package blankout
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Noise is unbiased noise on every feature independently: E[x~] = x
+// (Chen et al. 2014, section 2; van der Maaten et al. 2013, table 1). The
+// intercept is never noisy.
+//
+// Its variance is a quadratic in x for every noise here,
+//
+//	Var[x~ | x] = c0 + c1 x + c2 x^2,
+//
+// and c0, the part that acts on absent features too, is handled as an L2 term
+// c0 |w|^2 in the score's variance, never by filling in the zeros.
+type Noise interface {
+	// Coefficients returns c0, c1 and c2.
+	Coefficients() (c0, c1, c2 float64)
+	// Corrupt draws x~ given x.
+	Corrupt(x float64, r *rand.Rand) float64
+	// String returns the form that ParseNoise reads.
+	String() string
+}
+
+// Var returns Var[x~ | x] under n.
+func Var(n Noise, x float64) float64 {
+	c0, c1, c2 := n.Coefficients()
+	return c0 + c1*x + c2*x*x
+}
+
+// NoNoise leaves features as they are.
+type NoNoise struct{}
+
+func (NoNoise) Coefficients() (c0, c1, c2 float64)      { return 0, 0, 0 }
+func (NoNoise) Corrupt(x float64, _ *rand.Rand) float64 { return x }
+func (NoNoise) String() string                          { return "none" }
+
+// Dropout sets a feature to zero with probability Q in [0, 1) and scales the
+// survivors by 1/(1-Q): Var = Q/(1-Q) x^2.
+type Dropout struct{ Q float64 }
+
+func (n Dropout) Coefficients() (c0, c1, c2 float64) { return 0, 0, n.Q / (1 - n.Q) }
+func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
+	if r.Float64() < n.Q {
+		return 0
+	}
+	return x / (1 - n.Q)
+}
+func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
+
+// Gaussian adds a normal variable of standard deviation SD to every feature,
+// absent ones included: Var = SD^2.
+type Gaussian struct{ SD float64 }
+
+func (n Gaussian) Coefficients() (c0, c1, c2 float64)      { return n.SD * n.SD, 0, 0 }
+func (n Gaussian) Corrupt(x float64, r *rand.Rand) float64 { return x + n.SD*r.NormFloat64() }
+func (n Gaussian) String() string                          { return "gaussian:" + formatLevel(n.SD) }
+
+// Laplace adds a Laplace variable of scale B to every feature, absent ones
+// included: Var = 2 B^2.
+type Laplace struct{ B float64 }
+
+func (n Laplace) Coefficients() (c0, c1, c2 float64) { return 2 * n.B * n.B, 0, 0 }
+func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
+	// The difference of two exponential variables of scale B.
+	return x + n.B*(r.ExpFloat64()-r.ExpFloat64())
+}
+func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
+
+// Poisson replaces a feature x >= 0 by a Poisson variable of mean x: Var = x.
+// A negative feature has no such noise; who uses it must refuse those first.
+type Poisson struct{}
+
+func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
+func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
+	if x > 500 {
+		// Knuth's product needs x steps and underflows at 745; the sum of
+		// two halves is Poisson again.
+		return Poisson{}.Corrupt(x/2, r) + Poisson{}.Corrupt(x-x/2, r)
+	}
+	n, p, limit := 0.0, r.Float64(), math.Exp(-x)
+	for p > limit {
+		n++
+		p *= r.Float64()
+	}
+	return n
+}
+func (Poisson) String() string { return "poisson" }
+
+func formatLevel(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// noises is the table of noises: a new one is a type above and a line here.
+var noises = []struct {
+	name  string
+	usage string // of the level, "" if it takes none
+	make  func(level float64) (Noise, error)
+}{
+	{"none", "", func(float64) (Noise, error) { return NoNoise{}, nil }},
+	{"dropout", "probability in [0, 1)", func(q float64) (Noise, error) {
+		if !(q >= 0 && q < 1) {
+			return nil, fmt.Errorf("the probability must lie in [0, 1)")
+		}
+		return Dropout{q}, nil
+	}},
+	{"gaussian", "standard deviation", func(sd float64) (Noise, error) { return Gaussian{sd}, checkScale(sd) }},
+	{"laplace", "scale", func(b float64) (Noise, error) { return Laplace{b}, checkScale(b) }},
+	{"poisson", "", func(float64) (Noise, error) { return Poisson{}, nil }},
+}
+
+func checkScale(s float64) error {
+	if !(s >= 0 && s <= 1e15) {
+		return fmt.Errorf("the level must lie in [0, 1e15]")
+	}
+	return nil
+}
+
+// ParseNoise reads none, dropout:Q, gaussian:SD, laplace:B or poisson. It is
+// the inverse of Noise.String.
+func ParseNoise(s string) (Noise, error) {
+	name, level, hasLevel := strings.Cut(s, ":")
+	var known []string
+	for _, n := range noises {
+		if n.name != name {
+			known = append(known, n.name)
+			continue
+		}
+		if hasLevel != (n.usage != "") {
+			if hasLevel {
+				return nil, fmt.Errorf("noise %q: %s takes no level", s, name)
+			}
+			return nil, fmt.Errorf("noise %q: needs a level (%s), as in %s:0.5", s, n.usage, name)
+		}
+		var x float64
+		if hasLevel {
+			var err error
+			if x, err = strconv.ParseFloat(level, 64); err != nil {
+				return nil, fmt.Errorf("noise %q: level %q is not a number", s, level)
+			}
+		}
+		noise, err := n.make(x)
+		if err != nil {
+			return nil, fmt.Errorf("noise %q: %w", s, err)
+		}
+		return noise, nil
+	}
+	return nil, fmt.Errorf("noise %q: want one of %s", s, strings.Join(known, ", "))
+}

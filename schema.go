@@ -1,0 +1,135 @@
+package blankout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Schema says what the columns of an event mean: how names become columns,
+// which fields there are, and the classes. It belongs to every model: an event
+// decoded under another Schema would be scored with other weights.
+//
+// Fields and Classes grow in the order of appearance and never shrink or
+// change their order, so a prefix of them is the Schema as it was earlier. One
+// goroutine, the decoder's, may add to a Schema; everybody else works on the
+// prefix that a Batch states, or on a Clone.
+type Schema struct {
+	Bits uint   `json:"bits"` // names hash to 2^Bits columns, 1 to 31
+	Seed uint64 `json:"seed"` // of that hash
+	// NumericIndices keeps the numeric indices of the sparse text formats as
+	// columns instead of hashing them.
+	NumericIndices bool        `json:"numeric_indices,omitempty"`
+	Crosses        [][2]string `json:"crosses,omitempty"` // pairs of field names
+	Fields         []Field     `json:"fields"`            // by field id; 0 is the anonymous field
+
+	Classes    []string `json:"classes"`     // by class
+	MaxClasses int      `json:"max_classes"` // Classes may grow to this many; at least 2
+}
+
+// Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
+type Field struct {
+	Name  string `json:"name"`
+	Kind  Kind   `json:"kind"`
+	Group string `json:"group,omitempty"` // a sensor, say: fields that fail together
+}
+
+// Kind says what a field's values are.
+type Kind uint8
+
+// The kinds of fields.
+const (
+	Sparse      Kind = iota // columns of a sparse text format: numeric or not is found out
+	Numeric                 // one number, one column
+	Categorical             // one of many strings, one-hot as name=value
+	Words                   // a bag of strings
+	Boolean                 // true or false, one-hot
+	Cross                   // a pair of other fields
+)
+
+var kindNames = []string{"sparse", "numeric", "categorical", "words", "boolean", "cross"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// MarshalText and UnmarshalText write and read a Kind by name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k *Kind) UnmarshalText(b []byte) error {
+	i := slices.Index(kindNames, string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown kind of field %q", b)
+	}
+	*k = Kind(i)
+	return nil
+}
+
+// NewSchema returns a Schema of 2^bits columns that knows the anonymous field
+// and the given classes. With no classes given it learns up to maxClasses.
+func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
+	if len(classes) > 0 {
+		maxClasses = len(classes)
+	}
+	return &Schema{Bits: bits, Fields: []Field{{Kind: Sparse}}, Classes: slices.Clone(classes), MaxClasses: max(maxClasses, 2)}
+}
+
+// Columns returns the number of columns, 2^Bits.
+func (s *Schema) Columns() uint64 { return 1 << s.Bits }
+
+// Class returns the class of a label, adding it if the Schema may still grow.
+// ok is false for a label that is not a class.
+//
+// Numbers are compared as numbers (1, +1 and 1.0 are one class, named by the
+// shortest form). Of two classes the second is the positive one: a first label
+// that is the larger of its usual pair (1 of -1/1 or 0/1, true) therefore takes
+// the second place and leaves the first for the one to come, named "" until then.
+func (s *Schema) Class(label []byte) (class int, ok bool) {
+	for i, c := range s.Classes {
+		if string(label) == c && c != "" {
+			return i, true
+		}
+	}
+	name := string(label)
+	if x, err := strconv.ParseFloat(name, 64); err == nil {
+		name = strconv.FormatFloat(x, 'g', -1, 64)
+		if i := slices.Index(s.Classes, name); i >= 0 {
+			return i, true
+		}
+	}
+	if name == "" {
+		return 0, false
+	}
+	if i := slices.Index(s.Classes, ""); i >= 0 {
+		s.Classes[i] = name
+		return i, true
+	}
+	if len(s.Classes) >= s.MaxClasses {
+		return 0, false
+	}
+	if len(s.Classes) == 0 && s.MaxClasses == 2 && (name == "1" || name == "true") {
+		s.Classes = append(s.Classes, "")
+	}
+	s.Classes = append(s.Classes, name)
+	return len(s.Classes) - 1, true
+}
+
+// Outputs returns the number of outputs of a linear model over this Schema: 1
+// for at most two classes (its sign decides), else one for each of MaxClasses.
+func (s *Schema) Outputs() int {
+	if s.MaxClasses <= 2 {
+		return 1
+	}
+	return s.MaxClasses
+}
+
+// Clone returns a copy of the Schema as it was when it knew the given numbers
+// of fields and classes; negative numbers mean all.
+func (s *Schema) Clone(fields, classes int) *Schema {
+	c := *s
+	if fields >= 0 && fields < len(s.Fields) {
+		c.Fields = s.Fields[:fields]
+	}
+	if classes >= 0 && classes < len(s.Classes) {
+		c.Classes = s.Classes[:classes]
+	}
+	c.Crosses, c.Fields, c.Classes = slices.Clone(c.Crosses), slices.Clone(c.Fields), slices.Clone(c.Classes)
+	return &c
+}

@@ -1,0 +1,203 @@
+package blankout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Table maps columns to rows of Width float64 values. Rows are given out in
+// slots on first touch, so memory follows the columns seen (8 Width + 8 bytes
+// for each, in blocks of at most 1 MB), not the columns there could be. A block
+// knows when it was last written, so that a Snapshot copies only what changed.
+type Table struct {
+	width   int
+	perBits uint        // log2 of the rows in a block
+	pages   [][]uint32  // column>>pageBits -> column&pageMask -> slot+1
+	columns []uint32    // by slot
+	blocks  [][]float64 // rows, 1<<perBits of them in each
+	written []uint64    // by block: the epoch of its last write
+	epoch   uint64      // counts Snapshots
+}
+
+const (
+	pageBits = 10
+	pageMask = 1<<pageBits - 1
+	// blockBytes bounds a block; the snapshot topic sends one as one message.
+	blockBytes = 1 << 19
+)
+
+// NewTable returns an empty Table of rows of the given width.
+func NewTable(width int) *Table {
+	if width <= 0 || width*8 > blockBytes {
+		panic(fmt.Sprintf("blankout: a row of %d values", width))
+	}
+	t := &Table{width: width, epoch: 1}
+	for width*8<<(t.perBits+1) <= blockBytes {
+		t.perBits++
+	}
+	return t
+}
+
+// Width returns the number of values in a row.
+func (t *Table) Width() int { return t.width }
+
+// Len returns the number of rows given out.
+func (t *Table) Len() int { return len(t.columns) }
+
+// Bytes returns the memory that the Table holds.
+func (t *Table) Bytes() int {
+	n := 4*cap(t.columns) + 24*cap(t.pages) + 8*cap(t.written)
+	for _, p := range t.pages {
+		n += 4 * cap(p)
+	}
+	for _, b := range t.blocks {
+		n += 8 * cap(b)
+	}
+	return n
+}
+
+// Row returns the row of a column for reading, nil if it has none. The slice
+// stays the column's row for the life of the Table.
+func (t *Table) Row(column uint32) []float64 {
+	page := int(column >> pageBits)
+	if page >= len(t.pages) || t.pages[page] == nil {
+		return nil
+	}
+	slot := t.pages[page][column&pageMask]
+	if slot == 0 {
+		return nil
+	}
+	return t.slot(slot - 1)
+}
+
+func (t *Table) slot(slot uint32) []float64 {
+	at := int(slot&(1<<t.perBits-1)) * t.width
+	return t.blocks[slot>>t.perBits][at : at+t.width : at+t.width]
+}
+
+// Touch returns the row of a column for writing, giving it a row of zeros if it
+// has none. The row counts as written until the next Snapshot; a row that is
+// kept and written after one must be touched again.
+func (t *Table) Touch(column uint32) []float64 {
+	page := int(column >> pageBits)
+	if page < len(t.pages) && t.pages[page] != nil {
+		if slot := t.pages[page][column&pageMask]; slot != 0 {
+			t.written[(slot-1)>>t.perBits] = t.epoch
+			return t.slot(slot - 1)
+		}
+	}
+	return t.add(column, page)
+}
+
+func (t *Table) add(column uint32, page int) []float64 {
+	if page >= len(t.pages) {
+		t.pages = append(t.pages, make([][]uint32, page+1-len(t.pages))...)
+	}
+	if t.pages[page] == nil {
+		t.pages[page] = make([]uint32, 1<<pageBits)
+	}
+	slot := uint32(len(t.columns))
+	t.columns = append(t.columns, column)
+	t.pages[page][column&pageMask] = slot + 1
+	if block := int(slot >> t.perBits); block == len(t.blocks) {
+		t.blocks = append(t.blocks, make([]float64, t.width<<t.perBits))
+		t.written = append(t.written, t.epoch)
+	} else {
+		t.written[block] = t.epoch
+	}
+	return t.slot(slot)
+}
+
+// Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
+// in the order of first touch.
+func (t *Table) Column(i int) (column uint32, row []float64) {
+	return t.columns[i], t.slot(uint32(i))
+}
+
+// Snapshot returns an immutable copy of the rows as they are now. prev is an
+// earlier Snapshot of the same Table, or nil: blocks not written since are
+// shared with it, the others copied. A Snapshot answers Column, Len and Blocks
+// and, like the Table, Row.
+func (t *Table) Snapshot(prev *Table) *Table {
+	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
+	s.columns = t.columns[:len(t.columns):len(t.columns)] // append-only: shared
+	grown := prev == nil || len(prev.columns) != len(t.columns)
+	if grown {
+		s.pages = make([][]uint32, len(t.pages))
+		for i, p := range t.pages {
+			if p != nil {
+				s.pages[i] = append([]uint32(nil), p...)
+			}
+		}
+	} else {
+		s.pages = prev.pages
+	}
+	s.blocks = make([][]float64, len(t.blocks))
+	for i, b := range t.blocks {
+		if prev != nil && i < len(prev.blocks) && t.written[i] <= prev.epoch {
+			s.blocks[i] = prev.blocks[i]
+			continue
+		}
+		s.blocks[i] = append([]float64(nil), b...)
+	}
+	t.epoch++
+	return s
+}
+
+// Blocks encodes the Table as named blocks, little-endian: "columns" holds the
+// column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
+// number of slots each, the last one cut to the slots in use.
+func (t *Table) Blocks() []Block {
+	columns := make([]byte, 0, 4*len(t.columns))
+	for _, c := range t.columns {
+		columns = binary.LittleEndian.AppendUint32(columns, c)
+	}
+	out := []Block{{"columns", columns}}
+	for i, rows := range t.blocks {
+		used := min(len(rows), (len(t.columns)-i<<t.perBits)*t.width)
+		data := make([]byte, 0, 8*used)
+		for _, v := range rows[:used] {
+			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+		}
+		out = append(out, Block{fmt.Sprintf("rows/%04d", i), data})
+	}
+	return out
+}
+
+// ReadTable reads what Blocks wrote. The blocks may be among others.
+func ReadTable(width int, blocks []Block) (*Table, error) {
+	if width <= 0 || width*8 > blockBytes {
+		return nil, fmt.Errorf("rows of %d values", width)
+	}
+	t := NewTable(width)
+	columns, err := FindBlock(blocks, "columns")
+	if err != nil {
+		return nil, err
+	}
+	if len(columns)%4 != 0 {
+		return nil, fmt.Errorf("block columns: %d bytes are not a whole number of columns", len(columns))
+	}
+	for at := 0; at < len(columns); at += 4 {
+		column := binary.LittleEndian.Uint32(columns[at:])
+		if t.Row(column) != nil {
+			return nil, fmt.Errorf("block columns: column %d twice", column)
+		}
+		t.Touch(column)
+	}
+	for i := range t.blocks {
+		name := fmt.Sprintf("rows/%04d", i)
+		data, err := FindBlock(blocks, name)
+		if err != nil {
+			return nil, err
+		}
+		used := min(len(t.blocks[i]), (len(t.columns)-i<<t.perBits)*width)
+		if len(data) != 8*used {
+			return nil, fmt.Errorf("block %s: %d bytes, want %d", name, len(data), 8*used)
+		}
+		for j := range used {
+			t.blocks[i][j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+		}
+	}
+	return t, nil
+}
