@@ -3,6 +3,7 @@ package blankout
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -126,7 +127,7 @@ func smoothStep(u, v float64) (cdf, phi, s float64) {
 // u Phi(u/s) + s phi(u/s), s = sqrt(v): those by (u, u), (u, v) and (v, v).
 func smoothStep2(u, v float64) (uu, uv, vv float64) {
 	_, phi, s := smoothStep(u, v)
-	if s == 0 {
+	if phi == 0 { // also where the quotients below would be 0/0
 		return 0, 0, 0
 	}
 	a := u / s
@@ -158,8 +159,8 @@ func (l HingeChen) At2(y, f, v float64) (ff, fv, vv float64) {
 	if s == 0 {
 		return 0, 0, 0
 	}
-	s3 := s * s * s
-	return 0.5 * v / s3, 0.25 * y * z / s3, -0.125 / s3
+	// Quotients first: s^3 underflows long before they do.
+	return 0.5 * (v / s / s) / s, 0.25 * y * (z / s) / s / s, -0.125 / s / s / s
 }
 
 func (l HingeChen) String() string { return "hinge:chen" + formatEll(l.Ell) }
@@ -300,7 +301,8 @@ func ParseLoss(s string) (Loss, error) {
 			if !l.hasEll {
 				return nil, fmt.Errorf("loss %q: only the hinge takes a margin ell", s)
 			}
-			if _, err := fmt.Sscanf(ellText, "%g", &ell); err != nil || !(ell > 0 && ell < 1e15) {
+			var err error
+			if ell, err = strconv.ParseFloat(ellText, 64); err != nil || !(ell > 0 && ell < 1e15) {
 				return nil, fmt.Errorf("loss %q: the margin %q is not a positive number", s, ellText)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 )
 
 // Table maps columns to rows of Width float64 values. Rows are given out in
@@ -13,12 +14,22 @@ import (
 type Table struct {
 	width   int
 	perBits uint        // log2 of the rows in a block
-	pages   [][]uint32  // column>>pageBits -> column&pageMask -> slot+1
+	pages   []*page     // column>>pageBits -> column&pageMask -> slot+1
 	columns []uint32    // by slot
 	blocks  [][]float64 // rows, 1<<perBits of them in each
 	written []uint64    // by block: the epoch of its last write
 	epoch   uint64      // counts Snapshots
+	lazy    *lazyIndex  // of a Snapshot: stands in for pages
 }
+
+// lazyIndex makes the pages of a Snapshot when Row is first called. Snapshots
+// of the same columns share one.
+type lazyIndex struct {
+	once  sync.Once
+	pages []*page
+}
+
+type page [1 << pageBits]uint32
 
 const (
 	pageBits = 10
@@ -47,9 +58,11 @@ func (t *Table) Len() int { return len(t.columns) }
 
 // Bytes returns the memory that the Table holds.
 func (t *Table) Bytes() int {
-	n := 4*cap(t.columns) + 24*cap(t.pages) + 8*cap(t.written)
+	n := 4*cap(t.columns) + 8*cap(t.pages) + 8*cap(t.written)
 	for _, p := range t.pages {
-		n += 4 * cap(p)
+		if p != nil {
+			n += 4 * len(p)
+		}
 	}
 	for _, b := range t.blocks {
 		n += 8 * cap(b)
@@ -60,15 +73,32 @@ func (t *Table) Bytes() int {
 // Row returns the row of a column for reading, nil if it has none. The slice
 // stays the column's row for the life of the Table.
 func (t *Table) Row(column uint32) []float64 {
-	page := int(column >> pageBits)
-	if page >= len(t.pages) || t.pages[page] == nil {
-		return nil
+	pages := t.pages
+	if t.lazy != nil {
+		t.lazy.once.Do(func() {
+			for slot, column := range t.columns {
+				enter(&t.lazy.pages, column, uint32(slot))
+			}
+		})
+		pages = t.lazy.pages
 	}
-	slot := t.pages[page][column&pageMask]
-	if slot == 0 {
-		return nil
+	if at := int(column >> pageBits); at < len(pages) && pages[at] != nil {
+		if slot := pages[at][column&pageMask]; slot != 0 {
+			return t.slot(slot - 1)
+		}
 	}
-	return t.slot(slot - 1)
+	return nil
+}
+
+func enter(pages *[]*page, column, slot uint32) {
+	at := int(column >> pageBits)
+	if at >= len(*pages) {
+		*pages = append(*pages, make([]*page, at+1-len(*pages))...)
+	}
+	if (*pages)[at] == nil {
+		(*pages)[at] = new(page)
+	}
+	(*pages)[at][column&pageMask] = slot + 1
 }
 
 func (t *Table) slot(slot uint32) []float64 {
@@ -80,26 +110,19 @@ func (t *Table) slot(slot uint32) []float64 {
 // has none. The row counts as written until the next Snapshot; a row that is
 // kept and written after one must be touched again.
 func (t *Table) Touch(column uint32) []float64 {
-	page := int(column >> pageBits)
-	if page < len(t.pages) && t.pages[page] != nil {
-		if slot := t.pages[page][column&pageMask]; slot != 0 {
+	if at := int(column >> pageBits); at < len(t.pages) && t.pages[at] != nil {
+		if slot := t.pages[at][column&pageMask]; slot != 0 {
 			t.written[(slot-1)>>t.perBits] = t.epoch
 			return t.slot(slot - 1)
 		}
 	}
-	return t.add(column, page)
+	return t.add(column)
 }
 
-func (t *Table) add(column uint32, page int) []float64 {
-	if page >= len(t.pages) {
-		t.pages = append(t.pages, make([][]uint32, page+1-len(t.pages))...)
-	}
-	if t.pages[page] == nil {
-		t.pages[page] = make([]uint32, 1<<pageBits)
-	}
+func (t *Table) add(column uint32) []float64 {
 	slot := uint32(len(t.columns))
 	t.columns = append(t.columns, column)
-	t.pages[page][column&pageMask] = slot + 1
+	enter(&t.pages, column, slot)
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
 		t.blocks = append(t.blocks, make([]float64, t.width<<t.perBits))
 		t.written = append(t.written, t.epoch)
@@ -115,23 +138,17 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 	return t.columns[i], t.slot(uint32(i))
 }
 
-// Snapshot returns an immutable copy of the rows as they are now. prev is an
-// earlier Snapshot of the same Table, or nil: blocks not written since are
-// shared with it, the others copied. A Snapshot answers Column, Len and Blocks
-// and, like the Table, Row.
+// Snapshot returns an immutable copy of the rows as they are now, safe for
+// concurrent use. prev is the latest earlier Snapshot of the same Table, or nil:
+// blocks not written since are shared with it, the others copied. That copying
+// is all it costs; the index that Row needs is made when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
 	s.columns = t.columns[:len(t.columns):len(t.columns)] // append-only: shared
-	grown := prev == nil || len(prev.columns) != len(t.columns)
-	if grown {
-		s.pages = make([][]uint32, len(t.pages))
-		for i, p := range t.pages {
-			if p != nil {
-				s.pages[i] = append([]uint32(nil), p...)
-			}
-		}
+	if prev != nil && len(prev.columns) == len(t.columns) {
+		s.lazy = prev.lazy
 	} else {
-		s.pages = prev.pages
+		s.lazy = new(lazyIndex)
 	}
 	s.blocks = make([][]float64, len(t.blocks))
 	for i, b := range t.blocks {

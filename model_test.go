@@ -1,0 +1,84 @@
+package blankout
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+func ExampleModel_Score() {
+	schema := NewSchema(18, []string{"ham", "spam"}, 2)
+	m := NewModel(schema, "logistic:gaussian", "dropout:0.5", [][]float64{{0.5, 0, -2}}, []float64{0.25})
+	e := &Example{Features: Vec{Index: []uint32{0, 2}, Value: []float64{3, 1}}}
+	scores := m.Score(e, make([]float64, m.Outputs))
+	fmt.Println(scores[0], schema.Classes[Predict(scores)])
+	// Output: -0.25 ham
+}
+
+// TestScoreMissing: of four fields one is known to be missing, so the others
+// count 4/3 and the intercept as it is.
+func TestScoreMissing(t *testing.T) {
+	m := NewModel(NewSchema(4, nil, 2), "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8}}, []float64{-1})
+	e := &Example{Features: Vec{[]uint32{0, 1, 3}, []float64{1, 1, 1}}, Field: []uint16{1, 2, 4}, Missing: []uint16{3}}
+	out := make([]float64, 1)
+	if f := m.Score(e, out)[0]; f != 10 {
+		t.Errorf("score %g, want 10", f)
+	}
+	if f := m.ScoreMissing(e, out)[0]; math.Abs(f-(11*4.0/3-1)) > 1e-15 {
+		t.Errorf("rescaled score %g, want %g", f, 11*4.0/3-1)
+	}
+	// Two words of one field are one field: 1 of 2 is missing.
+	e.Field = []uint16{1, 1, 1}
+	if d := e.MissingFraction(); d != 0.5 {
+		t.Errorf("missing fraction %g, want 0.5", d)
+	}
+	e = &Example{Missing: []uint16{1, 2}}
+	if f := m.ScoreMissing(e, out)[0]; f != -1 {
+		t.Errorf("everything missing: score %g, want the intercept", f)
+	}
+}
+
+func TestModelBlocks(t *testing.T) {
+	schema := NewSchema(10, []string{"a", "b", "c"}, 0)
+	m := NewModel(schema, "logistic:chen", "poisson",
+		[][]float64{{1, 0, math.Pi}, {2, 0, 1e-300}, {0, 0, -3}}, []float64{0.1, 0.2, 0.3})
+	blocks, err := m.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadModel(append(blocks, Block{"other", nil}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range 3 {
+		for d := range uint32(4) {
+			if got.Weight(d, k) != m.Weight(d, k) {
+				t.Errorf("weight %d of output %d: %g, want %g", d, k, got.Weight(d, k), m.Weight(d, k))
+			}
+		}
+	}
+	if m.Rows.Len() != 2 {
+		t.Errorf("%d rows for two columns with weights", m.Rows.Len())
+	}
+	for i, bad := range []string{`{`, `{}`, `{"schema":{},"outputs":2,"intercept":[1],"layout":{"width":2}}`,
+		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":1}}`} {
+		blocks[0].Data = []byte(bad)
+		if _, err := ReadModel(blocks); err == nil {
+			t.Errorf("bad head %d: read", i)
+		}
+	}
+}
+
+func TestProbabilities(t *testing.T) {
+	m := &Model{}
+	two := m.Probabilities([]float64{math.Log(3)}, make([]float64, 2))
+	if math.Abs(two[1]-0.75) > 1e-15 || math.Abs(two[0]+two[1]-1) > 1e-15 {
+		t.Errorf("two classes: %v", two)
+	}
+	for _, scores := range [][]float64{{0, 1, -1}, {-1e9, -1e9, -1e9}, {50, 800, 3}} {
+		p := m.Probabilities(scores, make([]float64, 3))
+		if sum := p[0] + p[1] + p[2]; !(math.Abs(sum-1) < 1e-12) {
+			t.Errorf("%v: %v", scores, p)
+		}
+	}
+}

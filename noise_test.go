@@ -1,0 +1,49 @@
+package blankout
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestNoises holds every noise to its contract: samples have mean x and the
+// variance that the coefficients state, and ParseNoise inverts String.
+func TestNoises(t *testing.T) {
+	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "gaussian:0.5", "laplace:0.4", "poisson"} {
+		n, err := ParseNoise(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.String() != s {
+			t.Errorf("ParseNoise(%q).String() = %q", s, n)
+		}
+		r := rand.New(rand.NewPCG(7, 8))
+		for _, x := range []float64{0, 0.3, 1, 7, 1200} {
+			const samples = 100_000
+			want := Var(n, x)
+			if want < 0 {
+				t.Fatalf("%s: Var(%g) = %g", n, x, want)
+			}
+			var sum, squares float64
+			for range samples {
+				d := n.Corrupt(x, r) - x
+				sum += d
+				squares += d * d
+			}
+			mean, variance := sum/samples, squares/samples
+			// Six standard errors; the fourth moment of the heaviest, dropout
+			// at .9 and Laplace, stays below 12 variances squared.
+			if tol := 6 * math.Sqrt(want/samples); math.Abs(mean) > tol {
+				t.Errorf("%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
+			}
+			if tol := 6 * want * math.Sqrt(12.0/samples); math.Abs(variance-want) > tol {
+				t.Errorf("%s at %g: variance %g, want %g", n, x, variance, want)
+			}
+		}
+	}
+	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt"} {
+		if n, err := ParseNoise(s); err == nil {
+			t.Errorf("ParseNoise(%q) = %v, want an error", s, n)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package blankout
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestTable runs a Table beside the obvious map through random touches,
+// snapshots and a round through its encoding.
+func TestTable(t *testing.T) {
+	for _, width := range []int{1, 3, 64, 1000} {
+		r := rand.New(rand.NewPCG(uint64(width), 1))
+		table, model := NewTable(width), map[uint32][]float64{}
+		var order []uint32
+		var snap *Table
+		check := func(got *Table, want map[uint32][]float64) {
+			t.Helper()
+			if got.Len() != len(want) {
+				t.Fatalf("%d rows, want %d", got.Len(), len(want))
+			}
+			for i := range got.Len() {
+				c, row := got.Column(i)
+				if c != order[i] || !slices.Equal(row, want[c]) || !slices.Equal(got.Row(c), want[c]) {
+					t.Fatalf("slot %d: column %d differs", i, c)
+				}
+			}
+			if got.Row(1<<31-1) != nil {
+				t.Fatal("a row for a column never touched")
+			}
+		}
+		for round := range 12 {
+			for range 400 {
+				c := uint32(r.IntN(3000))
+				if r.IntN(50) == 0 {
+					c = uint32(r.IntN(1<<31 - 2))
+				}
+				if model[c] == nil {
+					model[c] = make([]float64, width)
+					order = append(order, c)
+				}
+				k, v := r.IntN(width), r.NormFloat64()
+				table.Touch(c)[k] = v
+				model[c][k] = v
+				if r.IntN(100) == 0 { // a block written just after a snapshot
+					snap = table.Snapshot(snap)
+				}
+			}
+			snap = table.Snapshot(snap)
+			frozen := map[uint32][]float64{}
+			for c, row := range model {
+				frozen[c] = slices.Clone(row)
+			}
+			for range 100 {
+				c := order[r.IntN(len(order))]
+				table.Touch(c)[0]++
+				model[c][0]++
+			}
+			check(snap, frozen)
+			check(table, model)
+			if round == 11 {
+				read, err := ReadTable(width, snap.Blocks())
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(read, frozen)
+			}
+		}
+	}
+}
+
+func TestSnapshotShares(t *testing.T) {
+	table := NewTable(64)
+	for c := range uint32(5000) {
+		table.Touch(c)[0] = 1
+	}
+	a := table.Snapshot(nil)
+	table.Touch(0)[0] = 2
+	b := table.Snapshot(a)
+	copied := 0
+	for i := range b.blocks {
+		if &a.blocks[i][0] != &b.blocks[i][0] {
+			copied++
+		}
+	}
+	if copied != 1 || a.Row(0)[0] != 1 || b.Row(0)[0] != 2 {
+		t.Errorf("%d blocks copied after one write; rows %g, %g", copied, a.Row(0)[0], b.Row(0)[0])
+	}
+}
+
+func TestReadTableRefuses(t *testing.T) {
+	table := NewTable(2)
+	table.Touch(3)[1] = math.Pi
+	table.Touch(9)
+	good := table.Blocks()
+	for name, damage := range map[string]func(map[string][]byte){
+		"no columns":   func(b map[string][]byte) { delete(b, "columns") },
+		"no rows":      func(b map[string][]byte) { delete(b, "rows/0000") },
+		"half column":  func(b map[string][]byte) { b["columns"] = b["columns"][:6] },
+		"short rows":   func(b map[string][]byte) { b["rows/0000"] = b["rows/0000"][:24] },
+		"column twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 0, 3, 0, 0, 0} },
+	} {
+		blocks := map[string][]byte{}
+		for _, b := range good {
+			blocks[b.Name] = b.Data
+		}
+		damage(blocks)
+		var list []Block
+		for _, name := range slices.Sorted(maps.Keys(blocks)) {
+			list = append(list, Block{name, blocks[name]})
+		}
+		if _, err := ReadTable(2, list); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+}
+
+func BenchmarkTableRow(b *testing.B) {
+	table := NewTable(30)
+	for c := range uint32(784) {
+		table.Touch(c)
+	}
+	sum := 0.0
+	for i := 0; b.Loop(); i++ {
+		sum += table.Touch(uint32(i) % 784)[0]
+	}
+	_ = sum
+}
