@@ -1,0 +1,134 @@
+package batch
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// randomExamples draws n examples of up to columns features each.
+func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []blankout.Example {
+	es := make([]blankout.Example, n)
+	for i := range es {
+		es[i] = blankout.Example{Label: r.IntN(3) - 1, Weight: 1, Offset: int64(i)}
+		for d := range columns {
+			if r.IntN(4) == 0 {
+				es[i].Features.Index = append(es[i].Features.Index, uint32(d*d*7))
+				es[i].Features.Value = append(es[i].Features.Value, value(i))
+			}
+		}
+	}
+	return es
+}
+
+func TestDataKeepsWhatWasAdded(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, value := range map[string]func(int) float64{
+		"binary":  func(int) float64 { return 1 },
+		"float32": func(int) float64 { return float64(r.IntN(9)) / 4 },
+		"float64": func(int) float64 { return r.NormFloat64() },
+		"widening": func(i int) float64 {
+			return []float64{1, float64(r.IntN(9)), r.NormFloat64()}[i/100]
+		},
+	} {
+		es := randomExamples(r, 300, 200, value)
+		es[7].Weight = 2.5
+		var b Builder
+		for i := range es {
+			if err := b.Add(&es[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := b.Data(nil)
+		order := r.Perm(300)
+		sub := d.Subset(order)
+		for i := range es {
+			x := es[i].Features
+			row := d.Row(i)
+			if row.Len() != x.Len() || d.Label(i) != es[i].Label || d.Weight(i) != es[i].Weight {
+				t.Fatalf("%s: row %d: %d entries, label %d, weight %v", name, i, row.Len(), d.Label(i), d.Weight(i))
+			}
+			w := make([]float64, d.Columns())
+			row.AddTo(w, 2)
+			square := 0.0
+			for j := range x.Index {
+				if d.Column(int(row.Index[j])) != x.Index[j] || row.At(j) != x.Value[j] || w[row.Index[j]] != 2*x.Value[j] {
+					t.Fatalf("%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
+				}
+				square += 2 * x.Value[j] * x.Value[j]
+			}
+			if got := row.Dot(w); math.Abs(got-square) > 1e-12*square {
+				t.Fatalf("%s: row %d: dot %v, want %v", name, i, got, square)
+			}
+		}
+		for j, i := range order {
+			if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
+				t.Fatalf("%s: subset row %d is not row %d", name, j, i)
+			}
+		}
+	}
+}
+
+func TestBuilderRefusesBadExamples(t *testing.T) {
+	one := blankout.Vec{Index: []uint32{3}, Value: []float64{1}}
+	for name, e := range map[string]blankout.Example{
+		"refused":    {Weight: 1, Refused: &blankout.Refusal{Reason: blankout.ReasonSyntax}},
+		"weight":     {Features: one, Weight: -1},
+		"not finite": {Features: blankout.Vec{Index: []uint32{3}, Value: []float64{math.Inf(1)}}, Weight: 1},
+		"order":      {Features: blankout.Vec{Index: []uint32{3, 3}, Value: []float64{1, 1}}, Weight: 1},
+		"label":      {Features: one, Weight: 1, Label: -2},
+	} {
+		var b Builder
+		if b.Add(&e) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	es := randomExamples(r, 2000, 40, func(int) float64 { return r.NormFloat64() })
+	var b Builder
+	for i := range es {
+		if err := b.Add(&es[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(nil)
+	var want []float64
+	for threads := 1; threads <= 5; threads++ {
+		s := newSummer(d, d.Columns(), threads)
+		if len(s.partial) < 8 {
+			t.Fatalf("%d groups: too few to show anything", len(s.partial))
+		}
+		out := make([]float64, d.Columns(), d.Columns()+1)
+		rows := 0
+		total := s.sum(out, func(lo, hi int, acc []float64) float64 {
+			v := 0.0
+			for i := lo; i < hi; i++ {
+				d.Row(i).AddTo(acc, 1/float64(i+1))
+				v += 1 / float64(i+1)
+			}
+			return v
+		})
+		s.each(func(_, lo, hi int) {
+			if threads == 1 {
+				rows += hi - lo
+			}
+		})
+		if threads == 1 && rows != d.Rows() {
+			t.Fatalf("the groups cover %d of %d rows", rows, d.Rows())
+		}
+		out = append(out, total)
+		if want == nil {
+			want = out
+		}
+		for i := range want {
+			if out[i] != want[i] {
+				t.Fatalf("%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
+			}
+		}
+	}
+}

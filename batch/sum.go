@@ -1,0 +1,100 @@
+package batch
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A summer adds up a function of the rows of Data on several threads. The
+// rows are cut into groups that depend on the data alone, every group adds up
+// on its own and the groups are added in order: the result is the same to the
+// bit for any number of threads. It owns its buffers and is not safe for
+// concurrent use.
+type summer struct {
+	bounds  []int // group g is rows bounds[g] … bounds[g+1]-1
+	partial [][]float64
+	scalar  []float64
+	threads int
+}
+
+// maxGroups bounds the threads that can take part; a group holds at least
+// four entries for every coordinate of its partial sum, so that adding the
+// groups up costs little.
+const maxGroups = 32
+
+// newSummer prepares sums of dim coordinates. threads < 1 means one.
+func newSummer(d *Data, dim, threads int) *summer {
+	groups := min(max(d.entries/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
+	s := &summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
+	s.bounds = make([]int, 1, groups+1)
+	// A row weighs its entries and a constant for the loss.
+	const perRow = 16
+	total, have, g := d.entries+perRow*d.Rows(), 0, 1
+	for i, r := range d.rows {
+		have += int(r.n) + perRow
+		if have*groups >= g*total && g < groups {
+			s.bounds = append(s.bounds, i+1)
+			g++
+		}
+	}
+	for len(s.bounds) <= groups {
+		s.bounds = append(s.bounds, d.Rows())
+	}
+	for g := range s.partial {
+		s.partial[g] = make([]float64, dim)
+	}
+	return s
+}
+
+// each calls f once for every group, on all threads, and waits.
+func (s *summer) each(f func(g, lo, hi int)) {
+	groups := len(s.partial)
+	if s.threads == 1 {
+		for g := range groups {
+			f(g, s.bounds[g], s.bounds[g+1])
+		}
+		return
+	}
+	var next atomic.Int32
+	var wg sync.WaitGroup
+	for range s.threads {
+		wg.Go(func() {
+			for {
+				g := int(next.Add(1)) - 1
+				if g >= groups {
+					return
+				}
+				f(g, s.bounds[g], s.bounds[g+1])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
+// to, writes the total of the acc to out (nil: acc is nil too) and returns the
+// total of f's values.
+func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
+	s.each(func(g, lo, hi int) {
+		var acc []float64
+		if out != nil {
+			acc = s.partial[g]
+			clear(acc)
+		}
+		s.scalar[g] = f(lo, hi, acc)
+	})
+	total := 0.0
+	for _, v := range s.scalar {
+		total += v
+	}
+	if out == nil {
+		return total
+	}
+	copy(out, s.partial[0])
+	for _, p := range s.partial[1:] {
+		for i, v := range p {
+			out[i] += v
+		}
+	}
+	return total
+}
