@@ -98,9 +98,10 @@ type Batch struct {
 	Next int64
 	// HighWater is the partition's end as of this batch, -1 if unknown.
 	HighWater int64
-	// Fields and Classes count what the Schema knew when this batch had been
-	// decoded: a Source that reads ahead may know more by the time it is learned.
-	Fields, Classes int
+	// Fields, Classes (the named ones) and Names count what the Schema knew when
+	// this batch had been decoded: a Source that reads ahead may know more by the
+	// time it is learned. See Schema.At.
+	Fields, Classes, Names int
 }
 
 // Position is how far a partition has been learned.

@@ -195,13 +195,14 @@ func (m *Model) Probabilities(scores, out []float64) []float64 {
 	return out
 }
 
-// Blocks encodes the Model: the JSON block "model" and the blocks of its rows.
+// Blocks encodes the Model: the JSON block "model", the block of its names and
+// the blocks of its rows.
 func (m *Model) Blocks() ([]Block, error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
-	return append([]Block{{"model", head}}, m.Rows.Blocks()...), nil
+	return append(append([]Block{{"model", head}}, m.Schema.Names.Blocks()...), m.Rows.Blocks()...), nil
 }
 
 // ReadModel reads a Model from the blocks of a model file or a learner's
@@ -221,6 +222,9 @@ func ReadModel(blocks []Block) (*Model, error) {
 		l.Stats >= l.Width || math.IsNaN(l.Average)
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	if h.Schema.Names, err = ReadNames(blocks); err != nil {
+		return nil, err
 	}
 	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Schema says what the columns of an event mean: how names become columns,
@@ -12,19 +13,27 @@ import (
 //
 // Fields and Classes grow in the order of appearance and never shrink or
 // change their order, so a prefix of them is the Schema as it was earlier. One
-// goroutine, the decoder's, may add to a Schema; everybody else works on the
-// prefix that a Batch states, or on a Clone.
+// goroutine, the decoder's, may add to a Schema and read it freely; everybody
+// else takes a Clone, or the Schema At a Batch, which may be done meanwhile.
 type Schema struct {
 	Bits uint   `json:"bits"` // names hash to 2^Bits columns, 1 to 31
 	Seed uint64 `json:"seed"` // of that hash
 	// NumericIndices keeps the numeric indices of the sparse text formats as
 	// columns instead of hashing them.
 	NumericIndices bool        `json:"numeric_indices,omitempty"`
-	Crosses        [][2]string `json:"crosses,omitempty"` // pairs of field names
-	Fields         []Field     `json:"fields"`            // by field id; 0 is the anonymous field
+	ZeroBased      bool        `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
+	Crosses        [][2]string `json:"crosses,omitempty"`    // pairs of field names
+	Fields         []Field     `json:"fields"`               // by field id; 0 is the anonymous field
 
 	Classes    []string `json:"classes"`     // by class
 	MaxClasses int      `json:"max_classes"` // Classes may grow to this many; at least 2
+
+	// Names tells which names were hashed to which column; nil keeps none. A
+	// model file holds it in a block of its own.
+	Names *Names `json:"-"`
+
+	mu   sync.Mutex // guards growth against Clone
+	late bool       // Classes[0] was named after Classes[1]
 }
 
 // Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
@@ -97,8 +106,10 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if name == "" {
 		return 0, false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if i := slices.Index(s.Classes, ""); i >= 0 {
-		s.Classes[i] = name
+		s.Classes[i], s.late = name, true
 		return i, true
 	}
 	if len(s.Classes) >= s.MaxClasses {
@@ -120,16 +131,79 @@ func (s *Schema) Outputs() int {
 	return s.MaxClasses
 }
 
+// AddField adds a field and returns its id, or 0, the anonymous field, if the
+// Schema has the most fields that an Example's ids can tell apart.
+func (s *Schema) AddField(f Field) uint16 {
+	if len(s.Fields) >= MaxFields {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Fields = append(s.Fields, f)
+	return uint16(len(s.Fields) - 1)
+}
+
+// MaxFields is the largest number of fields of a Schema.
+const MaxFields = 1 << 16
+
+// NamedClasses returns how many classes have a name: all but the first one of
+// two while its label has not been seen (see Class). This is what a Batch states.
+func (s *Schema) NamedClasses() int {
+	n := len(s.Classes)
+	if n > 0 && s.Classes[0] == "" {
+		n--
+	}
+	return n
+}
+
+// At returns a copy of the Schema as it was when b had been decoded.
+func (s *Schema) At(b *Batch) *Schema {
+	c := s.Clone(b.Fields, b.Classes)
+	c.Names = c.Names.First(b.Names)
+	return c
+}
+
 // Clone returns a copy of the Schema as it was when it knew the given numbers
-// of fields and classes; negative numbers mean all.
+// of fields and named classes; negative numbers mean all.
 func (s *Schema) Clone(fields, classes int) *Schema {
-	c := *s
-	if fields >= 0 && fields < len(s.Fields) {
-		c.Fields = s.Fields[:fields]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Schema{
+		Bits: s.Bits, Seed: s.Seed, NumericIndices: s.NumericIndices, ZeroBased: s.ZeroBased,
+		Crosses: slices.Clone(s.Crosses), Fields: slices.Clone(s.Fields),
+		Classes: slices.Clone(s.Classes), MaxClasses: s.MaxClasses, Names: s.Names.First(-1), late: s.late,
 	}
-	if classes >= 0 && classes < len(s.Classes) {
-		c.Classes = s.Classes[:classes]
+	if fields >= 0 && fields < len(c.Fields) {
+		c.Fields = c.Fields[:fields]
 	}
-	c.Crosses, c.Fields, c.Classes = slices.Clone(c.Crosses), slices.Clone(c.Fields), slices.Clone(c.Classes)
-	return &c
+	if classes >= 0 && classes < s.NamedClasses() {
+		switch {
+		case !s.late:
+			c.Classes = c.Classes[:classes]
+		case classes == 0:
+			c.Classes, c.late = nil, false
+		case classes == 1:
+			c.Classes[0], c.late = "", false
+		}
+	}
+	return c
+}
+
+// Namer returns a function that names columns for people: by Names, else by the
+// numeric index it may come from, else by its number, as in #17. A column in
+// which several names met has all of them.
+func (s *Schema) Namer() func(column uint32) string {
+	byColumn := s.Names.byColumn(s.Bits)
+	return func(column uint32) string {
+		name := byColumn[column]
+		switch {
+		case name != "":
+			return name
+		case s.NumericIndices && s.ZeroBased:
+			return strconv.FormatUint(uint64(column), 10)
+		case s.NumericIndices:
+			return strconv.FormatUint(uint64(column)+1, 10)
+		}
+		return "#" + strconv.FormatUint(uint64(column), 10)
+	}
 }

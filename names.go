@@ -1,0 +1,204 @@
+package blankout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// Names is the bounded dictionary of a Schema: the names that were hashed, in
+// the order of their first appearance, until it is full. Like a Schema's fields
+// it is added to by the decoder's goroutine alone and a prefix of it is the
+// dictionary as it was earlier. A nil *Names keeps nothing.
+//
+// The column of a name is the low bits of its hash, so names that met in one
+// column are found by comparing hashes; two names of one 64-bit hash count as
+// one.
+type Names struct {
+	mu     sync.Mutex // guards growth against First
+	max    int
+	hashes []uint64
+	ends   []uint32 // text[ends[i-1]:ends[i]] is name i
+	text   []byte
+	seen   []uint64 // open-addressed set of hashes, 0 is empty
+}
+
+// maxNameBytes bounds a name: what is longer is cut and marked by an ellipsis.
+const maxNameBytes = 256
+
+// NewNames returns an empty dictionary of at most max names.
+func NewNames(max int) *Names { return &Names{max: max} }
+
+// Len returns the number of names held.
+func (n *Names) Len() int {
+	if n == nil {
+		return 0
+	}
+	return len(n.hashes)
+}
+
+// Wants reports whether a name of this hash would be added: it is new and there
+// is room.
+func (n *Names) Wants(hash uint64) bool {
+	if n == nil || len(n.hashes) >= n.max || hash == 0 {
+		return false
+	}
+	if len(n.seen) == 0 {
+		n.grow()
+	}
+	mask := uint64(len(n.seen) - 1)
+	// The low bits are the column; collisions there must not become probes here.
+	for at := bits.RotateLeft64(hash, 32) & mask; ; at = (at + 1) & mask {
+		switch n.seen[at] {
+		case hash:
+			return false
+		case 0:
+			return true
+		}
+	}
+}
+
+// Add adds a name that Wants; it copies the bytes.
+func (n *Names) Add(hash uint64, name []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(name) > maxNameBytes {
+		n.text = append(append(n.text, name[:maxNameBytes]...), "…"...)
+	} else {
+		n.text = append(n.text, name...)
+	}
+	n.hashes = append(n.hashes, hash)
+	n.ends = append(n.ends, uint32(len(n.text)))
+	if 2*len(n.hashes) > len(n.seen) {
+		n.grow()
+	} else {
+		n.mark(hash)
+	}
+}
+
+func (n *Names) grow() {
+	size := 1024
+	for size < 4*len(n.hashes) {
+		size *= 2
+	}
+	n.seen = make([]uint64, size)
+	for _, h := range n.hashes {
+		n.mark(h)
+	}
+}
+
+func (n *Names) mark(hash uint64) {
+	mask := uint64(len(n.seen) - 1)
+	at := bits.RotateLeft64(hash, 32) & mask
+	for n.seen[at] != 0 {
+		at = (at + 1) & mask
+	}
+	n.seen[at] = hash
+}
+
+// At returns name i and its hash.
+func (n *Names) At(i int) (hash uint64, name string) {
+	start := uint32(0)
+	if i > 0 {
+		start = n.ends[i-1]
+	}
+	return n.hashes[i], string(n.text[start:n.ends[i]])
+}
+
+// First returns the dictionary as it was when it held count names; a negative
+// number means all. It shares memory with n, which may grow on.
+func (n *Names) First(count int) *Names {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if count < 0 || count > len(n.hashes) {
+		count = len(n.hashes)
+	}
+	bytes := 0
+	if count > 0 {
+		bytes = int(n.ends[count-1])
+	}
+	// The capacity ends where the copy does: adding to it never writes over n's.
+	return &Names{max: n.max, hashes: n.hashes[:count:count], ends: n.ends[:count:count], text: n.text[:bytes:bytes]}
+}
+
+// Collisions counts the names that share their column with an earlier one.
+func (n *Names) Collisions(columnBits uint) (count int) {
+	if n == nil {
+		return 0
+	}
+	columns := make([]uint64, len(n.hashes))
+	for i, h := range n.hashes {
+		columns[i] = h & (1<<columnBits - 1)
+	}
+	slices.Sort(columns)
+	return len(columns) - len(slices.Compact(columns))
+}
+
+// byColumn returns the names of every column that has any, joined by " | ".
+func (n *Names) byColumn(columnBits uint) map[uint32]string {
+	m := map[uint32]string{}
+	for i := range n.Len() {
+		hash, name := n.At(i)
+		column := uint32(hash & (1<<columnBits - 1))
+		if before := m[column]; before != "" {
+			name = before + " | " + name
+		}
+		m[column] = name
+	}
+	return m
+}
+
+// Blocks encodes the dictionary as the block "names", none if n is nil: the
+// most names it may hold, how many it holds, then the hash, the length and the
+// bytes of each. Numbers are little-endian, the hash 64 bits and the others 32.
+func (n *Names) Blocks() []Block {
+	if n == nil {
+		return nil
+	}
+	b := make([]byte, 0, 8+12*len(n.hashes)+len(n.text))
+	b = binary.LittleEndian.AppendUint32(b, uint32(n.max))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(n.hashes)))
+	for i := range n.hashes {
+		hash, name := n.At(i)
+		b = binary.LittleEndian.AppendUint64(b, hash)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(name)))
+		b = append(b, name...)
+	}
+	return []Block{{"names", b}}
+}
+
+// ReadNames reads what Names.Blocks wrote; nil without a block "names".
+func ReadNames(blocks []Block) (*Names, error) {
+	b, err := FindBlock(blocks, "names")
+	if err != nil {
+		return nil, nil
+	}
+	damaged := fmt.Errorf("block names: it ends early or does not end")
+	if len(b) < 8 {
+		return nil, damaged
+	}
+	n := NewNames(int(binary.LittleEndian.Uint32(b)))
+	count := binary.LittleEndian.Uint32(b[4:])
+	for b = b[8:]; count > 0; count-- {
+		if len(b) < 12 {
+			return nil, damaged
+		}
+		hash, size := binary.LittleEndian.Uint64(b), uint64(binary.LittleEndian.Uint32(b[8:]))
+		if uint64(len(b)-12) < size {
+			return nil, damaged
+		}
+		n.hashes = append(n.hashes, hash)
+		n.text = append(n.text, b[12:12+size]...)
+		n.ends = append(n.ends, uint32(len(n.text)))
+		b = b[12+size:]
+	}
+	if len(b) > 0 {
+		return nil, damaged
+	}
+	return n, nil
+}

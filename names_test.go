@@ -1,0 +1,77 @@
+package blankout
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A dictionary read back from its block, and every prefix of it, grows on to
+// the same bytes: what a restart from a checkpoint needs.
+func TestNamesPrefix(t *testing.T) {
+	const max = 3000
+	hash := func(i int) uint64 { return uint64(i+1) * 0x9e3779b97f4a7c15 }
+	add := func(n *Names, from, to int) {
+		for i := from; i < to; i++ {
+			if name := fmt.Sprint("name", i); n.Wants(hash(i)) {
+				n.Add(hash(i), []byte(name))
+			}
+			if n.Wants(hash(i)) {
+				t.Fatalf("wants name %d again", i)
+			}
+		}
+	}
+	whole := NewNames(max)
+	add(whole, 0, max+10) // the last ten find it full
+	if whole.Len() != max {
+		t.Fatalf("%d names, want %d", whole.Len(), max)
+	}
+	want := string(whole.Blocks()[0].Data)
+	for _, count := range []int{0, 1, 511, 1024, max} {
+		part, err := ReadNames(whole.First(count).Blocks())
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(part, 0, max+10)
+		if got := string(part.Blocks()[0].Data); got != want {
+			t.Errorf("from %d names: another dictionary", count)
+		}
+	}
+	first := whole.First(5)
+	add(first, 100, 200) // must not write over the names behind its prefix
+	if got := string(whole.Blocks()[0].Data); got != want {
+		t.Error("adding to a prefix changed the whole")
+	}
+	for cut := range 40 {
+		if _, err := ReadNames([]Block{{"names", []byte(want[:cut])}}); err == nil {
+			t.Errorf("read a block cut to %d bytes", cut)
+		}
+	}
+	columns := map[uint64]bool{}
+	for i := range max {
+		columns[hash(i)&(1<<10-1)] = true
+	}
+	if got, want := whole.Collisions(10), max-len(columns); got != want {
+		t.Errorf("%d collisions, want %d", got, want)
+	}
+}
+
+// Whatever had been seen, the Schema at that time comes back from the later one.
+func TestSchemaAt(t *testing.T) {
+	for _, labels := range [][]string{{"1", "0"}, {"0", "1"}, {"true", "false"}, {"a", "b"}, {"1", "-1", "5"}} {
+		s := NewSchema(10, nil, 2)
+		var batches []Batch
+		var want []string
+		for i, label := range append([]string{""}, labels...) {
+			s.Class([]byte(label))
+			s.AddField(Field{Name: label})
+			batches = append(batches, Batch{Fields: len(s.Fields), Classes: s.NamedClasses()})
+			want = append(want, fmt.Sprint(s.Classes, s.Fields, i))
+		}
+		for i := range batches {
+			c := s.At(&batches[i])
+			if got := fmt.Sprint(c.Classes, c.Fields, i); got != want[i] {
+				t.Errorf("%v: after %d labels %s, want %s", labels, i, got, want[i])
+			}
+		}
+	}
+}
