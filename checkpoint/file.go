@@ -1,0 +1,331 @@
+// Package checkpoint guards what was learned: one file format for checkpoints,
+// models and snapshots, and a directory of such files that survives a crash at
+// any instant.
+//
+// The file is a container of named blocks (see [Write] and [Decode], and the
+// table in docs/checkpoint-format.md). What the blocks mean is the business of
+// who writes them; here every byte of them is checked. The directory is a
+// [Store]: one owner, the newest n files, the newest undamaged one found again.
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"iter"
+	"path/filepath"
+
+	"blankout"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Magic is how every file begins, Version the format that this program writes
+// and the newest it reads.
+const (
+	Magic   = "blankout"
+	Version = 1
+)
+
+// Kind says what a file holds as a whole.
+type Kind string
+
+// The kinds of files.
+const (
+	Linear Kind = "linear" // a linear model, perhaps with the learner's state beside it
+	Kernel Kind = "kernel" // support vectors and their multipliers
+)
+
+// What is wrong with a file. Test with errors.Is; the error itself says where.
+var (
+	ErrDamaged = errors.New("damaged")                             // bytes changed or missing
+	ErrForeign = errors.New("not a blankout file")                 // another magic
+	ErrNewer   = errors.New("written by a newer blankout program") // a format version above Version
+)
+
+// File is a decoded file.
+type File struct {
+	Name   string // base name, for messages; "" if decoded from memory
+	Kind   Kind
+	Blocks []blankout.Block // in the order written; the data alias what was decoded
+}
+
+// Block returns the data of a block.
+func (f *File) Block(name string) ([]byte, error) {
+	data, err := blankout.FindBlock(f.Blocks, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return data, nil
+}
+
+const (
+	prefixLen  = len(Magic) + 4 + 4 // magic, version, checksum: the same in every version
+	tagBlock   = 'B'
+	tagEnd     = 'E'
+	closingLen = 1 + 4 + 8 // tag, number of blocks, checksum of everything before it
+	maxName    = 1<<16 - 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Write writes a file. The blocks are asked for one after another and not kept,
+// so a caller that encodes on demand holds one encoded block at a time. Equal
+// blocks give equal bytes: there is no time, name or counter in a file.
+func Write(w io.Writer, kind Kind, blocks iter.Seq[blankout.Block]) error {
+	if kind != Linear && kind != Kernel {
+		return fmt.Errorf("writing a file of unknown kind %q", kind)
+	}
+	// The closing checksum sees every byte before it, the others their own part.
+	total := xxhash.New()
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	e := &encoder{w: io.MultiWriter(buffered, total), part: crc32.New(castagnoli)}
+
+	e.write([]byte(Magic))
+	e.write(binary.LittleEndian.AppendUint32(nil, Version))
+	e.checksum()
+	e.write(append([]byte{byte(len(kind))}, kind...))
+	e.checksum()
+	count, seen := uint32(0), map[string]bool{}
+	for b := range blocks {
+		if e.err != nil {
+			break
+		}
+		if len(b.Name) == 0 || len(b.Name) > maxName || seen[b.Name] {
+			return fmt.Errorf("writing block %d: the name %.80q is empty, too long or taken", count, b.Name)
+		}
+		seen[b.Name] = true
+		head := binary.LittleEndian.AppendUint16([]byte{tagBlock}, uint16(len(b.Name)))
+		head = append(head, b.Name...)
+		e.write(binary.LittleEndian.AppendUint64(head, uint64(len(b.Data))))
+		e.checksum()
+		e.write(b.Data)
+		e.checksum()
+		count++
+	}
+	e.write(binary.LittleEndian.AppendUint32([]byte{tagEnd}, count))
+	e.write(binary.LittleEndian.AppendUint64(nil, total.Sum64()))
+	if e.err == nil {
+		e.err = buffered.Flush()
+	}
+	return e.err
+}
+
+// encoder writes parts, each followed by its checksum, until the first error.
+type encoder struct {
+	w    io.Writer
+	part hash.Hash32
+	err  error
+}
+
+func (e *encoder) write(p []byte) {
+	e.part.Write(p)
+	if e.err == nil {
+		_, e.err = e.w.Write(p)
+	}
+}
+
+func (e *encoder) checksum() {
+	sum := binary.LittleEndian.AppendUint32(nil, e.part.Sum32())
+	e.write(sum)
+	e.part.Reset()
+}
+
+// Decode reads a file from memory. The blocks alias data. Errors are
+// ErrForeign, ErrNewer or ErrDamaged, with the place.
+func Decode(data []byte) (*File, error) {
+	d := decoder{data: data}
+	prefix := d.take(prefixLen, "the file's prefix")
+	if n := min(len(data), len(Magic)); string(data[:n]) != Magic[:n] || n == 0 {
+		return nil, fmt.Errorf("%w (it does not begin with %q)", ErrForeign, Magic)
+	}
+	d.sum("the file's prefix", prefix)
+	if d.err != nil {
+		return nil, d.err
+	}
+	if v := binary.LittleEndian.Uint32(prefix[len(Magic):]); v > Version {
+		return nil, fmt.Errorf("%w: format version %d, this program reads up to %d", ErrNewer, v, Version)
+	} else if v == 0 {
+		return nil, fmt.Errorf("%w: format version 0", ErrDamaged)
+	}
+	start := d.at
+	kind := d.take(1, "the kind")
+	if d.err == nil {
+		kind = d.take(int(kind[0])+4, "the kind")
+	}
+	d.sum("the kind", data[start:d.at])
+	if d.err != nil {
+		return nil, d.err
+	}
+	f := &File{Kind: Kind(kind[:len(kind)-4])}
+	if f.Kind != Linear && f.Kind != Kernel {
+		return nil, fmt.Errorf("%w at byte %d: unknown kind %q", ErrDamaged, start, f.Kind)
+	}
+	seen := map[string]bool{}
+	for d.err == nil {
+		start := d.at
+		tag := d.take(1, "the closing part")
+		if d.err != nil {
+			break
+		}
+		if tag[0] == tagEnd {
+			count := d.take(4, "the closing part")
+			sum := d.take(8, "the closing part")
+			switch {
+			case d.err != nil:
+			case binary.LittleEndian.Uint64(sum) != xxhash.Sum64(data[:start+5]):
+				d.fail(start, "the closing checksum does not match")
+			case int(binary.LittleEndian.Uint32(count)) != len(f.Blocks):
+				d.fail(start, "%d blocks, the end says %d", len(f.Blocks), binary.LittleEndian.Uint32(count))
+			case d.at != len(data):
+				d.fail(d.at, "%d bytes after the end", len(data)-d.at)
+			default:
+				return f, nil
+			}
+			break
+		}
+		if tag[0] != tagBlock {
+			d.fail(start, "neither a block nor the end")
+			break
+		}
+		where := fmt.Sprintf("the head of block %d", len(f.Blocks))
+		nameLen := d.take(2, where)
+		if d.err != nil {
+			break
+		}
+		rest := d.take(int(binary.LittleEndian.Uint16(nameLen))+8+4, where)
+		d.sum(where, data[start:d.at])
+		if d.err != nil {
+			break
+		}
+		// The head is sound from here on, so the length can be believed.
+		name := string(rest[:len(rest)-12])
+		length := binary.LittleEndian.Uint64(rest[len(rest)-12:])
+		where = fmt.Sprintf("block %q", name)
+		if length > uint64(len(data)-d.at) {
+			d.fail(d.at, "%s is cut off: %d of %d bytes", where, len(data)-d.at, length)
+			break
+		}
+		body := d.take(int(length)+4, where)
+		d.sum(where, body)
+		if d.err == nil && seen[name] {
+			d.fail(start, "%s twice", where)
+		}
+		if d.err == nil {
+			seen[name] = true
+			f.Blocks = append(f.Blocks, blankout.Block{Name: name, Data: body[:length:length]})
+		}
+	}
+	return nil, d.err
+}
+
+// decoder walks over data and keeps the first error.
+type decoder struct {
+	data []byte
+	at   int
+	err  error
+}
+
+func (d *decoder) fail(at int, format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w at byte %d: %s", ErrDamaged, at, fmt.Sprintf(format, args...))
+	}
+}
+
+// take returns the next n bytes, and what is left of them after an error.
+func (d *decoder) take(n int, where string) []byte {
+	if d.err == nil && n > len(d.data)-d.at {
+		d.fail(d.at, "%s is cut off", where)
+	}
+	if d.err != nil {
+		return nil
+	}
+	p := d.data[d.at : d.at+n]
+	d.at += n
+	return p
+}
+
+// sum checks a part whose last four bytes are the checksum of those before.
+func (d *decoder) sum(where string, part []byte) {
+	if d.err != nil {
+		return
+	}
+	n := len(part) - 4
+	if crc32.Checksum(part[:n], castagnoli) != binary.LittleEndian.Uint32(part[n:]) {
+		d.fail(d.at-len(part), "the checksum of %s does not match", where)
+	}
+}
+
+// ReadFile reads and checks a file.
+func ReadFile(path string) (*File, error) { return readFile(osFS{}, path) }
+
+func readFile(fsys fileSystem, path string) (*File, error) {
+	data, err := fsys.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f.Name = filepath.Base(path)
+	return f, nil
+}
+
+// WriteFile replaces the file at path: after a crash at any instant there is
+// either the old file or the new one, and once WriteFile has returned nil it is
+// the new one. It leaves nothing else behind unless the crash came in between,
+// then perhaps a file that ends in ".tmp".
+func WriteFile(path string, kind Kind, blocks iter.Seq[blankout.Block]) error {
+	_, err := writeFile(osFS{}, path, kind, blocks)
+	return err
+}
+
+func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout.Block]) (size int64, err error) {
+	temporary := path + temporarySuffix
+	f, err := fsys.Create(temporary)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			fsys.Remove(temporary) // best effort: Open removes what is left
+		}
+	}()
+	counted := &countingWriter{w: f}
+	err = Write(counted, kind, blocks)
+	if err == nil {
+		err = f.Sync()
+	}
+	// Close in any case; its error counts only if nothing failed before.
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(temporary, path)
+	}
+	if err == nil {
+		err = fsys.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing %s: %w", path, err)
+	}
+	return counted.n, nil
+}
+
+const temporarySuffix = ".tmp"
+
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,257 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func encode(t testing.TB, kind Kind, blocks ...blankout.Block) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, kind, slices.Values(blocks)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var sample = []blankout.Block{
+	{Name: "model", Data: []byte(`{"outputs":1}`)},
+	{Name: "empty", Data: nil},
+	{Name: "rows/0000", Data: []byte{0, 1, 2, 3, 4, 5, 6, 7}},
+}
+
+func sameBlocks(a, b []blankout.Block) bool {
+	return slices.EqualFunc(a, b, func(a, b blankout.Block) bool {
+		return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
+	})
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, blocks := range [][]blankout.Block{nil, sample, {{Name: "big", Data: make([]byte, 1<<20)}}} {
+		f, err := Decode(encode(t, Kernel, blocks...))
+		if err != nil || f.Kind != Kernel || !sameBlocks(f.Blocks, blocks) {
+			t.Errorf("%d blocks: %+v, %v", len(blocks), f, err)
+		}
+	}
+	if _, err := (&File{Name: "x"}).Block("rows"); err == nil || !strings.Contains(err.Error(), `x: no block "rows"`) {
+		t.Errorf("missing block: %v", err)
+	}
+}
+
+// The format is a promise: files written by this version must stay readable.
+func TestGoldenFile(t *testing.T) {
+	path := filepath.Join("testdata", "version1.blankout")
+	got := encode(t, Linear, sample...)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the encoding has changed:\n%q\n%q", got, want)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	for name, write := range map[string]func() error{
+		"kind":  func() error { return Write(&bytes.Buffer{}, "round", slices.Values(sample)) },
+		"empty": func() error { return Write(&bytes.Buffer{}, Linear, slices.Values([]blankout.Block{{}})) },
+		"twice": func() error {
+			return Write(&bytes.Buffer{}, Linear, slices.Values([]blankout.Block{{Name: "a"}, {Name: "a"}}))
+		},
+		"writer": func() error { return Write(failingWriter{}, Linear, slices.Values(sample)) },
+	} {
+		if write() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+// One block at a time is held: the next is asked for when the last is written.
+func TestWriteStreams(t *testing.T) {
+	var written countingWriter
+	written.w = &bytes.Buffer{}
+	blocks := func(yield func(blankout.Block) bool) {
+		for i := range 4 {
+			if int64(i)<<20 > written.n+1<<17 {
+				t.Errorf("block %d asked for after %d bytes", i, written.n)
+			}
+			if !yield(blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
+				return
+			}
+		}
+	}
+	if err := Write(&written, Linear, iter.Seq[blankout.Block](blocks)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTruncated(t *testing.T) {
+	data := encode(t, Linear, sample...)
+	for n := range data {
+		f, err := Decode(data[:n])
+		want := ErrDamaged
+		if n == 0 {
+			want = ErrForeign
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%d of %d bytes: %v, %v", n, len(data), f, err)
+		}
+	}
+	if _, err := Decode(append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a byte more: %v", err)
+	}
+}
+
+func TestEveryBit(t *testing.T) {
+	data := encode(t, Linear, sample...)
+	for at := range data {
+		for flip := 1; flip < 256; flip++ {
+			bad := slices.Clone(data)
+			bad[at] ^= byte(flip)
+			_, err := Decode(bad)
+			want := ErrDamaged
+			if at < len(Magic) {
+				want = ErrForeign
+			}
+			if !errors.Is(err, want) {
+				t.Fatalf("byte %d flipped by %#x: %v", at, flip, err)
+			}
+		}
+	}
+}
+
+// Blocks exchanged, left out or repeated are sound one by one; the closing part
+// must notice.
+func TestBlocksMoved(t *testing.T) {
+	data := encode(t, Linear, sample...)
+	var cuts []int // where each block starts, and the closing part
+	at := prefixLen + 1 + len(Linear) + 4
+	for _, b := range sample {
+		cuts = append(cuts, at)
+		at += 1 + 2 + len(b.Name) + 8 + 4 + len(b.Data) + 4
+	}
+	cuts = append(cuts, at, len(data))
+	part := func(i int) []byte { return data[cuts[i]:cuts[i+1]] }
+	head, end := data[:cuts[0]], part(3)
+	for name, parts := range map[string][][]byte{
+		"exchanged": {head, part(1), part(0), part(2), end},
+		"left out":  {head, part(0), part(2), end},
+		"repeated":  {head, part(0), part(0), part(1), part(2), end},
+		"two ends":  {head, part(0), part(1), part(2), end, end},
+	} {
+		if _, err := Decode(bytes.Join(parts, nil)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Decode(bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil)); err != nil {
+		t.Fatalf("the cuts are wrong: %v", err)
+	}
+}
+
+func TestNewerAndForeign(t *testing.T) {
+	data := encode(t, Linear, sample...)
+	newer := slices.Clone(data)
+	binary.LittleEndian.PutUint32(newer[len(Magic):], Version+1)
+	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
+	if _, err := Decode(newer); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "format version 2, this program reads up to 1") {
+		t.Errorf("newer: %v", err)
+	}
+	for _, text := range []string{"1 3:0.5 7:1\n", "blankets", "b\x00"} {
+		if _, err := Decode([]byte(text)); !errors.Is(err, ErrForeign) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestReadFileNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.blankout")
+	if err := WriteFile(path, Linear, slices.Values(sample)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ReadFile(path)
+	if err != nil || f.Name != "m.blankout" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if err := os.Truncate(path, 40); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A crafted file may have sound checksums and still lie; it must not make
+// Decode panic or believe a length.
+func FuzzDecode(f *testing.F) {
+	f.Add(encode(f, Linear, sample...))
+	f.Add(encode(f, Kernel))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Decode(data)
+		if err != nil {
+			return
+		}
+		if again := encode(t, file.Kind, file.Blocks...); !bytes.Equal(again, data) {
+			t.Errorf("accepted %q, which is not how it is written: %q", data, again)
+		}
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	blocks := make([]blankout.Block, 32)
+	for i := range blocks {
+		blocks[i] = blankout.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
+	}
+	b.SetBytes(32 << 19)
+	for b.Loop() {
+		Write(discard{}, Linear, slices.Values(blocks))
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func ExampleWriteFile() {
+	dir, _ := os.MkdirTemp("", "")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model.blankout")
+	model := blankout.NewModel(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
+		[][]float64{{0, 0.5, -0.25}}, []float64{0.125})
+
+	blocks, _ := model.Blocks()
+	if err := WriteFile(path, Linear, slices.Values(blocks)); err != nil {
+		fmt.Println(err)
+	}
+
+	file, err := ReadFile(path)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	read, _ := blankout.ReadModel(file.Blocks)
+	fmt.Println(file.Kind, read.Noise, read.Weight(1, 0), read.Intercept)
+	// Output: linear dropout:0.5 0.5 [0.125]
+}

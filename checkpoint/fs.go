@@ -1,0 +1,104 @@
+package checkpoint
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"blankout/internal/failpoint"
+)
+
+// fileSystem is what a Store asks of the operating system. The tests have a
+// second one that fails, and forgets what was not synced, at any call.
+type fileSystem interface {
+	MkdirAll(dir string) error
+	ReadDir(dir string) (names []string, err error) // files and directories, sorted
+	ReadFile(name string) ([]byte, error)
+	Create(name string) (file, error) // truncates
+	Rename(from, to string) error     // replaces to
+	Remove(name string) error
+	SyncDir(dir string) error // makes creations, renames and removals in dir last
+}
+
+type file interface {
+	io.Writer
+	Sync() error // makes the contents last
+	Close() error
+}
+
+// osFS is the real one. Every call that changes something is a failpoint.
+type osFS struct{}
+
+func (osFS) MkdirAll(dir string) error {
+	return firstError(failpoint.Here("checkpoint.mkdir"), func() error { return os.MkdirAll(dir, 0o755) })
+}
+
+func (osFS) ReadDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, err
+}
+
+func (osFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+func (osFS) Create(name string) (file, error) {
+	if err := failpoint.Here("checkpoint.create"); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Rename(from, to string) error {
+	return firstError(failpoint.Here("checkpoint.rename"), func() error { return os.Rename(from, to) })
+}
+
+func (osFS) Remove(name string) error {
+	return firstError(failpoint.Here("checkpoint.remove"), func() error { return os.Remove(name) })
+}
+
+func (osFS) SyncDir(dir string) error {
+	if err := failpoint.Here("checkpoint.syncdir"); err != nil {
+		return err
+	}
+	if runtime.GOOS == "windows" {
+		return nil // a directory cannot be opened for this; NTFS journals renames
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Write(p []byte) (int, error) {
+	if err := failpoint.Here("checkpoint.write"); err != nil {
+		return 0, err
+	}
+	return f.File.Write(p)
+}
+
+func (f osFile) Sync() error {
+	return firstError(failpoint.Here("checkpoint.sync"), f.File.Sync)
+}
+
+func firstError(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// notFound tells whether an error says that a file is not there.
+func notFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }

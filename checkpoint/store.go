@@ -1,0 +1,299 @@
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout"
+
+	"github.com/gofrs/flock"
+)
+
+// Store is a directory of checkpoints with one owner at a time. Files are named
+// by a sequence number that only grows, so the newest has the largest name:
+//
+//	checkpoint-000000000042.blankout
+//
+// One goroutine may use a Store at a time; List may be called by anyone, on a
+// directory that somebody else owns too.
+type Store struct {
+	dir  string
+	keep int
+	fs   fileSystem
+	lock *flock.Flock
+}
+
+const (
+	namePrefix = "checkpoint-"
+	nameSuffix = ".blankout"
+	lockName   = "lock"
+	// asidePrefix begins the name of a directory of SetAside; the number is the
+	// newest checkpoint's in it.
+	asidePrefix = "set-aside-"
+)
+
+// ErrNone is the error of Load for a directory without any checkpoint.
+var ErrNone = errors.New("no checkpoint")
+
+// Refusal says why a file was passed over.
+type Refusal struct {
+	Name string
+	Err  error
+}
+
+func (r Refusal) String() string { return r.Name + " refused: " + r.Err.Error() }
+
+// Saved describes a checkpoint that has been written.
+type Saved struct {
+	Name  string
+	Bytes int64
+	// Prune is the error of removing older files; they are tried again after
+	// the next Save. The checkpoint itself is safe.
+	Prune error
+}
+
+// Open takes the directory into exclusive ownership, creating it if need be. It
+// fails if another process has it. The Store keeps the newest keep checkpoints,
+// at least one; two or more leave something to go back to.
+func Open(dir string, keep int) (*Store, error) {
+	s, err := open(osFS{}, dir, keep)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.takeLock(); err != nil {
+		return nil, err
+	}
+	// Only the owner may look for what a crash has left behind.
+	if err := s.removeTemporary(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func open(fsys fileSystem, dir string, keep int) (*Store, error) {
+	if keep < 1 {
+		return nil, fmt.Errorf("checkpoint directory %s: cannot keep %d checkpoints, the least is 1", dir, keep)
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("checkpoint directory: %w", err)
+	}
+	return &Store{dir: dir, keep: keep, fs: fsys}, nil
+}
+
+func (s *Store) takeLock() error {
+	path := filepath.Join(s.dir, lockName)
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
+	}
+	if !ok {
+		owner := ""
+		if pid := readOwner(path); pid != "" {
+			owner = " (process " + pid + ")"
+		}
+		return fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or give this one a directory of its own", s.dir, owner)
+	}
+	s.lock = lock
+	writeOwner(path) // for the message above only
+	return nil
+}
+
+// The owner's process id follows the first byte of the lock file, which Windows
+// keeps others from reading while it is locked.
+func writeOwner(path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	f.WriteAt(fmt.Appendf(nil, "%-20d\n", os.Getpid()), 1)
+}
+
+func readOwner(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.NewSectionReader(f, 1, 21))
+	pid := strings.TrimSpace(string(text))
+	if _, err := strconv.Atoi(pid); err != nil {
+		return ""
+	}
+	return pid
+}
+
+func (s *Store) removeTemporary() error {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("checkpoint directory: %w", err)
+	}
+	for _, name := range names {
+		if checkpoint, ok := strings.CutSuffix(name, temporarySuffix); ok {
+			if _, ok := sequence(checkpoint); ok {
+				if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil && !notFound(err) {
+					return fmt.Errorf("removing what an interrupted save left: %w", err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Close gives the directory up.
+func (s *Store) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
+// Dir returns the directory.
+func (s *Store) Dir() string { return s.dir }
+
+// List returns the names of the checkpoints in a directory, the newest first.
+func List(dir string) ([]string, error) { return list(osFS{}, dir) }
+
+func list(fsys fileSystem, dir string) ([]string, error) {
+	all, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint directory: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(name string) bool { _, ok := sequence(name); return !ok })
+	slices.SortFunc(all, func(a, b string) int {
+		na, _ := sequence(a)
+		nb, _ := sequence(b)
+		return cmp.Compare(nb, na)
+	})
+	return all, nil
+}
+
+func sequence(name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, namePrefix)
+	digits, ok2 := strings.CutSuffix(digits, nameSuffix)
+	n, err := strconv.ParseUint(digits, 10, 63)
+	return n, ok && ok2 && err == nil && name == fileName(n)
+}
+
+func fileName(n uint64) string { return fmt.Sprintf("%s%012d%s", namePrefix, n, nameSuffix) }
+
+// nextSequence returns a number above that of every checkpoint here or set aside.
+func (s *Store) nextSequence() (uint64, error) {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return 0, fmt.Errorf("checkpoint directory: %w", err)
+	}
+	next := uint64(0)
+	for _, name := range names {
+		n, ok := sequence(name)
+		if digits, aside := strings.CutPrefix(name, asidePrefix); aside {
+			var err error
+			n, err = strconv.ParseUint(digits, 10, 63)
+			ok = err == nil
+		}
+		if ok {
+			next = max(next, n+1)
+		}
+	}
+	return next, nil
+}
+
+// Save writes a checkpoint and removes all but the newest. Once it has returned
+// without error the checkpoint survives a loss of power; if it fails, or the
+// process dies in it, the checkpoints before are as they were.
+func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) {
+	names, err := list(s.fs, s.dir)
+	if err != nil {
+		return Saved{}, err
+	}
+	next, err := s.nextSequence()
+	if err != nil {
+		return Saved{}, err
+	}
+	name := fileName(next)
+	size, err := writeFile(s.fs, filepath.Join(s.dir, name), kind, blocks)
+	if err != nil {
+		return Saved{}, err
+	}
+	saved := Saved{Name: name, Bytes: size}
+	for i, old := range names {
+		if i+1 >= s.keep {
+			saved.Prune = errors.Join(saved.Prune, s.fs.Remove(filepath.Join(s.dir, old)))
+		}
+	}
+	return saved, nil
+}
+
+// Load returns the newest checkpoint that is sound, and the newer ones it
+// refused as damaged. Its error is ErrNone if there is no checkpoint at all. A
+// file of a newer format or one that cannot be read is not passed over: going
+// back behind it would learn again what a healthy file already holds.
+func (s *Store) Load() (*File, []Refusal, error) {
+	names, err := list(s.fs, s.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(names) == 0 {
+		return nil, nil, fmt.Errorf("%s: %w", s.dir, ErrNone)
+	}
+	var refused []Refusal
+	for _, name := range names {
+		f, err := readFile(s.fs, filepath.Join(s.dir, name))
+		if err == nil {
+			return f, refused, nil
+		}
+		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
+			return nil, refused, fmt.Errorf("loading a checkpoint: %w", err)
+		}
+		refused = append(refused, Refusal{name, err})
+	}
+	return nil, refused, fmt.Errorf("%s: none of %d checkpoints can be used, the newest: %w", s.dir, len(refused), refused[0].Err)
+}
+
+// LoadName returns the checkpoint of that name in the directory. Later saves
+// come after the newest one all the same.
+func (s *Store) LoadName(name string) (*File, error) {
+	if _, ok := sequence(name); !ok {
+		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
+	}
+	f, err := readFile(s.fs, filepath.Join(s.dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("loading a checkpoint: %w", err)
+	}
+	return f, nil
+}
+
+// SetAside moves every checkpoint into a new directory beside them and returns
+// its name, "" if there were none: the next Load finds nothing, and nothing is
+// lost. The sequence goes on, so that names stay unique.
+func (s *Store) SetAside() (string, error) {
+	names, err := list(s.fs, s.dir)
+	if err != nil || len(names) == 0 {
+		return "", err
+	}
+	newest, _ := sequence(names[0])
+	aside := filepath.Join(s.dir, fmt.Sprintf("%s%012d", asidePrefix, newest))
+	if err := s.fs.MkdirAll(aside); err != nil {
+		return "", fmt.Errorf("setting checkpoints aside: %w", err)
+	}
+	// The oldest first: an interruption leaves the newest in charge.
+	for _, name := range slices.Backward(names) {
+		if err := s.fs.Rename(filepath.Join(s.dir, name), filepath.Join(aside, name)); err != nil {
+			return "", fmt.Errorf("setting checkpoints aside: %w", err)
+		}
+	}
+	if err := errors.Join(s.fs.SyncDir(aside), s.fs.SyncDir(s.dir)); err != nil {
+		return "", fmt.Errorf("setting checkpoints aside: %w", err)
+	}
+	return aside, nil
+}

@@ -1,0 +1,447 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// content is the n-th state in these tests.
+func content(n int) []blankout.Block {
+	return []blankout.Block{{Name: "n", Data: fmt.Append(nil, n)}, {Name: "rows", Data: make([]byte, 100+n)}}
+}
+
+func save(s *Store, n int) error {
+	_, err := s.Save(Linear, slices.Values(content(n)))
+	return err
+}
+
+// loaded returns which state a Store comes back with, -1 for none.
+func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
+	t.Helper()
+	f, refused, err := s.Load()
+	if errors.Is(err, ErrNone) {
+		return -1, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(f.Blocks[0].Data), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n, refused
+}
+
+func openStore(t *testing.T, dir string, keep int) *Store {
+	t.Helper()
+	s, err := Open(dir, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestStoreKeepsTheNewest(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := openStore(t, dir, 3)
+	if n, _ := loaded(t, s); n != -1 {
+		t.Fatalf("an empty directory gives %d", n)
+	}
+	for n := range 12 {
+		if err := save(s, n); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := loaded(t, s); got != n {
+			t.Fatalf("loaded %d after saving %d", got, n)
+		}
+	}
+	want := []string{fileName(11), fileName(10), fileName(9)}
+	if names, err := List(dir); err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, %v", names, err)
+	}
+	f, err := s.LoadName(fileName(10))
+	if err != nil || string(f.Blocks[0].Data) != "10" {
+		t.Errorf("by name: %v, %v", f, err)
+	}
+	for _, name := range []string{fileName(3), "lock", "../" + fileName(10)} {
+		if _, err := s.LoadName(name); err == nil {
+			t.Errorf("%q loaded", name)
+		}
+	}
+}
+
+func TestStoreGoesBackBehindDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, 5)
+	for n := range 4 {
+		if err := save(s, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(t, filepath.Join(dir, fileName(3)), func(b []byte) []byte { return b[:len(b)-1] })
+	damage(t, filepath.Join(dir, fileName(2)), func(b []byte) []byte { b[70] ^= 1; return b })
+	n, refused := loaded(t, s)
+	if n != 1 || len(refused) != 2 || refused[0].Name != fileName(3) || !strings.Contains(refused[1].String(), fileName(2)+" refused: ") {
+		t.Errorf("loaded %d, refused %v", n, refused)
+	}
+	// The next save comes after the damaged ones, not in their place.
+	if err := save(s, 4); err != nil {
+		t.Fatal(err)
+	}
+	if n, refused := loaded(t, s); n != 4 || refused != nil {
+		t.Errorf("loaded %d, refused %v", n, refused)
+	}
+
+	// A newer format is no damage: going back would lose what it holds.
+	newer := append([]byte(nil), encode(t, Linear)...)
+	newer[len(Magic)] = Version + 1
+	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
+	damage(t, filepath.Join(dir, fileName(4)), func([]byte) []byte { return newer })
+	if _, _, err := s.Load(); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), fileName(4)) {
+		t.Errorf("newer format: %v", err)
+	}
+}
+
+func TestStoreWithNothingSound(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, 2)
+	for n := range 2 {
+		if err := save(s, n); err != nil {
+			t.Fatal(err)
+		}
+		damage(t, filepath.Join(dir, fileName(uint64(n))), func(b []byte) []byte { return nil })
+	}
+	_, refused, err := s.Load()
+	if err == nil || errors.Is(err, ErrNone) || len(refused) != 2 || !strings.Contains(err.Error(), "none of 2 checkpoints") {
+		t.Errorf("%v, %v", refused, err)
+	}
+}
+
+func TestSetAside(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, 2)
+	if aside, err := s.SetAside(); aside != "" || err != nil {
+		t.Fatalf("nothing set aside: %q, %v", aside, err)
+	}
+	for round := range 3 {
+		for n := range 3 {
+			if err := save(s, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		aside, err := s.SetAside()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := loaded(t, s); n != -1 {
+			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
+		}
+		// The sequence goes on, so no round overwrites another's files.
+		newest := uint64(3*round + 2)
+		if names, err := List(aside); err != nil || !slices.Equal(names, []string{fileName(newest), fileName(newest - 1)}) {
+			t.Errorf("round %d: set aside %v, %v", round, names, err)
+		}
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, 1)
+	_, err := Open(dir, 1)
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", os.Getpid())) {
+		t.Errorf("a second owner: %v", err)
+	}
+	s.Close()
+	openStore(t, dir, 1)
+}
+
+func TestOpenRemovesLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "notes.tmp")
+	for _, name := range []string{filepath.Join(dir, fileName(7)+temporarySuffix), other} {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openStore(t, dir, 1)
+	names, err := osFS{}.ReadDir(dir)
+	if want := []string{"lock", "notes.tmp"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := Open(dir, 0); err == nil {
+		t.Error("a store that keeps nothing")
+	}
+}
+
+func damage(t *testing.T, path string, change func([]byte) []byte) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, change(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each file-system call fails in turn, once. A save that reports success must
+// be what is loaded; one that reports failure may or may not have happened, but
+// nothing older is lost and the next save works.
+func TestEachCallFails(t *testing.T) {
+	const saves = 5
+	for at := 1; ; at++ {
+		disk := &testDisk{failAt: at}
+		s, err := open(disk, "d", 2)
+		if err != nil {
+			continue // MkdirAll: nothing happened
+		}
+		acknowledged, failures := -1, 0
+		for n := range saves {
+			switch err := save(s, n); {
+			case err == nil:
+				acknowledged = n
+			case errors.Is(err, errInjected):
+				failures++
+			default:
+				t.Fatalf("call %d: %v", at, err)
+			}
+			before := disk.failAt
+			disk.failAt = 0 // looking must not fail
+			got, refused := loaded(t, s)
+			disk.failAt = before
+			if got != acknowledged && got != n || refused != nil {
+				t.Fatalf("call %d fails: loaded %d, refused %v; %d was acknowledged", at, got, refused, acknowledged)
+			}
+		}
+		if failures > 1 {
+			t.Errorf("call %d fails: %d saves failed for it", at, failures)
+		}
+		if disk.calls < at {
+			break // every call has had its turn
+		}
+	}
+}
+
+// The power fails at each call in turn. What was not synced is lost, or half of
+// it; what Save acknowledged is not.
+func TestEachCallCrashes(t *testing.T) {
+	if lost := crashes(t, func(*testDisk) {}); lost != "" {
+		t.Error(lost)
+	}
+}
+
+// The test above must notice a save that forgets a sync.
+func TestCrashTestNotices(t *testing.T) {
+	for name, lie := range map[string]func(*testDisk){
+		"file":      func(d *testDisk) { d.ignoreSync = true },
+		"directory": func(d *testDisk) { d.ignoreSyncDir = true },
+	} {
+		if lost := crashes(t, lie); lost == "" {
+			t.Errorf("%s not synced, and no loss was seen", name)
+		}
+	}
+}
+
+// crashes returns how a checkpoint was lost, "" if none was.
+func crashes(t *testing.T, prepare func(*testDisk)) string {
+	const saves, seeds = 5, 20
+	for at := 1; ; at++ {
+		for seed := range uint64(seeds) {
+			disk := &testDisk{crashAt: at}
+			prepare(disk)
+			acknowledged, attempted := -1, -1
+			if s, err := open(disk, "d", 2); err == nil {
+				for n := range saves {
+					attempted = n
+					if err := save(s, n); err != nil {
+						break
+					}
+					acknowledged = n
+				}
+			}
+			if disk.calls < at {
+				return ""
+			}
+			disk.restart(rand.New(rand.NewPCG(seed, uint64(at))))
+			s, err := open(disk, "d", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.removeTemporary(); err != nil {
+				t.Fatal(err)
+			}
+			got := -1
+			f, refused, err := s.Load()
+			if err == nil {
+				fmt.Sscan(string(f.Blocks[0].Data), &got)
+			}
+			if err != nil && !errors.Is(err, ErrNone) || len(refused) > 0 || got < acknowledged || got > attempted {
+				return fmt.Sprintf("power lost at call %d, seed %d: loaded %d, refused %v, %v; %d was acknowledged", at, seed, got, refused, err, acknowledged)
+			}
+			if err := save(s, 99); err != nil {
+				return fmt.Sprintf("power lost at call %d, seed %d: the next save: %v", at, seed, err)
+			}
+			if n, _ := loaded(t, s); n != 99 {
+				return fmt.Sprintf("power lost at call %d, seed %d: the next save is not the newest", at, seed)
+			}
+		}
+	}
+}
+
+var errInjected = errors.New("injected")
+
+// testDisk is a disk in memory that fails once at call failAt, or loses power at
+// call crashAt: that call and those after it do nothing. Contents last once they
+// are synced, names once their directory is.
+type testDisk struct {
+	calls, failAt, crashAt    int
+	ignoreSync, ignoreSyncDir bool
+
+	names   map[string]*inode // as the program sees it
+	durable map[string]*inode // as it survives
+	pending []change          // of names, in order
+}
+
+type inode struct{ data, synced []byte }
+
+type change struct {
+	dirs []string
+	do   func(map[string]*inode)
+}
+
+func (d *testDisk) step() error {
+	if d.names == nil {
+		d.names, d.durable = map[string]*inode{}, map[string]*inode{}
+	}
+	d.calls++
+	if d.calls == d.failAt || d.crashAt > 0 && d.calls >= d.crashAt {
+		return errInjected
+	}
+	return nil
+}
+
+func (d *testDisk) change(do func(map[string]*inode), paths ...string) {
+	c := change{do: do}
+	for _, p := range paths {
+		c.dirs = append(c.dirs, filepath.Dir(p))
+	}
+	do(d.names)
+	d.pending = append(d.pending, c)
+}
+
+// restart loses what did not last: of the pending changes of names a random
+// part has happened, of unsynced contents a random part is there.
+func (d *testDisk) restart(r *rand.Rand) {
+	for _, c := range d.pending {
+		if r.IntN(2) == 0 {
+			c.do(d.durable)
+		}
+	}
+	d.names, d.pending, d.crashAt = map[string]*inode{}, nil, 0
+	for name, f := range d.durable {
+		if len(f.data) > len(f.synced) {
+			f.synced = f.data[:len(f.synced)+r.IntN(len(f.data)-len(f.synced)+1)]
+		}
+		f.data = f.synced
+		d.names[name] = f
+	}
+}
+
+func (d *testDisk) MkdirAll(string) error { return d.step() }
+
+func (d *testDisk) ReadDir(dir string) ([]string, error) {
+	if err := d.step(); err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range d.names {
+		if filepath.Dir(name) == dir {
+			names = append(names, filepath.Base(name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (d *testDisk) ReadFile(name string) ([]byte, error) {
+	if err := d.step(); err != nil {
+		return nil, err
+	}
+	if f, ok := d.names[name]; ok {
+		return slices.Clone(f.data), nil
+	}
+	return nil, os.ErrNotExist
+}
+
+func (d *testDisk) Create(name string) (file, error) {
+	if err := d.step(); err != nil {
+		return nil, err
+	}
+	f := &inode{}
+	d.change(func(m map[string]*inode) { m[name] = f }, name)
+	return testFile{d, f}, nil
+}
+
+func (d *testDisk) Rename(from, to string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	f := d.names[from]
+	d.change(func(m map[string]*inode) { delete(m, from); m[to] = f }, from, to)
+	return nil
+}
+
+func (d *testDisk) Remove(name string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	d.change(func(m map[string]*inode) { delete(m, name) }, name)
+	return nil
+}
+
+func (d *testDisk) SyncDir(dir string) error {
+	if err := d.step(); err != nil || d.ignoreSyncDir {
+		return err
+	}
+	d.pending = slices.DeleteFunc(d.pending, func(c change) bool {
+		if !slices.Contains(c.dirs, dir) {
+			return false
+		}
+		c.do(d.durable)
+		return true
+	})
+	return nil
+}
+
+type testFile struct {
+	disk *testDisk
+	*inode
+}
+
+func (f testFile) Write(p []byte) (int, error) {
+	if err := f.disk.step(); err != nil {
+		return 0, err
+	}
+	f.data = append(f.data, p...)
+	return len(p), nil
+}
+
+func (f testFile) Sync() error {
+	if err := f.disk.step(); err != nil || f.disk.ignoreSync {
+		return err
+	}
+	f.synced = f.data
+	return nil
+}
+
+func (f testFile) Close() error { return f.disk.step() }
