@@ -48,37 +48,17 @@ func newSummer(d *Data, dim, threads int) *summer {
 
 // each calls f once for every group, on all threads, and waits.
 func (s *summer) each(f func(g, lo, hi int)) {
-	groups := len(s.partial)
-	if s.threads == 1 {
-		for g := range groups {
-			f(g, s.bounds[g], s.bounds[g+1])
-		}
-		return
-	}
-	var next atomic.Int32
-	var wg sync.WaitGroup
-	for range s.threads {
-		wg.Go(func() {
-			for {
-				g := int(next.Add(1)) - 1
-				if g >= groups {
-					return
-				}
-				f(g, s.bounds[g], s.bounds[g+1])
-			}
-		})
-	}
-	wg.Wait()
+	parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
 // sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
 // to, writes the total of the acc to out (nil: acc is nil too) and returns the
-// total of f's values.
+// total of f's values. out may be shorter than dim; so is acc then.
 func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
 	s.each(func(g, lo, hi int) {
 		var acc []float64
 		if out != nil {
-			acc = s.partial[g]
+			acc = s.partial[g][:len(out)]
 			clear(acc)
 		}
 		s.scalar[g] = f(lo, hi, acc)
@@ -90,11 +70,40 @@ func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 	if out == nil {
 		return total
 	}
-	copy(out, s.partial[0])
-	for _, p := range s.partial[1:] {
-		for i, v := range p {
-			out[i] += v
+	const stripe = 1 << 14
+	parallel(s.threads, (len(out)+stripe-1)/stripe, func(k int) {
+		lo, hi := k*stripe, min((k+1)*stripe, len(out))
+		out := out[lo:hi]
+		copy(out, s.partial[0][lo:hi])
+		for _, p := range s.partial[1:] {
+			for i, v := range p[lo:hi] {
+				out[i] += v
+			}
 		}
-	}
+	})
 	return total
+}
+
+// parallel calls f(0) … f(n-1) on up to the given number of threads and waits.
+func parallel(threads, n int, f func(i int)) {
+	if threads = min(threads, n); threads <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int32
+	var wg sync.WaitGroup
+	for range threads {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
 }

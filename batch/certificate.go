@@ -1,0 +1,271 @@
+package batch
+
+import "math"
+
+// Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
+// point of a convex objective, kinks and all.
+//
+// With phi(f, p) the loss of one row as a function of its score and of
+// p = V^1/2 w, v = |p|^2, any subgradient (a, u) of it lies in the domain of
+// the conjugate phi*, and weak duality reads
+//
+//	min J >= -P*(-G) - sum m phi*(a, u),  G = sum m (a x + V^1/2 u),
+//
+// P the penalty; a free intercept adds the condition sum m a = 0. Taking
+// a = df and V^1/2 u = 2 dv V w makes G the gradient of the losses and
+// phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of terms
+// none of which is negative:
+//
+//	gap = (1/2) |R^-1/2 (R (w - c) + G)|^2 + sum m [phi(v) - theta phi(v + eps^2) + 2 theta dv eps^2].
+//
+// eps is the smoothing: (df, dv) at v + eps^2 is still dual feasible, because
+// it is the subgradient for noise with one coordinate more. theta <= 1 belongs
+// to the free intercept: the rows whose a has the heavier sign are multiplied
+// by (sum of the lighter)/(sum of the heavier), which stays in the domain and,
+// phi* being convex with phi*(0, 0) = -inf phi <= 0, keeps the bound. Before
+// that the intercept is moved to its optimum, which makes theta all but 1.
+// For the hinge this is the dual point of the support vector machine.
+func (o *Expected) Gap(w []float64) float64 {
+	o.kink = 0
+	if !o.convex || !lossAboveZero(o.loss) {
+		return math.Inf(1)
+	}
+	o.scores(w)
+	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
+	if free {
+		w[o.columns] += o.centre()
+	}
+	// The dual point, row by row, in the buffers of the derivatives.
+	o.curved = false
+	smoothing := o.eps * o.eps
+	var up, down float64 // sum of m df by sign
+	type sums struct{ up, down float64 }
+	group := make([]sums, len(o.sum.partial))
+	o.sum.each(func(g, lo, hi int) {
+		s := &group[g]
+		for i := lo; i < hi; i++ {
+			if o.m[i] == 0 {
+				continue
+			}
+			l, y := o.row(i)
+			_, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
+			if o.df[i] > 0 {
+				s.up += o.m[i] * o.df[i]
+			} else {
+				s.down -= o.m[i] * o.df[i]
+			}
+		}
+	})
+	for _, s := range group {
+		up, down = up+s.up, down+s.down
+	}
+	thetaUp, thetaDown := 1.0, 1.0
+	if free && up > down {
+		thetaUp = down / up
+	} else if free && down > up {
+		thetaDown = up / down
+	}
+	o.passes++
+	slack := o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
+		sum := 0.0
+		for i := lo; i < hi; i++ {
+			m := o.m[i]
+			if m == 0 {
+				continue
+			}
+			theta := thetaDown
+			if o.df[i] > 0 {
+				theta = thetaUp
+			}
+			o.scatter(acc, i, theta*m*o.df[i], 2*theta*m*o.dv[i])
+			if theta == 1 && smoothing == 0 {
+				continue
+			}
+			l, y := o.row(i)
+			value, _, _ := l.At(y, o.f[i], o.v[i])
+			smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
+			sum += m * max(value-theta*smooth+2*theta*o.dv[i]*smoothing, 0)
+		}
+		return sum
+	})
+	if o.residual == nil {
+		o.residual = make([]float64, o.dim)
+	}
+	r := o.residual
+	o.unpack(o.total, w, r, nil)
+	o.p.Penalty.valueGrad(w, r)
+	gap := 0.0
+	for d, r := range r {
+		penalty := o.p.Penalty.R[d]
+		switch {
+		case penalty > 0:
+			gap += 0.5 * r * r / penalty
+		case d == o.columns && free:
+		case r != 0:
+			return math.Inf(1)
+		}
+	}
+	o.kink = slack
+	return gap + slack
+}
+
+// centre returns the shift of all scores that minimises the losses, found by
+// Newton's method kept inside a bracket of the slope's zero.
+func (o *Expected) centre() float64 {
+	slope := func(shift float64) float64 {
+		return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+			s := 0.0
+			for i := lo; i < hi; i++ {
+				if o.m[i] != 0 {
+					l, y := o.row(i)
+					_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
+					s += o.m[i] * df
+				}
+			}
+			return s
+		})
+	}
+	at := slope(0)
+	scale := 0.0
+	for i, m := range o.m {
+		scale += m * math.Abs(o.df[i])
+	}
+	if scale == 0 {
+		scale = 1
+	}
+	small := 1e-13 * scale
+	if math.Abs(at) <= small {
+		return o.shift(0)
+	}
+	// Bracket the zero, then let the secant of the bracket work (Illinois).
+	step := 1e-3
+	if at > 0 {
+		step = -step
+	}
+	a, fa := 0.0, at
+	b, fb := step, slope(step)
+	for range 60 {
+		if fb == 0 || (fa > 0) != (fb > 0) {
+			break
+		}
+		a, fa = b, fb
+		step *= 4
+		b = a + step
+		fb = slope(b)
+	}
+	if fb != 0 && (fa > 0) == (fb > 0) {
+		return o.shift(a) // one class only: the further the better
+	}
+	best, fbest := a, fa
+	if math.Abs(fb) < math.Abs(fa) {
+		best, fbest = b, fb
+	}
+	for range 60 {
+		if math.Abs(fbest) <= small || math.Abs(b-a) <= 1e-15*(1+math.Abs(a)) {
+			break
+		}
+		c := b - fb*(b-a)/(fb-fa)
+		fc := slope(c)
+		if math.Abs(fc) < math.Abs(fbest) {
+			best, fbest = c, fc
+		}
+		if (fc > 0) != (fb > 0) {
+			a, fa = b, fb
+		} else {
+			fa /= 2
+		}
+		b, fb = c, fc
+	}
+	return o.shift(best)
+}
+
+func (o *Expected) shift(by float64) float64 {
+	for i := range o.f {
+		o.f[i] += by
+	}
+	return by
+}
+
+// smooth replaces every v by v + eps^2, which rounds off the kink that the
+// hinge has at v = 0. Objective values and gradients are then those of the
+// smoothed objective; Gap bounds the distance of the true one.
+func (o *Expected) smooth(eps float64) { o.eps = eps }
+
+// kinked reports whether the losses have a kink that smooth rounds off.
+func (o *Expected) kinked() bool { return isHinge(o.loss) }
+
+// smoothingGap returns what smoothing contributed to the last Gap.
+func (o *Expected) smoothingGap() float64 { return o.kink }
+
+// Line returns J along w + t d as a function of t with its first two
+// derivatives, w being the point of the last ValueGrad with a gradient. A call
+// of that function reads no features: f is linear in t and v quadratic.
+func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature float64) {
+	n := len(o.f)
+	if o.along == nil {
+		o.along = make([]float64, 3*n)
+	}
+	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
+	b := o.bias(d)
+	wd, dd := 0.0, 0.0
+	if o.c0 != 0 {
+		wd, dd = o.c0*dot(o.w[:o.columns], d[:o.columns]), o.c0*dot(d[:o.columns], d[:o.columns])
+	}
+	o.setPair(d, o.w)
+	o.passes++
+	rows := func(f func(i int)) {
+		o.sum.each(func(_, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				if o.m[i] != 0 {
+					f(i)
+				}
+			}
+		})
+	}
+	rows(func(i int) {
+		s, t := o.gather(i)
+		a[i], p[i] = s+b, t+wd
+	})
+	if o.noisy {
+		o.passes++
+		o.setPair(d, d)
+		rows(func(i int) {
+			_, t := o.gather(i)
+			q[i] = t + dd
+		})
+	}
+	var pen [3]float64 // the penalty as a polynomial in t
+	for i, r := range o.p.Penalty.R {
+		u := o.w[i]
+		if o.p.Penalty.Centre != nil {
+			u -= o.p.Penalty.Centre[i]
+		}
+		pen[0] += 0.5 * r * u * u
+		pen[1] += r * u * d[i]
+		pen[2] += 0.5 * r * d[i] * d[i]
+	}
+	return func(t float64) (value, slope, curvature float64) {
+		type sums struct{ value, slope, curvature float64 }
+		group := make([]sums, len(o.sum.partial))
+		o.sum.each(func(g, lo, hi int) {
+			s := &group[g]
+			for i := lo; i < hi; i++ {
+				m := o.m[i]
+				if m == 0 {
+					continue
+				}
+				l, y := o.row(i)
+				f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)
+				dvdt := 2 * (p[i] + t*q[i])
+				value, df, dv := l.At(y, f, v)
+				s.value += m * value
+				s.slope += m * (df*a[i] + dv*dvdt)
+				s.curvature += m * 2 * dv * (a[i]*a[i] + q[i])
+			}
+		})
+		for _, s := range group {
+			value, slope, curvature = value+s.value, slope+s.slope, curvature+s.curvature
+		}
+		return value + pen[0] + t*(pen[1]+t*pen[2]), slope + pen[1] + 2*t*pen[2], curvature + 2*pen[2]
+	}
+}

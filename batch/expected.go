@@ -1,0 +1,670 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+
+	"blankout"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Expected is the regularised expected loss of a linear score under feature
+// noise,
+//
+//	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
+//	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
+//
+// with m_n the importance of example n and the intercept b as the last
+// parameter. The noise's c0, which acts on absent features as well, adds
+// c0 |w|^2 to every v_n; no row is ever filled in. Every convex loss of the
+// root package gets its gradient, its exact Hessian, the majoriser of IRLS and
+// the certificate from At and At2 alone.
+type Expected struct {
+	p          Problem
+	loss, free blankout.Loss // of labelled and of unlabelled rows; free is nil if those are left out
+	c0, c1, c2 float64
+	noisy      bool
+	columns    int
+	dim        int
+	convex     bool
+
+	m   []float64 // kappa times importance, 0 for rows left out
+	eps float64   // see smooth
+
+	// By row, at the point of the last ValueGrad with a gradient.
+	f, v, df, dv []float64
+	ff, fv, vv   []float64 // second derivatives, filled when curved
+	curved       bool
+	majorise     bool
+
+	w      []float64 // that point
+	pair   []float64 // by column (w_d, w_d^2) or what else is being gathered
+	shrink []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
+
+	total           []float64 // of what rows scatter
+	sum             *summer
+	denseSum        *summer
+	along, residual []float64
+	kink            float64
+	passes          int
+}
+
+// Problem states what an Expected objective is made of.
+type Problem struct {
+	Data *Data
+	// Y is the target of every row: -1 or +1, or a number for the regression
+	// losses. NaN marks a row without a label.
+	Y []float64
+	// Weight replaces the rows' importance unless it is nil. Rows of weight 0
+	// cost nothing.
+	Weight []float64
+	Loss   blankout.Loss
+	Noise  blankout.Noise
+	// Kappa is the factor of the losses, blankout.Cost(Loss, c) in the notation of
+	// Chen et al.
+	Kappa     float64
+	Intercept Intercept
+	Penalty   Penalty
+	// Alpha in [0, 1] is the weight of the noising penalty of rows without a
+	// label (Wager et al. 2013, section 6): with n labelled and m unlabelled
+	// examples the penalty is n/(n + alpha m) (R + alpha R_unlabelled).
+	Alpha   float64
+	Threads int
+}
+
+// Intercept says what the last parameter is.
+type Intercept string
+
+// The kinds of intercept.
+const (
+	FreeIntercept      Intercept = "free"      // a parameter that no penalty holds
+	PenalisedIntercept Intercept = "penalised" // penalised like a weight
+	NoIntercept        Intercept = "none"      // there is none
+)
+
+// Penalty is (1/2)(w-c)'R(w-c) with R diagonal, by parameter. A nil Centre is 0.
+type Penalty struct{ R, Centre []float64 }
+
+// Ridge returns the penalty l2 |w|^2 on columns weights and, according to its
+// kind, the intercept: R = 2 l2. The objectives of Chen et al. have l2 = 1.
+func Ridge(columns int, l2 float64, intercept Intercept) Penalty {
+	n := columns
+	if intercept != NoIntercept {
+		n++
+	}
+	r := make([]float64, n)
+	for i := range r {
+		r[i] = 2 * l2
+	}
+	if intercept == FreeIntercept {
+		r[columns] = 0
+	}
+	return Penalty{R: r}
+}
+
+// valueGrad returns the penalty at w and adds its gradient to grad.
+func (p Penalty) valueGrad(w, grad []float64) float64 {
+	sum := 0.0
+	for i, r := range p.R {
+		u := w[i]
+		if p.Centre != nil {
+			u -= p.Centre[i]
+		}
+		sum += 0.5 * r * u * u
+		if grad != nil {
+			grad[i] += r * u
+		}
+	}
+	return sum
+}
+
+// NewExpected returns the objective of a problem. It returns an error where
+// the problem makes no sense: a label-free penalty asked of a loss that has
+// none, Poisson noise on negative features, targets that do not fit the loss.
+func NewExpected(p Problem) (*Expected, error) {
+	d := p.Data
+	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: d.Columns()}
+	if p.Intercept != NoIntercept {
+		o.dim++
+	}
+	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
+		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
+	}
+	if p.Noise == nil {
+		p.Noise = blankout.NoNoise{}
+	}
+	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
+	o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0
+	if o.c1 != 0 {
+		if i := d.firstNegative(); i >= 0 {
+			return nil, fmt.Errorf("noise %v: example %d has a negative feature", p.Noise, i)
+		}
+	}
+	if !o.noisy {
+		o.loss = withoutNoise(o.loss)
+	}
+	o.convex = Convex(o.loss, o.noisy)
+	o.m = make([]float64, d.Rows())
+	labelled, unlabelled := 0.0, 0.0
+	for i, y := range p.Y {
+		m := d.Weight(i)
+		if p.Weight != nil {
+			m = p.Weight[i]
+		}
+		switch {
+		case m == 0:
+		case math.IsNaN(y) && p.Alpha == 0:
+			m = 0
+		case math.IsNaN(y):
+			unlabelled += m
+		default:
+			labelled += m
+			if err := checkTarget(o.loss, y); err != nil {
+				return nil, fmt.Errorf("example %d: %w", i, err)
+			}
+		}
+		o.m[i] = p.Kappa * m
+	}
+	if labelled == 0 {
+		return nil, fmt.Errorf("no labelled example of positive weight")
+	}
+	if unlabelled > 0 {
+		if !hasLabelFreePenalty(o.loss) {
+			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabelled examples say nothing (logistic, linear and poisson can use them)", o.loss)
+		}
+		s := labelled / (labelled + p.Alpha*unlabelled)
+		o.free = penaltyOnly{o.loss.(blankout.Smooth), s * p.Alpha}
+		o.loss = penaltyScaled{o.loss.(blankout.Smooth), s}
+		o.convex = false
+	}
+	n := d.Rows()
+	rows := make([]float64, 7*n)
+	o.f, o.v, o.df, o.dv = rows[:n], rows[n:2*n], rows[2*n:3*n], rows[3*n:4*n]
+	o.ff, o.fv, o.vv = rows[4*n:5*n], rows[5*n:6*n], rows[6*n:]
+	o.w = make([]float64, o.dim)
+	o.pair = make([]float64, 2*o.columns)
+	o.shrink = make([]float64, o.columns)
+	// The last two of a partial sum are those over rows alone.
+	o.total = make([]float64, o.stride()*o.columns+2)
+	o.sum = newSummer(d, len(o.total), p.Threads)
+	return o, nil
+}
+
+// Convex reports whether the expected loss is convex in w.
+func Convex(l blankout.Loss, noisy bool) bool {
+	switch l.(type) {
+	case blankout.HingeGaussian, blankout.HingeChen, blankout.LogisticGaussian, blankout.LogisticChen,
+		blankout.Quadratic, blankout.Linear:
+		return true
+	case blankout.LogisticQuadratic, blankout.PoissonQuadratic:
+		return !noisy
+	}
+	return false
+}
+
+// withoutNoise returns the form of a loss that is exact and cheap at v = 0.
+func withoutNoise(l blankout.Loss) blankout.Loss {
+	switch l := l.(type) {
+	case blankout.LogisticGaussian, blankout.LogisticQuadratic:
+		return blankout.LogisticChen{}
+	case blankout.HingeChen:
+		return blankout.HingeGaussian{Ell: l.Ell} // smoothed, it is the hinge itself off the margin
+	}
+	return l
+}
+
+// checkTarget returns an error for a target that the loss cannot take.
+func checkTarget(l blankout.Loss, y float64) error {
+	switch l.(type) {
+	case blankout.Quadratic, blankout.Linear:
+		if math.IsInf(y, 0) {
+			return fmt.Errorf("target %v", y)
+		}
+	case blankout.PoissonQuadratic:
+		if !(y >= 0) || math.IsInf(y, 0) {
+			return fmt.Errorf("target %v: a count is not negative", y)
+		}
+	default:
+		if y != 1 && y != -1 {
+			return fmt.Errorf("target %v is not -1 or +1", y)
+		}
+	}
+	return nil
+}
+
+// lossAboveZero reports whether no value of the loss is negative, which the
+// certificate takes for granted.
+func lossAboveZero(l blankout.Loss) bool {
+	_, count := l.(blankout.PoissonQuadratic)
+	return !count
+}
+
+func isHinge(l blankout.Loss) bool {
+	switch l.(type) {
+	case blankout.HingeGaussian, blankout.HingeChen:
+		return true
+	}
+	return false
+}
+
+func hasLabelFreePenalty(l blankout.Loss) bool {
+	switch l.(type) {
+	case blankout.LogisticGaussian, blankout.LogisticChen, blankout.LogisticQuadratic, blankout.Linear, blankout.PoissonQuadratic:
+		return true
+	}
+	return false
+}
+
+// penaltyScaled is a loss whose noising penalty loss(v) - loss(0) is multiplied by s.
+type penaltyScaled struct {
+	blankout.Smooth
+	s float64
+}
+
+func (l penaltyScaled) At(y, f, v float64) (value, df, dv float64) {
+	a, adf, _ := l.Smooth.At(y, f, 0)
+	b, bdf, bdv := l.Smooth.At(y, f, v)
+	return a + l.s*(b-a), adf + l.s*(bdf-adf), l.s * bdv
+}
+
+func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
+	a, _, _ := l.Smooth.At2(y, f, 0)
+	b, bfv, bvv := l.Smooth.At2(y, f, v)
+	return a + l.s*(b-a), l.s * bfv, l.s * bvv
+}
+
+// penaltyOnly is s (loss(v) - loss(0)) of a loss for which that does not
+// depend on the label.
+type penaltyOnly struct {
+	blankout.Smooth
+	s float64
+}
+
+func (l penaltyOnly) At(_, f, v float64) (value, df, dv float64) {
+	a, adf, _ := l.Smooth.At(1, f, 0)
+	b, bdf, bdv := l.Smooth.At(1, f, v)
+	return l.s * (b - a), l.s * (bdf - adf), l.s * bdv
+}
+
+func (l penaltyOnly) At2(_, f, v float64) (ff, fv, vv float64) {
+	a, _, _ := l.Smooth.At2(1, f, 0)
+	b, bfv, bvv := l.Smooth.At2(1, f, v)
+	return l.s * (b - a), l.s * bfv, l.s * bvv
+}
+
+// Dim returns the number of parameters.
+func (o *Expected) Dim() int { return o.dim }
+
+// Passes returns how often the data have been read.
+func (o *Expected) Passes() int { return o.passes }
+
+// stride is the number of sums gathered and scattered for each column: one
+// for the score and one for its variance, if there is noise.
+func (o *Expected) stride() int {
+	if o.noisy {
+		return 2
+	}
+	return 1
+}
+
+// row returns the loss of row i and its target.
+func (o *Expected) row(i int) (blankout.Loss, float64) {
+	y := o.p.Y[i]
+	if o.free != nil && y != y {
+		return o.free, y
+	}
+	return o.loss, y
+}
+
+// setPair prepares the gathering of sum x_d a_d and sum V_d b_d.
+func (o *Expected) setPair(a, b []float64) {
+	if !o.noisy {
+		copy(o.pair, a[:o.columns])
+		return
+	}
+	for d := range o.columns {
+		o.pair[2*d], o.pair[2*d+1] = a[d], a[d]*b[d]
+	}
+}
+
+func (o *Expected) bias(w []float64) float64 {
+	if o.dim > o.columns {
+		return w[o.columns]
+	}
+	return 0
+}
+
+// scores fills o.f and o.v for every row of positive weight.
+func (o *Expected) scores(w []float64) {
+	o.setPair(w, w)
+	b := o.bias(w)
+	base := 0.0
+	if o.c0 != 0 {
+		base = o.c0 * dot(w[:o.columns], w[:o.columns])
+	}
+	o.passes++
+	o.sum.each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				f, v := o.gather(i)
+				o.f[i], o.v[i] = f+b, v+base
+			}
+		}
+	})
+}
+
+// gather returns the two sums over row i that setPair prepared.
+func (o *Expected) gather(i int) (s, t float64) {
+	r := o.p.Data.Row(i)
+	if !o.noisy {
+		return r.Dot(o.pair), 0
+	}
+	return r.dotPair(o.pair, o.c1, o.c2)
+}
+
+// dotPair returns sum x_d p_2d and sum (c1 x_d + c2 x_d^2) p_2d+1.
+func (r Row) dotPair(p []float64, c1, c2 float64) (s, t float64) {
+	switch {
+	case r.f32 != nil:
+		values := r.f32[:len(r.Index)]
+		for i, d := range r.Index {
+			x := float64(values[i])
+			q := p[2*d : 2*d+2]
+			s += x * q[0]
+			t += x * (c1 + c2*x) * q[1]
+		}
+	case r.f64 != nil:
+		values := r.f64[:len(r.Index)]
+		for i, d := range r.Index {
+			x := values[i]
+			q := p[2*d : 2*d+2]
+			s += x * q[0]
+			t += x * (c1 + c2*x) * q[1]
+		}
+	default:
+		for _, d := range r.Index {
+			q := p[2*d : 2*d+2]
+			s += q[0]
+			t += q[1]
+		}
+		t *= c1 + c2
+	}
+	return s, t
+}
+
+// addPair adds a x_d to p_2d and b (c1 x_d + c2 x_d^2) to p_2d+1.
+func (r Row) addPair(p []float64, a, b, c1, c2 float64) {
+	switch {
+	case r.f32 != nil:
+		values := r.f32[:len(r.Index)]
+		for i, d := range r.Index {
+			x := float64(values[i])
+			q := p[2*d : 2*d+2]
+			q[0] += a * x
+			q[1] += b * x * (c1 + c2*x)
+		}
+	case r.f64 != nil:
+		values := r.f64[:len(r.Index)]
+		for i, d := range r.Index {
+			x := values[i]
+			q := p[2*d : 2*d+2]
+			q[0] += a * x
+			q[1] += b * x * (c1 + c2*x)
+		}
+	default:
+		b *= c1 + c2
+		for _, d := range r.Index {
+			q := p[2*d : 2*d+2]
+			q[0] += a
+			q[1] += b
+		}
+	}
+}
+
+// scatter adds a x_i + b V_i to a partial sum.
+func (o *Expected) scatter(acc []float64, i int, a, b float64) {
+	if a == 0 && b == 0 {
+		return
+	}
+	n := len(acc)
+	acc[n-2] += a
+	acc[n-1] += b
+	if !o.noisy {
+		o.p.Data.Row(i).AddTo(acc, a)
+		return
+	}
+	o.p.Data.Row(i).addPair(acc, a, b, o.c1, o.c2)
+}
+
+// unpack turns the total of what was scattered into
+//
+//	out = sum a_n x_n + w (sum b_n V_n),
+//
+// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil.
+func (o *Expected) unpack(total, w, out, diag []float64) {
+	n := len(total)
+	for d := range o.columns {
+		if !o.noisy {
+			out[d] = total[d]
+			continue
+		}
+		v := total[2*d+1] + o.c0*total[n-1]
+		out[d] = total[2*d] + w[d]*v
+		if diag != nil {
+			diag[d] = v
+		}
+	}
+	if o.dim > o.columns {
+		out[o.columns] = total[n-2]
+	}
+}
+
+// ValueGrad implements Objective.
+func (o *Expected) ValueGrad(w, grad []float64) float64 {
+	o.setPair(w, w)
+	b := o.bias(w)
+	base := o.eps * o.eps
+	if o.c0 != 0 {
+		base += o.c0 * dot(w[:o.columns], w[:o.columns])
+	}
+	var total []float64
+	if grad != nil {
+		total = o.total
+		copy(o.w, w)
+		o.curved = false
+	}
+	o.passes++
+	value := o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		sum := 0.0
+		for i := lo; i < hi; i++ {
+			m := o.m[i]
+			if m == 0 {
+				continue
+			}
+			f, v := o.gather(i)
+			f, v = f+b, v+base
+			l, y := o.row(i)
+			value, df, dv := l.At(y, f, v)
+			sum += m * value
+			if acc != nil {
+				o.f[i], o.v[i], o.df[i], o.dv[i] = f, v, df, dv
+				o.scatter(acc, i, m*df, 2*m*dv)
+			}
+		}
+		return sum
+	})
+	if grad != nil {
+		o.unpack(total, w, grad, o.shrink)
+	}
+	return value + o.p.Penalty.valueGrad(w, grad)
+}
+
+// curve fills the second derivatives at the point of the last gradient.
+func (o *Expected) curve() {
+	if o.curved {
+		return
+	}
+	o.curved = true
+	o.sum.each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] == 0 {
+				continue
+			}
+			l, y := o.row(i)
+			s, smooth := l.(blankout.Smooth)
+			if o.majorise || !smooth {
+				o.ff[i], o.fv[i], o.vv[i] = 2*o.dv[i], 0, 0
+			} else {
+				o.ff[i], o.fv[i], o.vv[i] = s.At2(y, o.f[i], o.v[i])
+			}
+		}
+	})
+}
+
+// Majorise makes HessVec and Diagonal use the matrix of IRLS,
+// R + kappa sum m gamma (x x' + V) with gamma = 2 dv, instead of the Hessian.
+// For the bounds of Chen et al. its quadratic lies above J and touches it.
+func (o *Expected) Majorise(on bool) {
+	o.curved = o.curved && o.majorise == on
+	o.majorise = on
+}
+
+// HessVec implements HessianVector.
+func (o *Expected) HessVec(v, out []float64) {
+	o.curve()
+	o.setPair(v, o.w)
+	b := o.bias(v)
+	base := 0.0
+	if o.c0 != 0 {
+		base = o.c0 * dot(o.w[:o.columns], v[:o.columns])
+	}
+	total := o.total
+	o.passes++
+	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			m, ff, fv, vv := o.m[i], o.ff[i], o.fv[i], o.vv[i]
+			if m == 0 || ff == 0 && fv == 0 && vv == 0 {
+				continue
+			}
+			s, t := o.gather(i)
+			s, t = s+b, t+base
+			o.scatter(acc, i, m*(ff*s+2*fv*t), m*(2*fv*s+4*vv*t))
+		}
+		return 0
+	})
+	o.unpack(total, o.w, out, nil)
+	for d, v := range v {
+		if d < o.columns && o.noisy {
+			out[d] += o.shrink[d] * v
+		}
+		out[d] += o.p.Penalty.R[d] * v
+	}
+}
+
+// Diagonal writes the diagonal of the matrix of HessVec, without the mixed
+// terms of the exact Hessian, to out: a preconditioner.
+func (o *Expected) Diagonal(out []float64) {
+	o.curve()
+	clear(out)
+	o.passes++
+	d := o.p.Data
+	o.sum.sum(out, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			a := o.m[i] * o.ff[i]
+			if a == 0 {
+				continue
+			}
+			r := d.Row(i)
+			switch {
+			case r.f32 != nil:
+				for j, c := range r.Index {
+					acc[c] += a * float64(r.f32[j]) * float64(r.f32[j])
+				}
+			case r.f64 != nil:
+				for j, c := range r.Index {
+					acc[c] += a * r.f64[j] * r.f64[j]
+				}
+			default:
+				for _, c := range r.Index {
+					acc[c] += a
+				}
+			}
+			if o.dim > o.columns {
+				acc[o.columns] += a
+			}
+		}
+		return 0
+	})
+	for i := range out {
+		if i < o.columns && o.noisy {
+			out[i] += o.shrink[i]
+		}
+		out[i] += o.p.Penalty.R[i]
+	}
+}
+
+func dot(a, b []float64) float64 {
+	s := 0.0
+	for i, v := range a {
+		s += v * b[i]
+	}
+	return s
+}
+
+// firstNegative returns the first row that holds a negative value, -1 if none.
+func (d *Data) firstNegative() int {
+	for i := range d.rows {
+		r := d.Row(i)
+		for j := range r.Index {
+			if r.At(j) < 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// IsConvex reports whether the objective is convex.
+func (o *Expected) IsConvex() bool { return o.convex }
+
+// dense returns the matrix of HessVec under Majorise, for few columns.
+func (o *Expected) dense() *mat.SymDense {
+	o.curve()
+	n := o.dim
+	total := make([]float64, n*n)
+	o.passes++
+	if o.denseSum == nil {
+		o.denseSum = newSummer(o.p.Data, n*n, o.p.Threads)
+	}
+	o.denseSum.sum(total, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			a := o.m[i] * o.ff[i]
+			if a == 0 {
+				continue
+			}
+			r := o.p.Data.Row(i)
+			for j, c := range r.Index {
+				x := a * r.At(j)
+				row := acc[int(c)*n : int(c)*n+n]
+				for k := j; k < len(r.Index); k++ {
+					row[r.Index[k]] += x * r.At(k)
+				}
+				if n > o.columns {
+					row[o.columns] += x
+				}
+			}
+			if n > o.columns {
+				acc[n*n-1] += a
+			}
+		}
+		return 0
+	})
+	for i := range n {
+		if i < o.columns && o.noisy {
+			total[i*n+i] += o.shrink[i]
+		}
+		total[i*n+i] += o.p.Penalty.R[i]
+	}
+	return mat.NewSymDense(n, total)
+}

@@ -1,0 +1,558 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Solver names a way to minimise an Objective.
+type Solver string
+
+// The solvers. The empty one means Newton where the objective is convex and has
+// second derivatives, else LBFGS.
+const (
+	Newton Solver = "newton" // truncated Newton with conjugate gradients
+	IRLS   Solver = "irls"   // iteratively reweighted least squares (Chen et al. 2014)
+	LBFGS  Solver = "lbfgs"
+)
+
+// Options steer Solve.
+type Options struct {
+	Solver Solver
+	// Tol: stop when the certified gap is at most Tol times the objective or,
+	// where there is no certificate, the gradient's norm at most Tol times
+	// the first one.
+	Tol           float64
+	MaxIterations int       // 0 means 1000
+	Start         []float64 // nil means 0; not changed
+	// Progress is called after every iteration, on the solver's goroutine.
+	Progress func(Progress)
+}
+
+// Progress is the state of a solver after an iteration. Gap is +Inf while unknown.
+type Progress struct {
+	Problem, Problems int // which binary problem of how many
+	Iteration         int
+	Objective, Gap    float64
+}
+
+// Result is a minimum as far as it was found.
+type Result struct {
+	W         []float64
+	Objective float64 // J(W), unsmoothed
+	// Gap bounds Objective - min J from above; +Inf where there is no
+	// certificate (the objective is not convex, or a weight is not penalised).
+	Gap        float64
+	Converged  bool
+	Iterations int
+	Passes     int // over the data
+	Seconds    float64
+}
+
+// Optional powers of an objective.
+type (
+	majoriser interface {
+		HessianVector
+		Majorise(on bool)
+	}
+	diagonaler interface {
+		Diagonal(out []float64)
+	}
+	liner interface {
+		Line(d []float64) func(t float64) (value, slope, curvature float64)
+	}
+	kinky interface {
+		kinked() bool
+		smooth(eps float64)
+		smoothingGap() float64
+	}
+	denser interface {
+		dense() *mat.SymDense // the matrix of HessVec
+	}
+	passer interface {
+		Passes() int
+	}
+)
+
+// Solve minimises o. It returns an error where the value at the start is not
+// finite, a linear system is singular or ctx ends; a tolerance that was not
+// reached is no error but Converged false.
+func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
+	begin := time.Now()
+	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1)}
+	if s.opt.MaxIterations == 0 {
+		s.opt.MaxIterations = 1000
+	}
+	s.w, s.grad = make([]float64, s.dim), make([]float64, s.dim)
+	if opt.Start != nil {
+		if len(opt.Start) != s.dim {
+			panic(fmt.Sprintf("batch: a start of %d parameters for %d", len(opt.Start), s.dim))
+		}
+		copy(s.w, opt.Start)
+	}
+	s.certifier, _ = o.(Certifier)
+	if k, ok := o.(kinky); ok && k.kinked() {
+		s.kinky = k
+		s.eps = 1
+	}
+	var err error
+	switch hv, ok := o.(HessianVector); {
+	case opt.Solver == LBFGS || opt.Solver == "" && !s.newtonFits():
+		err = s.lbfgs(ctx)
+	case opt.Solver == IRLS:
+		m, ok := o.(majoriser)
+		if !ok {
+			return nil, fmt.Errorf("solver irls: this objective has no quadratic majoriser; use newton or lbfgs")
+		}
+		m.Majorise(true)
+		err = s.newton(ctx, m, true)
+		m.Majorise(false)
+	case opt.Solver == Newton || opt.Solver == "":
+		if !ok {
+			return nil, fmt.Errorf("solver newton: this objective has no second derivatives; use lbfgs")
+		}
+		err = s.newton(ctx, hv, false)
+	default:
+		return nil, fmt.Errorf("solver %q: want newton, irls or lbfgs", opt.Solver)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.kinky != nil {
+		s.kinky.smooth(0)
+	}
+	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
+	r.Objective = o.ValueGrad(s.w, nil)
+	if p, ok := o.(passer); ok {
+		r.Passes = p.Passes()
+	}
+	r.Seconds = time.Since(begin).Seconds()
+	return r, nil
+}
+
+type solver struct {
+	o         Objective
+	opt       Options
+	certifier Certifier // nil if none
+	kinky     kinky     // nil if there is no kink
+	dim       int
+
+	w, grad     []float64
+	value       float64
+	gap, eps    float64
+	first       float64 // norm of the first gradient
+	converged   bool
+	iterations  int
+	evaluations int
+}
+
+// newtonFits reports whether Newton's method is the natural choice: convex
+// with second derivatives.
+func (s *solver) newtonFits() bool {
+	if c, ok := s.o.(interface{ IsConvex() bool }); ok && !c.IsConvex() {
+		return false
+	}
+	_, ok := s.o.(HessianVector)
+	return ok
+}
+
+// done certifies the point, counts the iteration, tells the progress and says
+// whether to stop. It lowers the smoothing when that has become the larger
+// part of the gap; changed reports that, or a moved intercept: gradients
+// from before are then of another function.
+func (s *solver) done(ctx context.Context) (stop, changed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, false, err
+	}
+	s.gap = math.Inf(1)
+	if s.certifier != nil {
+		last := s.w[s.dim-1]
+		s.gap = s.certifier.Gap(s.w)
+		changed = s.w[s.dim-1] != last
+	}
+	if s.opt.Progress != nil && s.iterations > 0 {
+		s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
+	}
+	if !math.IsInf(s.gap, 1) {
+		if s.gap <= s.opt.Tol*math.Abs(s.value) {
+			s.converged = true
+			return true, changed, nil
+		}
+		if s.kinky != nil {
+			kink := s.kinky.smoothingGap()
+			for n := 0; n < 3 && kink > 0.5*s.gap; n++ {
+				s.eps *= 0.3
+				changed = true
+				s.kinky.smooth(s.eps)
+				s.gap = s.certifier.Gap(s.w)
+				kink = s.kinky.smoothingGap()
+			}
+		}
+	}
+	return s.iterations >= s.opt.MaxIterations, changed, nil
+}
+
+// newton is truncated Newton: conjugate gradients on H p = -grad, preconditioned
+// by the diagonal, then a search along p. Smoothing makes the hinge curved
+// where the exact Hessian has no curvature at all (at w = 0), and is lowered
+// as the iterates approach. As IRLS the matrix is the majoriser, the systems
+// are solved closely and the full step is taken whenever J falls.
+func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
+	if s.kinky != nil {
+		s.kinky.smooth(s.eps)
+	}
+	p, diag := make([]float64, s.dim), make([]float64, s.dim)
+	cg := newCG(s.dim)
+	stalled := 0
+	for {
+		s.value = h.ValueGrad(s.w, s.grad)
+		s.evaluations++
+		norm := norm2(s.grad)
+		if !finite(s.value) || !finite(norm) {
+			return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalise more", s.value, norm)
+		}
+		if s.iterations == 0 {
+			s.first = norm
+		}
+		if norm == 0 || math.IsInf(s.gap, 1) && s.iterations > 0 && norm <= s.opt.Tol*s.first {
+			s.converged = s.converged || s.certifier == nil || math.IsInf(s.gap, 1)
+			if norm == 0 && s.certifier != nil && s.kinky == nil {
+				s.gap = s.certifier.Gap(s.w)
+				s.converged = true
+			}
+			if norm > 0 || s.kinky == nil {
+				return nil
+			}
+		}
+		forcing := min(0.1, math.Sqrt(norm/s.first))
+		if irls {
+			forcing = 1e-3
+		}
+		if d, ok := h.(denser); ok && irls && s.dim <= 512 {
+			if err := solveDense(d.dense(), s.grad, p); err != nil {
+				return err
+			}
+		} else {
+			if d, ok := h.(diagonaler); ok {
+				d.Diagonal(diag)
+			} else {
+				for i := range diag {
+					diag[i] = 1
+				}
+			}
+			if err := cg.solve(ctx, h, s.grad, diag, p, forcing); err != nil {
+				return err
+			}
+		}
+		before := s.value
+		t, value := s.search(p, irls)
+		for i, v := range p {
+			s.w[i] += t * v
+		}
+		s.value = value
+		s.iterations++
+		stop, _, err := s.done(ctx)
+		if stop || err != nil {
+			return err
+		}
+		if before-value <= 1e-15*math.Abs(before) {
+			// Rounding has the last word: give the smoothing or the
+			// intercept a few more chances.
+			if stalled++; stalled > 4 {
+				return nil
+			}
+		} else {
+			stalled = 0
+		}
+	}
+}
+
+// search returns a step along p and the value there. s.grad and s.value are
+// the gradient and value at s.w, the point of the last ValueGrad.
+func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
+	slope := dot(s.grad, p)
+	if l, ok := s.o.(liner); ok {
+		phi := l.Line(p)
+		return searchLine(phi, s.value, slope, fullStep)
+	}
+	u := make([]float64, s.dim)
+	t = 1
+	for range 60 {
+		for i, v := range p {
+			u[i] = s.w[i] + t*v
+		}
+		s.evaluations++
+		if value = s.o.ValueGrad(u, nil); value <= s.value+1e-4*t*slope {
+			return t, value
+		}
+		t /= 2
+	}
+	return 0, s.value
+}
+
+// searchLine finds a step with phi below phi(0) and a slope at most a tenth of
+// the first. Every evaluation is cheap, so it takes what a long step is worth.
+func searchLine(phi func(t float64) (value, slope, curvature float64), value0, slope0 float64, fullStep bool) (t, value float64) {
+	lo, slopeLo := 0.0, slope0
+	hi, slopeHi := math.Inf(1), 0.0
+	best, bestValue := 0.0, value0
+	t = 1
+	for range 40 {
+		value, slope, _ := phi(t)
+		if value < bestValue {
+			best, bestValue = t, value
+		}
+		if value <= value0 && (fullStep || math.Abs(slope) <= 0.1*math.Abs(slope0)) {
+			return t, value
+		}
+		if slope < 0 && value <= value0+1e-12*math.Abs(value0) {
+			lo, slopeLo = t, slope
+		} else {
+			hi, slopeHi = t, slope
+		}
+		switch {
+		case math.IsInf(hi, 1):
+			// Where the slope's secant leads, at most four times as far.
+			next := 4 * t
+			if slopeLo > slope0 {
+				next = min(next, t*slope0/(slope0-slopeLo))
+			}
+			t = max(next, 1.5*t)
+		case slopeHi > 0:
+			u := lo - slopeLo*(hi-lo)/(slopeHi-slopeLo)
+			t = min(max(u, lo+0.1*(hi-lo)), hi-0.1*(hi-lo))
+		default:
+			t = lo + 0.5*(hi-lo)
+		}
+		if hi-lo < 1e-14*hi {
+			break
+		}
+	}
+	return best, bestValue
+}
+
+// cg holds the buffers of the conjugate gradient method.
+type cg struct{ r, z, d, hd []float64 }
+
+func newCG(n int) *cg {
+	b := make([]float64, 4*n)
+	return &cg{b[:n], b[n : 2*n], b[2*n : 3*n], b[3*n:]}
+}
+
+// solve finds p with H p = -grad until the residual, in the norm of the
+// inverse of diag, has fallen by the factor forcing. A direction without
+// curvature ends it.
+func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64) error {
+	clear(p)
+	rz := 0.0
+	for i, g := range grad {
+		if !(diag[i] > 0) {
+			diag[i] = 1
+		}
+		c.r[i] = -g
+		c.z[i] = c.r[i] / diag[i]
+		c.d[i] = c.z[i]
+		rz += c.r[i] * c.z[i]
+	}
+	limit := forcing * forcing * rz
+	for n := 0; n < 2*len(grad)+10 && rz > limit; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h.HessVec(c.d, c.hd)
+		curvature := dot(c.d, c.hd)
+		size := 0.0
+		for i, d := range c.d {
+			size += d * d * diag[i]
+		}
+		if curvature <= 1e-14*size {
+			if n == 0 {
+				copy(p, c.d)
+			}
+			return nil
+		}
+		alpha := rz / curvature
+		next := 0.0
+		for i, d := range c.d {
+			p[i] += alpha * d
+			c.r[i] -= alpha * c.hd[i]
+			c.z[i] = c.r[i] / diag[i]
+			next += c.r[i] * c.z[i]
+		}
+		beta := next / rz
+		rz = next
+		for i, z := range c.z {
+			c.d[i] = z + beta*c.d[i]
+		}
+	}
+	return nil
+}
+
+// solveDense solves a p = -grad by Cholesky's method.
+func solveDense(a *mat.SymDense, grad, p []float64) error {
+	var c mat.Cholesky
+	if !c.Factorize(a) {
+		return fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it", len(grad))
+	}
+	b := mat.NewVecDense(len(grad), nil)
+	for i, g := range grad {
+		b.SetVec(i, -g)
+	}
+	if err := c.SolveVecTo(mat.NewVecDense(len(p), p), b); err != nil {
+		if _, nearly := err.(mat.Condition); !nearly {
+			return fmt.Errorf("solving the linear system: %w", err)
+		}
+	}
+	return nil
+}
+
+// lbfgs is the limited-memory BFGS method (Nocedal & Wright 2006, algorithm
+// 7.5) with a line search for the Wolfe conditions.
+func (s *solver) lbfgs(ctx context.Context) error {
+	const memory = 10
+	type pair struct {
+		s, y []float64
+		rho  float64
+	}
+	var pairs []pair
+	if s.kinky != nil {
+		s.kinky.smooth(s.eps)
+	}
+	p := make([]float64, s.dim)
+	next, nextGrad := make([]float64, s.dim), make([]float64, s.dim)
+	alpha := make([]float64, memory)
+	eval := func() {
+		s.value = s.o.ValueGrad(s.w, s.grad)
+		s.evaluations++
+	}
+	eval()
+	if !finite(s.value) || !finite(norm2(s.grad)) {
+		return fmt.Errorf("the objective is %v at the start: scale the features down or penalise more", s.value)
+	}
+	s.first = norm2(s.grad)
+	stalled := 0
+	for {
+		norm := norm2(s.grad)
+		if s.certifier == nil || math.IsInf(s.gap, 1) && s.iterations > 0 {
+			if norm <= s.opt.Tol*s.first {
+				s.converged = true
+				return nil
+			}
+		}
+		for i, g := range s.grad {
+			p[i] = -g
+		}
+		for k := len(pairs) - 1; k >= 0; k-- {
+			alpha[k] = pairs[k].rho * dot(pairs[k].s, p)
+			axpy(-alpha[k], pairs[k].y, p)
+		}
+		if n := len(pairs); n > 0 {
+			last := pairs[n-1]
+			scale := 1 / (last.rho * dot(last.y, last.y))
+			for i := range p {
+				p[i] *= scale
+			}
+		} else if norm > 0 {
+			for i := range p {
+				p[i] /= norm
+			}
+		}
+		for k := range pairs {
+			axpy(alpha[k]-pairs[k].rho*dot(pairs[k].y, p), pairs[k].s, p)
+		}
+		before := s.value
+		ok := s.wolfe(p, next, nextGrad)
+		s.iterations++
+		if ok {
+			q := pair{s: make([]float64, s.dim), y: make([]float64, s.dim)}
+			for i := range next {
+				q.s[i], q.y[i] = next[i]-s.w[i], nextGrad[i]-s.grad[i]
+			}
+			if sy := dot(q.s, q.y); sy > 1e-16*norm2(q.s)*norm2(q.y) {
+				q.rho = 1 / sy
+				if len(pairs) == memory {
+					pairs = append(pairs[:0], pairs[1:]...)
+				}
+				pairs = append(pairs, q)
+			}
+			copy(s.w, next)
+			copy(s.grad, nextGrad)
+		}
+		if !ok || before-s.value <= 1e-15*math.Abs(before) {
+			stalled++
+			if !ok {
+				pairs = nil
+			}
+		} else {
+			stalled = 0
+		}
+		if s.certifier == nil || s.iterations%10 == 0 || stalled > 0 {
+			eps := s.eps
+			stop, changed, err := s.done(ctx)
+			if stop || err != nil {
+				return err
+			}
+			if changed {
+				eval()
+			}
+			if s.eps != eps {
+				pairs, stalled = nil, 0
+			}
+		} else if s.opt.Progress != nil {
+			s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
+		}
+		if stalled > 4 {
+			return nil
+		}
+	}
+}
+
+// wolfe searches along p for a point that satisfies the strong Wolfe
+// conditions (c1 = 1e-4, c2 = 0.9) and leaves it, its gradient and s.value.
+func (s *solver) wolfe(p, next, grad []float64) bool {
+	slope0 := dot(s.grad, p)
+	if !(slope0 < 0) {
+		return false
+	}
+	lo, hi := 0.0, math.Inf(1)
+	t := 1.0
+	for range 50 {
+		for i, v := range p {
+			next[i] = s.w[i] + t*v
+		}
+		value := s.o.ValueGrad(next, grad)
+		s.evaluations++
+		slope := dot(grad, p)
+		switch {
+		case !(value <= s.value+1e-4*t*slope0+1e-16*math.Abs(s.value)):
+			hi = t
+		case slope < 0.9*slope0:
+			lo = t
+		case slope > -0.9*slope0:
+			hi = t
+		default:
+			s.value = value
+			return true
+		}
+		if math.IsInf(hi, 1) {
+			t *= 2
+		} else {
+			t = 0.5 * (lo + hi)
+		}
+	}
+	return false
+}
+
+func axpy(a float64, x, y []float64) {
+	for i, v := range x {
+		y[i] += a * v
+	}
+}
+
+func norm2(x []float64) float64 { return math.Sqrt(dot(x, x)) }
+
+func finite(x float64) bool { return x-x == 0 }
