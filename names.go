@@ -23,6 +23,7 @@ type Names struct {
 	ends   []uint32 // text[ends[i-1]:ends[i]] is name i
 	text   []byte
 	seen   []uint64 // open-addressed set of hashes, 0 is empty
+	number []uint32 // beside it, the number of the name
 }
 
 // maxNameBytes bounds a name: what is longer is cut and marked by an ellipsis.
@@ -45,19 +46,37 @@ func (n *Names) Wants(hash uint64) bool {
 	if n == nil || len(n.hashes) >= n.max || hash == 0 {
 		return false
 	}
-	if len(n.seen) == 0 {
+	if n.seen == nil {
 		n.grow()
 	}
+	return n.seen[n.slot(hash)] == 0
+}
+
+// Find returns the name of a hash, "" if the dictionary does not hold it.
+func (n *Names) Find(hash uint64) (name string) {
+	if n.Len() == 0 || hash == 0 {
+		return ""
+	}
+	if n.seen == nil {
+		n.grow()
+	}
+	at := n.slot(hash)
+	if n.seen[at] == 0 {
+		return ""
+	}
+	_, name = n.At(int(n.number[at]))
+	return name
+}
+
+// slot returns where hash stands in seen, or the empty slot where it would.
+func (n *Names) slot(hash uint64) uint64 {
 	mask := uint64(len(n.seen) - 1)
 	// The low bits are the column; collisions there must not become probes here.
-	for at := bits.RotateLeft64(hash, 32) & mask; ; at = (at + 1) & mask {
-		switch n.seen[at] {
-		case hash:
-			return false
-		case 0:
-			return true
-		}
+	at := bits.RotateLeft64(hash, 32) & mask
+	for n.seen[at] != hash && n.seen[at] != 0 {
+		at = (at + 1) & mask
 	}
+	return at
 }
 
 // Add adds a name that Wants; it copies the bytes.
@@ -74,7 +93,7 @@ func (n *Names) Add(hash uint64, name []byte) {
 	if 2*len(n.hashes) > len(n.seen) {
 		n.grow()
 	} else {
-		n.mark(hash)
+		n.mark(hash, len(n.hashes)-1)
 	}
 }
 
@@ -83,19 +102,15 @@ func (n *Names) grow() {
 	for size < 4*len(n.hashes) {
 		size *= 2
 	}
-	n.seen = make([]uint64, size)
-	for _, h := range n.hashes {
-		n.mark(h)
+	n.seen, n.number = make([]uint64, size), make([]uint32, size)
+	for i, h := range n.hashes {
+		n.mark(h, i)
 	}
 }
 
-func (n *Names) mark(hash uint64) {
-	mask := uint64(len(n.seen) - 1)
-	at := bits.RotateLeft64(hash, 32) & mask
-	for n.seen[at] != 0 {
-		at = (at + 1) & mask
-	}
-	n.seen[at] = hash
+func (n *Names) mark(hash uint64, i int) {
+	at := n.slot(hash)
+	n.seen[at], n.number[at] = hash, uint32(i)
 }
 
 // At returns name i and its hash.

@@ -22,6 +22,9 @@ func TestNamesPrefix(t *testing.T) {
 	}
 	whole := NewNames(max)
 	add(whole, 0, max+10) // the last ten find it full
+	if a, b := whole.Find(hash(7)), whole.Find(hash(max)); a != "name7" || b != "" {
+		t.Errorf("found %q and %q", a, b)
+	}
 	if whole.Len() != max {
 		t.Fatalf("%d names, want %d", whole.Len(), max)
 	}

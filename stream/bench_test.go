@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"testing"
+
+	"blankout"
+)
+
+// benchRecords are one record of every format; the JSON one has 200 bytes.
+var benchRecords = map[string]string{
+	"json":     `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174.5,"workclass":"State-gov","education":"Bachelors","marital":"Never-married","sex":"Male","country":"United-States","night":false,"score":0.73}`,
+	"svmlight": "-1 3:1 11:1 14:0.25 19:1 39:1.5 42:1 55:1 64:1 67:-3.25 73:1 75:1 76:1 80:12 83:1 1024:0.4391 20311:1",
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, f := range formats {
+		b.Run(f.name, func(b *testing.B) {
+			c := DefaultRecordConfig()
+			c.Format = f.name
+			d, err := NewDecoder(c, c.Schema())
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := Record{Value: []byte(benchRecords[f.name])}
+			var e blankout.Example
+			b.SetBytes(int64(len(r.Value)))
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Decode(r, &e)
+			}
+			if e.Refused != nil {
+				b.Fatal(e.Refused)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
+		})
+	}
+}

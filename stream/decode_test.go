@@ -1,0 +1,174 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// show writes what an Example holds with names for numbers: class, entries by
+// the dictionary's names, missing fields, or the refusal.
+func show(s *blankout.Schema, e *blankout.Example) string {
+	if e.Refused != nil {
+		return e.Refused.Error()
+	}
+	if err := e.Features.Check(); err != nil {
+		return err.Error()
+	}
+	name := s.Namer()
+	out := []string{"?"}
+	if e.Label >= 0 {
+		out[0] = s.Classes[e.Label]
+	}
+	// In the order of appearance, which the hash does not change.
+	byName := map[string]string{}
+	var names []string
+	for i := 0; i < s.Names.Len(); i++ {
+		_, n := s.Names.At(i)
+		names = append(names, n)
+	}
+	for i, d := range e.Features.Index {
+		n, kind := name(d), ""
+		if e.Field != nil {
+			kind = ":" + string("sncwbx"[s.Fields[e.Field[i]].Kind])
+		}
+		byName[n] = fmt.Sprintf("%s:%v%s", n, e.Features.Value[i], kind)
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	for _, n := range names {
+		if s := byName[n]; s != "" {
+			out = append(out, s)
+		}
+	}
+	for _, id := range e.Missing {
+		out = append(out, "-"+s.Fields[id].Name)
+	}
+	if e.Weight != 1 {
+		out = append(out, fmt.Sprintf("weight=%v", e.Weight))
+	}
+	if e.Key != nil {
+		out = append(out, fmt.Sprintf("key=%s", e.Key))
+	}
+	if e.Time != 0 {
+		out = append(out, fmt.Sprintf("time=%d", e.Time))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestDecode(t *testing.T) {
+	type line struct{ in, want string }
+	for _, test := range []struct {
+		name   string
+		change func(*RecordConfig)
+		lines  []line
+	}{
+		{"json", func(c *RecordConfig) {
+			c.Weight, c.ID, c.Time, c.Drop, c.Categorical = "w", "meta.id", "meta.at", []string{"secret", "a.b"}, []string{"zip"}
+		}, []line{
+			{`{}`, `?`},
+			{`{"label":"yes","x":1.5,"s":"red","t":["a","b","a"],"ok":true}`, `yes x:1.5:n s=red:1:c t=a:2:w t=b:1:w ok=true:1:b`},
+			{` { "label" : "no" , "s" : null , "x":-2e3, "t":[ ] , "new":null } `, `no x:-2000:n -s`},
+			{`{"x":0,"zip":80331,"secret":{"a":[1,{"b":"\u00e9"},null,true]},"a":{"b":{"c":1},"c":2}}`, `? x:0:n zip=80331:1:c a.c:2:n`},
+			{`{"a":null}`, `? -a.c`},
+			{`{"v":[1,null,2.5,[3],{"k":"q"},false]}`, `? v[0]:1:n v[2]:2.5:n v[3][0]:3:n v[4].k=q:1:c v[5]=false:1:b`},
+			{`{"v":[null,1]}`, `? v[1]:1:n -v[0]`},
+			{`{"x":"n/a"}`, `? x=n/a:1:c`},
+			{`{"x":null}`, `? -x`},
+			{`{"a.c":1,"a":{"c":2}}`, `? a.c:3:n`},
+			{`{"w":2.5,"label":null,"meta":{"id":"k\n1","at":1500}}`, "? weight=2.5 key=k\n1 time=1500"},
+			{`{"meta":{"id":17,"at":"2026-01-02T03:04:05.006+01:00"}}`, "? key=17 time=1767319445006"},
+			{`{"e\u0073c":"\ud83d\ude00\ud800x\/"}`, "? esc=😀\ufffdx/:1:c"},
+			{`{"esc":"é"}`, `? esc=é:1:c`},
+
+			{``, `syntax: the record is empty`},
+			{`[1]`, `syntax: byte 1: '[' where an object should be`},
+			{`{"x":1`, `syntax: byte 7: the record ends where a comma or the object's end should be`},
+			{`{"x":1}}`, `syntax: byte 8: '}' where the end of the record should be`},
+			{`{"x":01}`, `syntax: byte 6: '0' where a value should be`},
+			{`{"x":1,"x":1}`, `duplicate-field: byte 9: field "x" twice`},
+			{`{"x":NaN}`, `not-finite: byte 6: NaN is not a number`},
+			{`{"x":-Infinity}`, `not-finite: byte 6: -Infinity is not a number`},
+			{`{"x":1.1e30}`, `out-of-range: byte 6: field "x" is 1.1e30, the limit is 1e30`},
+			{`{"x":1e999}`, `out-of-range: byte 6: field "x" is 1e999, the limit is 1e30`},
+			{"{\"x\":\"a\xffb\"}", `syntax: byte 8: byte 0xff is not UTF-8`},
+			{"{\"x\":\"a\tb\"}", `syntax: byte 8: control character U+0009 in a string`},
+			{`{"x":"\q"}`, `syntax: byte 7: '\\' where a known escape sequence should be`},
+			{`{"label":"other"}`, `label: label "other" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
+			{`{"label":["yes"]}`, `label: byte 10: field "label" holds several values`},
+			{`{"w":-1}`, `weight: byte 6: weight "-1": want a number from 0 to 1e30`},
+			{`{"w":"1"}`, `weight: byte 6: weight "1": want a number from 0 to 1e30`},
+			{`{"meta":{"at":"noon"}}`, `syntax: byte 15: time "noon": want milliseconds since 1970 or an RFC 3339 time`},
+			{"\x00\x00\x00\x01\x02{}", `confluent-wire: magic byte 0: a record of a schema registry, schema 258`},
+			{strings.Repeat(`{"a":`, 100) + strings.Repeat(`}`, 100), `syntax: byte 321: nested deeper than 64`},
+			{`{"t":["` + strings.Repeat(`b","`, 100) + `b"]}`, `? t=b:101:w`},
+		}},
+		{"json", func(c *RecordConfig) { c.MaxFeatures, c.MaxBytes = 2, 30 }, []line{
+			{`{"a":1,"b":2,"c":3}`, `too-many: 3 features, max_features is 2`},
+			{`{"a":1,"b":"` + strings.Repeat("x", 30) + `"}`, `oversize: 44 bytes, max_bytes is 30`},
+		}},
+		{"json", func(c *RecordConfig) { c.MaxFields = 2 }, []line{ // later names share field 0
+			{`{"a":1,"b":"x"}`, `? a:1:n b=x:1:s`},
+			{`{"c":{"d":1},"e":[2,3]}`, `? c.d:1:s e[0]:2:s e[1]:3:s`},
+			{`{"c":1,"c":2}`, `duplicate-field: byte 9: field "c" twice`},
+		}},
+		{"json", func(c *RecordConfig) { c.Crosses = [][2]string{{"a", "b"}, {"b", "b"}} }, []line{
+			{`{"a":3,"b":2}`, `? a:3:n b:2:n a ^ b:6:x b ^ b:4:x`},
+			{`{"a":3,"b":"u"}`, `? a:3:n b=u:1:c a ^ b=u:3:x b=u ^ b=u:1:x`},
+			{`{"a":1e20,"b":1e20}`, `out-of-range: a^b is 1e+40, the limit is 1e30`},
+		}},
+		{"svmlight", func(c *RecordConfig) {}, []line{
+			{`+1 1:0.5 3:2 # a comment 7:1`, `1 1:0.5 3:2`},
+			{"  -1\tqid:4 3:-1e-3 1:.5 3:+2.\r\n", `-1 1:0.5 3:1.999`},
+			{`1.0`, `1`},
+			{`-1 4194304:1`, `-1 4194304:1`},
+
+			{`2 1:1`, `label: label "2" is none of the classes ["-1" "1"] and there is room for no other (max_classes 2)`},
+			{`# nothing`, `syntax: byte 1: no label`},
+			{`1:1 2:1`, `label: byte 1: "1:1" where the label should be`},
+			{`1,2 2:1`, `label: byte 1: "1,2" where the label should be`},
+			{`nan 2:1`, `not-finite: byte 1: label nan`},
+			{`1 0:1`, `out-of-range: byte 3: index 0, but indices count from 1 (zero_based is off)`},
+			{`1 4194305:1`, `out-of-range: byte 3: index 4194305 needs more than bits 22`},
+			{`1 2:1 x:1`, `syntax: byte 7: "x:1" where index:value should be`},
+			{`1 2`, `syntax: byte 3: "2" where index:value should be`},
+			{`1 2:`, `syntax: byte 3: "2:" where index:value should be`},
+			{`1 2:1x`, `syntax: byte 3: "2:1x" where index:value should be`},
+			{`1 2:0x10`, `syntax: byte 3: "2:0x10" where index:value should be`},
+			{`1 2:-INF`, `not-finite: byte 3: "2:-INF" is not finite`},
+			{`1 2:1e31`, `out-of-range: byte 3: "2:1e31" is beyond 1e30`},
+			{`1 2:1e30 2:1e30`, `out-of-range: the features that meet in column 1 sum to 2e+30`},
+		}},
+		{"svmlight", func(c *RecordConfig) { c.ZeroBased, c.Unlabelled, c.MaxFeatures = true, true, 2 }, []line{
+			{`0 0:1 7:2`, `? 0:1 7:2`},
+			{`0 0:1 7:2 8:1`, `too-many: 3 features, max_features is 2`},
+		}},
+		{"svmlight", func(c *RecordConfig) { c.NumericIndices = false }, []line{
+			{`0 0:1 999999999:2 0:3`, `0 0:4 999999999:2`},
+		}},
+	} {
+		c := DefaultRecordConfig()
+		c.Format = test.name
+		test.change(&c)
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		for _, l := range test.lines {
+			value := []byte(l.in)
+			d.Decode(Record{Value: value}, &e)
+			if got := show(s, &e); got != l.want {
+				t.Errorf("%s %.80q:\n got %s\nwant %s", test.name, l.in, got, l.want)
+			}
+			if e.Refused != nil && string(e.Refused.Value) != l.in {
+				t.Errorf("%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
+			}
+		}
+	}
+}

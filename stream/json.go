@@ -1,0 +1,682 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"blankout"
+)
+
+// jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
+// it has met as a tree of nodes; in every object it expects the name that
+// followed last time, so that a stream of events of one shape costs a comparison
+// for each name instead of a scan, an unescaping and a look-up.
+type jsonDecoder struct {
+	core
+	root  *node
+	nodes int    // in the tree, at most max_fields; later names get a node for once
+	event uint64 // number of this event, for duplicates
+
+	data    []byte
+	scratch []byte // the last string with escapes
+	escaped bool   // the last string is in scratch
+	once    []string
+
+	class     []byte // the label's text
+	weight    float64
+	id        []byte
+	time      int64
+	missing   []uint16
+	reason    blankout.Reason
+	failure   string
+	failureAt int
+}
+
+// node is a name in its place: its key in the object around it, or its index.
+type node struct {
+	name     string // joined by dots
+	key      string // as it stands between the quotes; a control character if it cannot
+	role     fieldRole
+	children map[string]*node
+	elements []*node // of an array
+	list     []*node // children and elements in order of appearance
+	first    *node   // the child that came first last time
+	next     *node   // the sibling that followed last time
+	event    uint64  // the last event with this key
+
+	hash  uint64
+	known uint8 // bit k: ids[k] is set
+	ids   [6]uint16
+	plain bool // linked into the tree
+	text  bool // numbers are names
+}
+
+// maxDepth bounds the nesting of objects and arrays.
+const maxDepth = 64
+
+func newJSON(c core) (Decoder, error) {
+	d := &jsonDecoder{core: c, root: &node{plain: true}}
+	return d, nil
+}
+
+func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
+	if !d.begin(&r, e) {
+		return
+	}
+	d.event++
+	d.data = r.Value
+	d.class, d.weight, d.id, d.time = nil, 1, r.Key, r.Time
+	d.missing, d.once = e.Missing, d.once[:0]
+	p := d.document()
+	e.Missing = d.missing
+	if p < 0 {
+		refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
+		return
+	}
+	if !d.finish(&r, e) {
+		return
+	}
+	if d.class != nil && !d.label(&r, e, d.class) {
+		return
+	}
+	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
+	if len(e.Missing) > 1 {
+		slices.Sort(e.Missing)
+		e.Missing = slices.Compact(e.Missing)
+	}
+}
+
+// fail remembers why the record is refused and returns -1. All of the scanning
+// functions return the position behind what they read, or -1.
+func (d *jsonDecoder) fail(p int, reason blankout.Reason, format string, args ...any) int {
+	d.failureAt, d.reason, d.failure = min(p, len(d.data)), reason, fmt.Sprintf(format, args...)
+	return -1
+}
+
+// unexpected fails at what stands at p.
+func (d *jsonDecoder) unexpected(p int, want string) int {
+	if p >= len(d.data) {
+		return d.fail(p, blankout.ReasonSyntax, "the record ends where %s should be", want)
+	}
+	r, _ := utf8.DecodeRune(d.data[p:])
+	return d.fail(p, blankout.ReasonSyntax, "%q where %s should be", r, want)
+}
+
+func (d *jsonDecoder) space(p int) int {
+	for p < len(d.data) {
+		if c := d.data[p]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			break
+		}
+		p++
+	}
+	return p
+}
+
+func (d *jsonDecoder) document() int {
+	p := d.space(0)
+	if p >= len(d.data) || d.data[p] != '{' {
+		return d.unexpected(p, "an object")
+	}
+	p = d.object(p+1, d.root, 1)
+	if p < 0 {
+		return p
+	}
+	if p = d.space(p); p < len(d.data) {
+		return d.unexpected(p, "the end of the record")
+	}
+	return p
+}
+
+// object reads the rest of an object whose members belong to n.
+func (d *jsonDecoder) object(p int, n *node, depth int) int {
+	if depth > maxDepth {
+		return d.fail(p-1, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	data := d.data
+	p = d.space(p)
+	if p < len(data) && data[p] == '}' {
+		return p + 1
+	}
+	expected := n.first
+	var before *node
+	for {
+		if p >= len(data) || data[p] != '"' {
+			return d.unexpected(p, "a field's name")
+		}
+		p++
+		start := p
+		c := expected
+		if c != nil && !c.follows(data, p) {
+			// Perhaps the expected one was left out.
+			if c = c.next; c != nil && !c.follows(data, p) {
+				c = nil
+			}
+		}
+		if c != nil {
+			p += len(c.key) + 1
+		} else {
+			var key []byte
+			if key, p = d.str(p); p < 0 {
+				return p
+			}
+			if c = n.children[string(key)]; c == nil {
+				if c = d.child(n, key); !c.plain {
+					for _, name := range d.once {
+						if name == c.name {
+							return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
+						}
+					}
+					d.once = append(d.once, c.name)
+				}
+			}
+		}
+		if c.plain {
+			if c != expected {
+				if before == nil {
+					n.first = c
+				} else {
+					before.next = c
+				}
+			}
+			if c.event == d.event {
+				return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
+			}
+			c.event = d.event
+			before = c
+			expected = c.next
+		}
+		if p >= len(data) || data[p] != ':' {
+			if p = d.space(p); p >= len(data) || data[p] != ':' {
+				return d.unexpected(p, "a colon")
+			}
+		}
+		if p++; p < len(data) && data[p] <= ' ' {
+			p = d.space(p)
+		}
+		if p = d.member(p, c, depth); p < 0 {
+			return p
+		}
+		if p < len(data) && data[p] <= ' ' {
+			p = d.space(p)
+		}
+		if p < len(data) && data[p] == ',' {
+			if p++; p < len(data) && data[p] <= ' ' {
+				p = d.space(p)
+			}
+			continue
+		}
+		if p < len(data) && data[p] == '}' {
+			return p + 1
+		}
+		return d.unexpected(p, "a comma or the object's end")
+	}
+}
+
+// follows reports whether the key of c and its closing quote stand at data[p:].
+func (c *node) follows(data []byte, p int) bool {
+	end := p + len(c.key)
+	return end < len(data) && data[end] == '"' && string(data[p:end]) == c.key
+}
+
+// array reads the rest of an array: strings are words of n, everything else is
+// the field name[i].
+func (d *jsonDecoder) array(p int, n *node, depth int) int {
+	if depth > maxDepth {
+		return d.fail(p-1, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	data := d.data
+	p = d.space(p)
+	if p < len(data) && data[p] == ']' {
+		return p + 1
+	}
+	for i := 0; ; i++ {
+		if p < len(data) && data[p] == '"' {
+			var word []byte
+			if word, p = d.str(p + 1); p < 0 {
+				return p
+			}
+			d.pair(n.hash, n.name, d.idOf(n, blankout.Words), word, 1)
+		} else {
+			var c *node
+			if i < len(n.elements) {
+				c = n.elements[i]
+			} else {
+				c = d.element(n, i)
+			}
+			if p = d.member(p, c, depth); p < 0 {
+				return p
+			}
+		}
+		p = d.space(p)
+		if p < len(data) && data[p] == ',' {
+			p = d.space(p + 1)
+			continue
+		}
+		if p < len(data) && data[p] == ']' {
+			return p + 1
+		}
+		return d.unexpected(p, "a comma or the array's end")
+	}
+}
+
+// member reads the value of n.
+func (d *jsonDecoder) member(p int, n *node, depth int) int {
+	if n.role != isFeature {
+		return d.special(p, n, depth)
+	}
+	data := d.data
+	if p >= len(data) {
+		return d.unexpected(p, "a value")
+	}
+	switch c := data[p]; {
+	case c == '"':
+		text, next := d.str(p + 1)
+		if next < 0 {
+			return next
+		}
+		d.pair(n.hash, n.name, d.idOf(n, blankout.Categorical), text, 1)
+		return next
+	case c-'0' <= 9 || c == '-':
+		x, next := number(data, p, true)
+		if next < 0 {
+			return d.notNumber(p)
+		}
+		if n.text {
+			d.pair(n.hash, n.name, d.idOf(n, blankout.Categorical), data[p:next], 1)
+			return next
+		}
+		if x > maxMagnitude || x < -maxMagnitude {
+			return d.fail(p, blankout.ReasonOutOfRange, "field %.80q is %.40s, the limit is 1e30", n.name, data[p:next])
+		}
+		id := d.idOf(n, blankout.Numeric)
+		d.add(n.hash, id, x)
+		return next
+	case c == '{':
+		return d.object(p+1, n, depth+1)
+	case c == '[':
+		return d.array(p+1, n, depth+1)
+	}
+	next := d.literal(p)
+	if next < 0 {
+		return next
+	}
+	if data[p] == 'n' {
+		d.miss(n)
+		return next
+	}
+	d.pair(n.hash, n.name, d.idOf(n, blankout.Boolean), data[p:next], 1)
+	return next
+}
+
+// literal reads true, false or null.
+func (d *jsonDecoder) literal(p int) int {
+	data := d.data
+	switch {
+	case len(data)-p >= 4 && (string(data[p:p+4]) == "true" || string(data[p:p+4]) == "null"):
+		return p + 4
+	case len(data)-p >= 5 && string(data[p:p+5]) == "false":
+		return p + 5
+	}
+	return d.notNumber(p)
+}
+
+// notNumber fails at something that is no value; Python's json module writes
+// NaN and the infinities as words, which is worth a reason of its own.
+func (d *jsonDecoder) notNumber(p int) int {
+	end := p
+	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
+		end++
+	}
+	if notFinite(d.data[p:end]) {
+		return d.fail(p, blankout.ReasonNotFinite, "%s is not a number", d.data[p:end])
+	}
+	return d.unexpected(p, "a value")
+}
+
+// special reads the value of a label, weight, id or time, or skips a dropped one.
+func (d *jsonDecoder) special(p int, n *node, depth int) int {
+	if n.role == isDropped {
+		return d.skip(p, depth)
+	}
+	var text []byte
+	next, quoted := p, false
+	switch c := byte(0); {
+	case p >= len(d.data):
+		return d.unexpected(p, "a value")
+	default:
+		c = d.data[p]
+		switch {
+		case c == '"':
+			quoted = true
+			if text, next = d.str(p + 1); next < 0 {
+				return next
+			}
+		case c-'0' <= 9 || c == '-':
+			if _, next = number(d.data, p, true); next < 0 {
+				return d.notNumber(p)
+			}
+			text = d.data[p:next]
+		case c == '{' || c == '[':
+			reason := blankout.ReasonSyntax
+			switch n.role {
+			case isLabel:
+				reason = blankout.ReasonLabel
+			case isWeight:
+				reason = blankout.ReasonWeight
+			}
+			return d.fail(p, reason, "field %.80q holds several values", n.name)
+		case c == 'n':
+			if next = d.literal(p); next >= 0 {
+				return next // null says nothing
+			}
+			return next
+		default:
+			if next = d.literal(p); next < 0 {
+				return next
+			}
+			text = d.data[p:next]
+		}
+	}
+	if d.escaped && quoted {
+		text = append([]byte(nil), text...)
+	}
+	switch n.role {
+	case isLabel:
+		d.class = text
+	case isID:
+		d.id = text
+	case isWeight:
+		x, ok := weight(text)
+		if !ok || quoted {
+			return d.fail(p, blankout.ReasonWeight, "weight %.40q: want a number from 0 to 1e30", text)
+		}
+		d.weight = x
+	case isTime:
+		var ok bool
+		if d.time, ok = eventTime(text); !ok {
+			return d.fail(p, blankout.ReasonSyntax, "time %.40q: want milliseconds since 1970 or an RFC 3339 time", text)
+		}
+	}
+	return next
+}
+
+// weight reads an importance.
+func weight(text []byte) (float64, bool) {
+	x, next := number(text, 0, false)
+	return x, next == len(text) && x >= 0 && x <= maxMagnitude
+}
+
+// eventTime reads milliseconds since the Unix epoch or an RFC 3339 time.
+func eventTime(text []byte) (ms int64, ok bool) {
+	if x, next := number(text, 0, false); next == len(text) && next > 0 {
+		return int64(x), math.Abs(x) < 1<<62
+	}
+	var t time.Time
+	if err := t.UnmarshalText(text); err != nil {
+		return 0, false
+	}
+	return t.UnixMilli(), true
+}
+
+// skip reads a value of which nothing is wanted.
+func (d *jsonDecoder) skip(p, depth int) int {
+	if depth > maxDepth {
+		return d.fail(p, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	if p >= len(d.data) {
+		return d.unexpected(p, "a value")
+	}
+	switch c := d.data[p]; {
+	case c == '"':
+		_, p = d.str(p + 1)
+		return p
+	case c-'0' <= 9 || c == '-':
+		_, next := number(d.data, p, true)
+		if next < 0 {
+			return d.notNumber(p)
+		}
+		return next
+	case c != '{' && c != '[':
+		return d.literal(p)
+	}
+	closing := d.data[p] + 2 // { } and [ ] are two apart
+	if p = d.space(p + 1); p < len(d.data) && d.data[p] == closing {
+		return p + 1
+	}
+	for {
+		if closing == '}' {
+			if p >= len(d.data) || d.data[p] != '"' {
+				return d.unexpected(p, "a field's name")
+			}
+			if _, p = d.str(p + 1); p < 0 {
+				return p
+			}
+			if p = d.space(p); p >= len(d.data) || d.data[p] != ':' {
+				return d.unexpected(p, "a colon")
+			}
+			p = d.space(p + 1)
+		}
+		if p = d.skip(p, depth+1); p < 0 {
+			return p
+		}
+		p = d.space(p)
+		if p < len(d.data) && d.data[p] == closing {
+			return p + 1
+		}
+		if p >= len(d.data) || d.data[p] != ',' {
+			return d.unexpected(p, "a comma or the end of it")
+		}
+		p = d.space(p + 1)
+	}
+}
+
+// str reads a string whose opening quote stands before p and returns its text,
+// which is valid until the next call, and the position behind the closing quote.
+// A lone surrogate becomes U+FFFD, as in encoding/json; bytes that are not UTF-8
+// are refused.
+func (d *jsonDecoder) str(p int) ([]byte, int) {
+	const (
+		low  = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	data, start := d.data, p
+	d.escaped = false
+	// Eight bytes at a time up to the first that is a quote, a backslash, a
+	// control character or not ASCII.
+	for len(data)-p >= 8 {
+		x := binary.LittleEndian.Uint64(data[p:])
+		quote, slash := x^('"'*low), x^('\\'*low)
+		if m := ((quote-low)&^quote | (slash-low)&^slash | (x-' '*low)&^x | x) & high; m != 0 {
+			p += bits.TrailingZeros64(m) >> 3
+			break
+		}
+		p += 8
+	}
+	ascii := true
+	for p < len(data) {
+		switch c := data[p]; {
+		case c == '"':
+			text := data[start:p]
+			if !ascii && !utf8.Valid(text) {
+				return nil, d.notUTF8(start, p)
+			}
+			return text, p + 1
+		case c == '\\':
+			return d.unescape(start, p)
+		case c < ' ':
+			return nil, d.fail(p, blankout.ReasonSyntax, "control character %U in a string", c)
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+		p++
+	}
+	return nil, d.unexpected(p, "the end of a string")
+}
+
+func (d *jsonDecoder) notUTF8(start, end int) int {
+	for p := start; p < end; {
+		r, size := utf8.DecodeRune(d.data[p:end])
+		if r == utf8.RuneError && size == 1 {
+			return d.fail(p, blankout.ReasonSyntax, "byte 0x%02x is not UTF-8", d.data[p])
+		}
+		p += size
+	}
+	panic("unreachable: called for invalid text")
+}
+
+// unescape goes on where str met the first backslash at p.
+func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
+	data := d.data
+	d.escaped = true
+	out := append(d.scratch[:0], data[start:p]...)
+	defer func() { d.scratch = out }()
+	for p < len(data) {
+		c := data[p]
+		switch {
+		case c == '"':
+			if !utf8.Valid(out) {
+				return nil, d.notUTF8(start, p)
+			}
+			return out, p + 1
+		case c < ' ':
+			return nil, d.fail(p, blankout.ReasonSyntax, "control character %U in a string", c)
+		case c != '\\':
+			out = append(out, c)
+			p++
+			continue
+		}
+		if p++; p >= len(data) {
+			break
+		}
+		switch c := data[p]; c {
+		case '"', '\\', '/':
+			out = append(out, c)
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			r, ok := hex4(data, p+1)
+			if !ok {
+				return nil, d.unexpected(p-1, `\u and four hexadecimal digits`)
+			}
+			p += 4
+			if utf16.IsSurrogate(r) {
+				second := rune(utf8.RuneError)
+				if p+2 < len(data) && data[p+1] == '\\' && data[p+2] == 'u' {
+					if s, ok := hex4(data, p+3); ok {
+						second = utf16.DecodeRune(r, s)
+					}
+				}
+				if r = second; r != utf8.RuneError {
+					p += 6
+				}
+			}
+			out = utf8.AppendRune(out, r)
+		default:
+			return nil, d.unexpected(p-1, "a known escape sequence")
+		}
+		p++
+	}
+	return nil, d.unexpected(len(data), "the end of a string")
+}
+
+func hex4(data []byte, p int) (r rune, ok bool) {
+	if len(data)-p < 4 {
+		return 0, false
+	}
+	for _, c := range data[p : p+4] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20-'a' < 6:
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// child returns a new node for a key of n that is not known.
+func (d *jsonDecoder) child(n *node, key []byte) *node {
+	name := string(key)
+	if n != d.root {
+		name = n.name + "." + name
+	}
+	c := d.node(n, name)
+	c.key = string(key)
+	for i := range len(c.key) {
+		if k := c.key[i]; k < ' ' || k == '"' || k == '\\' {
+			c.key = "\x00" // never follows: it is written with escapes
+			break
+		}
+	}
+	if c.plain {
+		if n.children == nil {
+			n.children = map[string]*node{}
+		}
+		n.children[string(key)] = c
+	}
+	return c
+}
+
+// element returns a new node for element i of n, the first that is not known.
+func (d *jsonDecoder) element(n *node, i int) *node {
+	for len(n.elements) < i {
+		c := d.node(n, n.name+"["+strconv.Itoa(len(n.elements))+"]")
+		if !c.plain {
+			return d.node(n, n.name+"["+strconv.Itoa(i)+"]")
+		}
+		n.elements = append(n.elements, c)
+	}
+	c := d.node(n, n.name+"["+strconv.Itoa(i)+"]")
+	if c.plain {
+		n.elements = append(n.elements, c)
+	}
+	return c
+}
+
+func (d *jsonDecoder) node(parent *node, name string) *node {
+	c := &node{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name]}
+	if parent.plain && d.nodes < d.c.MaxFields {
+		d.nodes++
+		c.plain = true
+		parent.list = append(parent.list, c)
+	}
+	return c
+}
+
+// idOf returns the field id of n's values of that kind.
+func (d *jsonDecoder) idOf(n *node, kind blankout.Kind) uint16 {
+	if n.known&(1<<kind) == 0 {
+		n.ids[kind] = d.fieldID(n.name, kind)
+		n.known |= 1 << kind
+		if kind == blankout.Numeric {
+			d.nameField(n.hash, n.name)
+		}
+	}
+	return n.ids[kind]
+}
+
+// miss notes that n is unknown, and with it all that it has held so far.
+func (d *jsonDecoder) miss(n *node) {
+	d.missing = d.appendMissing(d.missing, n.name)
+	for _, c := range n.list {
+		d.miss(c)
+	}
+}

@@ -1,0 +1,518 @@
+// Package stream turns records into events: the formats records are written in
+// (JSON, svmlight, VW text, CSV), the files they may come from, and the Kafka
+// topics they are consumed from and produced to.
+//
+// A [Decoder] knows one format and no source; a source ([File], [Consumer])
+// fills a blankout.Batch through a Decoder. A record that cannot be used is data,
+// not an error: it travels in the Batch as an Example with Refused set.
+package stream
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"blankout"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Record is one record of a topic or one line of a file, borrowed from its source.
+type Record struct {
+	Key, Value []byte
+	Offset     int64
+	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
+}
+
+// Decoder turns records of one format into Examples. It adds the fields,
+// classes and names it meets to its Schema and belongs to one goroutine.
+type Decoder interface {
+	// Decode fills e from r. It keeps the capacity of e's slices, and in the
+	// steady state, when fields and names are known, allocates nothing. Key and
+	// Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
+	// A record that cannot be used gets e.Refused; there are no errors.
+	Decode(r Record, e *blankout.Example)
+}
+
+// RecordConfig says how records are read. The keys are those of the section
+// [record] of the configuration.
+type RecordConfig struct {
+	Format string `toml:"format"` // json, svmlight, vw or csv; "" in a file: by its name
+	// Label, Weight, ID and Time name the fields of JSON and CSV that hold the
+	// class, the importance, the event's id and its time (milliseconds since the
+	// Unix epoch, or an RFC 3339 string). A nested field is named with dots, as in
+	// meta.label. "" where there is none.
+	Label  string `toml:"label"`
+	Weight string `toml:"weight"`
+	ID     string `toml:"id"`
+	Time   string `toml:"time"`
+	// Drop lists fields that are not features; of an object, all it holds.
+	Drop []string `toml:"drop"`
+	// Categorical lists fields whose numbers are names, as of a postcode.
+	Categorical []string `toml:"categorical"`
+	// Groups lists fields that fail together, by the group's name.
+	Groups map[string][]string `toml:"groups"`
+	// Unlabelled ignores the labels.
+	Unlabelled bool `toml:"unlabelled"`
+
+	// What decides which column a name gets, and which classes there are, goes
+	// into the Schema of a new model; that of an existing one overrules it.
+	Bits           uint        `toml:"bits"`            // names hash to 2^bits columns
+	Seed           uint64      `toml:"seed"`            // of that hash
+	NumericIndices bool        `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
+	ZeroBased      bool        `toml:"zero_based"`      // svmlight indices count from 0
+	Crosses        [][2]string `toml:"crosses"`         // pairs of fields whose products are features
+	Classes        []string    `toml:"classes"`         // all of them; empty: learn up to max_classes
+	MaxClasses     int         `toml:"max_classes"`
+	MaxNames       int         `toml:"max_names"` // of the dictionary that reports show names from
+
+	// A record beyond these is refused.
+	MaxFeatures int `toml:"max_features"`
+	MaxBytes    int `toml:"max_bytes"`
+	// MaxFields bounds the fields kept apart; those that come later still have
+	// columns of their own but share field 0.
+	MaxFields int `toml:"max_fields"`
+
+	// Of CSV: Columns names the columns where there is no header line (always in
+	// a topic), Missing lists what stands for an unknown value.
+	Columns   []string `toml:"columns"`
+	Missing   []string `toml:"missing"`
+	Separator string   `toml:"separator"`
+}
+
+// DefaultRecordConfig returns the defaults: JSON whose field "label" is the class.
+func DefaultRecordConfig() RecordConfig {
+	return RecordConfig{
+		Label:          "label",
+		Bits:           22,
+		NumericIndices: true,
+		MaxClasses:     2,
+		MaxNames:       1 << 16,
+		MaxFeatures:    100_000,
+		MaxBytes:       16 << 20,
+		MaxFields:      1 << 14,
+		Missing:        []string{"", "NA", "null"},
+		Separator:      ",",
+	}
+}
+
+// maxMagnitude bounds every number of a record: squares and products of a few
+// stay far from overflow.
+const maxMagnitude = 1e30
+
+// formats is the table of record formats: a new one is a file beside this one
+// and a line here. The first is the default.
+var formats = []struct {
+	name     string
+	suffixes []string // of file names
+	new      func(core) (Decoder, error)
+}{
+	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON},
+	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight},
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Check returns the first thing wrong with the configuration; it names the key.
+func (c RecordConfig) Check() error {
+	switch {
+	case c.Format != "" && !slices.Contains(strings.Split(formatNames(), ", "), c.Format):
+		return fmt.Errorf("format %q: want one of %s", c.Format, formatNames())
+	case c.Bits < 1 || c.Bits > 31:
+		return fmt.Errorf("bits %d: want 1 to 31", c.Bits)
+	case len(c.Classes) == 1:
+		return fmt.Errorf("classes %q: want at least two, or none to learn them", c.Classes)
+	case len(c.Classes) == 0 && c.MaxClasses < 2:
+		return fmt.Errorf("max_classes %d: want at least 2", c.MaxClasses)
+	case c.MaxFields < 1 || c.MaxFields > blankout.MaxFields:
+		return fmt.Errorf("max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
+	case c.MaxFeatures < 1:
+		return fmt.Errorf("max_features %d: want at least 1", c.MaxFeatures)
+	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:
+		return fmt.Errorf("max_bytes %d: want 1 to %d", c.MaxBytes, 1<<30)
+	case c.MaxNames < 0:
+		return fmt.Errorf("max_names %d: want 0 or more", c.MaxNames)
+	case len(c.Separator) != 1 || c.Separator == `"` || c.Separator == "\n" || c.Separator == "\r":
+		return fmt.Errorf("separator %q: want one character that is no quote and no newline", c.Separator)
+	}
+	for i, name := range c.Classes {
+		if name == "" || slices.Contains(c.Classes[:i], name) {
+			return fmt.Errorf("classes %q: empty or twice the same", c.Classes)
+		}
+	}
+	special := c.special()
+	for i, name := range special {
+		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
+			return fmt.Errorf("field %q is named for two of label, weight, id, time and drop", name)
+		}
+	}
+	return nil
+}
+
+// special returns the names of the fields that are not features, by role.
+func (c RecordConfig) special() [5]string {
+	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
+}
+
+// Schema returns the Schema of a new model of such records.
+func (c RecordConfig) Schema() *blankout.Schema {
+	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
+	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
+	if c.MaxNames > 0 {
+		s.Names = blankout.NewNames(c.MaxNames)
+	}
+	return s
+}
+
+// NewDecoder returns a Decoder of c's format that names columns, fields and
+// classes by s and adds to it.
+func NewDecoder(c RecordConfig, s *blankout.Schema) (Decoder, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	for _, f := range formats {
+		if f.name == c.Format || c.Format == "" {
+			return f.new(newCore(c, s))
+		}
+	}
+	panic("unreachable: Check knows the formats")
+}
+
+// Fingerprint is the hash of a record that Position.Sum adds up.
+func Fingerprint(offset int64, key, value []byte) uint64 {
+	return mix(mix(xxhash.Sum64(value)+mix(xxhash.Sum64(key))) + uint64(offset))
+}
+
+// mix is the finaliser of MurmurHash3: every bit of x moves every bit.
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// core is what the formats share: the names' way to columns, and the entries of
+// the event being decoded, which finish sorts and sums into the Example.
+//
+// The hash of a field is mix(XXH64(name) + seed), that of a value in it
+// mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
+// hashes; the column is the low bits. A numeric field has the field's column.
+type core struct {
+	c      RecordConfig
+	s      *blankout.Schema
+	mask   uint64
+	fields map[fieldKey]uint16
+	// firstID is the field of the kind that appeared first.
+	firstID map[string]uint16
+	groups  map[string]string    // field name -> group
+	labels  map[string]int       // as they are written -> class
+	roles   map[string]fieldRole // of the fields that are not features
+	text    map[string]bool      // the categorical fields
+
+	anonymous uint64 // hash of the anonymous field
+
+	order []uint64 // column<<32 | number of the entry
+	value []float64
+	field []uint16
+	hash  []uint64 // only for crosses
+	spare []uint64 // of the sort
+
+	crosses []cross
+	name    []byte // scratch for names of the dictionary
+}
+
+type fieldKey struct {
+	name string
+	kind blankout.Kind
+}
+
+// cross is a pair of field names with the entries of either in this event.
+type cross struct {
+	a, b               string
+	name               string
+	id                 uint16
+	entriesA, entriesB []int32
+}
+
+func newCore(c RecordConfig, s *blankout.Schema) core {
+	d := core{
+		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{},
+		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
+	}
+	d.anonymous = d.fieldHash("")
+	for _, name := range c.Drop {
+		d.roles[name] = isDropped
+	}
+	for role, name := range c.special() {
+		if name != "" {
+			d.roles[name] = fieldRole(role)
+		}
+	}
+	for _, name := range c.Categorical {
+		d.text[name] = true
+	}
+	for group, names := range c.Groups {
+		for _, name := range names {
+			d.groups[name] = group
+		}
+	}
+	for id, f := range s.Fields {
+		if id > 0 {
+			d.addField(f, uint16(id))
+		}
+	}
+	for _, x := range s.Crosses {
+		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
+	}
+	return d
+}
+
+// fieldRole says what a field is besides a feature.
+type fieldRole uint8
+
+const (
+	isFeature fieldRole = iota
+	isLabel
+	isWeight
+	isID
+	isTime
+	isDropped
+)
+
+// begin empties e and reports whether the record can be a record at all.
+func (d *core) begin(r *Record, e *blankout.Example) bool {
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
+	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
+	d.order, d.value, d.field, d.hash = d.order[:0], d.value[:0], d.field[:0], d.hash[:0]
+	switch v := r.Value; {
+	case len(v) == 0:
+		refuse(r, e, blankout.ReasonSyntax, "the record is empty")
+	case len(v) > d.c.MaxBytes:
+		refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
+	case v[0] == 0 && len(v) >= 5:
+		id := uint32(v[1])<<24 | uint32(v[2])<<16 | uint32(v[3])<<8 | uint32(v[4])
+		refuse(r, e, blankout.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d", id)
+	default:
+		return true
+	}
+	return false
+}
+
+// refuse empties e of all that a refused record must not have.
+func refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
+	e.Label, e.Weight, e.Key, e.Time = blankout.Unlabelled, 0, r.Key, r.Time
+	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
+}
+
+// label sets e.Label. It is called last: a record that is refused for something
+// else must not name a class.
+func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
+	if d.c.Unlabelled {
+		return true
+	}
+	class, ok := d.labels[string(text)]
+	if !ok {
+		if class, ok = d.s.Class(text); !ok {
+			refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %q and there is room for no other (max_classes %d)", text, d.s.Classes, d.s.MaxClasses)
+			return false
+		}
+		if len(d.labels) < 1<<12 {
+			d.labels[string(text)] = class
+		}
+	}
+	e.Label = class
+	return true
+}
+
+// fieldID returns the id of a field of that name and kind, adding it while
+// there is room, else 0.
+func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
+	key := fieldKey{name, kind}
+	id, ok := d.fields[key]
+	if !ok && len(d.s.Fields) < d.c.MaxFields {
+		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
+		id = d.s.AddField(f)
+		d.addField(f, id)
+	}
+	return id
+}
+
+func (d *core) addField(f blankout.Field, id uint16) {
+	d.fields[fieldKey{f.Name, f.Kind}] = id
+	if d.firstID[f.Name] == 0 {
+		d.firstID[f.Name] = id
+	}
+}
+
+func (d *core) fieldHash(name string) uint64 { return mix(xxhash.Sum64String(name) + d.s.Seed) }
+
+// pair adds the feature field=value.
+func (d *core) pair(fieldHash uint64, name string, id uint16, value []byte, x float64) {
+	hash := mix(fieldHash + xxhash.Sum64(value))
+	if d.s.Names.Wants(hash) {
+		d.name = append(d.name[:0], name...)
+		if name != "" {
+			d.name = append(d.name, '=')
+		}
+		d.s.Names.Add(hash, append(d.name, value...))
+	}
+	d.add(hash, id, x)
+}
+
+// nameField enters a numeric field into the dictionary.
+func (d *core) nameField(hash uint64, name string) {
+	if d.s.Names.Wants(hash) {
+		d.s.Names.Add(hash, []byte(name))
+	}
+}
+
+// appendMissing appends the id of the field of that name, of the kind that
+// appeared first; a field that has never had a value is no field yet.
+func (d *core) appendMissing(missing []uint16, name string) []uint16 {
+	if id := d.firstID[name]; id > 0 {
+		missing = append(missing, id)
+	}
+	return missing
+}
+
+// add adds an entry.
+func (d *core) add(hash uint64, id uint16, x float64) {
+	d.order = append(d.order, (hash&d.mask)<<32|uint64(len(d.order)))
+	d.value = append(d.value, x)
+	d.field = append(d.field, id)
+	if len(d.crosses) > 0 {
+		d.hash = append(d.hash, hash)
+	}
+}
+
+// finish writes the entries to e, columns ascending and what met in one column
+// summed in the order of the record.
+func (d *core) finish(r *Record, e *blankout.Example) bool {
+	if len(d.crosses) > 0 && !d.cross(r, e) {
+		return false
+	}
+	if len(d.order) > d.c.MaxFeatures {
+		refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", len(d.order), d.c.MaxFeatures)
+		return false
+	}
+	d.sort()
+	n := len(d.order)
+	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
+	last, to := uint32(0), -1
+	for _, o := range d.order {
+		column, from := uint32(o>>32), uint32(o)
+		if to >= 0 && column == last {
+			value[to] += d.value[from]
+			if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
+				refuse(r, e, blankout.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
+				return false
+			}
+			continue
+		}
+		to++
+		index[to], value[to], field[to], last = column, d.value[from], d.field[from], column
+	}
+	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
+	return true
+}
+
+// sort sorts d.order.
+func (d *core) sort() {
+	order := d.order
+	if len(order) > 64 {
+		d.radixSort()
+		return
+	}
+	for i := 1; i < len(order); i++ {
+		x, j := order[i], i
+		for ; j > 0 && order[j-1] > x; j-- {
+			order[j] = order[j-1]
+		}
+		order[j] = x
+	}
+}
+
+// radixSort sorts by column, byte by byte from the lowest; entries of one column
+// keep their order.
+func (d *core) radixSort() {
+	if slices.IsSorted(d.order) {
+		return
+	}
+	from, to := d.order, slices.Grow(d.spare[:0], len(d.order))[:len(d.order)]
+	for shift := 32; shift < 32+bits.Len64(d.mask); shift += 8 {
+		var at [256]int
+		for _, o := range from {
+			at[byte(o>>shift)]++
+		}
+		sum := 0
+		for i, n := range at {
+			at[i] = sum
+			sum += n
+		}
+		for _, o := range from {
+			b := byte(o >> shift)
+			to[at[b]] = o
+			at[b]++
+		}
+		from, to = to, from
+	}
+	d.order, d.spare = from, to
+}
+
+// cross adds the products of all entries of one field with those of the other,
+// and of a field crossed with itself those of every entry with itself and the
+// later ones. It stops beyond max_features.
+func (d *core) cross(r *Record, e *blankout.Example) bool {
+	n := len(d.order)
+	for i := range d.crosses {
+		x := &d.crosses[i]
+		x.entriesA, x.entriesB = x.entriesA[:0], x.entriesB[:0]
+		for j, id := range d.field[:n] {
+			name := d.s.Fields[id].Name
+			if name == x.a {
+				x.entriesA = append(x.entriesA, int32(j))
+			}
+			if name == x.b {
+				x.entriesB = append(x.entriesB, int32(j))
+			}
+		}
+		for _, a := range x.entriesA {
+			for _, b := range x.entriesB {
+				if x.a == x.b && b < a {
+					continue
+				}
+				if len(d.order) > d.c.MaxFeatures {
+					return true // finish refuses it
+				}
+				v := d.value[a] * d.value[b]
+				if v > maxMagnitude || v < -maxMagnitude {
+					refuse(r, e, blankout.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
+					return false
+				}
+				if x.id == 0 {
+					x.id = d.fieldID(x.name, blankout.Cross)
+				}
+				hash := mix(3*d.hash[a] + d.hash[b])
+				if d.s.Names.Wants(hash) {
+					nameA, nameB := d.s.Names.Find(d.hash[a]), d.s.Names.Find(d.hash[b])
+					if nameA != "" && nameB != "" {
+						d.s.Names.Add(hash, []byte(nameA+" ^ "+nameB))
+					}
+				}
+				d.add(hash, x.id, v)
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package stream
+
+import (
+	"slices"
+
+	"blankout"
+)
+
+// svmlightDecoder reads lines of the sparse text format of SVMlight and LIBSVM,
+//
+//	label index:value index:value ... # comment
+//
+// A pair qid:n is passed over. Indices usually ascend, and then go straight to
+// their columns; otherwise they are sorted, and values of one index summed.
+type svmlightDecoder struct{ core }
+
+func newSvmlight(c core) (Decoder, error) { return &svmlightDecoder{c}, nil }
+
+func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
+	if !d.begin(&r, e) {
+		return
+	}
+	data, p := r.Value, 0
+	for p < len(data) && blank(data[p]) {
+		p++
+	}
+	start := p
+	for p < len(data) && !blank(data[p]) && data[p] != '#' {
+		if data[p] == ':' || data[p] == ',' {
+			refuse(&r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
+			return
+		}
+		p++
+	}
+	label := data[start:p]
+	if len(label) == 0 {
+		refuse(&r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
+		return
+	}
+	if notFinite(label) {
+		refuse(&r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
+		return
+	}
+	// An entry takes four bytes at least: 1:1 and a space.
+	most := (len(data)-p)/4 + 1
+	index, value := slices.Grow(e.Features.Index, most)[:most], slices.Grow(e.Features.Value, most)[:most]
+	n, ascending, last := 0, true, int64(-1)
+	first, keep := uint64(1), d.s.NumericIndices
+	if d.s.ZeroBased {
+		first = 0
+	}
+	for {
+		for p < len(data) && blank(data[p]) {
+			p++
+		}
+		if p >= len(data) || data[p] == '#' {
+			break
+		}
+		start := p
+		i := uint64(0)
+		for p < len(data) && data[p]-'0' <= 9 && p-start < 19 {
+			i = 10*i + uint64(data[p]-'0')
+			p++
+		}
+		if p == start || p >= len(data) || data[p] != ':' {
+			if len(data)-start >= 4 && string(data[start:start+4]) == "qid:" {
+				p = word(data, start)
+				continue
+			}
+			d.refuseEntry(&r, e, start)
+			return
+		}
+		name := data[start:p]
+		p++
+		// The commonest values by far are whole numbers of few digits.
+		var x float64
+		if p < len(data) && data[p]-'0' <= 9 && (p+1 >= len(data) || data[p+1] == ' ') {
+			x = float64(data[p] - '0')
+			p++
+		} else {
+			x, p = number(data, p, false)
+			if p < 0 || p < len(data) && !blank(data[p]) {
+				d.refuseEntry(&r, e, start)
+				return
+			}
+			if x > maxMagnitude || x < -maxMagnitude {
+				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
+				return
+			}
+		}
+		if !keep {
+			d.pair(d.anonymous, "", 0, name, x)
+			continue
+		}
+		if i -= first; i > d.mask {
+			if i == ^uint64(0) {
+				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
+			} else {
+				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
+			}
+			return
+		}
+		if int64(i) <= last {
+			ascending = false
+		}
+		last = int64(i)
+		index[n], value[n] = uint32(i), x
+		n++
+	}
+	e.Features.Index, e.Features.Value = index[:n], value[:n]
+	if !ascending {
+		for i, column := range e.Features.Index {
+			d.add(uint64(column), 0, e.Features.Value[i])
+		}
+	}
+	if !ascending || !keep {
+		if !d.finish(&r, e) {
+			return
+		}
+		e.Field = nil
+	} else if n > d.c.MaxFeatures {
+		refuse(&r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
+		return
+	}
+	d.label(&r, e, label)
+}
+
+// refuseEntry refuses the record for what stands at p instead of index:value.
+func (d *svmlightDecoder) refuseEntry(r *Record, e *blankout.Example, p int) {
+	entry := r.Value[p:word(r.Value, p)]
+	for i, c := range entry {
+		if c == ':' && notFinite(entry[i+1:]) {
+			refuse(r, e, blankout.ReasonNotFinite, "byte %d: %.60q is not finite", p+1, entry)
+			return
+		}
+	}
+	refuse(r, e, blankout.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
+}
+
+// blank reports whether c separates words of a line.
+func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// word returns the end of the word that starts at p.
+func word(data []byte, p int) int {
+	for p < len(data) && !blank(data[p]) {
+		p++
+	}
+	return p
+}
