@@ -1,0 +1,37 @@
+# What a developer types. CI runs .ci/run.
+
+.PHONY: build test race crash bench fuzz lint ci
+
+build:
+	go build -o blankout ./cmd/blankout
+
+test:
+	go test ./...
+
+race:
+	go test -race ./...
+
+# Kills the real program at a thousand random instants; the final state must
+# equal, byte for byte, that of a run that was never killed.
+crash:
+	BLANKOUT_CRASH_KILLS=1000 go test -count=1 -timeout=60m -run=Crash -v ./tests/...
+
+bench:
+	go test -run='^$$' -bench=. -benchmem ./...
+
+# Every fuzz test for FUZZTIME each.
+FUZZTIME ?= 30s
+fuzz:
+	@set -e; for package in $$(go list ./...); do \
+		for name in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$name"; go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $$package; \
+		done; \
+	done
+
+lint:
+	test -z "$$(gofmt -l .)"
+	go vet ./...
+	go tool staticcheck ./...
+
+ci:
+	.ci/run

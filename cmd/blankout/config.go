@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"blankout/config"
+)
+
+// configFlags are the flags of commands that take a configuration.
+type configFlags struct {
+	file string
+	set  []string
+}
+
+func (f *configFlags) add(c *cobra.Command) {
+	c.Flags().StringVarP(&f.file, "config", "f", "", "configuration `FILE` (blankout config init writes one)")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "override one setting, as in --set learner.noise=dropout:0.5 (`KEY=VALUE`, repeatable)")
+	_ = c.MarkFlagFilename("config", "toml")
+}
+
+// load reads the configuration: defaults, file, environment, --set, then the
+// command's own flags as further KEY=VALUE pairs.
+func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
+	l, err := config.Load(config.Source{File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
+	if err != nil {
+		if _, isPath := errors.AsType[*fs.PathError](err); isPath {
+			return nil, err
+		}
+		return nil, usageError{err}
+	}
+	return l, nil
+}
+
+func (p *program) configCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "config",
+		Short:   "Write, check and show a configuration",
+		Example: "  blankout config init\n  blankout config check -f blankout.toml\n  blankout config show -f blankout.toml",
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.configInit(), p.configCheck(), p.configShow())
+	return c
+}
+
+func (p *program) configInit() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:     "init [FILE]",
+		Short:   "Write a complete configuration with every key explained (to blankout.toml; - is standard output)",
+		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init - | less",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("config init takes one file, got %d", len(args))}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := "blankout.toml"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if name == "-" {
+				_, err := fmt.Fprint(p.stdout, config.Template)
+				return err
+			}
+			mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+			if force {
+				mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+			}
+			f, err := os.OpenFile(name, mode, 0o644)
+			if errors.Is(err, fs.ErrExist) {
+				return usageError{fmt.Errorf("writing the configuration: %s exists (--force overwrites it)", name)}
+			}
+			if err != nil {
+				return fmt.Errorf("writing the configuration: %w", err)
+			}
+			_, err = f.WriteString(config.Template)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return fmt.Errorf("writing the configuration: %w", err)
+			}
+			fmt.Fprintf(p.stderr, "wrote %s: edit [kafka] and [record], then blankout config check -f %s\n", name, name)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	return c
+}
+
+func (p *program) configCheck() *cobra.Command {
+	var flags configFlags
+	c := &cobra.Command{
+		Use:     "check",
+		Short:   "Say what is wrong with a configuration; exit 2 if anything is",
+		Example: "  blankout config check -f blankout.toml",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := flags.load(); err != nil {
+				return err
+			}
+			if !p.quiet {
+				fmt.Fprintln(p.stderr, "the configuration is in order")
+			}
+			return nil
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func (p *program) configShow() *cobra.Command {
+	var flags configFlags
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Print the configuration in force and where each value came from; secrets are not shown",
+		Example: "  blankout config show -f blankout.toml\n" +
+			"  BLANKOUT_LEARNER_NOISE=dropout:0.3 blankout config show --set learner.loss=hinge",
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := flags.load()
+			if err != nil {
+				return err
+			}
+			return l.Show(p.stdout)
+		},
+	}
+	flags.add(c)
+	return c
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// program is what every command works with: the streams of the process, or of
+// a test. Standard output takes results, everything for people goes to stderr.
+type program struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	quiet  bool // no progress, warnings and errors only
+}
+
+// run is the whole program: it does what args (without the program's name) say
+// and returns the exit code, having written any error to stderr in one form,
+// "blankout: doing what: why".
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(stderr, "blankout:", strings.TrimRight(line, "\n"))
+	}
+	return exitCode(err)
+}
+
+// root returns the command tree. A new command is a file with a function of
+// its name and a line here.
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "blankout",
+		Short: "Learn from a Kafka topic as if features had gone missing",
+		Long: `blankout learns linear classifiers from a Kafka topic, one event at a time, as if
+every event had been seen with every possible subset of its features missing.
+What it learns keeps working when features die.`,
+		Example: "  blankout demo\n  blankout config init > blankout.toml\n  blankout run -f blankout.toml",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = ", did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usageError{fmt.Errorf("unknown command %q%s (blankout help lists them)", args[0], hint)}
+		},
+		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+	}
+	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
+	})
+	root.AddCommand(
+		p.configCommand(),
+		p.version(),
+		p.completion(),
+	)
+	return root
+}
+
+// noArgs refuses arguments after the flags.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, got %q (see %s --help)", c.CommandPath(), args[0], c.CommandPath())}
+	}
+	return nil
+}
+
+// usageError marks a wrong usage or configuration: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// refusedError marks data that was refused: exit code 3.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// exitCode is the program's exit code for an error: 0 done, 1 failed (network,
+// file), 2 wrong usage or configuration, 3 data refused.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case is[usageError](err):
+		return 2
+	case is[refusedError](err):
+		return 3
+	}
+	return 1
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// isTerminal says whether a stream is a person's terminal.
+func isTerminal(s any) bool {
+	f, ok := s.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// logger writes to stderr: text for a person at a terminal, JSON for a collector.
+func (p *program) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if p.quiet {
+		options.Level = slog.LevelWarn
+	}
+	if isTerminal(p.stderr) {
+		return slog.New(slog.NewTextHandler(p.stderr, options))
+	}
+	return slog.New(slog.NewJSONHandler(p.stderr, options))
+}
+
+// threads is the default of every --threads.
+func threads() int { return runtime.GOMAXPROCS(0) }

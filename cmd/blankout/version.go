@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// buildVersion says which source this program was built from: the module's
+// version or the revision of the checkout, "-dirty" if that had been changed.
+func buildVersion() (version, revision string) {
+	version, revision = "unknown", ""
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return
+	}
+	if info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	dirty := ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			if s.Value == "true" {
+				dirty = "-dirty"
+			}
+		}
+	}
+	if revision != "" {
+		revision += dirty
+	}
+	return
+}
+
+func (p *program) version() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  blankout version\n  blankout version --json",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			version, revision := buildVersion()
+			if asJSON {
+				return json.NewEncoder(p.stdout).Encode(map[string]string{
+					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			_, err := fmt.Fprintf(p.stdout, "blankout %s %s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return c
+}

@@ -1,0 +1,211 @@
+// Package config puts the configuration of the whole program together: the
+// sections of one TOML file, each decoded over the Default of the package that
+// owns it, then overridden by the environment and by flags.
+//
+// An unknown key is an error that names its line and the nearest known name. A
+// key's environment variable is BLANKOUT_SECTION_KEY: BLANKOUT_LEARNER_NOISE
+// for noise of [learner].
+package config
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Config is the configuration of a service: one field for each section.
+type Config struct {
+}
+
+// Default returns what an empty file means.
+func Default() Config {
+	return Config{}
+}
+
+// Source says where a configuration comes from. The later of these overrides
+// the earlier: Default, File, Env, Flags.
+type Source struct {
+	File  string   // path of a TOML file; "" for none
+	Env   []string // as of os.Environ; only BLANKOUT_SECTION_KEY=value counts
+	Flags []string // section.key=value, in the order given
+}
+
+// Template is a complete configuration: every key with its default and what it
+// means. It is what blankout config init writes.
+//
+//go:embed blankout.toml
+var Template string
+
+// Loaded is a configuration and where each of its values came from.
+type Loaded struct {
+	Config
+	origins map[string]string // by key; absent for a default
+}
+
+// Load reads a configuration. An error names the file and line, the variable
+// or the flag; several problems come joined, one a line.
+func Load(s Source) (*Loaded, error) {
+	l := &Loaded{Config: Default(), origins: map[string]string{}}
+	text := ""
+	if s.File != "" {
+		data, err := os.ReadFile(s.File)
+		if err != nil {
+			return nil, fmt.Errorf("reading the configuration: %w", err)
+		}
+		text = string(data)
+		if err := decodeFile(s.File, text, &l.Config); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.override(s, text, keys(&l.Config)); err != nil {
+		return nil, err
+	}
+	if err := l.check(s.File, text); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// override applies the environment and the flags, and notes every origin.
+func (l *Loaded) override(s Source, text string, known []key) error {
+	var errs []error
+	for _, k := range known {
+		if line := lineOf(text, k.path); line > 0 {
+			l.origins[k.String()] = place(s.File, line)
+		}
+	}
+	for _, variable := range s.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
+		if i < 0 {
+			if section := sectionOfVariable(name, known); section != "" {
+				errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
+			}
+			continue
+		}
+		if err := known[i].set(value, name); err != nil {
+			errs = append(errs, err)
+		}
+		l.origins[known[i].String()] = name
+	}
+	for _, flag := range s.Flags {
+		name, value, ok := strings.Cut(flag, "=")
+		if !ok {
+			errs = append(errs, fmt.Errorf("--set %s: want section.key=value", flag))
+			continue
+		}
+		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("--set %s: unknown key %s%s", flag, name, suggest(name, known)))
+			continue
+		}
+		if err := known[i].set(value, "--set "+name); err != nil {
+			errs = append(errs, err)
+		}
+		l.origins[name] = "--set"
+	}
+	return errors.Join(errs...)
+}
+
+// sectionOfVariable returns the section that a BLANKOUT_SECTION_… variable
+// means to speak to, "" for variables of other uses.
+func sectionOfVariable(name string, known []key) string {
+	for _, k := range known {
+		if strings.HasPrefix(name, envPrefix+strings.ToUpper(k.path[0])+"_") {
+			return k.path[0]
+		}
+	}
+	return ""
+}
+
+func suggestVariable(name string, known []key) string {
+	best, at := "", 4
+	for _, k := range known {
+		if d := distance(name, k.env()); d < at {
+			best, at = ", did you mean "+k.env()+"?", d
+		}
+	}
+	return best
+}
+
+// check asks every section whether its values make sense. A section's error
+// begins with the key it is about, "eta: must be positive"; to this the place
+// where the value was given is added.
+func (l *Loaded) check(file, text string) error {
+	known := keys(&l.Config)
+	var errs []error
+	for section, err := range l.sections() {
+		for _, e := range split(err) {
+			about, _, _ := strings.Cut(e.Error(), ":")
+			at := section
+			if about, ok := strings.CutPrefix(about, section+"."); ok || slices.ContainsFunc(known, func(k key) bool { return k.String() == section+"."+about }) {
+				at = section + "." + about
+				e = trimmedError{e, about + ": "}
+			}
+			switch origin := l.origins[at]; {
+			case origin != "":
+				errs = append(errs, fmt.Errorf("%s: %s: %w", origin, at, e))
+			case file != "":
+				errs = append(errs, fmt.Errorf("%s: %s: %w", place(file, lineOf(text, strings.Split(section, "."))), at, e))
+			default:
+				errs = append(errs, fmt.Errorf("%s: %w", at, e))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// trimmedError is an error without the key that its text begins with.
+type trimmedError struct {
+	error
+	key string
+}
+
+func (e trimmedError) Error() string { return strings.TrimPrefix(e.error.Error(), e.key) }
+func (e trimmedError) Unwrap() error { return e.error }
+
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// Show writes the configuration in force as TOML, with the origin of every
+// value that is not a default. Secrets are never written.
+func (l *Loaded) Show(w io.Writer) error {
+	var b strings.Builder
+	table := ""
+	for _, k := range keys(&l.Config) {
+		if t := strings.Join(k.path[:len(k.path)-1], "."); t != table {
+			if table != "" {
+				b.WriteByte('\n')
+			}
+			fmt.Fprintf(&b, "[%s]\n", t)
+			table = t
+		}
+		value, comment := format(k), l.origins[k.String()]
+		name := k.path[len(k.path)-1]
+		if k.secret {
+			if k.value.IsZero() {
+				continue
+			}
+			fmt.Fprintf(&b, "# %s is set and not shown (%s)\n", name, comment)
+			continue
+		}
+		fmt.Fprintf(&b, "%s = %s", name, value)
+		if comment != "" {
+			fmt.Fprintf(&b, " # %s", comment)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,281 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A key is one setting: the place of a value in a configuration struct.
+type key struct {
+	path   toml.Key // section first
+	value  reflect.Value
+	secret bool // never shown, and not allowed in the file
+}
+
+func (k key) String() string { return k.path.String() }
+
+// env is the environment variable that overrides the key: BLANKOUT_LEARNER_NOISE
+// for noise of section [learner].
+func (k key) env() string { return envPrefix + strings.ToUpper(strings.Join(k.path, "_")) }
+
+const envPrefix = "BLANKOUT_"
+
+// keys lists the settings of a configuration struct (a pointer to one) in the
+// order of its fields. Structs are tables unless they read themselves.
+func keys(config any) []key {
+	var out []key
+	var walk func(path toml.Key, v reflect.Value)
+	walk = func(path toml.Key, v reflect.Value) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+			if !f.IsExported() || name == "-" {
+				continue
+			}
+			at := path
+			if !f.Anonymous || name != "" {
+				at = append(slices.Clone(path), cmp.Or(name, f.Name))
+			}
+			if f.Type.Kind() == reflect.Struct && !readsItself(f.Type) {
+				walk(at, v.Field(i))
+				continue
+			}
+			out = append(out, key{at, v.Field(i), f.Tag.Get("secret") == "true"})
+		}
+	}
+	walk(nil, reflect.ValueOf(config).Elem())
+	return out
+}
+
+func readsItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || p.Implements(reflect.TypeFor[toml.Unmarshaler]())
+}
+
+// decodeFile decodes a TOML text over what config holds. Every unknown key and
+// the first value of a wrong type are reported with name's line.
+func decodeFile(name, text string, config any) error {
+	meta, err := toml.Decode(text, config)
+	if err != nil {
+		return fileError(name, err)
+	}
+	known := keys(config)
+	var problems []positioned
+	for _, k := range known {
+		if n := negative(text, k); n < 0 {
+			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
+		}
+	}
+	for _, k := range known {
+		if k.secret && meta.IsDefined(k.path...) {
+			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf(
+				"%s: a secret does not belong in this file: set %s, or name a file in %s_file", k, k.env(), k)})
+		}
+	}
+	var unknown []toml.Key
+	for _, k := range meta.Undecoded() {
+		if len(unknown) > 0 && isPrefix(unknown[len(unknown)-1], k) {
+			continue // the table that holds it is reported
+		}
+		unknown = append(unknown, k)
+		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
+	}
+	slices.SortStableFunc(problems, func(a, b positioned) int { return cmp.Compare(a.line, b.line) })
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = fmt.Errorf("%s: %s", place(name, p.line), p.text)
+	}
+	return errors.Join(errs...)
+}
+
+type positioned struct {
+	line int
+	text string
+}
+
+func isPrefix(p, k toml.Key) bool { return len(p) <= len(k) && slices.Equal(p, k[:len(p)]) }
+
+// negative returns the negative number that text gives an unsigned key, else 0.
+// The TOML package would wrap it around.
+func negative(text string, k key) int64 {
+	if !k.value.CanUint() {
+		return 0
+	}
+	t := reflect.TypeFor[any]()
+	for _, name := range slices.Backward(k.path) {
+		t = reflect.StructOf([]reflect.StructField{{Name: "X", Type: t, Tag: reflect.StructTag(fmt.Sprintf("toml:%q", name))}})
+	}
+	v := reflect.New(t).Elem()
+	if _, err := toml.Decode(text, v.Addr().Interface()); err != nil {
+		return 0
+	}
+	for range k.path {
+		v = v.Field(0)
+	}
+	n, _ := v.Interface().(int64)
+	return min(n, 0)
+}
+
+// fileError rewrites an error of the TOML package as "file:line: key: what".
+func fileError(name string, err error) error {
+	if e, ok := errors.AsType[toml.ParseError](err); ok {
+		what := e.Message
+		if e.LastKey != "" {
+			what = e.LastKey + ": " + what
+		}
+		return fmt.Errorf("%s: %s", place(name, e.Position.Line), what)
+	}
+	// A value of a wrong type: `toml: line 3 (last key "learner.eta"): what`.
+	message := strings.TrimPrefix(err.Error(), "toml: ")
+	var line int
+	if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {
+		if _, rest, ok := strings.Cut(message, `(last key "`); ok {
+			message = strings.Replace(rest, `"): `, ": ", 1)
+		}
+	}
+	return fmt.Errorf("%s: %s", place(name, line), message)
+}
+
+func place(name string, line int) string {
+	if line <= 0 {
+		return name
+	}
+	return fmt.Sprintf("%s:%d", name, line)
+}
+
+// lineOf returns the line on which a key of a TOML text stands, 0 if it does
+// not. The parser knows positions but tells them only in errors: so the key is
+// decoded into a value that always fails.
+func lineOf(text string, path toml.Key) int {
+	t := reflect.TypeFor[refuse]()
+	for _, name := range slices.Backward(path) {
+		t = reflect.StructOf([]reflect.StructField{{Name: "X", Type: t, Tag: reflect.StructTag(fmt.Sprintf("toml:%q", name))}})
+	}
+	_, err := toml.Decode(text, reflect.New(t).Interface())
+	if e, ok := errors.AsType[toml.ParseError](err); ok {
+		return e.Position.Line
+	}
+	return 0
+}
+
+type refuse struct{}
+
+func (*refuse) UnmarshalTOML(any) error { return errors.New("found") }
+
+// set decodes one value, written as on a command line or in the environment,
+// into a key: strings need no quotes, lists may be a,b,c.
+func (k key) set(text, origin string) error {
+	if k.value.CanUint() && strings.HasPrefix(text, "-") {
+		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
+	}
+	if k.value.Kind() == reflect.String || k.value.Type() == reflect.TypeFor[time.Duration]() || readsItself(k.value.Type()) {
+		text = quote(text)
+	} else if k.value.Kind() == reflect.Slice && !strings.HasPrefix(text, "[") {
+		items := strings.Split(text, ",")
+		if text == "" {
+			items = nil
+		}
+		if k.value.Type().Elem().Kind() == reflect.String {
+			for i, s := range items {
+				items[i] = quote(strings.TrimSpace(s))
+			}
+		}
+		text = "[" + strings.Join(items, ",") + "]"
+	}
+	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
+	wrapped.Elem().Field(0).Set(k.value)
+	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
+		message := fileError("", err).Error()
+		if k.secret {
+			message = "the value cannot be used"
+		} else if _, rest, ok := strings.Cut(message, "x: "); ok {
+			message = rest
+		}
+		return fmt.Errorf("%s: %s: %s", origin, k, message)
+	}
+	k.value.Set(wrapped.Elem().Field(0))
+	return nil
+}
+
+// quote writes s as a TOML string.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// suggest returns ", did you mean NAME?" for the known key nearest to an
+// unknown one, "" if none is near. A key of the right name in another section
+// counts as near.
+func suggest(name string, known []key) string {
+	section, leaf, _ := strings.Cut(name, ".")
+	best, at := "", 4
+	for _, k := range known {
+		candidates := []string{k.String()}
+		if leaf == "" { // an unknown section or a key outside every section
+			candidates = []string{k.path[0]}
+			if k.path[len(k.path)-1] == section {
+				candidates = append(candidates, k.String())
+				best, at = k.String(), 0
+			}
+		}
+		for _, c := range candidates {
+			if d := distance(name, c); d < at && d <= len(name)/2 {
+				best, at = c, d
+			}
+		}
+		if _, l, _ := strings.Cut(k.String(), "."); leaf != "" && l == leaf && at > 1 {
+			best, at = k.String(), 1
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ", did you mean " + best + "?"
+}
+
+// distance is the edit distance of two names (insert, delete, replace, swap of
+// neighbours), the plain dynamic programme.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// sample has a key of every kind that sections have.
+type sample struct {
+	Kafka struct {
+		Brokers  []string `toml:"brokers"`
+		Password string   `toml:"password" secret:"true"`
+		TLS      struct {
+			CA string `toml:"ca"`
+		} `toml:"tls"`
+	} `toml:"kafka"`
+	Learner struct {
+		Noise string        `toml:"noise"`
+		Eta   float64       `toml:"eta"`
+		Bits  uint          `toml:"bits"`
+		Wait  time.Duration `toml:"wait"`
+		Flag  bool          `toml:"flag"`
+		Parts []int32       `toml:"partitions"`
+	} `toml:"learner"`
+}
+
+func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"misspelt", "[learner]\nnosie = 'x'", "f.toml:2: unknown key learner.nosie, did you mean learner.noise?"},
+		{"section", "[lerner]\nnoise = 'x'", "f.toml:1: unknown key lerner, did you mean learner?"},
+		{"wrong section", "[kafka]\n\neta = 1.0", "f.toml:3: unknown key kafka.eta, did you mean learner.eta?"},
+		{"no section", "eta = 1.0", "f.toml:1: unknown key eta, did you mean learner.eta?"},
+		{"nothing near", "[learner]\nxylophone = 1", "f.toml:2: unknown key learner.xylophone"},
+		{"nested", "[kafka.tls]\nca = 'a'\ncq = 'b'", "f.toml:3: unknown key kafka.tls.cq, did you mean kafka.tls.ca?"},
+		{"dotted", "learner.eta = 1.0\nlearner.ete = 1.0", "f.toml:2: unknown key learner.ete, did you mean learner.eta?"},
+		{"two", "[learner]\neto = 1\n[kafka]\nbroker = ['x']",
+			"f.toml:2: unknown key learner.eto, did you mean learner.eta?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
+		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.eta: incompatible types: TOML value has type string; destination has type float"},
+		{"range", "[learner]\nbits = -1", "f.toml:2: learner.bits: "},
+		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
+		{"syntax", "[learner]\neta = ", "f.toml:2: learner.eta: "},
+		{"twice", "[learner]\neta = 1.0\neta = 2.0", "f.toml:3: "},
+		{"secret", "[kafka]\npassword = 'hunter2'", "f.toml:2: kafka.password: a secret does not belong in this file: set BLANKOUT_KAFKA_PASSWORD, or name a file in kafka.password_file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := decodeFile("f.toml", tt.text, new(sample))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := err.Error(); got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
+	var c sample
+	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
+	if err := decodeFile("f.toml", "[learner]\neta = 0.0\nwait = '2s'", &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Learner.Noise != "auto" || c.Learner.Eta != 0 || c.Learner.Wait != 2*time.Second {
+		t.Errorf("got %+v", c.Learner)
+	}
+}
+
+func TestSet(t *testing.T) {
+	tests := []struct{ key, text, want string }{
+		{"learner.noise", "dropout:0.5", `learner.noise = "dropout:0.5"`},
+		{"learner.noise", `a"b\` + "\t", `learner.noise = "a\"b\\\t"`},
+		{"learner.eta", "0.25", "learner.eta = 0.25"},
+		{"learner.eta", "1", "learner.eta = 1.0"},
+		{"learner.wait", "90s", `learner.wait = "1m30s"`},
+		{"learner.flag", "true", "learner.flag = true"},
+		{"learner.partitions", "1,2", "learner.partitions = [1, 2]"},
+		{"learner.partitions", "", "learner.partitions = []"},
+		{"kafka.brokers", "a:1, b:2", `kafka.brokers = ["a:1", "b:2"]`},
+		{"kafka.brokers", `["a:1"]`, `kafka.brokers = ["a:1"]`},
+		{"kafka.tls.ca", "ca.pem", `kafka.tls.ca = "ca.pem"`},
+		{"learner.eta", "fast", "error: flag: learner.eta: "},
+		{"learner.bits", "-1", "error: flag: learner.bits: "},
+		{"learner.wait", "soon", "error: flag: learner.wait: "},
+	}
+	for _, tt := range tests {
+		var c sample
+		for _, k := range keys(&c) {
+			if k.String() != tt.key {
+				continue
+			}
+			got := ""
+			if err := k.set(tt.text, "flag"); err != nil {
+				got = "error: " + err.Error()
+			} else {
+				got = k.String() + " = " + format(k)
+			}
+			if got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
+				t.Errorf("%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestKeysAndEnvironment(t *testing.T) {
+	var names []string
+	for _, k := range keys(new(sample)) {
+		names = append(names, k.env())
+	}
+	got := strings.Join(names, " ")
+	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
+		"BLANKOUT_LEARNER_ETA BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	text := "# [a]\n# x = 1\n[a]\ny = '''\nx = 2\n'''\nx = 3\n[b.c]\nz = {d = 1}\n"
+	for k, want := range map[string]int{"a.x": 7, "b.c.z.d": 9, "a": 3, "a.q": 0} {
+		if got := lineOf(text, toml.Key(strings.Split(k, "."))); got != want {
+			t.Errorf("%s is on line %d, want %d", k, got, want)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package config
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// format writes a key's value as TOML.
+func format(k key) string {
+	if k.value.Kind() == reflect.Slice && k.value.Len() == 0 {
+		return "[]"
+	}
+	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
+	wrapped.Elem().Field(0).Set(k.value)
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).Encode(wrapped.Interface()); err != nil {
+		return "# " + err.Error()
+	}
+	_, text, _ := strings.Cut(strings.TrimSpace(b.String()), "= ")
+	return text
+}
