@@ -13,12 +13,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 )
 
 // Config is the configuration of a service: one field for each section.
 type Config struct {
+}
+
+// sections yields what each section's own check says of it.
+func (c *Config) sections() map[string]error {
+	return map[string]error{}
 }
 
 // Default returns what an empty file means.
@@ -80,6 +86,9 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 	}
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
+		if namesVariable(known, name) {
+			continue
+		}
 		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
 		if i < 0 {
 			if section := sectionOfVariable(name, known); section != "" {
@@ -120,6 +129,14 @@ func sectionOfVariable(name string, known []key) string {
 		}
 	}
 	return ""
+}
+
+// namesVariable says whether a key named something_env holds that name: it is
+// the variable of a secret, whatever it is called.
+func namesVariable(known []key, name string) bool {
+	return slices.ContainsFunc(known, func(k key) bool {
+		return strings.HasSuffix(k.String(), "_env") && k.value.Kind() == reflect.String && k.value.String() == name
+	})
 }
 
 func suggestVariable(name string, known []key) string {
@@ -179,7 +196,8 @@ func split(err error) []error {
 }
 
 // Show writes the configuration in force as TOML, with the origin of every
-// value that is not a default. Secrets are never written.
+// value that is not a default. There are no secrets in it: the configuration
+// only names the variables and files that hold them.
 func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
 	table := ""
@@ -193,13 +211,6 @@ func (l *Loaded) Show(w io.Writer) error {
 		}
 		value, comment := format(k), l.origins[k.String()]
 		name := k.path[len(k.path)-1]
-		if k.secret {
-			if k.value.IsZero() {
-				continue
-			}
-			fmt.Fprintf(&b, "# %s is set and not shown (%s)\n", name, comment)
-			continue
-		}
 		fmt.Fprintf(&b, "%s = %s", name, value)
 		if comment != "" {
 			fmt.Fprintf(&b, " # %s", comment)

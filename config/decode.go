@@ -15,9 +15,8 @@ import (
 
 // A key is one setting: the place of a value in a configuration struct.
 type key struct {
-	path   toml.Key // section first
-	value  reflect.Value
-	secret bool // never shown, and not allowed in the file
+	path  toml.Key // section first
+	value reflect.Value
 }
 
 func (k key) String() string { return k.path.String() }
@@ -28,8 +27,9 @@ func (k key) env() string { return envPrefix + strings.ToUpper(strings.Join(k.pa
 
 const envPrefix = "BLANKOUT_"
 
-// keys lists the settings of a configuration struct (a pointer to one) in the
-// order of its fields. Structs are tables unless they read themselves.
+// keys lists the settings of a configuration struct (a pointer to one): the
+// sections and their keys in the order of the fields. Structs are tables unless
+// they read themselves.
 func keys(config any) []key {
 	var out []key
 	var walk func(path toml.Key, v reflect.Value)
@@ -48,10 +48,20 @@ func keys(config any) []key {
 				walk(at, v.Field(i))
 				continue
 			}
-			out = append(out, key{at, v.Field(i), f.Tag.Get("secret") == "true"})
+			out = append(out, key{at, v.Field(i)})
 		}
 	}
 	walk(nil, reflect.ValueOf(config).Elem())
+	// In TOML a table's own keys come before its sub-tables.
+	var sections []string
+	for _, k := range out {
+		if !slices.Contains(sections, k.path[0]) {
+			sections = append(sections, k.path[0])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b key) int {
+		return cmp.Or(cmp.Compare(slices.Index(sections, a.path[0]), slices.Index(sections, b.path[0])), cmp.Compare(len(a.path), len(b.path)))
+	})
 	return out
 }
 
@@ -72,12 +82,6 @@ func decodeFile(name, text string, config any) error {
 	for _, k := range known {
 		if n := negative(text, k); n < 0 {
 			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
-		}
-	}
-	for _, k := range known {
-		if k.secret && meta.IsDefined(k.path...) {
-			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf(
-				"%s: a secret does not belong in this file: set %s, or name a file in %s_file", k, k.env(), k)})
 		}
 	}
 	var unknown []toml.Key
@@ -194,9 +198,7 @@ func (k key) set(text, origin string) error {
 	wrapped.Elem().Field(0).Set(k.value)
 	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
 		message := fileError("", err).Error()
-		if k.secret {
-			message = "the value cannot be used"
-		} else if _, rest, ok := strings.Cut(message, "x: "); ok {
+		if _, rest, ok := strings.Cut(message, "x: "); ok {
 			message = rest
 		}
 		return fmt.Errorf("%s: %s: %s", origin, k, message)
@@ -242,6 +244,8 @@ func suggest(name string, known []key) string {
 		for _, c := range candidates {
 			if d := distance(name, c); d < at && d <= len(name)/2 {
 				best, at = c, d
+			} else if strings.HasPrefix(c, name+"_") && at > 3 { // password for password_file
+				best, at = c, 3
 			}
 		}
 		if _, l, _ := strings.Cut(k.String(), "."); leaf != "" && l == leaf && at > 1 {

@@ -11,11 +11,11 @@ import (
 // sample has a key of every kind that sections have.
 type sample struct {
 	Kafka struct {
-		Brokers  []string `toml:"brokers"`
-		Password string   `toml:"password" secret:"true"`
-		TLS      struct {
+		Brokers []string `toml:"brokers"`
+		TLS     struct {
 			CA string `toml:"ca"`
 		} `toml:"tls"`
+		PasswordFile string `toml:"password_file"`
 	} `toml:"kafka"`
 	Learner struct {
 		Noise string        `toml:"noise"`
@@ -43,7 +43,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
 		{"syntax", "[learner]\neta = ", "f.toml:2: learner.eta: "},
 		{"twice", "[learner]\neta = 1.0\neta = 2.0", "f.toml:3: "},
-		{"secret", "[kafka]\npassword = 'hunter2'", "f.toml:2: kafka.password: a secret does not belong in this file: set BLANKOUT_KAFKA_PASSWORD, or name a file in kafka.password_file"},
+		{"secret", "[kafka]\npassword = 'x'", "f.toml:2: unknown key kafka.password, did you mean kafka.password_file?"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestKeysAndEnvironment(t *testing.T) {
 		names = append(names, k.env())
 	}
 	got := strings.Join(names, " ")
-	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
+	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD_FILE BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
 		"BLANKOUT_LEARNER_ETA BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -10,7 +10,7 @@ func (p *program) completion() *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish|powershell",
 		Short:     "Print a completion script for a shell",
-		Example:   "  blankout completion bash > /etc/bash_completion.d/blankout\n  source <(blankout completion zsh)",
+		Example:   "  blankout completion bash\n  blankout completion zsh",
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -53,7 +53,7 @@ func (p *program) configInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "init [FILE]",
 		Short:   "Write a complete configuration with every key explained (to blankout.toml; - is standard output)",
-		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init - | less",
+		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("config init takes one file, got %d", len(args))}
@@ -118,8 +118,7 @@ func (p *program) configShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in force and where each value came from; secrets are not shown",
-		Example: "  blankout config show -f blankout.toml\n" +
-			"  BLANKOUT_LEARNER_NOISE=dropout:0.3 blankout config show --set learner.loss=hinge",
+		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3",
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := flags.load()
