@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -16,15 +17,23 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/BurntSushi/toml"
 )
 
 // Config is the configuration of a service: one field for each section.
 type Config struct {
 }
 
-// sections yields what each section's own check says of it.
-func (c *Config) sections() map[string]error {
-	return map[string]error{}
+// sections lists the sections with their own checks.
+func (c *Config) sections() []section {
+	return []section{}
+}
+
+type section struct {
+	name  string
+	check func() error
 }
 
 // Default returns what an empty file means.
@@ -150,40 +159,28 @@ func suggestVariable(name string, known []key) string {
 }
 
 // check asks every section whether its values make sense. A section's error
-// begins with the key it is about, "eta: must be positive"; to this the place
-// where the value was given is added.
+// begins with the key it is about, as in "eta -1: want a positive number"; to
+// this the section and the place where the value was given are added.
 func (l *Loaded) check(file, text string) error {
-	known := keys(&l.Config)
 	var errs []error
-	for section, err := range l.sections() {
-		for _, e := range split(err) {
-			about, _, _ := strings.Cut(e.Error(), ":")
-			at := section
-			if about, ok := strings.CutPrefix(about, section+"."); ok || slices.ContainsFunc(known, func(k key) bool { return k.String() == section+"."+about }) {
-				at = section + "." + about
-				e = trimmedError{e, about + ": "}
+	for _, s := range l.sections() {
+		for _, err := range split(s.check()) {
+			about := strings.FieldsFunc(err.Error(), func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+			origin := ""
+			for n := range min(2, len(about)) { // key, or table: key
+				origin = cmp.Or(origin, l.origins[s.name+"."+strings.Join(about[:n+1], ".")])
 			}
-			switch origin := l.origins[at]; {
-			case origin != "":
-				errs = append(errs, fmt.Errorf("%s: %s: %w", origin, at, e))
-			case file != "":
-				errs = append(errs, fmt.Errorf("%s: %s: %w", place(file, lineOf(text, strings.Split(section, "."))), at, e))
-			default:
-				errs = append(errs, fmt.Errorf("%s: %w", at, e))
+			if origin == "" && file != "" {
+				origin = place(file, lineOf(text, toml.Key{s.name}))
 			}
+			if origin != "" {
+				origin += ": "
+			}
+			errs = append(errs, fmt.Errorf("%s[%s] %w", origin, s.name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// trimmedError is an error without the key that its text begins with.
-type trimmedError struct {
-	error
-	key string
-}
-
-func (e trimmedError) Error() string { return strings.TrimPrefix(e.error.Error(), e.key) }
-func (e trimmedError) Unwrap() error { return e.error }
 
 func split(err error) []error {
 	if err == nil {

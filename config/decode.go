@@ -195,7 +195,6 @@ func (k key) set(text, origin string) error {
 		text = "[" + strings.Join(items, ",") + "]"
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
-	wrapped.Elem().Field(0).Set(k.value)
 	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
 		message := fileError("", err).Error()
 		if _, rest, ok := strings.Cut(message, "x: "); ok {

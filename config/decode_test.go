@@ -18,12 +18,14 @@ type sample struct {
 		PasswordFile string `toml:"password_file"`
 	} `toml:"kafka"`
 	Learner struct {
-		Noise string        `toml:"noise"`
-		Eta   float64       `toml:"eta"`
-		Bits  uint          `toml:"bits"`
-		Wait  time.Duration `toml:"wait"`
-		Flag  bool          `toml:"flag"`
-		Parts []int32       `toml:"partitions"`
+		Noise  string              `toml:"noise"`
+		Eta    float64             `toml:"eta"`
+		Bits   uint                `toml:"bits"`
+		Wait   time.Duration       `toml:"wait"`
+		Flag   bool                `toml:"flag"`
+		Parts  []int32             `toml:"partitions"`
+		Pairs  [][2]string         `toml:"pairs"`
+		Groups map[string][]string `toml:"groups"`
 	} `toml:"learner"`
 }
 
@@ -79,6 +81,9 @@ func TestSet(t *testing.T) {
 		{"learner.flag", "true", "learner.flag = true"},
 		{"learner.partitions", "1,2", "learner.partitions = [1, 2]"},
 		{"learner.partitions", "", "learner.partitions = []"},
+		{"learner.pairs", `[["a", "b"]]`, `learner.pairs = [["a", "b"]]`},
+		{"learner.groups", `{z = ["a", "b"], "y 1" = []}`, `learner.groups = {"y 1" = [], "z" = ["a", "b"]}`},
+		{"learner.groups", `{}`, `learner.groups = {}`},
 		{"kafka.brokers", "a:1, b:2", `kafka.brokers = ["a:1", "b:2"]`},
 		{"kafka.brokers", `["a:1"]`, `kafka.brokers = ["a:1"]`},
 		{"kafka.tls.ca", "ca.pem", `kafka.tls.ca = "ca.pem"`},
@@ -112,7 +117,8 @@ func TestKeysAndEnvironment(t *testing.T) {
 	}
 	got := strings.Join(names, " ")
 	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD_FILE BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
-		"BLANKOUT_LEARNER_ETA BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS"
+		"BLANKOUT_LEARNER_ETA BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS " +
+		"BLANKOUT_LEARNER_PAIRS BLANKOUT_LEARNER_GROUPS"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

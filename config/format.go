@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -10,6 +11,14 @@ import (
 
 // format writes a key's value as TOML.
 func format(k key) string {
+	if k.value.Kind() == reflect.Map {
+		var items []string
+		for _, name := range k.value.MapKeys() {
+			items = append(items, quote(name.String())+" = "+format(key{value: k.value.MapIndex(name)}))
+		}
+		slices.Sort(items)
+		return "{" + strings.Join(items, ", ") + "}"
+	}
 	if k.value.Kind() == reflect.Slice && k.value.Len() == 0 {
 		return "[]"
 	}

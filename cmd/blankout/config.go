@@ -116,10 +116,10 @@ func (p *program) configCheck() *cobra.Command {
 func (p *program) configShow() *cobra.Command {
 	var flags configFlags
 	c := &cobra.Command{
-		Use:   "show",
-		Short: "Print the configuration in force and where each value came from; secrets are not shown",
+		Use:     "show",
+		Short:   "Print the configuration in force and where each value came from; secrets are not shown",
 		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3",
-		Args: noArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := flags.load()
 			if err != nil {

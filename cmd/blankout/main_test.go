@@ -1,9 +1,11 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,21 +28,21 @@ func TestScript(t *testing.T) {
 }
 
 // checkCode is the script command "code N args…": blankout with these arguments
-// must end with exit code N. What it wrote is in the files out and err.
+// must end with exit code N. stdout and stderr then look at what it wrote.
 func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: code N args…")
 	}
-	var out, err strings.Builder
-	here, e := os.Getwd()
-	ts.Check(e)
-	ts.Check(os.Chdir(ts.Getenv("WORK")))
-	defer os.Chdir(here)
-	got := run(context.Background(), args[1:], strings.NewReader(""), &out, &err)
-	ts.Check(os.WriteFile("out", []byte(out.String()), 0o600))
-	ts.Check(os.WriteFile("err", []byte(err.String()), 0o600))
-	if want := args[0]; want != string(rune('0'+got)) {
-		ts.Fatalf("exit code %d, want %s; stderr:\n%s", got, want, err.String())
+	got := 0
+	if err := ts.Exec("blankout", args[1:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("blankout %s: %v", strings.Join(args[1:], " "), err)
+		}
+		got = exit.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
 }
 
