@@ -52,7 +52,7 @@ func (p *program) root() *cobra.Command {
 		Long: `blankout learns linear classifiers from a Kafka topic, one event at a time, as if
 every event had been seen with every possible subset of its features missing.
 What it learns keeps working when features die.`,
-		Example: "  blankout demo --short\n  blankout config init\n  blankout run -f blankout.toml",
+		Example: "  blankout config init\n  blankout config check -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
