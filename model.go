@@ -130,24 +130,36 @@ func (m *Model) ScoreMissing(e *Example, out []float64) []float64 {
 func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)
+	dense := m.Scaler.Dense
 	for i, d := range e.Features.Index {
-		row := m.Rows.Row(d)
-		if row == nil {
-			continue
+		for len(dense) > 0 && dense[0] <= d {
+			if dense[0] < d {
+				m.addScore(dense[0], 0, scale, out)
+			}
+			dense = dense[1:]
 		}
-		field := uint16(0)
-		if e.Field != nil {
-			field = e.Field[i]
-		}
-		x := scale * m.Scaler.Apply(m, field, row, e.Features.Value[i])
-		for k := range out {
-			out[k] += x * m.weight(row, k)
-		}
+		m.addScore(d, e.Features.Value[i], scale, out)
+	}
+	for _, d := range dense {
+		m.addScore(d, 0, scale, out)
 	}
 	for k := range out {
 		out[k] += m.Intercept[k]
 	}
 	return out
+}
+
+func (m *Model) addScore(column uint32, x, scale float64, out []float64) {
+	row := m.Rows.Row(column)
+	if row == nil {
+		return
+	}
+	if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
+		x = m.Scaler.Apply(row[at:at+ScalerWidth], x)
+	}
+	for k := range out {
+		out[k] += scale * x * m.weight(row, k)
+	}
 }
 
 // Predict returns the class of an event given its scores: for one output class

@@ -1,23 +1,160 @@
 package blankout
 
+import (
+	"fmt"
+	"math"
+)
+
 // Scaler standardises features before they meet the weights. Dropout noise on a
 // feature whose mean is far from zero destroys the signal (docs/mathematics.md),
-// so numeric fields are centred and scaled by their running mean and deviation;
-// one-hot and word features are left alone. The running statistics of a column
-// ride in its row.
+// so numeric columns are centred and scaled by their running mean and deviation;
+// one-hot and word columns are left alone. A standardised value is clipped to
+// +-ScalerClip, so that one wild reading cannot throw the weights.
+//
+// The running statistics of a column are the first ScalerWidth values of its
+// row (Layout.Stats), so they travel with the model:
+//
+//	count of observations, their mean, sum of squared deviations,
+//	centre in force, inverse of the scale in force
+//
+// The centre and scale in force trail the mean and deviation: they are renewed
+// when the count has grown by a sixteenth.
 type Scaler struct {
 	Mode Standardise `json:"mode,omitempty"`
+	// Dense lists in ascending order the columns of sparse text formats that
+	// count as numeric. An event without one of them has the number 0 there.
+	Dense []uint32 `json:"dense,omitempty"`
 }
+
+const (
+	ScalerWidth = 5  // values of a row that belong to the Scaler
+	ScalerClip  = 10 // bound of a standardised value
+)
 
 // Standardise says which columns a Scaler changes.
 type Standardise string
 
 // The modes of a Scaler.
 const (
-	StandardiseNone Standardise = "" // every feature as it is
+	// StandardiseNone leaves every feature as it is.
+	StandardiseNone Standardise = "none"
+	// StandardiseAuto centres and scales Numeric fields, and of sparse text
+	// formats the columns that are present in nine events of ten; other columns
+	// of such formats are divided by the largest |x| seen where that exceeds 1.
+	// One-hot and word columns are left alone.
+	StandardiseAuto Standardise = "auto"
+	// StandardiseScale only divides, by the largest |x| seen, every column.
+	StandardiseScale Standardise = "scale"
+	// StandardiseAll centres and scales every column.
+	StandardiseAll Standardise = "all"
 )
 
-// Apply returns the standardised value of a feature, given its field and row.
-func (s *Scaler) Apply(m *Model, field uint16, row []float64, x float64) float64 {
-	return x
+// ParseStandardise reads auto, all, scale or none; "" is none.
+func ParseStandardise(s string) (Standardise, error) {
+	switch m := Standardise(s); m {
+	case StandardiseNone, StandardiseAuto, StandardiseScale, StandardiseAll:
+		return m, nil
+	case "":
+		return StandardiseNone, nil
+	}
+	return "", fmt.Errorf("standardise %q: want one of auto, all, scale, none", s)
 }
+
+// Apply returns the standardised value of x given its column's statistics, the
+// first ScalerWidth values of the row.
+func (s *Scaler) Apply(stats []float64, x float64) float64 {
+	_ = stats[ScalerWidth-1]
+	return clip((x - stats[3]) * stats[4])
+}
+
+func clip(z float64) float64 { return max(-ScalerClip, min(z, ScalerClip)) }
+
+// Observe counts x into the statistics of a column that is centred and scaled.
+// When that renews the centre mu and scale s in force it returns the ratio s'/s
+// and the shift (mu'-mu)/s. The score w (x-mu)/s + b stays what it was if then
+//
+//	b += w shift  and  w *= ratio;
+//
+// nothing moved when ratio is 1 and shift 0. A reading beyond the clip is
+// counted as if it lay at the clip: the statistics follow a lasting change and
+// shrug off a single one.
+func (s *Scaler) Observe(stats []float64, x float64) (ratio, shift float64) {
+	_ = stats[ScalerWidth-1]
+	n, centre, inverse := stats[0]+1, stats[3], stats[4]
+	wild := false
+	if n > 8 && inverse > 0 {
+		if z := (x - centre) * inverse; z > ScalerClip || z < -ScalerClip {
+			x, wild = centre+clip(z)/inverse, true
+		}
+	}
+	d := x - stats[1]
+	mean := stats[1] + d/n
+	m2 := stats[2] + d*(x-mean)
+	stats[0], stats[1], stats[2] = n, mean, m2
+	if n > 32 && uint64(n)&(1<<(math.Ilogb(n)-4)-1) != 0 {
+		return 1, 0
+	}
+	newInverse := 0.0
+	if sd := math.Sqrt(m2 / n); sd > 1e-10*math.Abs(mean) && sd > 1e-200 {
+		newInverse = 1 / sd
+	}
+	stats[3], stats[4] = mean, newInverse
+	if wild || inverse == 0 || newInverse == 0 {
+		// Either w is 0 still, or its slope means nothing where x has gone.
+		return 1, 0
+	}
+	return inverse / newInverse, (mean - centre) * inverse
+}
+
+// ObserveScale counts x into the statistics of a column that is divided by the
+// largest |x| seen, or left alone while that is at most 1. It returns the ratio
+// s'/s as Observe does. The scale at most doubles at a time.
+func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64) {
+	_ = stats[ScalerWidth-1]
+	stats[0]++
+	a, inverse := math.Abs(x), stats[4]
+	if a*inverse <= 1 && inverse > 0 {
+		return 1
+	}
+	if inverse == 0 {
+		stats[4] = 1 / max(a, 1)
+		return 1
+	}
+	stats[4] = max(1/a, inverse/2)
+	return inverse / stats[4]
+}
+
+// Standardised appends to out the features of an event as the weights see them:
+// every column that has a row, through the Scaler, and the dense columns that
+// the event leaves out as the number 0.
+func (m *Model) Standardised(e *Example, out Vec) Vec {
+	dense := m.Scaler.Dense
+	for i, d := range e.Features.Index {
+		for len(dense) > 0 && dense[0] <= d {
+			if dense[0] < d {
+				out = m.appendStandardised(out, dense[0], 0)
+			}
+			dense = dense[1:]
+		}
+		out = m.appendStandardised(out, d, e.Features.Value[i])
+	}
+	for _, d := range dense {
+		out = m.appendStandardised(out, d, 0)
+	}
+	return out
+}
+
+func (m *Model) appendStandardised(out Vec, column uint32, x float64) Vec {
+	if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
+		row := m.Rows.Row(column)
+		if row == nil {
+			return out
+		}
+		x = m.Scaler.Apply(row[at:at+ScalerWidth], x)
+	}
+	out.Index = append(out.Index, column)
+	out.Value = append(out.Value, x)
+	return out
+}
+
+func (s *Scaler) on() bool { return s.Mode != StandardiseNone && s.Mode != "" }

@@ -1,0 +1,65 @@
+package online
+
+// average keeps the published average of the iterates lazily, so that an event
+// costs only its own features.
+//
+// The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With
+// e = a - w and a step w_t = w_{t-1} + delta_t this is
+//
+//	e_t = (1 - beta_t) (e_{t-1} - delta_t),
+//
+// so with g_t = prod_{i<=t} (1 - beta_i) and e_t = g_t u_t
+//
+//	u_t = u_{t-1} - delta_t / g_{t-1},
+//
+// which changes only where delta is not zero. Rows keep u, the lag, and
+// a = w + g u.
+//
+// beta_t = (1+p)/(t+1+p) makes it the average over the stream with weights that
+// grow as t^p (Shamir & Zhang 2013): no length of the stream is needed, and it
+// reaches back over a share 1/(1+p) of it.
+type average struct {
+	power float64 // p; negative: publish the iterate
+	// coefficient is g_t, inverse 1/g_t.
+	coefficient, inverse float64
+	taken                uint64 // steps averaged over
+}
+
+func newAverage(share float64) average {
+	if share == 0 {
+		return average{power: -1}
+	}
+	return average{power: 1/share - 1, coefficient: 1, inverse: 1}
+}
+
+// advance makes g_t of g_{t-1}, after the rows have been updated.
+func (a *average) advance(l *Learner) {
+	if a.power < 0 {
+		return
+	}
+	a.taken++
+	a.coefficient *= 1 - (1+a.power)/(float64(a.taken)+1+a.power)
+	if a.coefficient < 1e-60 {
+		a.rebase(l)
+	}
+	a.inverse = 1 / a.coefficient
+}
+
+// rebase makes g = 1, multiplying it into every lag.
+func (a *average) rebase(l *Learner) {
+	g := a.coefficient
+	a.coefficient = 1
+	scale := func(row []float64) {
+		for v := range l.levels {
+			lag := l.part(row, &l.levels[v])[2*l.k : 3*l.k]
+			for k := range lag {
+				lag[k] *= g
+			}
+		}
+	}
+	scale(l.bias)
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		scale(l.table.Touch(column))
+	}
+}

@@ -1,0 +1,188 @@
+package online
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"blankout"
+)
+
+// Config is what a Learner is made from. Decode a file over DefaultConfig, so
+// that zero stays a value.
+type Config struct {
+	// Loss is the expected loss that is minimised, as blankout.ParseLoss reads it.
+	Loss string `toml:"loss"`
+	// Noise is what the features are expected to suffer, as blankout.ParseNoise
+	// reads it.
+	Noise string `toml:"noise"`
+	// C is the weight of the losses against the ridge in the batch objective
+	// |w|^2 + kappa sum loss (blankout.Cost); +Inf is no ridge.
+	C float64 `toml:"c"`
+	// Rule names the update rule: adagrad, dropout-descent or sgd.
+	Rule string `toml:"rule"`
+	// Marginalised takes the gradient of the expected loss; otherwise the rule
+	// sees the loss of the clean features.
+	Marginalised bool `toml:"marginalised"`
+	// Eta is the learning rate, 0 the rule's own default.
+	Eta float64 `toml:"eta"`
+	// Start is what AdaGrad's sums of squared gradients start from: the larger,
+	// the smaller a feature's first steps.
+	Start float64 `toml:"start"`
+	// Intercept is free (no ridge), penalised or none.
+	Intercept string `toml:"intercept"`
+	// Average is the share of the stream that the published average of the
+	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
+	Average float64 `toml:"average"`
+	// Standardise is auto, all, scale or none.
+	Standardise string `toml:"standardise"`
+	// Alpha is the share of an unlabelled event's curvature that is added to the
+	// metric, in [0, 1]; 0 only counts unlabelled events.
+	Alpha float64 `toml:"alpha"`
+	// ClassWeight multiplies the importance of the events of a class, by name.
+	ClassWeight map[string]float64 `toml:"class_weight"`
+	// Threshold is the probability of the positive class above which a binary
+	// event counts as positive in the progressive error.
+	Threshold float64 `toml:"threshold"`
+}
+
+// DefaultConfig returns the settings that need no tuning.
+func DefaultConfig() Config {
+	return Config{
+		Loss:         "logistic:gaussian",
+		Noise:        "dropout:0.5",
+		C:            1,
+		Rule:         "adagrad",
+		Marginalised: true,
+		Start:        1,
+		Intercept:    "free",
+		Average:      0.25,
+		Standardise:  "auto",
+		Threshold:    0.5,
+	}
+}
+
+// settings are a Config's values as the Learner uses them.
+type settings struct {
+	loss        blankout.Loss
+	noise       blankout.Noise
+	rule        ruleEntry
+	standardise blankout.Standardise
+	eta         float64
+	ridge       float64 // h0 of one pass
+	logit       float64 // threshold as a score
+	intercept   bool
+}
+
+func (c Config) parse() (settings, error) {
+	var s settings
+	var err error
+	if s.loss, err = blankout.ParseLoss(c.Loss); err != nil {
+		return s, err
+	}
+	if s.noise, err = blankout.ParseNoise(c.Noise); err != nil {
+		return s, err
+	}
+	i := slices.IndexFunc(rules, func(r ruleEntry) bool { return r.name == c.Rule })
+	if i < 0 {
+		var names []string
+		for _, r := range rules {
+			names = append(names, r.name)
+		}
+		return s, fmt.Errorf("rule %q: want one of %s", c.Rule, strings.Join(names, ", "))
+	}
+	s.rule = rules[i]
+	if s.standardise, err = blankout.ParseStandardise(c.Standardise); err != nil {
+		return s, err
+	}
+	if !(c.C > 0) {
+		return s, fmt.Errorf("c = %v: must be positive (inf is no ridge)", c.C)
+	}
+	s.ridge = 2 / blankout.Cost(s.loss, c.C)
+	if !(c.Eta >= 0) || math.IsInf(c.Eta, 0) {
+		return s, fmt.Errorf("eta = %v: must be a positive number, or 0 for the rule's own", c.Eta)
+	}
+	if s.eta = c.Eta; s.eta == 0 {
+		s.eta = s.rule.eta
+	}
+	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
+		return s, fmt.Errorf("start = %v: must be a number, at least 0", c.Start)
+	}
+	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
+		return s, fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
+	}
+	s.intercept = c.Intercept != "none"
+	if !(c.Average >= 0 && c.Average <= 1) {
+		return s, fmt.Errorf("average = %v: must lie in [0, 1]", c.Average)
+	}
+	if !(c.Alpha >= 0 && c.Alpha <= 1) {
+		return s, fmt.Errorf("alpha = %v: must lie in [0, 1]", c.Alpha)
+	}
+	if _, hinge := s.loss.(blankout.HingeGaussian); c.Alpha > 0 && (hinge || strings.HasPrefix(c.Loss, "hinge")) {
+		return s, fmt.Errorf("alpha = %v: the hinge loss has no curvature without a label; set alpha = 0 or loss = \"logistic\"", c.Alpha)
+	}
+	if c.Alpha > 0 && !s.rule.metric {
+		return s, fmt.Errorf("alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
+	}
+	for name, w := range c.ClassWeight {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			return s, fmt.Errorf("class_weight of %q = %v: must be a number, at least 0", name, w)
+		}
+	}
+	if !(c.Threshold > 0 && c.Threshold < 1) {
+		return s, fmt.Errorf("threshold = %v: must lie between 0 and 1", c.Threshold)
+	}
+	s.logit = math.Log(c.Threshold / (1 - c.Threshold))
+	if c.Rule == "dropout-descent" {
+		if _, none := s.noise.(blankout.NoNoise); none {
+			return s, fmt.Errorf("rule dropout-descent: its metric is made of the noise; set noise, or rule = \"adagrad\"")
+		}
+	}
+	if _, poisson := s.noise.(blankout.Poisson); poisson && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
+		return s, fmt.Errorf("noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
+	}
+	return s, nil
+}
+
+// Fingerprint is what gives weights their meaning, by the names of the
+// configuration. Weights may only be carried on under an equal one.
+type Fingerprint map[string]string
+
+// FingerprintOf returns the Fingerprint of a Learner that New would make.
+func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
+	f := Fingerprint{
+		"loss": c.Loss, "noise": c.Noise, "rule": c.Rule, "c": fmt.Sprint(c.C),
+		"marginalised": fmt.Sprint(c.Marginalised), "eta": fmt.Sprint(c.Eta), "start": fmt.Sprint(c.Start),
+		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "standardise": c.Standardise,
+		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
+		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
+		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),
+	}
+	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
+	if l, err := blankout.ParseLoss(c.Loss); err == nil {
+		f["loss"] = l.String()
+	}
+	if n, err := blankout.ParseNoise(c.Noise); err == nil {
+		f["noise"] = n.String()
+	}
+	if m, err := blankout.ParseStandardise(c.Standardise); err == nil {
+		f["standardise"] = string(m)
+	}
+	return f
+}
+
+// Diff names what differs, in the order of names, as sentences for a person:
+// was is the other Fingerprint's value. Empty means that weights carry over.
+func (f Fingerprint) Diff(was Fingerprint) []string {
+	keys := maps.Clone(f)
+	maps.Copy(keys, was)
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if f[key] != was[key] {
+			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, was[key], f[key]))
+		}
+	}
+	return out
+}

@@ -1,0 +1,525 @@
+// Package online learns a linear classifier event by event under feature noise
+// that is integrated out: each event is scored first (progressive validation),
+// then learned from.
+//
+// A [Learner] is single-threaded and does no I/O. What it scores, measures and
+// publishes is an average of its recent iterates. One file holds one update
+// rule; the state, and how it is saved, is in state.go.
+package online
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"blankout"
+)
+
+// Learner is a linear learner with K outputs: one for two classes, else one
+// against the rest for each class. It is not safe for concurrent use.
+//
+// The row of a feature in its Table is
+//
+//	[Scaler's statistics][level][weight x K, metric x K, lag x K, ...]
+//
+// so that an event fetches everything about a feature at once and the loops
+// over outputs run over contiguous memory. The lag is the published average
+// less the iterate, up to a common factor, see average.go.
+type Learner struct {
+	config Config
+	settings
+	schema  *blankout.Schema
+	kinds   []blankout.Kind // of the schema's fields, as far as met
+	classes []float64       // weight of a class, NaN until met
+
+	k      int // outputs
+	active int // outputs in use: classes that have appeared
+	slots  int // values of a row for one level and output
+	levels []level
+	table  *blankout.Table
+	scaler blankout.Scaler
+	bias   []float64 // the intercepts, laid out as a row
+	average
+	dense denseFinder
+
+	events  uint64 // met, labelled or not, with a weight above 0
+	steps   uint64 // updates made
+	period  uint64 // steps of the first pass, 0 while in it
+	metrics Metrics
+
+	now event // the one at hand
+
+	snapshot *blankout.Table // the latest, to share its blocks
+}
+
+// level is a noise level: a copy of the weights that learns as if its noise
+// were the true one.
+type level struct {
+	noise  blankout.Noise
+	basis  basis
+	scale  float64 // variance of a feature = scale x basis
+	c0     float64 // plus this, on absent features too
+	offset int     // of the level in a row
+	sumsq  []float64
+}
+
+// basis is what of a feature its noise's variance is proportional to.
+type basis int
+
+const (
+	square basis = iota // x^2: dropout
+	value               // x: Poisson
+)
+
+// event is the scratch memory of one event.
+type event struct {
+	rows   [][]float64 // of its features; the intercepts come last
+	x      []float64   // standardised values
+	basis  []float64   // what their noise's variance is proportional to
+	ridge  []float64   // weight of the ridge in the gradient of this feature
+	scarce []float64   // events for each event that holds this feature
+
+	scores    []float64 // published scores, by output
+	published []float64 // the same by level and output
+	f, q, df  []float64 // by level and output: iterate's score, sum basis w^2, and
+	dv, h     []float64 // derivatives by score and variance, curvature
+}
+
+// maxRepeats bounds how often an important event is learned.
+const maxRepeats = 8
+
+// unseenIntercept is the published intercept of a class that has not appeared.
+const unseenIntercept = -30
+
+// New returns a Learner for events of the Schema, which stays the decoder's: it
+// may grow, but only before the Learn of an event that needs the growth.
+func New(c Config, s *blankout.Schema) (*Learner, error) {
+	set, err := c.parse()
+	if err != nil {
+		return nil, fmt.Errorf("learner: %w", err)
+	}
+	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
+	l.slots = l.rule.slots
+	l.scaler.Mode = set.standardise
+	l.levels = []level{newLevel(set.noise)}
+	width := blankout.ScalerWidth
+	for i := range l.levels {
+		l.levels[i].offset = width
+		l.levels[i].sumsq = make([]float64, l.k)
+		width += l.slots * l.k
+	}
+	if width*8 > 1<<18 {
+		return nil, fmt.Errorf("learner: max_classes = %d: a feature's row would be larger than 256 KB", s.MaxClasses)
+	}
+	l.table = blankout.NewTable(width)
+	l.bias = make([]float64, width)
+	l.average = newAverage(c.Average)
+	for i := range l.levels {
+		l.rule.start(l.part(l.bias, &l.levels[i]), l.k)
+	}
+	n := len(l.levels) * l.k
+	e := &l.now
+	e.scores = make([]float64, l.k)
+	for _, p := range []*[]float64{&e.published, &e.f, &e.q, &e.df, &e.dv, &e.h} {
+		*p = make([]float64, n)
+	}
+	l.metrics = newMetrics()
+	if l.k == 1 {
+		l.active = 1
+	} else {
+		for k := range l.k {
+			l.setIntercept(k, unseenIntercept)
+		}
+	}
+	return l, nil
+}
+
+func newLevel(n blankout.Noise) level {
+	c0, c1, c2 := n.Coefficients()
+	v := level{noise: n, basis: square, scale: c2, c0: c0}
+	if c1 > 0 {
+		v.basis, v.scale = value, c1
+	}
+	return v
+}
+
+// part returns the values of a row that belong to a level.
+func (l *Learner) part(row []float64, v *level) []float64 {
+	n := l.slots * l.k
+	return row[v.offset : v.offset+n : v.offset+n]
+}
+
+func (l *Learner) setIntercept(k int, b float64) {
+	if !l.intercept {
+		return
+	}
+	for i := range l.levels {
+		p := l.part(l.bias, &l.levels[i])
+		l.rule.set(p, l.k, k, b)
+		p[2*l.k+k] = 0
+	}
+}
+
+// Learn scores an event, learns from it, and returns the scores made before:
+// one for each output, borrowed until the next call.
+//
+// An importance weight of 0 leaves everything as it was. A whole weight up to 8
+// is learned that often in a row, so that 2 is the same, to the bit, as meeting
+// the event twice (but for the counts of events and of the Scaler); another one
+// in equal parts of at most 1, or an eighth of it, each scaling the gradient.
+//
+// An unlabelled event moves no weight; it updates the Scaler and adds
+// Config.Alpha of its expected curvature to the metric. A refused event, and
+// one whose values are not finite or beyond 1e30, is counted, not learned, and
+// gives nil.
+func (l *Learner) Learn(e *blankout.Example) []float64 {
+	if !usable(e) {
+		l.metrics.Refused++
+		return nil
+	}
+	if e.Weight == 0 {
+		return l.Score(e, l.now.scores)
+	}
+	l.grow(e)
+	l.events++
+	l.gather(e)
+	weight := e.Weight
+	if e.Label == blankout.Unlabelled {
+		l.metrics.Unlabelled++
+		l.unlabelled(weight)
+		return l.now.scores
+	}
+	weight *= l.classes[e.Label]
+	l.measure(e.Label, e.Weight)
+	repeats := min(math.Ceil(weight), maxRepeats)
+	for i := range int(repeats) {
+		if i > 0 {
+			l.resum()
+		}
+		l.step(e.Label, weight/repeats)
+	}
+	return l.now.scores
+}
+
+// Score writes the published scores of an event to out, which must have room
+// for K values, and learns nothing.
+func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
+	m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+	return m.Score(e, out)
+}
+
+func usable(e *blankout.Example) bool {
+	if e.Refused != nil || !(e.Weight >= 0 && e.Weight <= math.MaxFloat64) {
+		return false
+	}
+	for _, x := range e.Features.Value {
+		if !(x >= -1e30 && x <= 1e30) {
+			return false
+		}
+	}
+	return true
+}
+
+// grow takes up fields and classes that the Schema has learned.
+func (l *Learner) grow(e *blankout.Example) {
+	for _, id := range e.Field {
+		for int(id) >= len(l.kinds) {
+			l.kinds = append(l.kinds, l.schema.Fields[len(l.kinds)].Kind)
+		}
+	}
+	if len(l.kinds) == 0 {
+		l.kinds = append(l.kinds, l.schema.Fields[0].Kind)
+	}
+	for e.Label >= len(l.classes) {
+		l.classes = append(l.classes, math.NaN())
+	}
+	if e.Label >= 0 && math.IsNaN(l.classes[e.Label]) {
+		l.classes[e.Label] = 1
+		if w, ok := l.config.ClassWeight[l.schema.Classes[e.Label]]; ok {
+			l.classes[e.Label] = w
+		}
+	}
+	for l.k > 1 && e.Label >= l.active {
+		// Everything before was an event of another class: start from there.
+		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
+		l.active++
+	}
+}
+
+// gather looks up the rows of an event's features, updates their statistics
+// and sums the scores: the published one as it was before, the iterate's after.
+func (l *Learner) gather(e *blankout.Example) {
+	now := &l.now
+	now.rows, now.x, now.basis = now.rows[:0], now.x[:0], now.basis[:0]
+	now.ridge, now.scarce = now.ridge[:0], now.scarce[:0]
+	clear(now.published)
+	clear(now.f)
+	clear(now.q)
+	l.addBias()
+	on := l.scaler.Mode != blankout.StandardiseNone
+	dense := l.scaler.Dense
+	for i, column := range e.Features.Index {
+		isDense := false
+		for len(dense) > 0 && dense[0] <= column {
+			if dense[0] == column {
+				isDense = true
+			} else {
+				l.addFeature(dense[0], 0, treatNumeric)
+			}
+			dense = dense[1:]
+		}
+		t := treatNothing
+		if on {
+			field := uint16(0)
+			if e.Field != nil {
+				field = e.Field[i]
+			}
+			t = l.treatment(l.kinds[field], isDense)
+		}
+		l.addFeature(column, e.Features.Value[i], t)
+	}
+	for _, column := range dense {
+		l.addFeature(column, 0, treatNumeric)
+	}
+	if on {
+		l.dense.event(l, e)
+	}
+	if l.intercept {
+		now.rows = append(now.rows, l.bias)
+		now.x = append(now.x, 1)
+		now.basis = append(now.basis, 0)
+		ridge, scarce := 0.0, 1.0
+		if l.config.Intercept == "penalised" {
+			ridge = l.ridgeOf(float64(l.steps + 1))
+		}
+		now.ridge, now.scarce = append(now.ridge, ridge), append(now.scarce, scarce)
+		// The iterate's score takes the intercepts as the Scaler has left them.
+		for v := range l.levels {
+			for k, b := range l.part(l.bias, &l.levels[v])[:l.active] {
+				now.f[v*l.k+k] += b
+			}
+		}
+	}
+	copy(now.scores, now.published[:l.k])
+	for k := l.active; k < l.k; k++ {
+		now.scores[k] = unseenIntercept
+	}
+}
+
+func (l *Learner) addBias() {
+	if !l.intercept {
+		return
+	}
+	g := l.coefficient
+	for v := range l.levels {
+		p := l.part(l.bias, &l.levels[v])
+		for k := range l.active {
+			l.now.published[v*l.k+k] = p[k] + g*p[2*l.k+k]
+		}
+	}
+}
+
+// addFeature adds one feature of the event at hand.
+func (l *Learner) addFeature(column uint32, raw float64, t treatment) {
+	now := &l.now
+	row := l.table.Touch(column)
+	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+	if stats[0] == 0 {
+		for i := range l.levels {
+			l.rule.start(l.part(row, &l.levels[i]), l.k)
+		}
+	}
+	z := raw
+	if t == treatNothing {
+		stats[0]++
+		l.publishFeature(row, z)
+	} else {
+		l.publishFeature(row, l.scaler.Apply(stats, raw))
+		l.observe(column, row, raw, t)
+		z = l.scaler.Apply(stats, raw)
+	}
+	b := z * z
+	if l.levels[0].basis == value {
+		b = max(z, 0)
+	}
+	n := l.k
+	for v := range l.levels {
+		w := l.part(row, &l.levels[v])[:l.active]
+		f, q := now.f[v*n:], now.q[v*n:]
+		for k, w := range w {
+			f[k] += z * w
+			q[k] += b * w * w
+		}
+	}
+	now.rows = append(now.rows, row)
+	now.x = append(now.x, z)
+	now.basis = append(now.basis, b)
+	now.ridge = append(now.ridge, l.ridgeOf(stats[0]))
+	now.scarce = append(now.scarce, float64(l.events)/stats[0])
+}
+
+// publishFeature adds a feature to the published scores.
+func (l *Learner) publishFeature(row []float64, z float64) {
+	g, n := l.coefficient, l.k
+	for v := range l.levels {
+		p := l.part(row, &l.levels[v])
+		w, u, f := p[:l.active], p[2*n:], l.now.published[v*n:]
+		for k, w := range w {
+			f[k] += z * (w + g*u[k])
+		}
+	}
+}
+
+// move rewrites a feature's weights for a new centre and scale so that no score
+// changes: w *= ratio, and the intercept takes up w shift. A gradient by w
+// shrinks as w grows, so the metric, a sum of its squares, goes with 1/ratio^2.
+func (l *Learner) move(row []float64, ratio, shift float64) {
+	n := l.k
+	for v := range l.levels {
+		p, b := l.part(row, &l.levels[v]), l.part(l.bias, &l.levels[v])
+		for k := range l.active {
+			if l.intercept && shift != 0 {
+				b[k] += p[k] * shift
+				b[2*n+k] += p[2*n+k] * shift
+			}
+		}
+		if l.levels[v].c0 > 0 {
+			for k, w := range p[:l.active] {
+				l.levels[v].sumsq[k] += w * w * (ratio*ratio - 1)
+			}
+		}
+		l.rule.rescale(p, n, l.active, ratio)
+	}
+}
+
+// resum sums the iterate's scores again, after a step.
+func (l *Learner) resum() {
+	now, n := &l.now, l.k
+	clear(now.f)
+	clear(now.q)
+	for i, row := range now.rows {
+		z, b := now.x[i], now.basis[i]
+		for v := range l.levels {
+			f, q := now.f[v*n:], now.q[v*n:]
+			for k, w := range l.part(row, &l.levels[v])[:l.active] {
+				f[k] += z * w
+				q[k] += b * w * w
+			}
+		}
+	}
+}
+
+// ridgeOf returns the factor of w in the ridge's gradient at an event of a
+// feature that has been in n. The ridge is h0 |w_d|^2/2 for a pass over the
+// stream; spreading it over the feature's own events costs nothing for the
+// others and is the same on average.
+func (l *Learner) ridgeOf(n float64) float64 {
+	if l.period > 0 && l.steps > l.period {
+		n *= float64(l.period) / float64(l.steps)
+	}
+	return l.ridge / max(n, 1)
+}
+
+// EndPass says that the events so far were one pass over a finite set, which is
+// to be presented again: from here on the ridge counts once a pass.
+func (l *Learner) EndPass() {
+	if l.period == 0 {
+		l.period = l.steps
+	}
+}
+
+// step makes one update of every level with the given importance.
+func (l *Learner) step(label int, importance float64) {
+	now, n := &l.now, l.k
+	l.steps++
+	for v := range l.levels {
+		lv := &l.levels[v]
+		for k := range l.active {
+			i := v*n + k
+			y := target(label, k, n)
+			variance := 0.0
+			if l.config.Marginalised {
+				variance = lv.scale*now.q[i] + lv.c0*lv.sumsq[k]
+			}
+			_, df, dv := l.loss.At(y, now.f[i], variance)
+			now.h[i] = 2 * importance * dv
+			if !l.config.Marginalised {
+				dv = 0
+			}
+			now.df[i], now.dv[i] = importance*df, 2*importance*dv
+		}
+		l.addSumsq(lv, -1)
+		l.rule.step(l, lv, v*n)
+		l.addSumsq(lv, 1)
+	}
+	l.advance(l)
+}
+
+func (l *Learner) addSumsq(lv *level, sign float64) {
+	if lv.c0 == 0 {
+		return
+	}
+	for _, row := range l.features() {
+		for k, w := range l.part(row, lv)[:l.active] {
+			lv.sumsq[k] += sign * w * w
+		}
+	}
+	for k, s := range lv.sumsq {
+		lv.sumsq[k] = max(s, 0)
+	}
+}
+
+// features returns the rows of the event at hand without the intercepts.
+func (l *Learner) features() [][]float64 {
+	rows := l.now.rows
+	if l.intercept {
+		rows = rows[:len(rows)-1]
+	}
+	return rows
+}
+
+// unlabelled adds an event's expected curvature to the metric: that of the loss
+// averaged over both labels by the probability the iterate gives them.
+func (l *Learner) unlabelled(weight float64) {
+	if l.config.Alpha == 0 {
+		return
+	}
+	now, n := &l.now, l.k
+	for v := range l.levels {
+		lv := &l.levels[v]
+		for k := range l.active {
+			i := v*n + k
+			variance := 0.0
+			if l.config.Marginalised {
+				variance = lv.scale*now.q[i] + lv.c0*lv.sumsq[k]
+			}
+			p := 1 / (1 + math.Exp(-now.f[i]))
+			_, _, up := l.loss.At(1, now.f[i], variance)
+			_, _, down := l.loss.At(-1, now.f[i], variance)
+			now.h[i] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
+		}
+		l.rule.unlabelled(l, lv, v*n)
+	}
+}
+
+// target returns the y of output k for an event of the given class.
+func target(label, k, outputs int) float64 {
+	if outputs == 1 && label == 1 || outputs > 1 && label == k {
+		return 1
+	}
+	return -1
+}
+
+// Schema returns the Schema that the Learner was made with.
+func (l *Learner) Schema() *blankout.Schema { return l.schema }
+
+// Fingerprint returns what gives the weights their meaning.
+func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
+
+// Metrics returns the progressive measures so far.
+func (l *Learner) Metrics() Metrics {
+	m := l.metrics
+	m.Classes = slices.Clone(m.Classes)
+	m.Events, m.Features = l.events, l.table.Len()
+	return m
+}

@@ -1,0 +1,174 @@
+package online
+
+import (
+	"math"
+	"slices"
+
+	"blankout"
+)
+
+// treatment is what the Scaler does with a feature of the event at hand.
+type treatment int
+
+const (
+	treatNothing   treatment = iota // standardise = none: not even clipped
+	treatAlone                      // as it is
+	treatScale                      // divided by the largest |x|
+	treatCandidate                  // the same, while it is open whether the column is dense
+	treatNumeric                    // centred and scaled
+)
+
+func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
+	switch {
+	case l.scaler.Mode == blankout.StandardiseScale:
+		return treatScale
+	case dense || k == blankout.Numeric:
+		return treatNumeric
+	case k == blankout.Cross:
+		return treatScale
+	case k == blankout.Sparse:
+		if l.dense.events < denseEvents {
+			return treatCandidate
+		}
+		return treatScale
+	case l.scaler.Mode == blankout.StandardiseAll:
+		return treatNumeric
+	}
+	return treatAlone
+}
+
+// observe counts a feature into its column's statistics, moving the weights
+// along so that no score changes.
+func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) {
+	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+	ratio, shift := 1.0, 0.0
+	switch t {
+	case treatAlone:
+		stats[0]++
+		stats[4] = 1
+	case treatNumeric:
+		ratio, shift = l.scaler.Observe(stats, x)
+	case treatScale:
+		ratio = l.scaler.ObserveScale(stats, x)
+	case treatCandidate:
+		ratio = l.scaler.ObserveScale(stats, x)
+		d := x - stats[1]
+		stats[1] += d / stats[0]
+		stats[2] += d * (x - stats[1])
+		if stats[0] == 1 && l.dense.events <= denseEvents/10 {
+			l.dense.candidates = append(l.dense.candidates, column)
+		}
+	}
+	if ratio != 1 || shift != 0 {
+		l.move(row, ratio, shift)
+	}
+}
+
+// denseFinder finds the columns of sparse text formats that count as numeric:
+// those present in at least nine of ten of the first denseEvents events, and
+// ever after. It looks after 10, 20, 40, … events already, so that a stream of
+// readings is standardised almost from the start.
+type denseFinder struct {
+	events     uint64
+	candidates []uint32 // columns met while they could still become dense
+	seen       []uint64 // events that held a column, parallel to Scaler.Dense
+}
+
+const denseEvents = 1000
+
+// isDense says whether a column in seen of n events is a dense one.
+func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
+
+// event counts an event in, after its features have been observed.
+func (d *denseFinder) event(l *Learner, e *blankout.Example) {
+	d.events++
+	if l.scaler.Mode == blankout.StandardiseScale {
+		return
+	}
+	if dense := l.scaler.Dense; len(dense) > 0 {
+		i := 0
+		for _, column := range e.Features.Index {
+			for i < len(dense) && dense[i] < column {
+				i++
+			}
+			if i == len(dense) {
+				break
+			}
+			if dense[i] == column {
+				d.seen[i]++
+			}
+		}
+	}
+	switch n := d.events; {
+	case n < denseEvents && n%10 == 0 && (n/10)&(n/10-1) == 0:
+	case n%denseEvents == 0 && (n == denseEvents || len(l.scaler.Dense) > 0):
+	default:
+		return
+	}
+	d.review(l)
+}
+
+// review decides again which columns are dense. After the first denseEvents
+// events columns only leave.
+func (d *denseFinder) review(l *Learner) {
+	was, wasSeen := l.scaler.Dense, d.seen
+	l.scaler.Dense, d.seen = nil, nil // fresh memory: snapshots hold the old one
+	keep := func(column uint32, seen uint64) {
+		i, _ := slices.BinarySearch(l.scaler.Dense, column)
+		l.scaler.Dense = slices.Insert(l.scaler.Dense, i, column)
+		d.seen = slices.Insert(d.seen, i, seen)
+	}
+	for i, column := range was {
+		if isDense(wasSeen[i], d.events) {
+			keep(column, wasSeen[i])
+		} else {
+			d.demote(l, l.table.Touch(column), wasSeen[i])
+		}
+	}
+	if d.events > denseEvents {
+		return
+	}
+	for _, column := range d.candidates {
+		if _, already := slices.BinarySearch(was, column); already {
+			continue
+		}
+		row := l.table.Touch(column)
+		if seen := uint64(row[0]); isDense(seen, d.events) {
+			d.promote(l, row)
+			keep(column, seen)
+		}
+	}
+	if d.events >= denseEvents {
+		d.candidates = nil
+	}
+}
+
+// promote turns a column that was divided by its largest value into one that
+// is centred and scaled, counting the events without it as the number 0.
+func (d *denseFinder) promote(l *Learner, row []float64) {
+	n, total := row[0], float64(d.events)
+	mean := row[1] * n / total
+	m2 := row[2] + row[1]*row[1]*n*(total-n)/total
+	was := row[4]
+	row[0], row[1], row[2] = total, mean, m2
+	row[3], row[4] = mean, 0
+	if sd := math.Sqrt(m2 / total); sd > 1e-10*math.Abs(mean) {
+		row[4] = 1 / sd
+		l.move(row, was/row[4], mean*was)
+	} else {
+		l.move(row, 1, mean*was)
+	}
+}
+
+// demote is the way back, for a column that is no longer present often enough.
+func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
+	n, total := float64(seen), row[0]
+	mean := row[1] * total / n
+	m2 := max(0, row[2]-mean*mean*n*(total-n)/total)
+	centre, was := row[3], row[4]
+	row[0], row[1], row[2] = n, mean, m2
+	row[3], row[4] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	if was > 0 {
+		l.move(row, was/row[4], -centre*was)
+	}
+}

@@ -1,0 +1,266 @@
+package online
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"blankout"
+)
+
+// Snapshot is a Learner's state at one instant. It is immutable: encoding it,
+// and serving its Model, may happen on other goroutines while learning goes on.
+type Snapshot struct {
+	model   *blankout.Model
+	learner []byte
+}
+
+// Snapshot returns the state as it is now. It copies what was written since the
+// latest Snapshot, and no more, which is all that learning has to wait for.
+func (l *Learner) Snapshot() *Snapshot {
+	l.snapshot = l.table.Snapshot(l.snapshot)
+	head := l.head(l.schema.Clone(-1, -1))
+	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode()}
+}
+
+// Model returns the published model, for predictions.
+func (s *Snapshot) Model() *blankout.Model { return s.model }
+
+// Blocks encodes the state: the published model as blankout.ReadModel reads it,
+// and the block "learner", which makes a Learner of it again. docs/format.md
+// has the table.
+func (s *Snapshot) Blocks() ([]blankout.Block, error) {
+	blocks, err := s.model.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	return append(blocks, blankout.Block{Name: "learner", Data: s.learner}), nil
+}
+
+// Blocks is Snapshot().Blocks().
+func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Blocks() }
+
+// head returns the head of the published model over the given copy of the
+// Schema (or the Schema itself, for use before the next Learn).
+func (l *Learner) head(s *blankout.Schema) blankout.Head {
+	lv := &l.levels[0]
+	h := blankout.Head{
+		Schema: s, Scaler: l.scaler,
+		Loss: l.loss.String(), Noise: lv.noise.String(),
+		Outputs: l.k, Intercept: make([]float64, l.k),
+		Layout: blankout.Layout{
+			Width: l.table.Width(), Weight: lv.offset, Lag: lv.offset + 2*l.k, Average: l.coefficient, Stats: 0,
+		},
+		Events: l.events, Trained: "online " + l.rule.name,
+	}
+	b := l.part(l.bias, lv)
+	for k := range h.Intercept {
+		h.Intercept[k] = b[k] + l.coefficient*b[2*l.k+k]
+		if k >= l.active {
+			h.Intercept[k] = unseenIntercept
+		}
+	}
+	return h
+}
+
+// stateVersion counts the layouts of the block "learner".
+const stateVersion = 1
+
+// encode writes the block "learner".
+func (l *Learner) encode() []byte {
+	config, err := json.Marshal(l.Fingerprint())
+	if err != nil {
+		panic(err) // strings only
+	}
+	c := &coder{out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
+	c.bytes(&config)
+	l.state(c)
+	return c.out
+}
+
+// state walks everything of the state that is neither in the Table nor in the
+// model's head, in the order of the format. It serves both directions.
+func (l *Learner) state(c *coder) {
+	c.uint(&l.events)
+	c.uint(&l.steps)
+	c.uint(&l.period)
+	c.int(&l.active)
+	c.float(&l.coefficient)
+	c.uint(&l.taken)
+	c.floats(&l.bias)
+	for v := range l.levels {
+		c.floats(&l.levels[v].sumsq)
+	}
+	c.uint(&l.dense.events)
+	c.uint32s(&l.dense.candidates)
+	c.uints(&l.dense.seen)
+	m := &l.metrics
+	c.uint(&m.Unlabelled)
+	c.uint(&m.Refused)
+	c.uints(&m.Classes)
+	for _, p := range []*Progress{&m.Total, &m.Window} {
+		c.float(&p.Weight)
+		c.float(&p.Wrong)
+		c.float(&p.LogLoss)
+	}
+}
+
+// Restore makes the Learner that wrote the blocks. It goes on to the bit as the
+// other would have. An error names the settings in which c differs, if weights
+// learned under the old ones would mean something else.
+//
+// The Schema is the saved one; the decoder must take it up: Learner.Schema.
+func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
+	m, err := blankout.ReadModel(blocks)
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w", err)
+	}
+	data, err := blankout.FindBlock(blocks, "learner")
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
+	}
+	l, err := New(c, m.Schema)
+	if err != nil {
+		return nil, err
+	}
+	d := &coder{in: data, decode: true}
+	if v := d.uint32(); v != stateVersion {
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads %d", v, stateVersion)
+	}
+	var config []byte
+	d.bytes(&config)
+	var was Fingerprint
+	if err := json.Unmarshal(config, &was); err != nil {
+		return nil, fmt.Errorf("restoring the learner: block learner: fingerprint: %w", err)
+	}
+	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
+		return nil, &MismatchError{diff}
+	}
+	width, levels := len(l.bias), len(l.levels)
+	l.state(d)
+	switch {
+	case d.failed || len(d.in) != 0:
+		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
+	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || len(l.dense.seen) != len(m.Scaler.Dense):
+		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
+	}
+	for v := range levels {
+		if len(l.levels[v].sumsq) != l.k {
+			return nil, fmt.Errorf("restoring the learner: block learner: level %d has %d outputs, want %d", v, len(l.levels[v].sumsq), l.k)
+		}
+	}
+	if l.coefficient != 0 {
+		l.inverse = 1 / l.coefficient
+	}
+	l.table, l.scaler = m.Rows, m.Scaler
+	return l, nil
+}
+
+// MismatchError says that saved weights mean something else under the present
+// configuration.
+type MismatchError struct{ Differences []string }
+
+func (e *MismatchError) Error() string {
+	s := "the saved weights were learned under other settings ("
+	for i, d := range e.Differences {
+		if i > 0 {
+			s += "; "
+		}
+		s += d
+	}
+	return s + "): restore the settings, or start afresh with --reset"
+}
+
+// coder writes or reads little-endian values; slices carry their length as
+// uint32. After a read beyond the end, failed is set and values are zero.
+type coder struct {
+	in, out []byte
+	decode  bool
+	failed  bool
+}
+
+func (c *coder) take(n int) []byte {
+	if n < 0 || n > len(c.in) {
+		c.failed, c.in = true, nil
+		return nil
+	}
+	b := c.in[:n]
+	c.in = c.in[n:]
+	return b
+}
+
+func (c *coder) uint32() uint32 {
+	if b := c.take(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (c *coder) uint(p *uint64) {
+	if !c.decode {
+		c.out = binary.LittleEndian.AppendUint64(c.out, *p)
+	} else if b := c.take(8); b != nil {
+		*p = binary.LittleEndian.Uint64(b)
+	}
+}
+
+func (c *coder) int(p *int) {
+	v := uint64(*p)
+	c.uint(&v)
+	*p = int(v)
+}
+
+func (c *coder) float(p *float64) {
+	v := math.Float64bits(*p)
+	c.uint(&v)
+	*p = math.Float64frombits(v)
+}
+
+// length codes the length of a slice of elements of the given size.
+func (c *coder) length(n, size int) int {
+	if !c.decode {
+		c.out = binary.LittleEndian.AppendUint32(c.out, uint32(n))
+		return n
+	}
+	n = int(c.uint32())
+	if n*size > len(c.in) {
+		c.failed, c.in = true, nil
+		return 0
+	}
+	return n
+}
+
+func (c *coder) bytes(p *[]byte) {
+	n := c.length(len(*p), 1)
+	if !c.decode {
+		c.out = append(c.out, *p...)
+		return
+	}
+	*p = append([]byte(nil), c.take(n)...)
+}
+
+func (c *coder) floats(p *[]float64) { slice(c, p, 8, c.float) }
+func (c *coder) uints(p *[]uint64)   { slice(c, p, 8, c.uint) }
+func (c *coder) uint32s(p *[]uint32) {
+	slice(c, p, 4, func(v *uint32) {
+		if !c.decode {
+			c.out = binary.LittleEndian.AppendUint32(c.out, *v)
+		} else {
+			*v = c.uint32()
+		}
+	})
+}
+
+func slice[T any](c *coder, p *[]T, size int, one func(*T)) {
+	n := c.length(len(*p), size)
+	if c.decode {
+		*p = nil
+		if n > 0 {
+			*p = make([]T, n)
+		}
+	}
+	for i := range *p {
+		one(&(*p)[i])
+	}
+}
