@@ -57,7 +57,7 @@ func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c gold
 // example returns row i with the intercept as an ordinary last coordinate.
 func (g golden) example(i int) *blankout.Example {
 	e := &blankout.Example{Weight: 1}
-	for d, x := range append(g.X[i:i+1:i+1][0], 1) {
+	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
 		if x != 0 {
 			e.Features.Index = append(e.Features.Index, uint32(d))
 			e.Features.Value = append(e.Features.Value, x)
