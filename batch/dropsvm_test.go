@@ -1,0 +1,208 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+func TestDropSVMGolden(t *testing.T) {
+	goldenCases(t, "dropsvm", 6, func(t *testing.T, g *goldenProblem, c *goldenCase) {
+		var want struct {
+			Kbar     []float64 `json:"kbar_row0"`
+			Dual     float64   `json:"dual_objective"`
+			Support  int
+			Decision []float64
+		}
+		if err := json.Unmarshal(c.Raw, &want); err != nil {
+			t.Fatal(err)
+		}
+		d := denseData(t, g.X, g.Y)
+		k, err := ResolveKernel(RBFKernel{}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sigma := k.(RBFKernel).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
+			t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
+		}
+		gram, err := NewGram(k, d, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dk, err := DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dk.Jitter != 0 {
+			t.Errorf("jitter %v", dk.Jitter)
+		}
+		for j, want := range want.Kbar {
+			if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
+				t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
+			}
+		}
+		r, gamma, err := dk.Train(context.Background(), g.Y, constant(c.Params.C, len(g.Y)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(r.Dual-want.Dual) > c.Tolerance*want.Dual || !r.Converged || r.Gap > 1e-6*want.Dual {
+			t.Errorf("dual %v, want %v; gap %v", r.Dual, want.Dual, r.Gap)
+		}
+		support := 0
+		for i, b := range r.Beta {
+			if b != 0 {
+				support++
+			}
+			if f := dot(gram.Row(i), gamma) + r.Intercept; math.Abs(f-want.Decision[i]) > c.Tolerance*10 || math.Abs(f-r.Scores[i]) > 1e-9 {
+				t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], want.Decision[i])
+			}
+		}
+		if support != want.Support {
+			t.Errorf("%d support vectors, want %d", support, want.Support)
+		}
+	})
+}
+
+// Sampled epochs tend to the closed form at the rate of a mean.
+func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
+	x, y := gaussianProblem(8, 25, 5, true)
+	d := denseData(t, x, y)
+	gram, err := NewGram(RBFKernel{2}, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []float64{0, 0.3, 0.8} {
+		want := DropSVM{Q: 1, Keep: keep}.penalty(gram)
+		last := math.Inf(1)
+		for _, epochs := range []int{16, 256, 4096} {
+			got := DropSVM{Q: 1, Keep: keep, Epochs: epochs, Seed: 3}.penalty(gram)
+			diff, size := 0.0, 0.0
+			for i := range want {
+				diff += (got[i] - want[i]) * (got[i] - want[i])
+				size += want[i] * want[i]
+			}
+			off := math.Sqrt(diff / size)
+			if keep == 0 {
+				if off > 1e-12 {
+					t.Errorf("keep 0 is not random, yet %v off", off)
+				}
+				continue
+			}
+			if off > 2/math.Sqrt(float64(epochs)) || off > last/2 {
+				t.Errorf("keep %v, %d epochs: %v off, %v before", keep, epochs, off, last)
+			}
+			last = off
+		}
+	}
+}
+
+// Kbar and the expansion against plain matrix inversion; singular K included.
+func TestDropSVMAgainstInversion(t *testing.T) {
+	x, y := gaussianProblem(9, 30, 4, true)
+	x[7] = x[3] // a duplicate makes every K singular
+	d := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, k := range []Kernel{RBFKernel{1.5}, LinearKernel{}, PolynomialKernel{2}} {
+		gram, err := NewGram(k, d, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := gram.n
+		for _, s := range []DropSVM{{Q: 0, Keep: 0.5}, {Q: 0.3, Keep: 0.5}, {Q: 5, Keep: 0.9, Epochs: 3, Seed: 1}, {Q: 2, Keep: 1}, {Q: 0.1, Keep: 0}} {
+			what := fmt.Sprintf("%s %+v", k, s)
+			dk, err := s.Kernel(gram)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			a := mat.NewDense(n, n, nil)
+			km := mat.NewDense(n, n, gram.data)
+			m := s.penalty(gram)
+			for i := range n {
+				for j := range n {
+					a.Set(i, j, gram.At(i, j)+2*s.Q*m[i*n+j])
+				}
+			}
+			// Kbar satisfies A A^+ K = K: compare A gamma = K beta, for which no
+			// inverse is needed, and Kbar beta = K gamma.
+			beta := make([]float64, n)
+			for i := range beta {
+				beta[i] = r.NormFloat64()
+			}
+			gamma := dk.Expansion(beta)
+			var left, right, kg mat.VecDense
+			left.MulVec(a, mat.NewVecDense(n, gamma))
+			right.MulVec(km, mat.NewVecDense(n, beta))
+			kg.MulVec(km, mat.NewVecDense(n, gamma))
+			scale := mat.Norm(&right, math.Inf(1))
+			for i := range n {
+				if math.Abs(left.AtVec(i)-right.AtVec(i)) > 1e-6*scale {
+					t.Fatalf("%s: (K + 2qM) gamma = %v, want K beta = %v", what, left.AtVec(i), right.AtVec(i))
+				}
+				if kb := dot(dk.Kbar.Row(i), beta); math.Abs(kb-kg.AtVec(i)) > 1e-6*scale {
+					t.Fatalf("%s: Kbar beta = %v, want K gamma = %v", what, kb, kg.AtVec(i))
+				}
+			}
+		}
+	}
+}
+
+func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
+	x, y := gaussianProblem(10, 30, 4, false)
+	d := denseData(t, x, y)
+	gram, err := NewGram(RBFKernel{2}, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := DropSVM{Q: 0.7, Keep: 0.6}
+	m := s.penalty(gram)
+	r := rand.New(rand.NewPCG(2, 2))
+	weight := make([]float64, len(y))
+	for i := range weight {
+		weight[i] = float64(r.IntN(3))
+	}
+	value := func(gamma []float64, b float64) float64 {
+		v := 0.0
+		for i := range y {
+			e := y[i] - dot(gram.Row(i), gamma) - b
+			v += weight[i]*e*e + 2*s.Q*gamma[i]*dot(m[i*gram.n:(i+1)*gram.n], gamma)
+		}
+		return v
+	}
+	for _, intercept := range []bool{false, true} {
+		gamma, b, err := s.Square(gram, y, weight, intercept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := value(gamma, b)
+		for range 100 {
+			g, bb := append([]float64(nil), gamma...), b
+			for i := range g {
+				g[i] += 1e-3 * r.NormFloat64()
+			}
+			if intercept {
+				bb += 1e-3 * r.NormFloat64()
+			}
+			if v := value(g, bb); v < best {
+				t.Fatalf("intercept %v: %v nearby, below %v", intercept, v, best)
+			}
+		}
+	}
+}
+
+func TestDropSVMRefusesBadSettings(t *testing.T) {
+	gram := &Gram{1, []float64{1}}
+	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
+		if _, err := s.Kernel(gram); err == nil {
+			t.Errorf("%+v passed", s)
+		}
+	}
+	zero := &Gram{2, make([]float64, 4)}
+	if _, err := (DropSVM{Q: 1, Keep: .5}).Kernel(zero); err == nil {
+		t.Error("a kernel matrix of zeros passed")
+	}
+}

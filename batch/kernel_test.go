@@ -1,0 +1,314 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// goldenCases calls f for every golden case of an algorithm and fails unless there are want of them.
+func goldenCases(t *testing.T, algo string, want int, f func(t *testing.T, g *goldenProblem, c *goldenCase)) {
+	t.Helper()
+	have := 0
+	for _, g := range golden(t) {
+		for i := range g.Cases {
+			if c := &g.Cases[i]; c.Algo == algo {
+				have++
+				t.Run(fmt.Sprintf("%s %s %+v", g.Problem, algo, c.Params), func(t *testing.T) { f(t, &g, c) })
+			}
+		}
+	}
+	if have != want {
+		t.Errorf("%d golden cases of %s, want %d", have, algo, want)
+	}
+}
+
+// gaussianProblem draws two overlapping classes of n examples in all.
+func gaussianProblem(seed uint64, n, columns int, positive bool) (x [][]float64, y []float64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range n {
+		y = append(y, float64(2*(i%2)-1))
+		row := make([]float64, columns)
+		for d := range row {
+			if r.IntN(3) > 0 {
+				row[d] = r.NormFloat64() + y[i]*0.4/float64(1+d%3)
+			}
+			if positive {
+				row[d] = math.Abs(row[d])
+			}
+		}
+		x = append(x, row)
+	}
+	return x, y
+}
+
+func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2", "chi2:0.7"}
+
+func TestKernelMatchesItsDefinition(t *testing.T) {
+	x, y := gaussianProblem(1, 40, 9, true)
+	d := denseData(t, x, y)
+	for _, name := range testKernels {
+		k, err := ParseKernel(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseKernel(k.String()); err != nil || again != k {
+			t.Errorf("%s: reads back as %v, %v", name, again, err)
+		}
+		if k, err = ResolveKernel(k, d); err != nil {
+			t.Fatal(err)
+		}
+		g, err := NewGram(k, d, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, pairs := 0.0, 0.0
+		for i := range x {
+			for j := range x {
+				xy, d2, chi := 0.0, 0.0, 0.0
+				for c := range x[i] {
+					a, b := x[i][c], x[j][c]
+					xy += a * b
+					d2 += (a - b) * (a - b)
+					if a+b > 0 {
+						chi += (a - b) * (a - b) / (a + b)
+					}
+				}
+				var want float64
+				switch k := k.(type) {
+				case LinearKernel:
+					want = xy
+				case PolynomialKernel:
+					want = math.Pow(1+xy, float64(k.Degree))
+				case RBFKernel:
+					want = math.Exp(-d2 / (2 * k.Sigma * k.Sigma))
+					if i != j {
+						mean, pairs = mean+math.Sqrt(d2), pairs+1
+					}
+				case RBFChi2Kernel:
+					want = math.Exp(-chi / (2 * k.Sigma * k.Sigma))
+					if i != j {
+						mean, pairs = mean+math.Sqrt(chi), pairs+1
+					}
+				}
+				if got := g.At(i, j); math.Abs(got-want) > 1e-13*math.Abs(want) || g.At(j, i) != got {
+					t.Fatalf("%s: k(%d, %d) = %v and %v, want %v", name, i, j, got, g.At(j, i), want)
+				}
+			}
+		}
+		if name == "rbf" && math.Abs(k.(RBFKernel).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(RBFChi2Kernel).Sigma-mean/pairs) > 1e-12 {
+			t.Errorf("%s: the default width is %v, want the mean distance %v", name, k, mean/pairs)
+		}
+	}
+}
+
+func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
+	// More rows than a shard, so that rows too are computed in parallel.
+	x, y := gaussianProblem(2, 2*kernelShardRows+100, 5, true)
+	d := denseData(t, x, y)
+	for _, k := range []Kernel{LinearKernel{}, RBFKernel{1.3}, RBFChi2Kernel{1.1}} {
+		if r := newKernelRows(k, d); len(r.shards) < 2 {
+			t.Fatalf("%d shards show nothing", len(r.shards))
+		}
+		one, err := NewCachedGram(k, d, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		many, err := NewCachedGram(k, d, 1<<20, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(3, 3))
+		for range 50 {
+			i, j := r.IntN(len(x)), r.IntN(len(x))
+			a, b := one.Row(i), one.Row(j) // a must survive the call for b
+			if !slices.Equal(a, many.Row(i)) || !slices.Equal(b, many.Row(j)) || a[j] != b[i] {
+				t.Fatalf("%s: rows %d and %d differ with the number of threads", k, i, j)
+			}
+		}
+		small := d.Subset(r.Perm(len(x))[:300])
+		g1, err := NewGram(k, small, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g4, err := NewGram(k, small, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(g1.data, g4.data) {
+			t.Fatalf("%s: Gram matrices differ with the number of threads", k)
+		}
+	}
+}
+
+func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
+	x, y := gaussianProblem(4, 30, 4, false)
+	d := denseData(t, x, y)
+	c, err := NewCachedGram(RBFKernel{1}, d, 3*8*30, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []int // the obvious cache: newest first
+	want := 0
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 2000 {
+		i := r.IntN(6) * r.IntN(6)
+		c.Row(i)
+		if at := slices.Index(held, i); at >= 0 {
+			held = slices.Delete(held, at, at+1)
+		} else {
+			want++
+		}
+		held = append([]int{i}, held...)
+		held = held[:min(len(held), 3)]
+		if c.computed != want {
+			t.Fatalf("%d rows computed, want %d", c.computed, want)
+		}
+	}
+}
+
+func TestKernelRefusesBadInput(t *testing.T) {
+	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
+		if k, err := ParseKernel(s); err == nil {
+			t.Errorf("ParseKernel(%q) = %v", s, k)
+		}
+	}
+	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1})
+	if _, err := ResolveKernel(RBFChi2Kernel{1}, d); err == nil {
+		t.Error("chi2 took a negative feature")
+	}
+	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1})
+	if _, err := NewGram(PolynomialKernel{3}, huge, 1); err == nil {
+		t.Error("an infinite kernel value passed")
+	}
+	if _, err := ResolveKernel(RBFKernel{}, huge); err == nil {
+		t.Error("an infinite width passed")
+	}
+	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1})
+	if k, err := ResolveKernel(RBFKernel{}, same); err != nil || k != (RBFKernel{1}) {
+		t.Errorf("identical examples: %v, %v", k, err)
+	}
+}
+
+// Every solution must satisfy the optimality conditions, checked here from
+// their definition on the full matrix.
+func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
+	x, y := gaussianProblem(6, 300, 8, true)
+	d := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(7, 7))
+	for _, name := range testKernels {
+		k, _ := ParseKernel(name)
+		k, err := ResolveKernel(k, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := NewGram(k, d, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cost := range []float64{0.01, 1, 30} {
+			if _, ok := k.(PolynomialKernel); ok {
+				cost /= 30 // badly conditioned: millions of steps at 30
+			}
+			c := constant(cost, len(y))
+			for i := range c {
+				c[i] *= float64(r.IntN(4)) // importance; zero among them
+			}
+			var first *DualResult
+			for _, variant := range []string{"shrinking", "whole", "cached", "no intercept"} {
+				p := HingeDual(g, y, c)
+				switch variant {
+				case "whole":
+					p.NoShrinking = true
+				case "cached":
+					p.K, err = NewCachedGram(k, d, 8*len(y)*20, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+				case "no intercept":
+					p.Intercept = false
+				}
+				got, err := p.Solve(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("%s c=%v %s (%d steps)", name, cost, variant, got.Iterations)
+				if !got.Converged || got.Gap > 1e-6*got.Primal || got.Gap < -1e-10*got.Primal {
+					t.Errorf("%s: gap %v of %v, violation %v, converged %v", what, got.Gap, got.Primal, got.Violation, got.Converged)
+				}
+				sum, primal := 0.0, 0.0
+				for i := range y {
+					f := dot(g.Row(i), got.Beta) + got.Intercept
+					alpha := y[i] * got.Beta[i]
+					margin := 1 - y[i]*f
+					sum += got.Beta[i]
+					primal += 0.5*got.Beta[i]*(f-got.Intercept) + c[i]*max(0, margin)
+					tol := 1.1e-6 + 1e-9*math.Abs(f)
+					if alpha < 0 || alpha > c[i] || alpha < c[i] && margin > tol || alpha > 0 && margin < -tol {
+						t.Errorf("%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
+					}
+				}
+				if variant != "no intercept" && math.Abs(sum) > 1e-9*cost*float64(len(y)) {
+					t.Errorf("%s: sum of beta %v", what, sum)
+				}
+				if math.Abs(primal-got.Primal) > 1e-9*primal {
+					t.Errorf("%s: objective %v, stated %v", what, primal, got.Primal)
+				}
+				if first == nil {
+					first = got
+				}
+				if variant != "no intercept" && math.Abs(primal-first.Primal) > 2e-6*primal {
+					t.Errorf("%s: objective %v, %v with shrinking", what, primal, first.Primal)
+				}
+				if variant == "cached" && !slices.Equal(got.Beta, first.Beta) {
+					t.Errorf("%s: the cache changes the answer", what)
+				}
+			}
+		}
+	}
+}
+
+func TestSMODegenerate(t *testing.T) {
+	ctx := context.Background()
+	x := [][]float64{{1, 0}, {1, 0}, {0, 1}, {0, 1}}
+	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
+		g, err := NewGram(RBFKernel{1}, denseData(t, x, y), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := HingeDual(g, y, constant(1, 4)).Solve(ctx)
+		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	// The same point in both classes, and a singular matrix: w = 0 is the answer.
+	y := []float64{1, -1, 1, -1}
+	g, err := NewGram(LinearKernel{}, denseData(t, x, y), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := HingeDual(g, y, constant(1, 4)).Solve(ctx)
+	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
+		t.Errorf("contradicting labels: %+v, %v", r, err)
+	}
+	if _, err := HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
+		t.Error("a cost that is not a number passed")
+	}
+	if _, err := HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx); err == nil {
+		t.Error("a negative cost passed")
+	}
+	empty := &Gram{}
+	if r, err := HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
+		t.Errorf("no example: %+v, %v", r, err)
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := HingeDual(g, y, constant(1, 4)).Solve(cancelled); err == nil {
+		t.Error("a cancelled search gave an answer")
+	}
+}

@@ -1,0 +1,145 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) must find the
+// same optimum of the same dual: of the RBF kernel, and with -t 4 of DropSVM's
+// Kbar, which LIBSVM takes as a matrix.
+func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
+	tool, err := exec.LookPath("svm-train")
+	if err != nil {
+		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")
+	}
+	for _, name := range []string{"dense", "sparse", "counts"} {
+		x, y, data := goldenProblem(t, name)
+		kernel, err := batch.ResolveKernel(batch.RBFKernel{}, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gram, err := batch.NewGram(kernel, data, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cost := range []float64{0.1, 1, 10} {
+			sigma := kernel.(batch.RBFKernel).Sigma
+			gamma := strconv.FormatFloat(1/(2*sigma*sigma), 'g', 17, 64)
+			rows := func(i int, write func(index int, value float64)) {
+				for d, v := range x[i] {
+					if v != 0 {
+						write(d+1, v)
+					}
+				}
+			}
+			compare(t, fmt.Sprintf("%s rbf c=%v", name, cost), tool, gram, y, cost, rows, "-t", "2", "-g", gamma)
+			for _, drop := range []batch.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
+				dk, err := drop.Kernel(gram)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows := func(i int, write func(index int, value float64)) {
+					write(0, float64(i+1))
+					for j, v := range dk.Kbar.Row(i) {
+						write(j+1, v)
+					}
+				}
+				compare(t, fmt.Sprintf("%s dropsvm %+v c=%v", name, drop, cost), tool, dk.Kbar, y, cost, rows, "-t", "4")
+			}
+		}
+	}
+}
+
+var libsvmObjective = regexp.MustCompile(`obj = (-?[0-9.e+-]+), rho = (-?[0-9.e+-]+)`)
+
+func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cost float64, row func(i int, write func(int, float64)), args ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "train"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	for i := range y {
+		fmt.Fprintf(w, "%+g", y[i])
+		row(i, func(index int, v float64) { fmt.Fprintf(w, " %d:%.17g", index, v) })
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"-s", "0", "-e", "1e-6", "-c", fmt.Sprint(cost)}, append(args, f.Name(), filepath.Join(dir, "model"))...)
+	out, err := exec.Command(tool, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", what, err, out)
+	}
+	m := libsvmObjective.FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("%s: no objective in %s", what, out)
+	}
+	theirs, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := make([]float64, len(y))
+	for i := range c {
+		c[i] = cost
+	}
+	ours, err := batch.HingeDual(k, y, c).Solve(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// LIBSVM prints the dual as a minimum, to six decimals.
+	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
+		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
+	}
+}
+
+// goldenProblem reads a problem of package batch's golden files.
+func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *batch.Data) {
+	t.Helper()
+	raw, err := os.ReadFile("../batch/testdata/golden/" + name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g struct {
+		X [][]float64
+		Y []float64
+	}
+	if err := json.Unmarshal(raw, &g); err != nil {
+		t.Fatal(err)
+	}
+	var b batch.Builder
+	for i, row := range g.X {
+		e := blankout.Example{Weight: 1}
+		if g.Y[i] > 0 {
+			e.Label = 1
+		}
+		for c, v := range row {
+			if v != 0 {
+				e.Features.Index = append(e.Features.Index, uint32(c))
+				e.Features.Value = append(e.Features.Value, v)
+			}
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g.X, g.Y, b.Data(blankout.NewSchema(10, []string{"-1", "1"}, 2))
+}
