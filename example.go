@@ -98,6 +98,10 @@ type Batch struct {
 	Next int64
 	// HighWater is the partition's end as of this batch, -1 if unknown.
 	HighWater int64
+	// Reset says that the Source, by a policy its user has chosen, goes on at
+	// another offset than the one it was asked for. Such a Batch has no examples,
+	// and only here Next may lie before the partition's Position.
+	Reset bool
 	// Fields, Classes (the named ones) and Names count what the Schema knew when
 	// this batch had been decoded: a Source that reads ahead may know more by the
 	// time it is learned. See Schema.At.

@@ -1,0 +1,496 @@
+package stream
+
+// How a Kafka cluster is reached: addresses, TLS, SASL, deadlines, and what is
+// done when a connection fails. kafka-go's Transport keeps connections and routes
+// requests to partition leaders; a cluster adds what it lacks: the true cause of
+// an error, giving up addresses that died, and an end to every connection.
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// ConnectConfig says how a cluster is reached.
+type ConnectConfig struct {
+	Brokers  []string `toml:"brokers"`   // host:port of one or more brokers to ask first
+	ClientID string   `toml:"client_id"` // how the brokers' logs and quotas name this program
+	// RequestTimeout bounds every call to a broker, connecting included.
+	RequestTimeout time.Duration `toml:"request_timeout"`
+	// ConnectTimeout bounds the wait for a first answer while brokers are not up.
+	ConnectTimeout time.Duration `toml:"connect_timeout"`
+	// MetadataInterval is how old the knowledge of leaders and partitions may
+	// get. It also bounds one question for it, so it should not be below 1 s.
+	MetadataInterval time.Duration `toml:"metadata_interval"`
+	TLS              TLSConfig     `toml:"tls"`
+	SASL             SASLConfig    `toml:"sasl"`
+}
+
+// TLSConfig says whether and how connections are encrypted. File names are of PEM files.
+type TLSConfig struct {
+	Enabled    bool   `toml:"enabled"`
+	CAFile     string `toml:"ca_file"`     // who may sign the brokers' certificates; "": the system's authorities
+	CertFile   string `toml:"cert_file"`   // the client's own certificate, with KeyFile
+	KeyFile    string `toml:"key_file"`    //
+	ServerName string `toml:"server_name"` // name expected in the certificate; "": the address dialled
+}
+
+// SASLConfig says how the client authenticates itself. The password never
+// stands in the configuration: it is read from a file or from the environment.
+type SASLConfig struct {
+	Mechanism    string `toml:"mechanism"` // "", "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"
+	Username     string `toml:"username"`
+	PasswordEnv  string `toml:"password_env"`  // name of an environment variable
+	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
+}
+
+// DefaultConnectConfig returns a ConnectConfig for a broker on this machine.
+func DefaultConnectConfig() ConnectConfig {
+	return ConnectConfig{
+		Brokers:          []string{"127.0.0.1:9092"},
+		ClientID:         "blankout",
+		RequestTimeout:   10 * time.Second,
+		ConnectTimeout:   10 * time.Second,
+		MetadataInterval: 5 * time.Second,
+		SASL:             SASLConfig{PasswordEnv: "BLANKOUT_KAFKA_PASSWORD"},
+	}
+}
+
+func (c *TLSConfig) load() (*tls.Config, error) {
+	if !c.Enabled {
+		if c.CAFile != "" || c.CertFile != "" || c.KeyFile != "" {
+			return nil, errors.New("tls: files are given but enabled is false")
+		}
+		return nil, nil
+	}
+	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls: reading ca_file: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls: ca_file %s holds no PEM certificate", c.CAFile)
+		}
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return nil, errors.New("tls: cert_file and key_file go together")
+	}
+	if c.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls: reading cert_file and key_file: %w", err)
+		}
+		t.Certificates = []tls.Certificate{cert}
+	}
+	return t, nil
+}
+
+func (c *SASLConfig) load() (sasl.Mechanism, error) {
+	if c.Mechanism == "" {
+		if c.Username != "" {
+			return nil, errors.New("sasl: a username is given but no mechanism")
+		}
+		return nil, nil
+	}
+	var algorithm scram.Algorithm
+	switch c.Mechanism {
+	case "PLAIN":
+	case "SCRAM-SHA-256":
+		algorithm = scram.SHA256
+	case "SCRAM-SHA-512":
+		algorithm = scram.SHA512
+	default:
+		return nil, fmt.Errorf("sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
+	}
+	if c.Username == "" {
+		return nil, errors.New("sasl: no username")
+	}
+	var password string
+	if c.PasswordFile != "" {
+		b, err := os.ReadFile(c.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("sasl: reading password_file: %w", err)
+		}
+		password = strings.TrimRight(string(b), "\r\n")
+	} else if c.PasswordEnv != "" {
+		password = os.Getenv(c.PasswordEnv)
+	}
+	if password == "" {
+		return nil, fmt.Errorf("sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+	}
+	if algorithm == nil {
+		return plain.Mechanism{Username: c.Username, Password: password}, nil
+	}
+	return scram.Mechanism(algorithm, c.Username, password)
+}
+
+// cluster is a connection to a Kafka cluster, safe for concurrent use.
+type cluster struct {
+	addr      net.Addr
+	names     string // the brokers asked first, for messages
+	transport *kafka.Transport
+	client    *kafka.Client
+	timeout   time.Duration
+	log       *slog.Logger
+	stop      context.CancelFunc
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	epoch  int // how often the idle connections were given up
+	closed bool
+}
+
+// connect prepares a cluster and waits for its first answer. topics limits
+// the metadata that is kept.
+func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Logger) (*cluster, error) {
+	if len(c.Brokers) == 0 {
+		return nil, errors.New("no brokers given")
+	}
+	for _, b := range c.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return nil, fmt.Errorf("broker %q: want host:port: %w", b, err)
+		}
+	}
+	if c.RequestTimeout <= 0 || c.ConnectTimeout <= 0 || c.MetadataInterval <= 0 {
+		return nil, errors.New("request_timeout, connect_timeout and metadata_interval must be positive")
+	}
+	tlsConfig, err := c.TLS.load()
+	if err != nil {
+		return nil, err
+	}
+	mechanism, err := c.SASL.load()
+	if err != nil {
+		return nil, err
+	}
+	background, stop := context.WithCancel(context.Background())
+	k := &cluster{
+		addr:    kafka.TCP(c.Brokers...),
+		names:   strings.Join(c.Brokers, ","),
+		timeout: c.RequestTimeout,
+		log:     log,
+		stop:    stop,
+		conns:   map[net.Conn]struct{}{},
+	}
+	if k.log == nil {
+		k.log = slog.New(slog.DiscardHandler)
+	}
+	k.transport = &kafka.Transport{
+		Dial:           k.dial,
+		DialTimeout:    min(c.RequestTimeout, 5*time.Second),
+		ClientID:       c.ClientID,
+		TLS:            tlsConfig,
+		SASL:           mechanism,
+		MetadataTopics: topics,
+		MetadataTTL:    c.MetadataInterval,
+		Context:        background,
+	}
+	k.client = &kafka.Client{Addr: k.addr, Timeout: c.RequestTimeout, Transport: k.transport}
+
+	ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	defer cancel()
+	err = k.retry(ctx, "connecting to "+k.names, func() error {
+		_, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+		return err
+	})
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// trackedConn is a connection that its cluster can close.
+type trackedConn struct {
+	net.Conn
+	k *cluster
+}
+
+func (c trackedConn) Close() error {
+	c.k.mu.Lock()
+	delete(c.k.conns, c.Conn)
+	c.k.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (k *cluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	k.conns[conn] = struct{}{}
+	return trackedConn{conn, k}, nil
+}
+
+// close ends every connection, also those with a request under way.
+func (k *cluster) close() {
+	k.stop()
+	k.transport.CloseIdleConnections()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	for conn := range k.conns {
+		conn.Close()
+	}
+}
+
+// now returns the epoch to hand to forget after a failure.
+func (k *cluster) now() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.epoch
+}
+
+// forget gives up idle connections and cached metadata, so that the next call
+// asks where the leaders are. Without it the Transport keeps dead addresses for
+// seconds. epoch is from before the failed call: of several callers that fail
+// together one forgets, the others meet fresh connections.
+func (k *cluster) forget(epoch int) {
+	k.mu.Lock()
+	first := epoch == k.epoch
+	if first {
+		k.epoch++
+	}
+	k.mu.Unlock()
+	if first {
+		k.transport.CloseIdleConnections()
+	}
+}
+
+// cause returns the true cause of a failed call. The Transport answers "topic
+// not found" whatever has happened while it has no metadata; asked for the
+// metadata itself it tells.
+func (k *cluster) cause(ctx context.Context, err error) error {
+	var code kafka.Error
+	if ctx.Err() != nil || errors.As(err, &code) && code != kafka.UnknownTopicOrPartition && code != kafka.Unknown {
+		return err
+	}
+	if _, real := k.client.Metadata(ctx, &kafka.MetadataRequest{}); real != nil && ctx.Err() == nil {
+		return real
+	}
+	return err
+}
+
+// permanent tells the errors that another try cannot mend.
+func permanent(err error) bool {
+	var code kafka.Error
+	if errors.As(err, &code) {
+		return !code.Temporary() && code != kafka.BrokerNotAvailable && code != kafka.ReplicaNotAvailable && code != kafka.Unknown
+	}
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
+		errors.As(err, &record) || errors.As(err, &alert)
+}
+
+const (
+	firstBackoff = 25 * time.Millisecond
+	lastBackoff  = 2 * time.Second
+)
+
+// backoff sleeps before try number attempt (from 1) is repeated, a little
+// longer each time; it returns false when ctx ends first.
+func backoff(ctx context.Context, attempt int) bool {
+	d := min(firstBackoff<<min(attempt-1, 10), lastBackoff)
+	d += rand.N(d / 4) // many clients must not come back in step
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// retry calls f until it succeeds, fails for good, or ctx ends.
+func (k *cluster) retry(ctx context.Context, doing string, f func() error) error {
+	for attempt := 1; ; attempt++ {
+		epoch := k.now()
+		err := f()
+		if err == nil {
+			return nil
+		}
+		err = k.cause(ctx, err)
+		if permanent(err) {
+			return fmt.Errorf("%s: %w", doing, explain(err))
+		}
+		k.forget(epoch)
+		if logged(attempt) {
+			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
+		}
+		if !backoff(ctx, attempt) {
+			return fmt.Errorf("%s: %w (last of %d attempts)", doing, explain(err), attempt)
+		}
+	}
+}
+
+// logged thins out the log lines of a failure that lasts: attempts 1, 2, 4, 8, …
+func logged(attempt int) bool { return attempt&(attempt-1) == 0 }
+
+// explain adds to an error what a person can do about it.
+func explain(err error) error {
+	var authority x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, kafka.SASLAuthenticationFailed):
+		return fmt.Errorf("%w: check sasl.username and the password", err)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
+	case errors.As(err, &record):
+		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the broker closed the connection (does the port expect TLS or SASL?)", err)
+	}
+	return err
+}
+
+// partitions returns the partitions of a topic in ascending order. It asks
+// again for a moment when the topic is not there, for brokers learn of a new
+// topic one after the other.
+func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error) {
+	for attempt := 1; ; attempt++ {
+		epoch := k.now()
+		var found []int32
+		err := k.retry(ctx, "asking for topic "+topic, func() error {
+			m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+			if err != nil {
+				return err
+			}
+			for _, t := range m.Topics {
+				if t.Name != topic {
+					continue
+				}
+				if t.Error != nil && !errors.Is(t.Error, kafka.UnknownTopicOrPartition) {
+					return t.Error
+				}
+				for _, p := range t.Partitions {
+					found = append(found, int32(p.ID))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			slices.Sort(found)
+			return found, nil
+		}
+		if attempt == 3 {
+			return nil, &TopicMissingError{Topic: topic, Brokers: k.names}
+		}
+		k.forget(epoch)
+		if !backoff(ctx, attempt) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// TopicMissingError says that a topic does not exist.
+type TopicMissingError struct{ Topic, Brokers string }
+
+func (e *TopicMissingError) Error() string {
+	return fmt.Sprintf("topic %q does not exist on %s: create it, or set create_topics = true", e.Topic, e.Brokers)
+}
+
+// createTopic creates a topic unless it exists. replicas -1 is the broker's default.
+func (k *cluster) createTopic(ctx context.Context, topic string, partitions, replicas int) error {
+	err := k.retry(ctx, "creating topic "+topic, func() error {
+		r, err := k.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{
+			Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: replicas}},
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.Errors[topic]; err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	k.forget(k.now())
+	return nil
+}
+
+// ensureTopic returns the partitions of a topic, creating it where allowed.
+func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int) ([]int32, error) {
+	found, err := k.partitions(ctx, topic)
+	var missing *TopicMissingError
+	if !errors.As(err, &missing) || !create {
+		return found, err
+	}
+	if err := k.createTopic(ctx, topic, partitions, -1); err != nil {
+		return nil, err
+	}
+	k.log.Info("created topic", "topic", topic, "partitions", partitions)
+	return k.partitions(ctx, topic)
+}
+
+// offsets asks for the offset at a time (ms, or kafka.FirstOffset,
+// kafka.LastOffset) of each partition. A time after the last record's gives -1.
+// With committed set, the end is the last stable offset.
+func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
+	out := make(map[int32]int64, len(partitions))
+	err := k.retry(ctx, "asking for offsets of topic "+topic, func() error {
+		req := &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{Topic: topic}}}
+		if committed {
+			req.IsolationLevel = int8(kafka.ReadCommitted)
+		}
+		for _, p := range partitions {
+			if _, ok := out[p]; !ok {
+				req.Topics[0].Partitions = append(req.Topics[0].Partitions,
+					listoffsets.RequestPartition{Partition: p, CurrentLeaderEpoch: -1, Timestamp: at})
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, k.timeout)
+		defer cancel()
+		m, err := k.transport.RoundTrip(ctx, k.addr, req)
+		if err != nil {
+			return err
+		}
+		for _, t := range m.(*listoffsets.Response).Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode != 0 {
+					err = fmt.Errorf("partition %d: %w", p.Partition, kafka.Error(p.ErrorCode))
+					continue
+				}
+				out[p.Partition] = p.Offset
+			}
+		}
+		if err == nil && len(out) != len(partitions) {
+			err = fmt.Errorf("answer for %d of %d partitions", len(out), len(partitions))
+		}
+		return err
+	})
+	return out, err
+}

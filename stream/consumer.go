@@ -1,0 +1,569 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"blankout"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// ConsumerConfig says what is read from a Kafka cluster and from where on.
+type ConsumerConfig struct {
+	ConnectConfig
+	Topics     []string `toml:"topics"`
+	Partitions []int32  `toml:"partitions"` // of every topic; none means all, new ones included
+	// Start is where a partition without a stored offset begins: "earliest",
+	// "latest" or "timestamp:" and a time as of RFC 3339. Partitions that are
+	// added to a topic later are read from their beginning.
+	Start string `toml:"start"`
+	// Isolation "read_committed" leaves out the records of aborted
+	// transactions; "read_uncommitted" delivers them.
+	Isolation string `toml:"isolation"`
+	// OutOfRange says what to do when the offset to continue at is not in the
+	// log: "fail", or go on at "earliest" or "latest", which loses records.
+	OutOfRange       string        `toml:"out_of_range"`
+	MaxBytes         int32         `toml:"max_bytes"`     // of one fetch
+	MaxWait          time.Duration `toml:"max_wait"`      // for new records, in one fetch
+	Prefetch         int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
+	BatchRecords     int           `toml:"batch_records"` // at most this many in one Batch
+	CreateTopics     bool          `toml:"create_topics"`
+	CreatePartitions int           `toml:"create_partitions"` // of a created topic
+	// UntilEnd ends the stream where each partition ended when the Consumer
+	// was made (under read_committed, at its last stable offset).
+	UntilEnd bool `toml:"until_end"`
+
+	Log *slog.Logger `toml:"-"` // nil: no log
+}
+
+// DefaultConsumerConfig returns the defaults: everything there is, fail rather
+// than lose a record.
+func DefaultConsumerConfig() ConsumerConfig {
+	return ConsumerConfig{
+		ConnectConfig:    DefaultConnectConfig(),
+		Start:            "earliest",
+		Isolation:        "read_committed",
+		OutOfRange:       "fail",
+		MaxBytes:         1 << 20,
+		MaxWait:          500 * time.Millisecond,
+		Prefetch:         2,
+		BatchRecords:     512,
+		CreatePartitions: 1,
+	}
+}
+
+func (c *ConsumerConfig) committed() bool { return c.Isolation == "read_committed" }
+
+// Check reports the first setting that cannot be used.
+func (c *ConsumerConfig) Check() error {
+	if _, err := c.startTime(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.Topics) == 0:
+		return errors.New("topics: none given")
+	case slices.Contains(c.Topics, ""):
+		return errors.New("topics: an empty name")
+	case c.Isolation != "read_committed" && c.Isolation != "read_uncommitted":
+		return fmt.Errorf("isolation %q, want read_committed or read_uncommitted", c.Isolation)
+	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
+		return fmt.Errorf("out_of_range %q, want fail, earliest or latest", c.OutOfRange)
+	case c.MaxBytes < 1 || c.MaxBytes > maxResponse/2:
+		return fmt.Errorf("max_bytes %d, want 1 to %d", c.MaxBytes, maxResponse/2)
+	case c.MaxWait < time.Millisecond:
+		return fmt.Errorf("max_wait %v, want at least 1ms", c.MaxWait)
+	case c.Prefetch < 1:
+		return fmt.Errorf("prefetch %d, want at least 1", c.Prefetch)
+	case c.BatchRecords < 1:
+		return fmt.Errorf("batch_records %d, want at least 1", c.BatchRecords)
+	case c.CreateTopics && c.CreatePartitions < 1:
+		return fmt.Errorf("create_partitions %d, want at least 1", c.CreatePartitions)
+	}
+	return nil
+}
+
+// startTime returns Start as ListOffsets takes it.
+func (c *ConsumerConfig) startTime() (int64, error) {
+	switch c.Start {
+	case "earliest":
+		return kafka.FirstOffset, nil
+	case "latest":
+		return kafka.LastOffset, nil
+	}
+	if text, ok := strings.CutPrefix(c.Start, "timestamp:"); ok {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return 0, fmt.Errorf("start %q: %w", c.Start, err)
+		}
+		return t.UnixMilli(), nil
+	}
+	return 0, fmt.Errorf("start %q, want earliest, latest or timestamp:2006-01-02T15:04:05Z", c.Start)
+}
+
+// Consumer is a Source of events from Kafka topics. Its goroutines, one for each
+// partition and one that looks for new partitions, end with Close.
+//
+// It delivers every record of a partition once and in offset order, from the
+// stored offset on: over gaps that compaction has left, without transaction
+// markers, without aborted records (under read_committed). Leaders that move,
+// brokers that restart, hang or drop connections are tried again for ever, with
+// a log line and counted in Stats. What another try cannot mend ends the stream
+// with an error from Next: an *OffsetOutOfRangeError (under the policy "fail"), a
+// *CorruptBatchError, missing permission.
+type Consumer struct {
+	config  ConsumerConfig
+	cluster *cluster
+	decoder Decoder
+	schema  *blankout.Schema
+	log     *slog.Logger
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	filled  chan *fetched // by all fetchers, first come first served: fair
+
+	mu       sync.Mutex
+	fetchers []*fetcher // ordered by topic and partition
+	retries  map[string]uint64
+
+	fetches, bytes, records atomic.Uint64
+
+	// Of Next's caller.
+	current *fetched
+	at      int // batch of current that is being read
+	reader  recordReader
+	unpack  unpacker
+	open    bool  // reader is in the middle of batch at
+	last    int64 // offset of the last record handed out of batch at
+	active  int   // partitions whose end has not been reached, under UntilEnd
+	ended   error
+}
+
+// NewConsumer connects, finds the topics' partitions, and starts reading: at
+// from where it has a Position, else at config.Start. decoder runs on the
+// goroutine that calls Next; schema is the one it was made with.
+func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, schema *blankout.Schema, from blankout.Offsets) (*Consumer, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	config.Topics = slices.Compact(slices.Sorted(slices.Values(config.Topics)))
+	k, err := connect(ctx, config.ConnectConfig, config.Topics, config.Log)
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{
+		config:  config,
+		cluster: k,
+		decoder: decoder,
+		schema:  schema,
+		log:     k.log,
+		filled:  make(chan *fetched, 1024), // more partitions than that wait their turn
+		retries: map[string]uint64{},
+	}
+	running, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for _, topic := range config.Topics {
+		fetchers, err := c.start(ctx, topic, from)
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.fetchers = append(c.fetchers, fetchers...)
+	}
+	for _, p := range from {
+		if _, ok := c.find(p.Topic, p.Partition); !ok {
+			c.log.Warn("a stored offset is not continued, its partition is not read", "topic", p.Topic, "partition", p.Partition, "offset", p.Next)
+		}
+	}
+	c.active = len(c.fetchers)
+	for _, f := range c.fetchers {
+		c.running.Go(func() { f.run(running) })
+	}
+	if !config.UntilEnd && len(config.Partitions) == 0 {
+		c.running.Go(func() { c.watch(running) })
+	}
+	return c, nil
+}
+
+// start makes the fetchers of a topic's partitions, each at its first offset.
+func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offsets) ([]*fetcher, error) {
+	k := c.cluster
+	partitions, err := k.ensureTopic(ctx, topic, c.config.CreateTopics, c.config.CreatePartitions)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.config.Partitions) > 0 {
+		for _, p := range c.config.Partitions {
+			if !slices.Contains(partitions, p) {
+				return nil, fmt.Errorf("topic %s has no partition %d, only %v", topic, p, partitions)
+			}
+		}
+		partitions = slices.Compact(slices.Sorted(slices.Values(c.config.Partitions)))
+	}
+	starts, err := k.offsets(ctx, topic, partitions, kafka.FirstOffset, false)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := k.offsets(ctx, topic, partitions, kafka.LastOffset, false)
+	if err != nil {
+		return nil, err
+	}
+	stops := ends
+	if c.config.UntilEnd && c.config.committed() {
+		if stops, err = k.offsets(ctx, topic, partitions, kafka.LastOffset, true); err != nil {
+			return nil, err
+		}
+	}
+	at, _ := c.config.startTime()
+	var times map[int32]int64
+	if at >= 0 {
+		if times, err = k.offsets(ctx, topic, partitions, at, false); err != nil {
+			return nil, err
+		}
+	}
+	// A topic that was read before may have got partitions since: those are
+	// read from their beginning, or records would be lost under "latest".
+	known := slices.ContainsFunc(from, func(p blankout.Position) bool { return p.Topic == topic })
+	var fetchers []*fetcher
+	for _, p := range partitions {
+		next := starts[p]
+		stored, ok := from.Lookup(topic, p)
+		switch {
+		case ok:
+			if next, err = c.inRange(topic, p, stored.Next, starts[p], ends[p]); err != nil {
+				return nil, err
+			}
+		case known || at == kafka.FirstOffset:
+		case at == kafka.LastOffset:
+			next = ends[p]
+		default:
+			if next = times[p]; next < 0 {
+				next = ends[p]
+			}
+		}
+		end := int64(-1)
+		if c.config.UntilEnd {
+			end = stops[p]
+		}
+		f := c.newFetcher(topic, p, next, end, ends[p])
+		f.moved = ok && next != stored.Next
+		fetchers = append(fetchers, f)
+	}
+	return fetchers, nil
+}
+
+func (c *Consumer) newFetcher(topic string, partition int32, next, end, highWater int64) *fetcher {
+	f := &fetcher{consumer: c, topic: topic, partition: partition, next: next, end: end, maxBytes: c.config.MaxBytes}
+	f.free = make(chan *fetched, c.config.Prefetch)
+	for range c.config.Prefetch {
+		f.free <- &fetched{from: f}
+	}
+	f.delivered.Store(next)
+	f.highWater.Store(highWater)
+	return f
+}
+
+// inRange applies the policy for an offset outside the log. It returns the
+// offset to go on at.
+func (c *Consumer) inRange(topic string, partition int32, next, start, end int64) (int64, error) {
+	if start <= next && next <= end {
+		return next, nil
+	}
+	err := &OffsetOutOfRangeError{Topic: topic, Partition: partition, Offset: next, Start: start, End: end}
+	to := start
+	switch c.config.OutOfRange {
+	case "latest":
+		to = end
+	case "earliest":
+	default:
+		return next, err
+	}
+	c.log.Error("offset out of range, going on elsewhere", "topic", topic, "partition", partition,
+		"offset", next, "log_start", start, "log_end", end, "policy", c.config.OutOfRange, "to", to)
+	c.retried("offset-reset")
+	return to, nil
+}
+
+func (c *Consumer) retried(cause string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retries[cause]++
+}
+
+func (c *Consumer) find(topic string, partition int32) (int, bool) {
+	return slices.BinarySearchFunc(c.fetchers, nil, func(f, _ *fetcher) int {
+		if d := strings.Compare(f.topic, topic); d != 0 {
+			return d
+		}
+		return int(f.partition) - int(partition)
+	})
+}
+
+// watch takes up partitions that are added to the topics.
+func (c *Consumer) watch(ctx context.Context) {
+	tick := time.NewTicker(c.config.MetadataInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, topic := range c.config.Topics {
+			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+			if err != nil || len(m.Topics) != 1 {
+				continue // the fetchers meet the same trouble and report it
+			}
+			var added []int32
+			c.mu.Lock()
+			for _, p := range m.Topics[0].Partitions {
+				if _, ok := c.find(topic, int32(p.ID)); !ok {
+					added = append(added, int32(p.ID))
+				}
+			}
+			c.mu.Unlock()
+			if len(added) == 0 {
+				continue
+			}
+			starts, err := c.cluster.offsets(ctx, topic, added, kafka.FirstOffset, false)
+			if err != nil {
+				continue // at the next tick
+			}
+			for _, p := range added {
+				c.log.Info("new partition", "topic", topic, "partition", p, "offset", starts[p])
+				f := c.newFetcher(topic, p, starts[p], -1, starts[p])
+				c.mu.Lock()
+				i, _ := c.find(topic, p)
+				c.fetchers = slices.Insert(c.fetchers, i, f)
+				c.mu.Unlock()
+				c.running.Go(func() { f.run(ctx) })
+			}
+		}
+	}
+}
+
+// Next fills b with the next records of some partition, at most
+// config.BatchRecords of them, and waits for the first one if need be. Partitions
+// take turns, a fetch each. b shares no memory with the Consumer: a caller that
+// uses several Batches in turn may read ahead while it learns.
+//
+// The first Batch of every partition has no examples and states where it starts.
+// Under UntilEnd Next returns io.EOF after the last record. It returns the
+// context's error when that ends first, and nothing is lost then. Any other error
+// is final and is returned again.
+func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
+	for c.current == nil {
+		if c.ended != nil {
+			return c.ended
+		}
+		if c.config.UntilEnd && c.active == 0 {
+			c.ended = io.EOF
+			continue
+		}
+		select {
+		case c.current = <-c.filled:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := c.current.err; err != nil {
+			c.ended, c.current = err, nil
+			continue
+		}
+		if c.current.last {
+			c.active--
+		}
+		c.at, c.open = 0, false
+	}
+	cur := c.current
+	f := cur.from
+	b.Topic, b.Partition, b.HighWater, b.Reset = f.topic, f.partition, cur.highWater, cur.reset
+	b.Examples = b.Examples[:0]
+	b.Next = c.read(b, cur)
+	b.Fields, b.Classes = len(c.schema.Fields), len(c.schema.Classes)
+	c.records.Add(uint64(len(b.Examples)))
+	f.delivered.Store(b.Next)
+	if c.at == len(cur.batches) {
+		c.current = nil
+		f.free <- cur // has room: cur came from there
+	}
+	return nil
+}
+
+// read decodes records of cur into b until one of them ends, and returns the
+// offset that follows.
+func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
+	next := cur.next
+	for ; c.at < len(cur.batches); c.at++ {
+		batch := &cur.batches[c.at]
+		if !c.open {
+			records, err := c.unpack.unpack(batch.codec(), batch.records)
+			if err != nil {
+				c.refuse(b, cur, batch, max(batch.base, cur.first), err)
+				continue
+			}
+			c.reader = recordReader{rest: records, left: batch.count}
+			c.last, c.open = batch.base-1, true
+		}
+		var raw rawRecord
+		for {
+			if len(b.Examples) == c.config.BatchRecords {
+				return b.Examples[len(b.Examples)-1].Offset + 1
+			}
+			ok, err := c.reader.next(&raw)
+			if !ok && err == nil {
+				break
+			}
+			offset := batch.base + int64(raw.offsetDelta)
+			if err == nil && (offset <= c.last || offset >= batch.next) {
+				err = fmt.Errorf("record at offset %d in a batch [%d, %d) after offset %d", offset, batch.base, batch.next, c.last)
+			}
+			if err != nil {
+				c.refuse(b, cur, batch, max(c.last+1, cur.first), err)
+				break
+			}
+			c.last = offset
+			if offset < cur.first {
+				continue
+			}
+			if offset >= cur.next { // beyond the end asked for
+				break
+			}
+			record := Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta}
+			if batch.attributes&flagLogAppendTime != 0 {
+				record.Time = batch.maxTime
+			}
+			c.decode(b, record)
+		}
+		c.open = false
+	}
+	return next
+}
+
+// extend adds an example to b, keeping the memory of the one that was there.
+func extend(b *blankout.Batch) *blankout.Example {
+	n := len(b.Examples)
+	if n < cap(b.Examples) {
+		b.Examples = b.Examples[:n+1]
+	} else {
+		b.Examples = append(b.Examples, blankout.Example{})
+	}
+	return &b.Examples[n]
+}
+
+func (c *Consumer) decode(b *blankout.Batch, r Record) {
+	e := extend(b)
+	key := e.Key[:0]
+	c.decoder.Decode(r, e)
+	e.Fingerprint = Fingerprint(r.Offset, r.Key, r.Value)
+	// What still borrows the fetched bytes is copied: into memory of b's own.
+	if e.Key != nil {
+		e.Key = append(key, e.Key...)
+	}
+	if e.Refused != nil {
+		e.Refused.Value = slices.Clone(e.Refused.Value)
+	}
+}
+
+// refuse hands on a batch, or what is left of it, that cannot be taken apart:
+// as one refused example at offset with the bytes as they came.
+func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
+	if offset >= batch.next || offset >= cur.next {
+		c.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
+			"base", batch.base, "next", batch.next, "err", cause)
+		return
+	}
+	reason := blankout.ReasonDecompression
+	if errors.Is(cause, errUnpacked) {
+		reason = blankout.ReasonOversize
+	}
+	e := extend(b)
+	value := slices.Clone(batch.records)
+	*e = blankout.Example{Offset: offset, Time: batch.maxTime, Fingerprint: Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+		Reason: reason,
+		Detail: fmt.Sprintf("record batch [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
+		Value:  value,
+	}}
+}
+
+// ConsumerStats counts what a Consumer has done since it was made.
+type ConsumerStats struct {
+	Fetches, Bytes uint64 // responses and their bytes
+	Records        uint64 // handed out by Next, refused ones included
+	// Retries counts by cause: connection, timeout, not-leader, no-leader,
+	// unknown-partition, broker-error, corrupt-batch, offset-out-of-range,
+	// offset-reset (a policy applied).
+	Retries    map[string]uint64
+	Partitions []PartitionStats // ordered by topic and partition
+}
+
+// PartitionStats is the state of one partition.
+type PartitionStats struct {
+	Topic     string
+	Partition int32
+	Next      int64 // offset after the last record handed out by Next
+	HighWater int64 // the partition's end
+	Lag       int64 // HighWater - Next, at least 0
+}
+
+// Stats returns the counters. It may be called from any goroutine.
+func (c *Consumer) Stats() ConsumerStats {
+	s := ConsumerStats{Fetches: c.fetches.Load(), Bytes: c.bytes.Load(), Records: c.records.Load()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Retries = maps.Clone(c.retries)
+	for _, f := range c.fetchers {
+		p := PartitionStats{Topic: f.topic, Partition: f.partition, Next: f.delivered.Load(), HighWater: f.highWater.Load()}
+		p.Lag = max(p.HighWater-p.Next, 0)
+		s.Partitions = append(s.Partitions, p)
+	}
+	return s
+}
+
+// Commit stores offsets with the brokers under a group's name, where lag
+// displays look for them. The Consumer itself never reads them.
+func (c *Consumer) Commit(ctx context.Context, group string, offsets blankout.Offsets) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	topics := map[string][]kafka.OffsetCommit{}
+	for _, p := range offsets {
+		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: int(p.Partition), Offset: p.Next})
+	}
+	r, err := c.cluster.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: group, GenerationID: -1, Topics: topics})
+	if err != nil {
+		return fmt.Errorf("committing offsets of group %s: %w", group, c.cluster.cause(ctx, err))
+	}
+	for topic, partitions := range r.Topics {
+		for _, p := range partitions {
+			if p.Error != nil {
+				return fmt.Errorf("committing offset of group %s for %s/%d: %w", group, topic, p.Partition, p.Error)
+			}
+		}
+	}
+	return nil
+}
+
+// Close ends all reading and waits until it has ended. Next must not be under way.
+func (c *Consumer) Close() error {
+	c.cancel()
+	c.cluster.close()
+	c.running.Wait()
+	if c.unpack.zstd != nil {
+		c.unpack.zstd.Close()
+		c.unpack.zstd = nil
+	}
+	if c.ended == nil {
+		c.ended = errors.New("the consumer is closed")
+	}
+	c.current = nil
+	return nil
+}

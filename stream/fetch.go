@@ -1,0 +1,538 @@
+package stream
+
+// Reading one partition: a fetcher asks its leader for record batches and hands
+// them on, and keeps going through whatever a cluster does to it. Fetch requests
+// take kafka-go's raw path: kafka-go routes and connects, the response is read
+// into a buffer of ours and decoded in place (5 times the rate of its Reader).
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+)
+
+// maxResponse bounds a fetch response. A broker sends at least one whole batch
+// however large, so this is also the largest batch that can be read.
+const maxResponse = 256 << 20
+
+// fetchExchange is one fetch request and its response, of one partition. It
+// implements protocol.RawExchanger. body belongs to the connection until
+// RoundTrip has returned something else than the context's error.
+type fetchExchange struct {
+	request fetch.Request
+	version int16
+	body    []byte
+}
+
+func (x *fetchExchange) set(topic string, partition int32, offset int64, maxBytes int32, wait time.Duration, committed bool) {
+	x.request = fetch.Request{
+		ReplicaID:    -1,
+		MaxWaitTime:  int32(wait.Milliseconds()),
+		MinBytes:     1,
+		MaxBytes:     maxBytes,
+		SessionEpoch: -1, // no fetch session
+		Topics: []fetch.RequestTopic{{
+			Topic: topic,
+			Partitions: []fetch.RequestPartition{{
+				Partition:          partition,
+				CurrentLeaderEpoch: -1,
+				FetchOffset:        offset,
+				LogStartOffset:     -1,
+				PartitionMaxBytes:  maxBytes,
+			}},
+		}},
+	}
+	if committed {
+		x.request.IsolationLevel = int8(kafka.ReadCommitted)
+	}
+}
+
+func (x *fetchExchange) ApiKey() protocol.ApiKey { return protocol.Fetch }
+
+func (x *fetchExchange) Broker(c protocol.Cluster) (protocol.Broker, error) {
+	return x.request.Broker(c)
+}
+
+// Required remembers the version agreed on with the broker.
+func (x *fetchExchange) Required(versions map[protocol.ApiKey]int16) bool {
+	x.version = versions[protocol.Fetch]
+	return true
+}
+
+func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if x.version < 4 {
+		return nil, fmt.Errorf("the broker's fetch version is %d, 4 (Kafka 0.11) is the oldest that can be used", x.version)
+	}
+	if err := protocol.WriteRequest(rw, x.version, 1, "blankout", &x.request); err != nil {
+		return nil, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return nil, err
+	}
+	n := int(int32(binary.BigEndian.Uint32(size[:])))
+	if n < 4 || n > maxResponse {
+		return nil, fmt.Errorf("fetch response of %d bytes", n)
+	}
+	if cap(x.body) < n {
+		x.body = make([]byte, n, n+n/4)
+	}
+	x.body = x.body[:n]
+	_, err := io.ReadFull(rw, x.body)
+	return x, err
+}
+
+// fetchResponse is a parsed response; records and aborted borrow its bytes.
+type fetchResponse struct {
+	code         kafka.Error
+	highWater    int64
+	lastStable   int64
+	aborted      []abortedTransaction
+	preferred    int32
+	records      []byte
+	throttleTime time.Duration
+}
+
+// abortedTransaction says that what the producer wrote from an offset on, up to
+// its next abort marker, was aborted.
+type abortedTransaction struct{ producer, first int64 }
+
+var errResponse = errors.New("fetch response that ends too early")
+
+// parse reads the response in x.body, which must be about one partition.
+func (x *fetchExchange) parse(r *fetchResponse) error {
+	c := cursor{b: x.body}
+	c.int32() // correlation id
+	r.throttleTime = time.Duration(c.int32()) * time.Millisecond
+	if x.version >= 7 {
+		r.code = kafka.Error(c.int16())
+		c.int32() // session id
+		if r.code != 0 {
+			return c.err()
+		}
+	}
+	if topics := c.int32(); topics != 1 && !c.failed {
+		return fmt.Errorf("fetch response about %d topics, asked for one", topics)
+	}
+	topic := string(c.take(int(c.int16())))
+	if partitions := c.int32(); partitions != 1 && !c.failed {
+		return fmt.Errorf("fetch response about %d partitions, asked for one", partitions)
+	}
+	partition := c.int32()
+	r.code = kafka.Error(c.int16())
+	r.highWater = c.int64()
+	r.lastStable = c.int64()
+	if x.version >= 5 {
+		c.int64() // log start
+	}
+	r.aborted = r.aborted[:0]
+	for n := c.int32(); n > 0 && !c.failed; n-- {
+		r.aborted = append(r.aborted, abortedTransaction{c.int64(), c.int64()})
+	}
+	if x.version >= 11 {
+		r.preferred = c.int32()
+	}
+	r.records = c.take(max(int(c.int32()), 0))
+	if err := c.err(); err != nil {
+		return err
+	}
+	if want := x.request.Topics[0]; topic != want.Topic || partition != want.Partitions[0].Partition {
+		return fmt.Errorf("fetch response about %s/%d, asked for %s/%d", topic, partition, want.Topic, want.Partitions[0].Partition)
+	}
+	return nil
+}
+
+// cursor reads big-endian values; past the end it yields zeros and fails.
+type cursor struct {
+	b      []byte
+	failed bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n < 0 || n > len(c.b) {
+		c.failed, c.b = true, nil
+		return nil
+	}
+	b := c.b[:n:n]
+	c.b = c.b[n:]
+	return b
+}
+
+func (c *cursor) int16() int16 {
+	if b := c.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (c *cursor) int32() int32 {
+	if b := c.take(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (c *cursor) int64() int64 {
+	if b := c.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (c *cursor) err() error {
+	if c.failed {
+		return errResponse
+	}
+	return nil
+}
+
+// fetched is what a fetcher hands on: batches of records that follow each other,
+// or only the news that its partition's position has moved. It goes back to its
+// fetcher's free list when it has been read.
+type fetched struct {
+	from      *fetcher
+	exchange  *fetchExchange // owns the bytes that batches borrow
+	response  fetchResponse
+	batches   []recordBatch // to be delivered, in offset order
+	first     int64         // records below it are not wanted
+	next      int64
+	highWater int64
+	reset     bool // next may lie below what was handed on before
+	last      bool // the partition's end, as asked for, has been reached
+	err       error
+}
+
+// OffsetOutOfRangeError says that the offset to continue at is not in the log:
+// records were deleted before they were read, or the topic is another one.
+type OffsetOutOfRangeError struct {
+	Topic      string
+	Partition  int32
+	Offset     int64 // wanted
+	Start, End int64 // the log holds Start <= offset < End
+}
+
+func (e *OffsetOutOfRangeError) Error() string {
+	what := fmt.Sprintf("%d records before it are no longer there", e.Start-e.Offset)
+	if e.Offset > e.End {
+		what = "the topic has been truncated or created anew"
+	}
+	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; set out_of_range to earliest or latest to go on there, or start afresh with --reset",
+		e.Topic, e.Partition, e.Offset, e.Start, e.End, what)
+}
+
+// CorruptBatchError says that a broker keeps sending bytes that are not the
+// record batch that was written.
+type CorruptBatchError struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // at or after which the batch begins
+	Err       error
+}
+
+func (e *CorruptBatchError) Error() string {
+	return fmt.Sprintf("%s/%d: at offset %d: %v; check the broker's disk, or delete the records up to the next good batch (kafka-delete-records) and set out_of_range = \"earliest\"",
+		e.Topic, e.Partition, e.Offset, e.Err)
+}
+
+func (e *CorruptBatchError) Unwrap() error { return e.Err }
+
+// corruptTries is how often a corrupt batch is fetched again: bytes may be
+// damaged on the way, but a damaged file stays so.
+const corruptTries = 3
+
+// fetcher reads one partition, in a goroutine of its Consumer.
+type fetcher struct {
+	consumer  *Consumer
+	topic     string
+	partition int32
+	next      int64 // offset to fetch
+	end       int64 // stop here; -1: never
+	maxBytes  int32
+	moved     bool          // by policy, away from the stored offset
+	free      chan *fetched // its buffers that nobody reads
+
+	// For Stats.
+	delivered atomic.Int64 // next offset, as far as Next has handed out
+	highWater atomic.Int64
+}
+
+// run fetches until the context ends, the end is reached or an error is final.
+// Before any record it hands on where it starts: that can be stored even if the
+// partition stays silent.
+func (f *fetcher) run(ctx context.Context) {
+	for first := true; ; first = false {
+		var buf *fetched
+		select {
+		case buf = <-f.free:
+		case <-ctx.Done():
+			return
+		}
+		if first {
+			buf.next, buf.highWater, buf.reset = f.next, f.highWater.Load(), f.moved
+		} else {
+			f.fill(ctx, buf)
+		}
+		final := buf.last || buf.err != nil
+		select {
+		case f.consumer.filled <- buf:
+		case <-ctx.Done():
+			return
+		}
+		if final {
+			return
+		}
+	}
+}
+
+// fill fetches until there is something to hand on.
+func (f *fetcher) fill(ctx context.Context, buf *fetched) {
+	buf.batches, buf.reset, buf.last, buf.err = buf.batches[:0], false, false, nil
+	corrupt := 0
+	for attempt := 1; ; {
+		if f.end >= 0 && f.next >= f.end {
+			buf.next, buf.highWater, buf.last = f.next, f.highWater.Load(), true
+			return
+		}
+		epoch := f.consumer.cluster.now()
+		err := f.fetch(ctx, buf)
+		var code kafka.Error
+		var damaged *CorruptBatchError
+		switch {
+		case ctx.Err() != nil:
+			buf.err = ctx.Err()
+			return
+		case err == nil:
+			var moved bool
+			if moved, err = f.scan(buf); err != nil {
+				errors.As(err, &damaged)
+				if corrupt++; corrupt >= corruptTries {
+					buf.err = err
+					return
+				}
+				break
+			}
+			if attempt > 1 {
+				f.consumer.log.Info("fetching again", "topic", f.topic, "partition", f.partition, "attempts", attempt)
+			}
+			attempt, corrupt = 1, 0
+			if moved {
+				return
+			}
+			continue // nothing new within MaxWait
+		case errors.Is(err, kafka.OffsetOutOfRange):
+			moved, err := f.outOfRange(ctx)
+			if err != nil {
+				buf.err = err
+				return
+			}
+			if moved {
+				buf.next, buf.highWater, buf.reset = f.next, f.highWater.Load(), true
+				return
+			}
+			f.consumer.retried("offset-out-of-range")
+			if !backoff(ctx, attempt) { // the log moved while it was asked about
+				return
+			}
+			attempt++
+			continue
+		}
+		cause := f.consumer.cluster.cause(ctx, err)
+		if ctx.Err() != nil {
+			buf.err = ctx.Err()
+			return
+		}
+		if damaged == nil && permanent(cause) {
+			buf.err = fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause))
+			return
+		}
+		label := "connection"
+		switch {
+		case damaged != nil:
+			label = "corrupt-batch"
+		case errors.As(cause, &code):
+			label = retryLabel(code)
+		case errors.Is(cause, context.DeadlineExceeded):
+			label = "timeout"
+		}
+		f.consumer.retried(label)
+		if logged(attempt) {
+			f.consumer.log.Warn("fetching failed, trying again", "topic", f.topic, "partition", f.partition,
+				"offset", f.next, "attempt", attempt, "cause", label, "err", explain(cause))
+		}
+		f.consumer.cluster.forget(epoch)
+		if !backoff(ctx, attempt) {
+			buf.err = ctx.Err()
+			return
+		}
+		attempt++
+	}
+}
+
+// retryLabel names the broker's errors in the retry counter.
+func retryLabel(code kafka.Error) string {
+	switch code {
+	case kafka.UnknownTopicOrPartition:
+		return "unknown-partition"
+	case kafka.LeaderNotAvailable:
+		return "no-leader"
+	case kafka.NotLeaderForPartition, kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch:
+		return "not-leader"
+	}
+	return "broker-error"
+}
+
+// fetch does one round trip and parses the response into buf.
+func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
+	c := f.consumer
+	if buf.exchange == nil {
+		buf.exchange = new(fetchExchange)
+	}
+	x := buf.exchange
+	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, c.config.committed())
+	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
+	defer cancel()
+	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
+		// The connection may still be writing into the exchange's buffer, and
+		// after a cancelled context it does: never touch it again.
+		buf.exchange = nil
+		return err
+	}
+	c.fetches.Add(1)
+	c.bytes.Add(uint64(len(x.body)))
+	if err := x.parse(&buf.response); err != nil {
+		return fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, err)
+	}
+	if buf.response.code != 0 {
+		return buf.response.code
+	}
+	return nil
+}
+
+// scan walks the headers of the fetched batches, checks them, picks those to
+// deliver and moves the position. It returns whether the position has moved; the
+// error is a *CorruptBatchError about the batch at the position.
+func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
+	r := &buf.response
+	f.highWater.Store(r.highWater)
+	buf.first, buf.highWater = f.next, r.highWater
+	committed := f.consumer.config.committed()
+	aborted := r.aborted // ordered by first offset
+	var aborting []int64 // producers whose records are being dropped
+	next, partial := f.next, false
+	for rest := r.records; len(rest) > 0; {
+		var batch recordBatch
+		var err error
+		batch, rest, err = parseBatch(rest)
+		if err == errPartialBatch {
+			if next == f.next && !f.grow() {
+				return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
+			}
+			partial = true
+			break // cut to size: the rest comes with the next fetch
+		}
+		if err == nil && batch.base < next && batch.next > next && next != f.next {
+			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
+		}
+		if err != nil {
+			if len(buf.batches) > 0 || next > f.next {
+				break // hand on what is good, then meet the error again
+			}
+			return false, f.corrupt(err)
+		}
+		if batch.next <= next {
+			continue // wholly before the offset asked for
+		}
+		if f.end >= 0 && batch.base >= f.end {
+			next = f.end // a gap up to the end
+			break
+		}
+		next = batch.next
+		if committed && batch.producer >= 0 {
+			for len(aborted) > 0 && aborted[0].first < batch.next {
+				aborting = append(aborting, aborted[0].producer)
+				aborted = aborted[1:]
+			}
+		}
+		if batch.control() {
+			if batch.aborts() {
+				aborting = without(aborting, batch.producer)
+			}
+			continue
+		}
+		if batch.transactional() && contains(aborting, batch.producer) || batch.count == 0 {
+			continue
+		}
+		buf.batches = append(buf.batches, batch)
+	}
+	if f.end >= 0 && next > f.end {
+		next = f.end
+	}
+	if next == f.next && len(r.records) > 0 && !partial {
+		return false, f.corrupt(errors.New("the response holds only batches that end before it"))
+	}
+	moved = next > f.next
+	f.next, buf.next = next, next
+	buf.last = f.end >= 0 && next >= f.end
+	return moved, nil
+}
+
+func without(ids []int64, id int64) []int64 {
+	for i := len(ids) - 1; i >= 0; i-- {
+		if ids[i] == id {
+			ids = append(ids[:i], ids[i+1:]...)
+		}
+	}
+	return ids
+}
+
+func contains(ids []int64, id int64) bool {
+	for _, x := range ids {
+		if x == id {
+			return true
+		}
+	}
+	return false
+}
+
+// grow asks for more bytes when not even one batch fitted.
+func (f *fetcher) grow() bool {
+	if f.maxBytes >= maxResponse/2 {
+		return false
+	}
+	f.maxBytes *= 2
+	return true
+}
+
+func (f *fetcher) corrupt(err error) error {
+	return &CorruptBatchError{Topic: f.topic, Partition: f.partition, Offset: f.next, Err: err}
+}
+
+// outOfRange asks where the log begins and ends and applies the policy. It
+// returns false if the offset is in range by now.
+func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
+	c := f.consumer
+	one := []int32{f.partition}
+	starts, err := c.cluster.offsets(ctx, f.topic, one, kafka.FirstOffset, false)
+	if err != nil {
+		return false, err
+	}
+	ends, err := c.cluster.offsets(ctx, f.topic, one, kafka.LastOffset, false)
+	if err != nil {
+		return false, err
+	}
+	next, err := c.inRange(f.topic, f.partition, f.next, starts[f.partition], ends[f.partition])
+	if err != nil || next == f.next {
+		return false, err
+	}
+	f.next = next
+	f.highWater.Store(ends[f.partition])
+	return true, nil
+}

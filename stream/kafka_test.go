@@ -1,0 +1,369 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout"
+
+	"go.uber.org/goleak"
+)
+
+// startBroker starts an embedded broker with the given topics that ends with the test.
+func startBroker(t testing.TB, topics map[string]int32) *Embedded {
+	t.Helper()
+	b, err := StartEmbedded(EmbeddedConfig{Topics: topics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// testLog logs to the test, as long as it runs.
+func testLog(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// textDecoder keeps of a record what the tests of the Kafka side look at: the
+// key, and the value as the Example's only class name. A value "bad" is refused.
+type textDecoder struct{ values []string }
+
+func (d *textDecoder) Decode(r Record, e *blankout.Example) {
+	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = len(d.values), 1, r.Key, r.Time, r.Offset, nil
+	d.values = append(d.values, string(r.Value))
+	if string(r.Value) == "bad" {
+		e.Refused = &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "bad", Value: r.Value}
+	}
+}
+
+// testConsumer is a Consumer of textDecoder's values.
+type testConsumer struct {
+	*Consumer
+	*textDecoder
+	t        testing.TB
+	position map[string]int64 // next offset by topic/partition
+}
+
+func consume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, edit func(*ConsumerConfig)) *testConsumer {
+	t.Helper()
+	c, err := tryConsume(t, b, topic, from, edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func tryConsume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
+	t.Helper()
+	config := DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.Log = b.Brokers(), []string{topic}, testLog(t)
+	config.MaxWait = 50 * time.Millisecond
+	config.UntilEnd = true
+	if edit != nil {
+		edit(&config)
+	}
+	d := &textDecoder{}
+	c, err := NewConsumer(t.Context(), config, d, blankout.NewSchema(8, nil, 2), from)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return &testConsumer{c, d, t, map[string]int64{}}, nil
+}
+
+// got is a record as Next delivered it.
+type got struct {
+	topic     string
+	partition int32
+	offset    int64
+	key       string
+	value     string
+	time      int64
+	refused   *blankout.Refusal
+}
+
+// until reads until n records are there or the stream ends, checking every
+// promise of Next on the way.
+func (c *testConsumer) until(n int) ([]got, error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	var out []got
+	var b blankout.Batch
+	for len(out) < n {
+		if err := c.Next(ctx, &b); err != nil {
+			return out, err
+		}
+		name := fmt.Sprintf("%s/%d", b.Topic, b.Partition)
+		next, started := c.position[name]
+		if !started {
+			if len(b.Examples) > 0 {
+				c.t.Errorf("%s: first batch has %d examples", name, len(b.Examples))
+			}
+			next = b.Next
+		}
+		if b.Reset {
+			next = b.Next
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Offset < next || e.Offset >= b.Next {
+				c.t.Errorf("%s: offset %d in a batch from %d to %d", name, e.Offset, next, b.Next)
+			}
+			next = e.Offset + 1
+			out = append(out, got{b.Topic, b.Partition, e.Offset, string(e.Key), c.values[e.Label], e.Time, e.Refused})
+		}
+		if b.Next < next || b.HighWater < 0 {
+			c.t.Errorf("%s: next %d after %d, high water %d", name, b.Next, next, b.HighWater)
+		}
+		c.position[name] = b.Next
+	}
+	return out, nil
+}
+
+// all reads to the end.
+func (c *testConsumer) all() []got {
+	c.t.Helper()
+	out, err := c.until(1 << 30)
+	if err != io.EOF {
+		c.t.Fatalf("after %d records: %v", len(out), err)
+	}
+	return out
+}
+
+func values(records []got) []string {
+	out := []string{}
+	for _, r := range records {
+		out = append(out, r.value)
+	}
+	return out
+}
+
+func produce(t testing.TB, b *Embedded, topic string, edit func(*ProducerConfig), messages ...Message) {
+	t.Helper()
+	config := DefaultProducerConfig()
+	config.Brokers, config.Topic, config.Log = b.Brokers(), topic, testLog(t)
+	if edit != nil {
+		edit(&config)
+	}
+	p, err := NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		if err := p.Write(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p.Acknowledged() != uint64(len(messages)) {
+		t.Errorf("%d of %d records acknowledged", p.Acknowledged(), len(messages))
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func numbered(n int) []Message {
+	var out []Message
+	for i := range n {
+		out = append(out, Message{Key: fmt.Appendf(nil, "k%d", i%7), Value: fmt.Appendf(nil, "value %d", i), Time: 1_700_000_000_000 + int64(i)})
+	}
+	return out
+}
+
+func TestProduceConsume(t *testing.T) {
+	noLeaks(t)
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			b := startBroker(t, map[string]int32{"t": 3})
+			want := numbered(2000)
+			produce(t, b, "t", func(c *ProducerConfig) { c.Compression, c.BatchBytes = codec, 5000 }, want...)
+			c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 20000, 100 })
+			records := c.all()
+			if len(records) != len(want) {
+				t.Fatalf("%d records, want %d", len(records), len(want))
+			}
+			seen := map[string]bool{}
+			partition := map[string]int32{} // of a key
+			last := map[string]int64{}
+			for _, r := range records {
+				if p, ok := partition[r.key]; ok && p != r.partition {
+					t.Errorf("key %s in partitions %d and %d", r.key, p, r.partition)
+				}
+				partition[r.key] = r.partition
+				if r.time <= last[r.key] {
+					t.Errorf("key %s: time %d after %d", r.key, r.time, last[r.key])
+				}
+				last[r.key] = r.time
+				seen[r.value] = true
+			}
+			if len(seen) != len(want) {
+				t.Errorf("%d different values, want %d", len(seen), len(want))
+			}
+			stats := c.Stats()
+			if stats.Records != 2000 || len(stats.Partitions) != 3 || stats.Fetches == 0 || stats.Bytes == 0 {
+				t.Errorf("stats %+v", stats)
+			}
+			for _, p := range stats.Partitions {
+				if p.Lag != 0 || p.Next != p.HighWater {
+					t.Errorf("stats %+v", p)
+				}
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestConsumeFrom(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, map[string]int32{"t": 1})
+	produce(t, b, "t", nil, numbered(10)...)
+	tests := []struct {
+		name  string
+		start string
+		from  int64 // -1: none stored
+		want  int   // records
+		err   bool
+	}{
+		{"earliest", "earliest", -1, 10, false},
+		{"latest", "latest", -1, 0, false},
+		{"time", "timestamp:2023-11-14T22:13:20.004Z", -1, 6, false},
+		{"time after the last", "timestamp:2030-01-01T00:00:00Z", -1, 0, false},
+		{"stored", "earliest", 3, 7, false},
+		{"stored before latest", "latest", 3, 7, false},
+		{"stored at the end", "earliest", 10, 0, false},
+		{"past the end", "earliest", 11, 0, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var from blankout.Offsets
+			if test.from >= 0 {
+				from.At("t", 0, test.from)
+			}
+			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = test.start })
+			if test.err {
+				var out *OffsetOutOfRangeError
+				if !errors.As(err, &out) || out.Offset != test.from || out.Start != 0 || out.End != 10 {
+					t.Fatalf("error %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if records := c.all(); len(records) != test.want {
+				t.Errorf("%d records, want %d", len(records), test.want)
+			}
+			if c.position["t/0"] != 10 {
+				t.Errorf("positions %v", c.position)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestConsumeTail(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 2})
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false })
+	for i := range 5 {
+		produce(t, b, "t", nil, numbered(20)...)
+		records, err := c.until(20)
+		if err != nil || len(records) != 20 {
+			t.Fatalf("round %d: %d records, %v", i, len(records), err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var batch blankout.Batch
+	if err := c.Next(ctx, &batch); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Next at the end: %v", err)
+	}
+}
+
+func TestConsumerErrors(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, map[string]int32{"t": 2})
+	tests := []struct {
+		name string
+		edit func(*ConsumerConfig)
+		want string
+	}{
+		{"no such topic", func(c *ConsumerConfig) { c.Topics = []string{"other"} }, `topic "other" does not exist`},
+		{"no such partition", func(c *ConsumerConfig) { c.Partitions = []int32{0, 7} }, "topic t has no partition 7"},
+		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.ConnectTimeout = []string{"127.0.0.1:1"}, 100*time.Millisecond }, "connection refused"},
+		{"no port", func(c *ConsumerConfig) { c.Brokers = []string{"localhost"} }, "want host:port"},
+		{"policy", func(c *ConsumerConfig) { c.OutOfRange = "skip" }, "out_of_range"},
+		{"start", func(c *ConsumerConfig) { c.Start = "timestamp:yesterday" }, "start"},
+		{"no password", func(c *ConsumerConfig) { c.SASL.Mechanism, c.SASL.Username = "PLAIN", "a" }, "BLANKOUT_KAFKA_PASSWORD"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := tryConsume(t, b, "t", nil, test.edit)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCreateTopics(t *testing.T) {
+	b := startBroker(t, nil)
+	c := consume(t, b, "new", nil, func(c *ConsumerConfig) { c.CreateTopics, c.CreatePartitions, c.UntilEnd = true, 3, false })
+	produce(t, b, "new", nil, numbered(50)...)
+	if records, err := c.until(50); err != nil || len(records) != 50 || len(c.Stats().Partitions) != 3 {
+		t.Errorf("%d records, %v, %+v", len(records), err, c.Stats())
+	}
+}
+
+func TestEmbeddedKeepsData(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 3 {
+		b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		produce(t, b, "t", nil, numbered(10)...)
+		c := consume(t, b, "t", nil, nil)
+		if records := c.all(); len(records) != 10*(round+1) {
+			t.Errorf("round %d: %d records", round, len(records))
+		}
+		c.Close()
+		b.Close()
+	}
+}
+
+func TestTwoTopics(t *testing.T) {
+	b := startBroker(t, map[string]int32{"a": 1, "b": 2})
+	produce(t, b, "a", nil, numbered(5)...)
+	produce(t, b, "b", nil, numbered(9)...)
+	c := consume(t, b, "a", nil, func(c *ConsumerConfig) { c.Topics = []string{"b", "a"} })
+	count := map[string]int{}
+	for _, r := range c.all() {
+		count[r.topic]++
+	}
+	if !maps.Equal(count, map[string]int{"a": 5, "b": 9}) {
+		t.Errorf("%v", count)
+	}
+	if names := slices.Sorted(maps.Keys(c.position)); !slices.Equal(names, []string{"a/0", "b/0", "b/1"}) {
+		t.Errorf("%v", names)
+	}
+}
+
+// noLeaks checks at the end of the test, after everything registered later has
+// been closed, that no goroutine is left.
+func noLeaks(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+}

@@ -1,0 +1,357 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/initproducerid"
+)
+
+// ProducerConfig says where and how records are written.
+type ProducerConfig struct {
+	ConnectConfig
+	Topic       string  `toml:"topic"`
+	Compression string  `toml:"compression"` // none, gzip, snappy, lz4 or zstd
+	BatchBytes  int     `toml:"batch_bytes"` // of records, unpacked, in one request; brokers refuse more than 1 MB by default
+	Rate        float64 `toml:"rate"`        // at most so many records a second; 0: as fast as it goes
+	// Linger is how long a record may wait for others while Rate holds them back.
+	Linger time.Duration `toml:"linger"`
+	// DeliveryTimeout bounds the tries for one batch.
+	DeliveryTimeout  time.Duration `toml:"delivery_timeout"`
+	CreateTopics     bool          `toml:"create_topics"`
+	CreatePartitions int           `toml:"create_partitions"` // of a created topic
+
+	// Progress is called after each acknowledged batch with the numbers of
+	// records acknowledged so far and of the bytes of their keys and values.
+	Progress func(records, bytes uint64) `toml:"-"`
+	Log      *slog.Logger                `toml:"-"` // nil: no log
+}
+
+// DefaultProducerConfig returns the defaults.
+func DefaultProducerConfig() ProducerConfig {
+	return ProducerConfig{
+		ConnectConfig:    DefaultConnectConfig(),
+		Compression:      "none",
+		BatchBytes:       900_000,
+		Linger:           10 * time.Millisecond,
+		DeliveryTimeout:  2 * time.Minute,
+		CreatePartitions: 1,
+	}
+}
+
+// Check reports the first setting that cannot be used.
+func (c *ProducerConfig) Check() error {
+	if _, err := c.codec(); err != nil {
+		return err
+	}
+	switch {
+	case c.Topic == "":
+		return errors.New("topic: none given")
+	case c.BatchBytes < 1:
+		return fmt.Errorf("batch_bytes %d, want at least 1", c.BatchBytes)
+	case !(c.Rate >= 0):
+		return fmt.Errorf("rate %v, want a number of records a second, or 0", c.Rate)
+	case c.DeliveryTimeout <= 0:
+		return fmt.Errorf("delivery_timeout %v, want a positive time", c.DeliveryTimeout)
+	case c.CreateTopics && c.CreatePartitions < 1:
+		return fmt.Errorf("create_partitions %d, want at least 1", c.CreatePartitions)
+	}
+	return nil
+}
+
+func (c *ProducerConfig) codec() (int16, error) {
+	for _, codec := range []compress.Compression{compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd} {
+		if c.Compression == codec.String() {
+			return int16(codec), nil
+		}
+	}
+	if c.Compression != "none" {
+		return 0, fmt.Errorf("compression %q, want none, gzip, snappy, lz4 or zstd", c.Compression)
+	}
+	return 0, nil
+}
+
+// Message is a record to be written. Its bytes may be reused after Write.
+type Message struct {
+	Key, Value []byte // nil is null
+	Time       int64  // milliseconds since the Unix epoch; 0: now
+	Headers    []Header
+}
+
+// Header is a named value that travels beside a record.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Producer writes records to a topic: in batches, acknowledged by all in-sync
+// replicas. It is idempotent: brokers drop a batch that a lost answer made it send
+// again, so what is acknowledged is in the log once. It belongs to one goroutine
+// and has none of its own.
+type Producer struct {
+	config     ProducerConfig
+	cluster    *cluster
+	codec      int16
+	id         int64
+	epoch      int16
+	numbers    []int // of the partitions
+	partitions []outgoing
+	keyless    int // partition that records without a key go to, for now
+
+	started time.Time // of the rate
+	written uint64    // by Write
+	records uint64    // acknowledged
+	bytes   uint64
+}
+
+// outgoing is what waits to be written to a partition.
+type outgoing struct {
+	batch    batchWriter
+	bytes    uint64
+	since    time.Time // when its first record came
+	sequence int32
+	packed   []byte // the batch as it is sent, once it has been tried; nil before
+}
+
+// NewProducer connects, finds the topic's partitions and gets a producer id.
+func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	k, err := connect(ctx, config.ConnectConfig, []string{config.Topic}, config.Log)
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{config: config, cluster: k, id: -1, epoch: -1}
+	p.codec, _ = config.codec()
+	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions)
+	if err == nil {
+		// A new partition may not have a leader yet: wait until it answers.
+		_, err = k.offsets(ctx, config.Topic, partitions, kafka.LastOffset, false)
+	}
+	if err == nil {
+		err = p.identify(ctx)
+	}
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	for _, partition := range partitions {
+		p.numbers = append(p.numbers, int(partition))
+	}
+	p.partitions = make([]outgoing, len(partitions))
+	return p, nil
+}
+
+// identifyExchange asks for a producer id without a transaction, which
+// kafka-go's own call cannot: it looks for the coordinator of the transaction "".
+type identifyExchange struct{ version int16 }
+
+func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
+
+func (x *identifyExchange) Required(versions map[protocol.ApiKey]int16) bool {
+	x.version = min(versions[protocol.InitProducerId], 1)
+	return true
+}
+
+func (x *identifyExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	return protocol.RoundTrip(rw, x.version, 1, "blankout", &initproducerid.Request{})
+}
+
+func (p *Producer) identify(ctx context.Context) error {
+	err := p.cluster.retry(ctx, "asking for a producer id", func() error {
+		ctx, cancel := context.WithTimeout(ctx, p.cluster.timeout)
+		defer cancel()
+		m, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, new(identifyExchange))
+		if err != nil {
+			return err
+		}
+		r := m.(*initproducerid.Response)
+		if r.ErrorCode != 0 {
+			return kafka.Error(r.ErrorCode)
+		}
+		p.id, p.epoch = r.ProducerID, r.ProducerEpoch
+		return nil
+	})
+	if errors.Is(err, kafka.ClusterAuthorizationFailed) {
+		p.cluster.log.Warn("no permission for idempotent writes: a batch whose acknowledgement is lost may be written twice", "err", err)
+		return nil
+	}
+	return err
+}
+
+// Write adds a record: to the partition that Kafka's default partitioner picks
+// for its key (murmur2), without a key to one after the other, a batch each. A
+// full batch is sent when the next record comes; Flush sends the rest. After an
+// error m was not taken, and what was taken before is kept: Write or Flush try again.
+func (p *Producer) Write(ctx context.Context, m Message) error {
+	i := p.keyless
+	if m.Key != nil {
+		i = kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: m.Key}, p.numbers...)
+		i = slices.Index(p.numbers, i)
+	}
+	return p.write(ctx, i, m)
+}
+
+// WriteTo adds a record to a partition.
+func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) error {
+	i := slices.Index(p.numbers, int(partition))
+	if i < 0 {
+		return fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
+	}
+	return p.write(ctx, i, m)
+}
+
+func (p *Producer) write(ctx context.Context, i int, m Message) error {
+	out := &p.partitions[i]
+	size := len(m.Key) + len(m.Value) + 32
+	for _, h := range m.Headers {
+		size += len(h.Key) + len(h.Value) + 8
+	}
+	if out.packed != nil || out.batch.count > 0 && len(out.batch.records)+size > p.config.BatchBytes {
+		if err := p.send(ctx, i); err != nil {
+			return err
+		}
+	}
+	if err := p.pace(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	if out.batch.count == 0 {
+		out.since = now
+	}
+	if m.Time == 0 {
+		m.Time = now.UnixMilli()
+	}
+	out.batch.add(m.Key, m.Value, m.Time, m.Headers)
+	out.bytes += uint64(len(m.Key) + len(m.Value))
+	p.written++
+	return nil
+}
+
+// pace waits until Rate allows the next record, and sends what would otherwise
+// wait longer than Linger.
+func (p *Producer) pace(ctx context.Context) error {
+	if p.config.Rate == 0 {
+		return nil
+	}
+	if p.started.IsZero() {
+		p.started = time.Now()
+	}
+	due := p.started.Add(time.Duration(float64(p.written) / p.config.Rate * float64(time.Second)))
+	if time.Until(due) <= 0 {
+		return nil
+	}
+	for i := range p.partitions {
+		out := &p.partitions[i]
+		if out.batch.count > 0 && due.Sub(out.since) > p.config.Linger {
+			if err := p.send(ctx, i); err != nil {
+				return err
+			}
+		}
+	}
+	t := time.NewTimer(time.Until(due))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Flush sends what has been written and returns when all of it is acknowledged.
+func (p *Producer) Flush(ctx context.Context) error {
+	for i := range p.partitions {
+		if p.partitions[i].batch.count > 0 {
+			if err := p.send(ctx, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send sends the batch of a partition until it is acknowledged. A batch that has
+// been tried keeps its bytes and its sequence number, so that a broker that has
+// it already knows it.
+func (p *Producer) send(ctx context.Context, i int) error {
+	out := &p.partitions[i]
+	partition := p.numbers[i]
+	if out.packed == nil {
+		packed, err := out.batch.appendTo(make([]byte, 4, 4+batchHeader+len(out.batch.records)), batchOrigin{
+			attributes: p.codec, producer: p.id, epoch: p.epoch, sequence: out.sequence,
+		})
+		if err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint32(packed, uint32(len(packed)-4))
+		out.packed = packed
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.config.DeliveryTimeout)
+	defer cancel()
+	doing := fmt.Sprintf("writing %d records to %s/%d", out.batch.count, p.config.Topic, partition)
+	err := p.cluster.retry(ctx, doing, func() error {
+		r, err := p.cluster.client.RawProduce(ctx, &kafka.RawProduceRequest{
+			Topic:        p.config.Topic,
+			Partition:    partition,
+			RequiredAcks: kafka.RequireAll,
+			RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(out.packed)},
+		})
+		if err != nil {
+			return err
+		}
+		if r.Error != nil && !errors.Is(r.Error, kafka.DuplicateSequenceNumber) {
+			return r.Error
+		}
+		return nil
+	})
+	if errors.Is(err, kafka.MessageSizeTooLarge) {
+		err = fmt.Errorf("%w: the batch has %d bytes; lower batch_bytes, or raise message.max.bytes of the topic for single records of that size", err, len(out.packed)-4)
+	}
+	if err != nil {
+		return err
+	}
+	p.records += uint64(out.batch.count)
+	p.bytes += out.bytes
+	if p.id >= 0 {
+		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
+	}
+	out.batch.reset()
+	// Not reused: after a timeout a connection may still be reading it.
+	out.packed, out.bytes = nil, 0
+	if i == p.keyless {
+		p.keyless = (p.keyless + 1) % len(p.partitions)
+	}
+	if p.config.Progress != nil {
+		p.config.Progress(p.records, p.bytes)
+	}
+	return nil
+}
+
+// Acknowledged returns the number of records that are safely written.
+func (p *Producer) Acknowledged() uint64 { return p.records }
+
+// Close ends the connections. It returns an error if records are left that
+// were never acknowledged; Flush first.
+func (p *Producer) Close() error {
+	p.cluster.close()
+	left := 0
+	for i := range p.partitions {
+		left += int(p.partitions[i].batch.count)
+	}
+	if left > 0 {
+		return fmt.Errorf("%d records for topic %s were not written", left, p.config.Topic)
+	}
+	return nil
+}

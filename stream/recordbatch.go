@@ -1,0 +1,389 @@
+package stream
+
+// Kafka's record batches, format 2, read in place and written.
+//
+//	offset  size
+//	     0     8  base offset
+//	     8     4  length of what follows
+//	    12     4  partition leader epoch
+//	    16     1  magic, 2
+//	    17     4  CRC-32C of everything from offset 21 on
+//	    21     2  attributes: codec (bits 0-2), log-append time (3), transactional (4), control (5)
+//	    23     4  last offset delta
+//	    27     8  first timestamp, ms
+//	    35     8  greatest timestamp, ms
+//	    43     8  producer id
+//	    51     2  producer epoch
+//	    53     4  base sequence
+//	    57     4  number of records
+//	    61        records, compressed together
+//
+// A record is its length and then attributes (1 byte), timestamp delta, offset
+// delta, key, value and headers, all numbers and lengths zigzag varints; length
+// -1 is null. Offsets of a compacted batch have holes, and it may hold no record
+// at all: the offset after a batch is always base + last offset delta + 1.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/segmentio/kafka-go/compress"
+)
+
+const (
+	batchHeader = 61
+	batchPrefix = 12 // base offset and length, which the length does not count
+	batchCRC    = 21 // where the checksummed bytes begin
+
+	flagLogAppendTime = 1 << 3
+	flagTransactional = 1 << 4
+	flagControl       = 1 << 5
+)
+
+// maxUnpacked bounds what one record batch may unpack to, so that a hostile
+// batch cannot take the memory. Brokers limit a batch to 1 MB packed.
+const maxUnpacked = 64 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// recordBatch is one batch; records borrows the bytes it was parsed from.
+type recordBatch struct {
+	base, next int64 // offsets of the batch, base inclusive, next exclusive
+	firstTime  int64
+	maxTime    int64
+	producer   int64
+	count      int32
+	attributes int16
+	records    []byte // as sent: compressed by codec()
+}
+
+func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
+func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
+func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
+
+// errPartialBatch says that the bytes end before the batch does, which is how
+// a broker cuts a response to size.
+var errPartialBatch = errors.New("record batch cut off")
+
+// parseBatch reads the batch at the start of b and returns the bytes after it.
+// The checksum is verified before anything behind it is believed.
+func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
+	if len(b) < 17 {
+		return batch, b, errPartialBatch
+	}
+	if magic := b[16]; magic != 2 {
+		return batch, b, fmt.Errorf("record batch of format %d, only format 2 (Kafka 0.11 and later) can be read", magic)
+	}
+	length := int(int32(binary.BigEndian.Uint32(b[8:])))
+	if length < batchHeader-batchPrefix {
+		return batch, b, fmt.Errorf("record batch of %d bytes, shorter than its header", length)
+	}
+	if len(b) < batchPrefix+length {
+		return batch, b, errPartialBatch
+	}
+	b, rest = b[:batchPrefix+length], b[batchPrefix+length:]
+	if want, got := binary.BigEndian.Uint32(b[17:]), crc32.Checksum(b[batchCRC:], castagnoli); want != got {
+		return batch, rest, fmt.Errorf("record batch with checksum %08x, its bytes have %08x", want, got)
+	}
+	delta := int32(binary.BigEndian.Uint32(b[23:]))
+	batch = recordBatch{
+		base:       int64(binary.BigEndian.Uint64(b)),
+		attributes: int16(binary.BigEndian.Uint16(b[21:])),
+		firstTime:  int64(binary.BigEndian.Uint64(b[27:])),
+		maxTime:    int64(binary.BigEndian.Uint64(b[35:])),
+		producer:   int64(binary.BigEndian.Uint64(b[43:])),
+		count:      int32(binary.BigEndian.Uint32(b[57:])),
+		records:    b[batchHeader:],
+	}
+	batch.next = batch.base + int64(delta) + 1
+	if delta < 0 || batch.base < 0 || batch.next <= batch.base || batch.count < 0 {
+		return batch, rest, fmt.Errorf("record batch at offset %d with last offset delta %d and %d records", batch.base, delta, batch.count)
+	}
+	return batch, rest, nil
+}
+
+// aborts tells whether a control batch marks the end of an aborted transaction
+// (its only record's key is a version and a type, 0 abort, 1 commit).
+func (b *recordBatch) aborts() bool {
+	r := recordReader{rest: b.records, left: b.count}
+	var rec rawRecord
+	ok, err := r.next(&rec)
+	return ok && err == nil && len(rec.key) >= 4 && binary.BigEndian.Uint16(rec.key[2:]) == 0
+}
+
+// rawRecord is one record; key and value borrow, nil is null.
+type rawRecord struct {
+	offsetDelta int32
+	timeDelta   int64
+	key, value  []byte
+}
+
+// recordReader walks the unpacked records of a batch.
+type recordReader struct {
+	rest []byte
+	left int32
+}
+
+var errRecord = errors.New("record with a length that does not fit its batch")
+
+// next reads one record; it returns false at the end of the batch.
+func (r *recordReader) next(rec *rawRecord) (bool, error) {
+	if r.left == 0 {
+		return false, nil
+	}
+	length, n := varint(r.rest)
+	if n <= 0 || length < 1 || length > int64(len(r.rest)-n) {
+		return false, errRecord
+	}
+	b := r.rest[n : n+int(length)]
+	r.rest = r.rest[n+int(length):]
+	r.left--
+	b = b[1:] // attributes, unused
+	if rec.timeDelta, n = varint(b); n <= 0 {
+		return false, errRecord
+	}
+	b = b[n:]
+	delta, n := varint(b)
+	if n <= 0 || delta < 0 || delta > 1<<31-1 {
+		return false, errRecord
+	}
+	rec.offsetDelta = int32(delta)
+	var ok bool
+	if rec.key, b, ok = varbytes(b[n:]); !ok {
+		return false, errRecord
+	}
+	if rec.value, _, ok = varbytes(b); !ok {
+		return false, errRecord
+	}
+	return true, nil // headers are not looked at
+}
+
+// varint reads a zigzag varint; n <= 0 says that there is none.
+func varint(b []byte) (v int64, n int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+	}
+	return binary.Varint(b)
+}
+
+func varbytes(b []byte) (field, rest []byte, ok bool) {
+	length, n := varint(b)
+	if n <= 0 || length > int64(len(b)-n) {
+		return nil, nil, false
+	}
+	if b = b[n:]; length < 0 {
+		return nil, b, true
+	}
+	return b[:length:length], b[length:], true
+}
+
+// unpacker decompresses the records of a batch into memory that it owns and
+// reuses: what it returns is valid until its next call. gzip and lz4 go through
+// kafka-go's codecs. Snappy and zstd are unpacked straight from the bytes:
+// kafka-go's snappy trusts the lengths in the data with an allocation of up to
+// 4 GB, and its zstd has no bound on its window.
+type unpacker struct {
+	out    []byte
+	source bytes.Reader
+	zstd   *zstd.Decoder
+}
+
+var errUnpacked = fmt.Errorf("unpacks to more than %d bytes", maxUnpacked)
+
+func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
+	u.out = u.out[:0]
+	var err error
+	switch codec := compress.Compression(codec); codec {
+	case compress.None:
+		return src, nil
+	case compress.Snappy:
+		u.out, err = appendSnappy(u.out, src)
+	case compress.Zstd:
+		if u.zstd == nil {
+			// One decoder, used by one goroutine, starts none of its own.
+			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
+			if err != nil {
+				return nil, err
+			}
+		}
+		u.out, err = u.zstd.DecodeAll(src, u.out)
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+			err = errUnpacked
+		}
+	case compress.Gzip, compress.Lz4:
+		u.source.Reset(src)
+		r := codec.Codec().NewReader(&u.source)
+		u.out, err = appendAll(u.out, r)
+		r.Close()
+	default:
+		return nil, fmt.Errorf("unknown codec %d", codec)
+	}
+	return u.out, err
+}
+
+// appendAll appends what r yields, up to maxUnpacked bytes.
+func appendAll(dst []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(dst) == cap(dst) {
+			dst = append(dst, 0)[:len(dst)]
+		}
+		n, err := r.Read(dst[len(dst):min(cap(dst), maxUnpacked+1)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst) > maxUnpacked:
+			return dst, errUnpacked
+		case err == io.EOF:
+			return dst, nil
+		case err != nil:
+			return dst, err
+		}
+	}
+}
+
+// xerialHeader opens snappy data that the Java client's library has cut into
+// frames, each with its length (4 bytes, big endian) before it; the magic is
+// followed by two versions of 4 bytes. Other clients send one bare block.
+var xerialHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+
+func appendSnappy(dst, src []byte) ([]byte, error) {
+	if !bytes.HasPrefix(src, xerialHeader) {
+		return appendSnappyBlock(dst, src)
+	}
+	if len(src) < 16 {
+		return dst, snappy.ErrCorrupt
+	}
+	var err error
+	for src = src[16:]; len(src) > 0; {
+		if len(src) < 4 {
+			return dst, snappy.ErrCorrupt
+		}
+		n := binary.BigEndian.Uint32(src)
+		if src = src[4:]; uint64(n) > uint64(len(src)) {
+			return dst, snappy.ErrCorrupt
+		}
+		if dst, err = appendSnappyBlock(dst, src[:n]); err != nil {
+			return dst, err
+		}
+		src = src[n:]
+	}
+	return dst, nil
+}
+
+func appendSnappyBlock(dst, src []byte) ([]byte, error) {
+	n, err := snappy.DecodedLen(src)
+	if err != nil {
+		return dst, err
+	}
+	if n > maxUnpacked-len(dst) {
+		return dst, errUnpacked
+	}
+	if cap(dst)-len(dst) < n {
+		dst = append(make([]byte, 0, max(len(dst)+n, 2*cap(dst))), dst...)
+	}
+	if _, err := snappy.Decode(dst[len(dst):len(dst)+n], src); err != nil {
+		return dst, err
+	}
+	return dst[:len(dst)+n], nil
+}
+
+// batchWriter builds a record batch, record by record. Its zero value is empty
+// and ready; memory is kept from one batch to the next.
+type batchWriter struct {
+	records   []byte
+	scratch   []byte
+	count     int32
+	lastDelta int32
+	firstTime int64
+	maxTime   int64
+}
+
+func (w *batchWriter) reset() {
+	*w = batchWriter{records: w.records[:0], scratch: w.scratch[:0]}
+}
+
+// add appends a record with the next offset.
+func (w *batchWriter) add(key, value []byte, time int64, headers []Header) {
+	delta := int32(0)
+	if w.count > 0 {
+		delta = w.lastDelta + 1
+	}
+	w.addAt(delta, key, value, time, headers)
+}
+
+func (w *batchWriter) addAt(delta int32, key, value []byte, time int64, headers []Header) {
+	if w.count == 0 {
+		w.firstTime, w.maxTime = time, time
+	}
+	w.maxTime = max(w.maxTime, time)
+	s := append(w.scratch[:0], 0) // attributes
+	s = binary.AppendVarint(s, time-w.firstTime)
+	s = binary.AppendVarint(s, int64(delta))
+	s = appendVarbytes(s, key)
+	s = appendVarbytes(s, value)
+	s = binary.AppendVarint(s, int64(len(headers)))
+	for _, h := range headers {
+		s = binary.AppendVarint(s, int64(len(h.Key)))
+		s = append(s, h.Key...)
+		s = appendVarbytes(s, h.Value)
+	}
+	w.records = binary.AppendVarint(w.records, int64(len(s)))
+	w.records = append(w.records, s...)
+	w.scratch = s
+	w.count++
+	w.lastDelta = delta
+}
+
+func appendVarbytes(b, field []byte) []byte {
+	if field == nil {
+		return binary.AppendVarint(b, -1)
+	}
+	return append(binary.AppendVarint(b, int64(len(field))), field...)
+}
+
+// batchOrigin is what a batch says about where it stands and who wrote it.
+type batchOrigin struct {
+	base       int64
+	attributes int16 // codec and flags
+	producer   int64 // -1: not idempotent
+	epoch      int16
+	sequence   int32
+}
+
+// appendTo appends the batch to dst, packed with the codec of the attributes.
+func (w *batchWriter) appendTo(dst []byte, o batchOrigin) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, make([]byte, batchHeader)...)
+	if codec := compress.Compression(o.attributes & 7).Codec(); codec != nil {
+		var packed bytes.Buffer
+		z := codec.NewWriter(&packed)
+		if _, err := z.Write(w.records); err != nil {
+			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
+		}
+		if err := z.Close(); err != nil {
+			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
+		}
+		dst = append(dst, packed.Bytes()...)
+	} else {
+		dst = append(dst, w.records...)
+	}
+	b := dst[start:]
+	binary.BigEndian.PutUint64(b, uint64(o.base))
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-batchPrefix))
+	b[16] = 2
+	binary.BigEndian.PutUint16(b[21:], uint16(o.attributes))
+	binary.BigEndian.PutUint32(b[23:], uint32(w.lastDelta))
+	binary.BigEndian.PutUint64(b[27:], uint64(w.firstTime))
+	binary.BigEndian.PutUint64(b[35:], uint64(w.maxTime))
+	binary.BigEndian.PutUint64(b[43:], uint64(o.producer))
+	binary.BigEndian.PutUint16(b[51:], uint16(o.epoch))
+	binary.BigEndian.PutUint32(b[53:], uint32(o.sequence))
+	binary.BigEndian.PutUint32(b[57:], uint32(w.count))
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
+	return dst, nil
+}
