@@ -31,28 +31,45 @@ func (o *Expected) Gap(w []float64) float64 {
 		return math.Inf(1)
 	}
 	o.scores(w)
-	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
-	if free {
+	if o.freeIntercept() {
 		w[o.columns] += o.centre()
 	}
 	// The dual point, row by row, in the buffers of the derivatives.
 	o.curved = false
 	smoothing := o.eps * o.eps
+	o.sum.each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				l, y := o.row(i)
+				_, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
+			}
+		}
+	})
+	return o.dualGap(w, func(i int, theta float64) float64 {
+		if theta == 1 && smoothing == 0 {
+			return 0
+		}
+		l, y := o.row(i)
+		value, _, _ := l.At(y, o.f[i], o.v[i])
+		smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
+		return value - theta*smooth + 2*theta*o.dv[i]*smoothing
+	})
+}
+
+// dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack
+// is a row's own part of it for its theta.
+func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
+	free := o.freeIntercept()
 	var up, down float64 // sum of m df by sign
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
 	o.sum.each(func(g, lo, hi int) {
 		s := &group[g]
 		for i := lo; i < hi; i++ {
-			if o.m[i] == 0 {
-				continue
-			}
-			l, y := o.row(i)
-			_, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
-			if o.df[i] > 0 {
-				s.up += o.m[i] * o.df[i]
+			if a := o.m[i] * o.df[i]; a > 0 {
+				s.up += a
 			} else {
-				s.down -= o.m[i] * o.df[i]
+				s.down -= a
 			}
 		}
 	})
@@ -66,7 +83,7 @@ func (o *Expected) Gap(w []float64) float64 {
 		thetaDown = up / down
 	}
 	o.passes++
-	slack := o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
+	kink := o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			m := o.m[i]
@@ -78,19 +95,10 @@ func (o *Expected) Gap(w []float64) float64 {
 				theta = thetaUp
 			}
 			o.scatter(acc, i, theta*m*o.df[i], 2*theta*m*o.dv[i])
-			if theta == 1 && smoothing == 0 {
-				continue
-			}
-			l, y := o.row(i)
-			value, _, _ := l.At(y, o.f[i], o.v[i])
-			smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
-			sum += m * max(value-theta*smooth+2*theta*o.dv[i]*smoothing, 0)
+			sum += m * max(slack(i, theta), 0)
 		}
 		return sum
 	})
-	if o.residual == nil {
-		o.residual = make([]float64, o.dim)
-	}
 	r := o.residual
 	o.unpack(o.total, w, r, nil)
 	o.p.Penalty.valueGrad(w, r)
@@ -105,8 +113,12 @@ func (o *Expected) Gap(w []float64) float64 {
 			return math.Inf(1)
 		}
 	}
-	o.kink = slack
-	return gap + slack
+	o.kink = kink
+	return gap + kink
+}
+
+func (o *Expected) freeIntercept() bool {
+	return o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 }
 
 // centre returns the shift of all scores that minimises the losses, found by

@@ -44,6 +44,8 @@ type Expected struct {
 
 	total           []float64 // of what rows scatter
 	sum             *summer
+	outer           int // sum of the squared lengths of the rows
+	denseTotal      []float64
 	denseSum        *summer
 	along, residual []float64
 	kink            float64
@@ -183,6 +185,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.f, o.v, o.df, o.dv = rows[:n], rows[n:2*n], rows[2*n:3*n], rows[3*n:4*n]
 	o.ff, o.fv, o.vv = rows[4*n:5*n], rows[5*n:6*n], rows[6*n:]
 	o.w = make([]float64, o.dim)
+	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
 	o.shrink = make([]float64, o.columns)
 	// The last two of a partial sum are those over rows alone.
@@ -208,10 +211,21 @@ func withoutNoise(l blankout.Loss) blankout.Loss {
 	switch l := l.(type) {
 	case blankout.LogisticGaussian, blankout.LogisticQuadratic:
 		return blankout.LogisticChen{}
-	case blankout.HingeChen:
-		return blankout.HingeGaussian{Ell: l.Ell} // smoothed, it is the hinge itself off the margin
+	case blankout.HingeGaussian:
+		// The hinge as well. Smoothed, its curvature falls off slowly away
+		// from the margin, which Newton's method likes better.
+		return blankout.HingeChen{Ell: l.Ell}
 	}
 	return l
+}
+
+// plainHinge returns the margin of the hinge loss without noise, 0 for
+// everything else.
+func (o *Expected) plainHinge() float64 {
+	if l, ok := o.loss.(blankout.HingeChen); ok && !o.noisy {
+		return l.Ell
+	}
+	return 0
 }
 
 // checkTarget returns an error for a target that the loss cannot take.
@@ -628,43 +642,94 @@ func (d *Data) firstNegative() int {
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
 
-// dense returns the matrix of HessVec under Majorise, for few columns.
+// dense returns the matrix of HessVec, nil where conjugate gradients are the
+// quicker way: many columns, or rows so long that the sum of their outer
+// products costs more than some dozens of products with a vector.
 func (o *Expected) dense() *mat.SymDense {
-	o.curve()
 	n := o.dim
-	total := make([]float64, n*n)
-	o.passes++
-	if o.denseSum == nil {
-		o.denseSum = newSummer(o.p.Data, n*n, o.p.Threads)
+	if o.outer == 0 {
+		for _, r := range o.p.Data.rows {
+			o.outer += int(r.n) * int(r.n)
+		}
 	}
-	o.denseSum.sum(total, func(lo, hi int, acc []float64) float64 {
+	if n > 1024 || o.outer > 50*o.p.Data.entries {
+		return nil
+	}
+	o.curve()
+	if o.denseSum == nil {
+		o.denseSum = newSummer(o.p.Data, n*n+2*n, o.p.Threads)
+		o.denseTotal = make([]float64, n*n+2*n)
+	}
+	mixed := false
+	for i, m := range o.m {
+		mixed = mixed || m != 0 && (o.fv[i] != 0 || o.vv[i] != 0)
+	}
+	o.passes++
+	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. Of that
+	// the matrix takes the part of z that lies in the row's own columns, the
+	// two vectors behind it sum what meets the rest of z, which is c0 w.
+	o.denseSum.sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
+		a, side := acc[:n*n], acc[n*n:]
+		var x, z []float64
 		for i := lo; i < hi; i++ {
-			a := o.m[i] * o.ff[i]
-			if a == 0 {
+			m := o.m[i]
+			ff, fv, vv := m*o.ff[i], m*o.fv[i], m*o.vv[i]
+			if ff == 0 && fv == 0 && vv == 0 {
 				continue
 			}
 			r := o.p.Data.Row(i)
+			x, z = x[:0], z[:0]
 			for j, c := range r.Index {
-				x := a * r.At(j)
-				row := acc[int(c)*n : int(c)*n+n]
-				for k := j; k < len(r.Index); k++ {
-					row[r.Index[k]] += x * r.At(k)
+				v := r.At(j)
+				x = append(x, v)
+				z = append(z, v*(o.c1+o.c2*v)*o.w[c])
+			}
+			for j, c := range r.Index {
+				row := a[int(c)*n : int(c)*n+n]
+				bx, bz := ff*x[j]+2*fv*z[j], 2*fv*x[j]+4*vv*z[j]
+				if mixed {
+					for k, d := range r.Index[j:] {
+						row[d] += bx*x[j+k] + bz*z[j+k]
+					}
+				} else {
+					for k, d := range r.Index[j:] {
+						row[d] += bx * x[j+k]
+					}
 				}
 				if n > o.columns {
-					row[o.columns] += x
+					row[o.columns] += bx
+				}
+				if o.c0 != 0 {
+					side[c] += bz
 				}
 			}
 			if n > o.columns {
-				acc[n*n-1] += a
+				a[n*n-1] += ff
+				side[o.columns] += 2 * fv
 			}
+			side[n] += 4 * vv
 		}
 		return 0
 	})
+	a, side := o.denseTotal[:n*n], o.denseTotal[n*n:]
+	if o.c0 != 0 {
+		weight := func(i int) float64 {
+			if i < o.columns {
+				return o.c0 * o.w[i]
+			}
+			return 0
+		}
+		for i := range n {
+			for j := i; j < n; j++ {
+				a[i*n+j] += side[i]*weight(j) + weight(i)*side[j] + side[n]*weight(i)*weight(j)
+			}
+		}
+	}
 	for i := range n {
 		if i < o.columns && o.noisy {
-			total[i*n+i] += o.shrink[i]
+			a[i*n+i] += o.shrink[i]
 		}
-		total[i*n+i] += o.p.Penalty.R[i]
+		a[i*n+i] += o.p.Penalty.R[i]
 	}
-	return mat.NewSymDense(n, total)
+	return mat.NewSymDense(n, append([]float64(nil), a...))
 }

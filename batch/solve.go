@@ -83,7 +83,7 @@ type (
 // reached is no error but Converged false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	begin := time.Now()
-	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1)}
+	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1)}
 	if s.opt.MaxIterations == 0 {
 		s.opt.MaxIterations = 1000
 	}
@@ -115,12 +115,21 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		if !ok {
 			return nil, fmt.Errorf("solver newton: this objective has no second derivatives; use lbfgs")
 		}
-		err = s.newton(ctx, hv, false)
+		if e, ok := o.(*Expected); ok && e.plainHinge() > 0 {
+			s.kinky = nil
+			err = s.interior(ctx, e, e.plainHinge())
+		} else {
+			err = s.newton(ctx, hv, false)
+		}
 	default:
 		return nil, fmt.Errorf("solver %q: want newton, irls or lbfgs", opt.Solver)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.best != nil && !s.converged {
+		copy(s.w, s.best)
+		s.gap = s.bestGap
 	}
 	if s.kinky != nil {
 		s.kinky.smooth(0)
@@ -144,6 +153,8 @@ type solver struct {
 	w, grad     []float64
 	value       float64
 	gap, eps    float64
+	best        []float64 // the point with the smallest gap
+	bestGap     float64
 	first       float64 // norm of the first gradient
 	converged   bool
 	iterations  int
@@ -164,36 +175,48 @@ func (s *solver) newtonFits() bool {
 // whether to stop. It lowers the smoothing when that has become the larger
 // part of the gap; changed reports that, or a moved intercept: gradients
 // from before are then of another function.
-func (s *solver) done(ctx context.Context) (stop, changed bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, false, err
-	}
+func (s *solver) done(ctx context.Context, decrease float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
 	if s.certifier != nil {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
 		changed = s.w[s.dim-1] != last
 	}
-	if s.opt.Progress != nil && s.iterations > 0 {
-		s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
+	if stop, err := s.stop(ctx); stop || err != nil {
+		return stop, changed, err
 	}
 	if !math.IsInf(s.gap, 1) {
-		if s.gap <= s.opt.Tol*math.Abs(s.value) {
-			s.converged = true
-			return true, changed, nil
-		}
-		if s.kinky != nil {
-			kink := s.kinky.smoothingGap()
-			for n := 0; n < 3 && kink > 0.5*s.gap; n++ {
-				s.eps *= 0.3
-				changed = true
+		if kink := 0.0; s.kinky != nil {
+			// Lower the smoothing once it matters more than the last step
+			// did, and never further than the tolerance asks for.
+			kink = s.kinky.smoothingGap()
+			if kink > 0.3*s.opt.Tol*math.Abs(s.value) && decrease < 10*kink {
+				s.eps *= 0.4
 				s.kinky.smooth(s.eps)
-				s.gap = s.certifier.Gap(s.w)
-				kink = s.kinky.smoothingGap()
+				changed = true
 			}
 		}
 	}
-	return s.iterations >= s.opt.MaxIterations, changed, nil
+	return false, changed, nil
+}
+
+// stop tells the progress and says whether s.gap is small enough or time is up.
+func (s *solver) stop(ctx context.Context) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if s.opt.Progress != nil {
+		s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
+	}
+	if s.gap <= s.bestGap && !math.IsInf(s.gap, 1) {
+		s.bestGap, s.best = s.gap, append(s.best[:0], s.w...)
+	}
+	s.converged = s.gap <= s.opt.Tol*math.Abs(s.value)
+	return s.converged || s.iterations >= s.opt.MaxIterations, nil
+}
+
+func errNotFinite(value, norm float64) error {
+	return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalise more", value, norm)
 }
 
 // newton is truncated Newton: conjugate gradients on H p = -grad, preconditioned
@@ -213,7 +236,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		s.evaluations++
 		norm := norm2(s.grad)
 		if !finite(s.value) || !finite(norm) {
-			return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalise more", s.value, norm)
+			return errNotFinite(s.value, norm)
 		}
 		if s.iterations == 0 {
 			s.first = norm
@@ -232,21 +255,8 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if irls {
 			forcing = 1e-3
 		}
-		if d, ok := h.(denser); ok && irls && s.dim <= 512 {
-			if err := solveDense(d.dense(), s.grad, p); err != nil {
-				return err
-			}
-		} else {
-			if d, ok := h.(diagonaler); ok {
-				d.Diagonal(diag)
-			} else {
-				for i := range diag {
-					diag[i] = 1
-				}
-			}
-			if err := cg.solve(ctx, h, s.grad, diag, p, forcing); err != nil {
-				return err
-			}
+		if err := s.direction(ctx, h, cg, diag, p, forcing); err != nil {
+			return err
 		}
 		before := s.value
 		t, value := s.search(p, irls)
@@ -255,7 +265,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		}
 		s.value = value
 		s.iterations++
-		stop, _, err := s.done(ctx)
+		stop, _, err := s.done(ctx, before-s.value)
 		if stop || err != nil {
 			return err
 		}
@@ -269,6 +279,24 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			stalled = 0
 		}
 	}
+}
+
+// direction solves H p = -s.grad, by Cholesky's method where the objective
+// offers the matrix, else by conjugate gradients. diag is for its use.
+func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing float64) error {
+	if d, ok := h.(denser); ok {
+		if a := d.dense(); a != nil {
+			return solveDense(a, s.grad, p)
+		}
+	}
+	if d, ok := h.(diagonaler); ok {
+		d.Diagonal(diag)
+	} else {
+		for i := range diag {
+			diag[i] = 1
+		}
+	}
+	return cg.solve(ctx, h, s.grad, diag, p, forcing)
 }
 
 // search returns a step along p and the value there. s.grad and s.value are
@@ -395,7 +423,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 // solveDense solves a p = -grad by Cholesky's method.
 func solveDense(a *mat.SymDense, grad, p []float64) error {
 	var c mat.Cholesky
-	if !c.Factorize(a) {
+	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
 		return fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it", len(grad))
 	}
 	b := mat.NewVecDense(len(grad), nil)
@@ -408,6 +436,21 @@ func solveDense(a *mat.SymDense, grad, p []float64) error {
 		}
 	}
 	return nil
+}
+
+// nudge adds a rounding error's worth to the diagonal of a matrix that is
+// singular within rounding: far from all margins a free intercept has hardly
+// any curvature. A matrix without any is left alone and nudge says false.
+func nudge(a *mat.SymDense) bool {
+	n := a.SymmetricDim()
+	largest, smallest := 0.0, math.Inf(1)
+	for i := range n {
+		largest, smallest = max(largest, a.At(i, i)), min(smallest, a.At(i, i))
+	}
+	for i := range n {
+		a.SetSym(i, i, a.At(i, i)+1e-13*largest)
+	}
+	return smallest > 0
 }
 
 // lbfgs is the limited-memory BFGS method (Nocedal & Wright 2006, algorithm
@@ -492,7 +535,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		}
 		if s.certifier == nil || s.iterations%10 == 0 || stalled > 0 {
 			eps := s.eps
-			stop, changed, err := s.done(ctx)
+			stop, changed, err := s.done(ctx, before-s.value)
 			if stop || err != nil {
 				return err
 			}
