@@ -510,7 +510,13 @@ func target(label, k, outputs int) float64 {
 	return -1
 }
 
-// Schema returns the Schema that the Learner was made with.
+// SetSchema gives the Learner a later state of its Schema: the same, perhaps
+// with more fields, classes and names. Whoever decodes ahead of the Learner on
+// another goroutine passes what Schema.At returns before the events of a batch
+// that needs it; who does both in turn needs not.
+func (l *Learner) SetSchema(s *blankout.Schema) { l.schema = s }
+
+// Schema returns the Schema that the Learner was made with, or was given last.
 func (l *Learner) Schema() *blankout.Schema { return l.schema }
 
 // Fingerprint returns what gives the weights their meaning.

@@ -1,0 +1,756 @@
+package online
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"blankout"
+	"blankout/internal/failpoint"
+)
+
+// Source is where events come from: a topic or a file.
+type Source interface {
+	// Next fills b with the next records of one partition, in offset order, and
+	// waits for the first one. It returns io.EOF after the last record of a
+	// Source that ends, and the context's error if that ends first; any other
+	// error is final. What it fills stays valid until the same b comes again, so
+	// that the caller can read ahead with several Batches.
+	Next(ctx context.Context, b *blankout.Batch) error
+}
+
+// DeadLetters takes the records that cannot be used.
+type DeadLetters interface {
+	// Add takes up a refused example. After an error it was not taken, and Add
+	// may be called again with it.
+	Add(ctx context.Context, topic string, partition int32, e *blankout.Example) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
+// Runner learns from a Source until it ends or is told to stop, and keeps the
+// Learner's state and its place in the stream together in checkpoints.
+//
+// Two goroutines do it: one reads and decodes ahead, the caller of Run learns. A
+// third encodes and writes a checkpoint while learning goes on; it works on a
+// copy. All are Run's and end before it returns.
+//
+// The state after a number of events depends on those events alone: neither
+// saves, nor publishing, nor where a batch ends changes a weight. A run that is
+// killed and started again from its last checkpoint therefore ends in the same
+// state, to the bit, as one that never was (one partition; with several the
+// order in which they interleave is chance, and every record still counts once).
+type Runner struct {
+	Config  RunConfig
+	Source  Source
+	Learner *Learner
+	Schema  *blankout.Schema // the one the Source's decoder adds to
+	// Offsets says where in the stream the Learner's state belongs. Run keeps it
+	// current; nobody else may use it meanwhile.
+	Offsets blankout.Offsets
+	// Fingerprint holds what gives the weights their meaning beside the Learner's
+	// own settings: how records become events. It goes into every checkpoint, and
+	// Resume compares it.
+	Fingerprint Fingerprint
+
+	// Save writes a checkpoint for good and returns its name and size. Nil saves
+	// nothing. It is called from a goroutine of Run's, never twice at a time.
+	Save func(blocks iter.Seq[blankout.Block]) (name string, size int64, err error)
+	// Commit tells the broker what has been saved, for its lag displays. An error
+	// is logged and nothing more. May be nil.
+	Commit func(context.Context, blankout.Offsets) error
+	// DeadLetters is needed under the policy dead-letter.
+	DeadLetters DeadLetters
+	// Observe sees every new Status, on the goroutine of Run. May be nil.
+	Observe func(*Status)
+	Log     *slog.Logger // nil logs nothing
+
+	status atomic.Pointer[Status]
+	model  atomic.Pointer[blankout.Model]
+}
+
+// RunConfig says when Run saves, publishes and stops.
+type RunConfig struct {
+	// Refused is what happens to a record that cannot be used.
+	Refused Policy
+	// SaveEvents and SaveInterval say after how many records and how long a
+	// checkpoint is due; 0 switches either off. The last one, when the run ends
+	// or is stopped, comes in any case.
+	SaveEvents   uint64
+	SaveInterval time.Duration
+	// PublishEvents and PublishInterval say after how many records and how long
+	// readers get a new Model, 0 switches either off. Copying never takes more
+	// than a twentieth of the time: a large model is published less often.
+	PublishEvents   uint64
+	PublishInterval time.Duration
+	// MaxEvents ends the run after that many records, 0 for no end.
+	MaxEvents uint64
+	// ShutdownTimeout is how long stopping may take: finishing the batch, the
+	// last save, the commit.
+	ShutdownTimeout time.Duration
+}
+
+// DefaultRunConfig returns the values of an empty configuration.
+func DefaultRunConfig() RunConfig {
+	return RunConfig{
+		Refused:         PolicyDeadLetter,
+		SaveEvents:      1_000_000,
+		SaveInterval:    30 * time.Second,
+		PublishInterval: time.Second,
+		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// Policy says what happens to a record that cannot be used.
+type Policy string
+
+// The policies for refused records. They are counted under each.
+const (
+	PolicyDeadLetter Policy = "dead-letter" // to the dead letters, and on
+	PolicySkip       Policy = "skip"        // on
+	PolicyFail       Policy = "fail"        // save what came before it, and end with an error
+)
+
+// Check reports the first value that makes no sense, with its name in front.
+func (c RunConfig) Check() error {
+	switch {
+	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:
+		return fmt.Errorf("refused: %q, want %s, %s or %s", c.Refused, PolicyDeadLetter, PolicySkip, PolicyFail)
+	case c.SaveInterval < 0:
+		return fmt.Errorf("save_interval: %v is negative", c.SaveInterval)
+	case c.PublishInterval < 0:
+		return fmt.Errorf("publish_interval: %v is negative", c.PublishInterval)
+	case c.ShutdownTimeout <= 0:
+		return fmt.Errorf("shutdown_timeout: %v, want a positive time", c.ShutdownTimeout)
+	}
+	return nil
+}
+
+// RefusedError ends a run under PolicyFail. The run can be continued from its
+// checkpoint once the policy is another one or the record is dealt with.
+type RefusedError struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Refusal   blankout.Refusal
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s/%d offset %d: record refused (%s): %s", e.Topic, e.Partition, e.Offset, e.Refusal.Reason, e.Refusal.Detail)
+}
+
+// Status is what Run publishes about itself after a batch. It is immutable.
+type Status struct {
+	// NotReady says why the run is not consuming, "" if it is.
+	NotReady string
+	Started  time.Time
+	// Counts of records since Run began.
+	Learned, Unlabelled, Refused uint64
+	Batches                      uint64
+	RefusedBy                    map[blankout.Reason]uint64
+	DeadLetters                  map[blankout.Reason]uint64 // those stored
+	DeadLetterFailures           uint64                     // attempts to store that failed
+	Partitions                   []PartitionStatus          // ordered by topic and partition
+	// NewestTime is the largest event time learned, NewestAge how old the newest
+	// event of the last batch was when it had been learned. Zero if events have no time.
+	NewestTime time.Time
+	NewestAge  time.Duration
+	LearnTime  time.Duration // spent in the Learner
+	Save       SaveStatus
+	Published  uint64  // Models handed to readers
+	Metrics    Metrics // the Learner's
+}
+
+// PartitionStatus is how far one partition has been learned.
+type PartitionStatus struct {
+	blankout.Position
+	HighWater int64 // -1 if unknown
+}
+
+// Lag returns how many offsets the learner is behind, -1 if that is unknown.
+func (p PartitionStatus) Lag() int64 {
+	if p.HighWater < 0 {
+		return -1
+	}
+	return max(p.HighWater-p.Next, 0)
+}
+
+// SaveStatus is about checkpoints.
+type SaveStatus struct {
+	Saved, Failed uint64
+	Name          string // of the last one saved
+	Bytes         int64
+	At            time.Time     // when it was saved
+	Took, TookSum time.Duration // encoding and writing, beside learning
+	// Pause is for how long learning stood still for the copy.
+	Pause, PauseSum, PauseMax time.Duration
+	CommitFailures            uint64
+}
+
+// Status returns the latest Status. It may be called by anyone at any time.
+func (r *Runner) Status() *Status {
+	if s := r.status.Load(); s != nil {
+		return s
+	}
+	return &Status{NotReady: "not started"}
+}
+
+// Model returns the latest published Model, nil if there is none yet. It may be
+// called by anyone at any time.
+func (r *Runner) Model() *blankout.Model { return r.model.Load() }
+
+// Run learns until the Source ends, MaxEvents have come, ctx ends, or something
+// fails. When it ends in the first three ways it saves and returns nil, within
+// ShutdownTimeout. When the Source fails, or a record under PolicyFail, it saves
+// what it has learned and returns the error. When learning itself panics the
+// state is not saved, for it may be broken, and the error names the record.
+func (r *Runner) Run(ctx context.Context) error {
+	if err := r.Config.Check(); err != nil {
+		return err
+	}
+	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
+		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
+	}
+	l := &loop{
+		Runner: r, log: r.Log, saved: make(chan saveResult, 1), highWater: map[partition]int64{},
+		current: Status{Started: time.Now(), RefusedBy: map[blankout.Reason]uint64{}, DeadLetters: map[blankout.Reason]uint64{}},
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
+	l.publish()
+	l.report("")
+
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	ahead := readAhead(reading, r.Source)
+	err := l.learn(ctx, ahead)
+	stop()
+
+	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)
+	defer cancel()
+	l.report("stopping")
+	if broken := (*panicError)(nil); !errors.As(err, &broken) {
+		err = errors.Join(err, l.saveAtEnd(deadline))
+		l.publish()
+		l.report("stopped")
+	}
+	select {
+	case <-ahead.done:
+	case <-deadline.Done():
+		l.log.Warn("the source does not stop; its reader is left behind", "after", r.Config.ShutdownTimeout)
+	}
+	return err
+}
+
+// ahead is the reading side: three Batches go round, one being decoded, one
+// waiting, one being learned.
+type ahead struct {
+	filled chan filledBatch
+	free   chan *blankout.Batch
+	done   chan struct{}
+}
+
+type filledBatch struct {
+	*blankout.Batch
+	err error
+}
+
+func readAhead(ctx context.Context, source Source) *ahead {
+	const batches = 3
+	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), done: make(chan struct{})}
+	for range batches {
+		a.free <- &blankout.Batch{}
+	}
+	go func() {
+		defer close(a.done)
+		for {
+			var b *blankout.Batch
+			select {
+			case b = <-a.free:
+			case <-ctx.Done():
+				return
+			}
+			err := next(ctx, source, b)
+			a.filled <- filledBatch{b, err} // never blocks: there are as many places as Batches
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return a
+}
+
+// next turns a panic of a decoder into an error: it would otherwise take the
+// process down from a goroutine on which nothing can be saved.
+func next(ctx context.Context, source Source, b *blankout.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading %s/%d after offset %d: panic: %v\n%s", b.Topic, b.Partition, b.Next, p, debug.Stack())
+		}
+	}()
+	return source.Next(ctx, b)
+}
+
+// loop is the state of one Run. It belongs to the goroutine that called it.
+type loop struct {
+	*Runner
+	log       *slog.Logger
+	current   Status
+	highWater map[partition]int64
+	decoded   blankout.Batch // how much of the Schema the last batch knew; no examples
+	records   uint64         // since Run began
+
+	reported    time.Time
+	unreported  bool
+	publishAt   uint64 // records at which the next Model is due
+	published   time.Time
+	publishCost time.Duration
+
+	unpublished bool
+	moved       bool   // there is something to save
+	saveAt      uint64 // records at which the next checkpoint is due
+	lastSave    time.Time
+	saving      bool
+	saved       chan saveResult
+	saveTrouble string // the last save's failure, "" if it went well
+}
+
+type partition struct {
+	topic  string
+	number int32
+}
+
+var errEnough = errors.New("enough events")
+
+// reportInterval is how old a Status may be while something happens.
+const reportInterval = 200 * time.Millisecond
+
+// learn works through the batches until there are no more, or no more are
+// wanted. A nil error means that, any other is a failure.
+func (l *loop) learn(ctx context.Context, ahead *ahead) error {
+	tick := time.NewTicker(reportInterval) // saves and reports are due without events too
+	defer tick.Stop()
+	for {
+		var b filledBatch
+		select {
+		case <-ctx.Done():
+			return nil
+		case result := <-l.saved:
+			l.finishSave(result)
+			continue
+		case <-tick.C:
+			l.takeStock()
+			continue
+		case b = <-ahead.filled:
+		}
+		if ctx.Err() != nil || errors.Is(b.err, io.EOF) {
+			return nil
+		}
+		if b.err != nil {
+			return fmt.Errorf("reading events: %w", b.err)
+		}
+		err := l.batch(ctx, b.Batch)
+		ahead.free <- b.Batch
+		if errors.Is(err, errEnough) || err != nil && err == ctx.Err() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.takeStock()
+	}
+}
+
+// takeStock does what is due between two batches.
+func (l *loop) takeStock() {
+	now := time.Now()
+	due := l.Config.PublishEvents > 0 && l.records >= l.publishAt ||
+		l.Config.PublishInterval > 0 && now.Sub(l.published) >= l.Config.PublishInterval
+	if due && l.unpublished && now.Sub(l.published) >= 20*l.publishCost {
+		l.publish()
+	}
+	due = l.Config.SaveEvents > 0 && l.records >= l.saveAt ||
+		l.Config.SaveInterval > 0 && now.Sub(l.lastSave) >= l.Config.SaveInterval
+	if due && l.moved && !l.saving {
+		l.beginSave()
+	}
+	if l.unreported && now.Sub(l.reported) >= reportInterval {
+		l.report("")
+	}
+}
+
+// batch counts a batch in. Its refused records are safe before the first of its
+// events is learned, so that a checkpoint never passes a dead letter that is not.
+func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
+	n := len(b.Examples)
+	if max := l.Config.MaxEvents; max > 0 && uint64(n) > max-l.records {
+		n = int(max - l.records)
+	}
+	var failed *RefusedError
+	if l.Config.Refused == PolicyFail {
+		for i := range b.Examples[:n] {
+			if e := &b.Examples[i]; e.Refused != nil {
+				refusal := *e.Refused
+				refusal.Value = slices.Clone(refusal.Value)
+				failed, n = &RefusedError{b.Topic, b.Partition, e.Offset, refusal}, i
+				break
+			}
+		}
+	}
+	if l.Config.Refused == PolicyDeadLetter {
+		if err := l.storeRefused(ctx, b, n); err != nil {
+			return err
+		}
+	}
+	if d := &l.decoded; d.Fields != b.Fields || d.Classes != b.Classes {
+		l.Learner.SetSchema(l.Schema.At(b))
+	}
+	l.decoded.Fields, l.decoded.Classes, l.decoded.Names = b.Fields, b.Classes, b.Names
+	before, known := l.Offsets.Lookup(b.Topic, b.Partition)
+	start := b.Next
+	if len(b.Examples) > 0 {
+		start = b.Examples[0].Offset
+	}
+	position := l.Offsets.At(b.Topic, b.Partition, start)
+	if known && b.Reset {
+		l.log.Warn("the position in a partition was moved, by the policy for offsets out of range",
+			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
+		position.Next = start
+	}
+	began := time.Now()
+	if err := l.examples(b, n, position); err != nil {
+		return err
+	}
+	now := time.Now()
+	if n == len(b.Examples) {
+		position.Next = max(position.Next, b.Next)
+	}
+	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
+	l.records += uint64(n)
+	l.current.Batches++
+	l.current.LearnTime += now.Sub(began)
+	l.unreported = true
+	l.unpublished = l.unpublished || n > 0
+	l.moved = l.moved || !known || *position != before
+	if n > 0 {
+		if t := b.Examples[n-1].Time; t > 0 {
+			newest := time.UnixMilli(t)
+			l.current.NewestAge = now.Sub(newest)
+			if newest.After(l.current.NewestTime) {
+				l.current.NewestTime = newest
+			}
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if max := l.Config.MaxEvents; max > 0 && l.records >= max {
+		return errEnough
+	}
+	return nil
+}
+
+// panicError is a panic while learning.
+type panicError struct {
+	topic     string
+	partition int32
+	offset    int64
+	cause     any
+	stack     []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
+}
+
+// examples counts in the first n examples of a batch.
+func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err error) {
+	i := 0
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
+		}
+	}()
+	for ; i < n; i++ {
+		e := &b.Examples[i]
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			return fmt.Errorf("counting events in: %w", err)
+		}
+		switch {
+		case e.Refused != nil:
+			l.current.Refused++
+			l.current.RefusedBy[e.Refused.Reason]++
+			continue
+		case e.Label == blankout.Unlabelled:
+			l.current.Unlabelled++
+		default:
+			l.current.Learned++
+		}
+		l.Learner.Learn(e)
+	}
+	return nil
+}
+
+// storeRefused stores the refused ones among the first n examples, and keeps at
+// it for as long as it takes: meanwhile nothing is read, and the run is not ready.
+func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error {
+	added, stored := 0, map[blankout.Reason]uint64{}
+	try := func() error {
+		if err := failpoint.Here("run.deadletters"); err != nil {
+			return err
+		}
+		for ; added < n; added++ {
+			e := &b.Examples[added]
+			if e.Refused == nil {
+				continue
+			}
+			if err := l.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
+				return err
+			}
+			stored[e.Refused.Reason]++
+		}
+		return l.DeadLetters.Flush(ctx)
+	}
+	if !slices.ContainsFunc(b.Examples[:n], func(e blankout.Example) bool { return e.Refused != nil }) {
+		return nil
+	}
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := try()
+		if err == nil {
+			for reason, count := range stored {
+				l.current.DeadLetters[reason] += count
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.current.DeadLetterFailures++
+		l.log.Error("dead letters cannot be stored; learning waits", "topic", b.Topic, "partition", b.Partition,
+			"offsets", fmt.Sprintf("[%d, %d)", b.Examples[0].Offset, b.Next), "retry_in", wait, "err", err)
+		l.report(fmt.Sprintf("dead letters cannot be stored: %v", err))
+		for timer := time.After(wait); timer != nil; {
+			select {
+			case <-timer:
+				timer = nil
+			case result := <-l.saved:
+				l.finishSave(result)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+func firstError(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// publish hands a new Model to readers.
+func (l *loop) publish() {
+	began := time.Now()
+	l.model.Store(l.freeze().Model())
+	l.published, l.publishCost = began, time.Since(began)
+	l.current.Published++
+	l.publishAt, l.unpublished = l.records+l.Config.PublishEvents, false
+}
+
+// freeze copies the state as it is now. Only what was written since the last
+// copy is copied.
+func (l *loop) freeze() *Snapshot {
+	if l.current.Batches > 0 {
+		l.Learner.SetSchema(l.Schema.At(&l.decoded))
+	}
+	return l.Learner.Snapshot()
+}
+
+// report publishes the Status.
+func (l *loop) report(notReady string) {
+	s := l.current
+	if s.NotReady = notReady; notReady == "" {
+		s.NotReady = l.saveTrouble
+	}
+	s.RefusedBy, s.DeadLetters = maps.Clone(s.RefusedBy), maps.Clone(s.DeadLetters)
+	s.Partitions = make([]PartitionStatus, len(l.Offsets))
+	for i, p := range l.Offsets {
+		high, ok := l.highWater[partition{p.Topic, p.Partition}]
+		if !ok {
+			high = -1
+		}
+		s.Partitions[i] = PartitionStatus{p, high}
+	}
+	s.Metrics = l.Learner.Metrics()
+	l.reported, l.unreported = time.Now(), false
+	l.status.Store(&s)
+	if l.Observe != nil {
+		l.Observe(&s)
+	}
+}
+
+// saveResult is what the goroutine that writes a checkpoint comes back with.
+type saveResult struct {
+	name   string
+	size   int64
+	took   time.Duration
+	err    error // of the save
+	commit error
+}
+
+// beginSave copies the state and has a goroutine encode and write it. Learning
+// stands still for the copy only.
+func (l *loop) beginSave() {
+	if l.Save == nil {
+		return
+	}
+	began := time.Now()
+	snapshot, offsets := l.freeze(), l.Offsets.Clone()
+	pause := time.Since(began)
+
+	l.saving, l.moved, l.lastSave, l.saveAt = true, false, began, l.records+l.Config.SaveEvents
+	s := &l.current.Save
+	s.Pause, s.PauseSum, s.PauseMax = pause, s.PauseSum+pause, max(s.PauseMax, pause)
+	go func() {
+		began := time.Now()
+		var r saveResult
+		blocks, err := stateBlocks(snapshot, offsets, l.Fingerprint)
+		if err == nil {
+			r.name, r.size, err = l.Save(blocks)
+		}
+		r.err, r.took = err, time.Since(began)
+		if err == nil && l.Commit != nil {
+			// Part of stopping too, of which it may take no more than half.
+			ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, l.Config.ShutdownTimeout/2))
+			defer cancel()
+			r.commit = firstError(failpoint.Here("run.commit"), func() error { return l.Commit(ctx, offsets) })
+		}
+		l.saved <- r // one place, one save at a time: never blocks
+	}()
+}
+
+func (l *loop) finishSave(r saveResult) {
+	l.saving, l.unreported = false, true
+	s := &l.current.Save
+	s.Took, s.TookSum = r.took, s.TookSum+r.took
+	if r.err != nil {
+		// Learning goes on: the last checkpoint is sound, and the next attempt
+		// comes when the next one is due.
+		s.Failed++
+		l.moved = true
+		l.saveTrouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
+		l.log.Error("a checkpoint could not be saved", "err", r.err)
+		return
+	}
+	l.saveTrouble = ""
+	s.Saved++
+	s.Name, s.Bytes, s.At = r.name, r.size, time.Now()
+	l.log.Info("checkpoint saved", "name", r.name, "bytes", r.size, "took", r.took, "pause", s.Pause)
+	if r.commit != nil {
+		s.CommitFailures++
+		l.log.Warn("offsets are saved but not committed to the broker; only its lag displays are affected", "err", r.commit)
+	}
+}
+
+// saveAtEnd waits for a save in flight and saves what has come since.
+func (l *loop) saveAtEnd(deadline context.Context) error {
+	var err error
+	for tried := false; ; {
+		switch {
+		case l.saving:
+			select {
+			case r := <-l.saved:
+				l.finishSave(r)
+				err = r.err
+			case <-deadline.Done():
+				return fmt.Errorf("the last checkpoint was not written within %v; a restart continues from the one before", l.Config.ShutdownTimeout)
+			}
+		case l.Save == nil || !l.moved:
+			return nil
+		case tried:
+			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
+		default:
+			tried = true
+			l.beginSave()
+		}
+	}
+}
+
+// The blocks that Run adds to the Learner's.
+const (
+	blockOffsets     = "offsets"     // JSON of blankout.Offsets
+	blockFingerprint = "fingerprint" // JSON of Runner.Fingerprint
+)
+
+// stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
+func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint) (iter.Seq[blankout.Block], error) {
+	where, err := json.Marshal(offsets)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the offsets: %w", err)
+	}
+	settings, err := json.Marshal(f) // in the order of keys
+	if err != nil {
+		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
+	}
+	state, err := s.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Values(append(state, blankout.Block{Name: blockOffsets, Data: where}, blankout.Block{Name: blockFingerprint, Data: settings})), nil
+}
+
+// Resume makes the Learner and its place in the stream from the blocks of a
+// checkpoint. It fails with a *MismatchError if c, or f beside it (see
+// Runner.Fingerprint), would give the weights another meaning.
+func Resume(c Config, f Fingerprint, blocks []blankout.Block) (*Learner, blankout.Offsets, error) {
+	var was Fingerprint
+	if err := readJSON(blocks, blockFingerprint, &was); err != nil {
+		return nil, nil, err
+	}
+	l, err := Restore(c, blocks)
+	mismatch := (*MismatchError)(nil)
+	if err != nil && !errors.As(err, &mismatch) {
+		return nil, nil, err
+	}
+	if diff := f.Diff(was); len(diff) > 0 {
+		if mismatch != nil {
+			diff = append(diff, mismatch.Differences...)
+		}
+		mismatch = &MismatchError{diff}
+	}
+	if mismatch != nil {
+		return nil, nil, mismatch
+	}
+	offsets, err := ReadOffsets(blocks)
+	return l, offsets, err
+}
+
+// ReadOffsets returns where in the stream a checkpoint belongs.
+func ReadOffsets(blocks []blankout.Block) (blankout.Offsets, error) {
+	var offsets blankout.Offsets
+	return offsets, readJSON(blocks, blockOffsets, &offsets)
+}
+
+func readJSON(blocks []blankout.Block, name string, to any) error {
+	data, err := blankout.FindBlock(blocks, name)
+	if err != nil {
+		return fmt.Errorf("%w: this is not a checkpoint", err)
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("block %s: %w", name, err)
+	}
+	return nil
+}

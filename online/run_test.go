@@ -1,0 +1,597 @@
+package online_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream is a Source of n made-up records in batches of random sizes. Fields
+// and classes turn up over time, as a decoder finds them, and what a Batch held
+// before is scribbled over when it comes again.
+type testStream struct {
+	schema  *blankout.Schema
+	n       int
+	refuse  func(offset int) bool
+	sizes   *rand.Rand
+	next    int
+	passing func(offset int) // sees every record that is about to be handed out
+	end     error            // instead of io.EOF
+	spoil   func(e *blankout.Example)
+}
+
+const fields = 12
+
+func newStream(schema *blankout.Schema, from blankout.Offsets, n int, seed uint64) *testStream {
+	s := &testStream{schema: schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1)), end: io.EOF}
+	if p, ok := from.Lookup("t", 3); ok {
+		s.next = int(p.Next)
+	}
+	return s
+}
+
+func (s *testStream) Next(ctx context.Context, b *blankout.Batch) error {
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		for j := range e.Features.Value {
+			e.Features.Index[j], e.Features.Value[j] = 1<<17, 1e9
+		}
+		e.Key, e.Offset = nil, -1
+	}
+	b.Topic, b.Partition, b.HighWater, b.Reset = "t", 3, int64(s.n), false
+	b.Examples = b.Examples[:0]
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if s.next == s.n {
+		return s.end
+	}
+	for range 1 + s.sizes.IntN(50) {
+		if s.next == s.n {
+			break
+		}
+		if s.passing != nil {
+			s.passing(s.next)
+		}
+		b.Examples = append(b.Examples, s.record(s.next))
+		s.next++
+	}
+	b.Next = int64(s.next)
+	b.Fields, b.Classes, b.Names = len(s.schema.Fields), s.schema.NamedClasses(), s.schema.Names.Len()
+	return nil
+}
+
+// record makes record number n, the same one every time.
+func (s *testStream) record(n int) blankout.Example {
+	r := rand.New(rand.NewPCG(uint64(n), 2))
+	e := blankout.Example{Offset: int64(n), Fingerprint: r.Uint64(), Time: 1_700_000_000_000 + int64(n), Weight: 1}
+	if s.refuse != nil && s.refuse(n) {
+		e.Refused = &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "spoilt", Value: fmt.Append(nil, n)}
+		return e
+	}
+	for f := 1; f <= min(fields, 1+n/40); f++ { // a new field every 40 records
+		name := fmt.Sprintf("f%d", f)
+		if len(s.schema.Fields) == f {
+			s.schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		}
+		if hash := r.Uint64() | 1; s.schema.Names.Wants(hash) {
+			s.schema.Names.Add(hash, []byte(name))
+		}
+		e.Features.Index = append(e.Features.Index, uint32(f*1000+r.IntN(30)))
+		e.Features.Value = append(e.Features.Value, r.NormFloat64())
+		e.Field = append(e.Field, uint16(f))
+	}
+	label := "1" // the larger of two comes first, its class has number 1
+	if n > 100 && r.IntN(2) == 0 {
+		label = "-1"
+	}
+	e.Label, _ = s.schema.Class([]byte(label))
+	if n%17 == 3 {
+		e.Label = blankout.Unlabelled
+	}
+	if s.spoil != nil {
+		s.spoil(&e)
+	}
+	return e
+}
+
+var settings = online.Fingerprint{"format": "test"}
+
+// service is one life of a program: it opens the directory, resumes, and is
+// ready to Run until its Close.
+type service struct {
+	*online.Runner
+	store  *checkpoint.Store
+	source *testStream
+}
+
+func start(t *testing.T, dir string, n int, seed uint64) *service {
+	t.Helper()
+	store, err := checkpoint.Open(dir, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	s := &service{&online.Runner{Config: online.DefaultRunConfig(), Fingerprint: settings}, store, nil}
+	file, refused, err := store.Load()
+	if len(refused) > 0 {
+		t.Fatal(refused)
+	}
+	if errors.Is(err, checkpoint.ErrNone) {
+		schema := blankout.NewSchema(18, nil, 2)
+		schema.Names = blankout.NewNames(2000)
+		s.Learner, err = online.New(online.DefaultConfig(), schema)
+	} else if err == nil {
+		s.Learner, s.Offsets, err = online.Resume(online.DefaultConfig(), settings, file.Blocks)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Schema = s.Learner.Schema()
+	s.source = newStream(s.Schema, s.Offsets, n, seed)
+	s.Source = s.source
+	s.Config.Refused = online.PolicySkip
+	s.Config.SaveEvents = 70
+	s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		saved, err := store.Save(checkpoint.Linear, blocks)
+		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
+	}
+	return s
+}
+
+// newest returns the bytes of the newest checkpoint and its place in the stream.
+func newest(t *testing.T, dir string) ([]byte, blankout.Position) {
+	t.Helper()
+	names, err := checkpoint.List(dir)
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, names[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsets, err := online.ReadOffsets(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	position, ok := offsets.Lookup("t", 3)
+	if !ok {
+		t.Fatalf("no position in %v", offsets)
+	}
+	return data, position
+}
+
+const records = 1500
+
+// A run that stops at any record, and one that loses what it had not saved, ends
+// in the same bytes as one that does not, whatever the batches are and whenever
+// it saves, publishes and reports.
+func TestStateDependsOnEventsOnly(t *testing.T) {
+	whole := t.TempDir()
+	s := start(t, whole, records, 0)
+	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, p := newest(t, whole)
+	if p.Next != records || p.Records != records {
+		t.Fatalf("ended at %+v", p)
+	}
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		dir := t.TempDir()
+		lives := 0
+		for done := false; !done; lives++ {
+			s := start(t, dir, records, seed<<32+uint64(lives))
+			ctx, cancel := context.WithCancel(t.Context())
+			stop := s.source.next + 1 + r.IntN(600)
+			s.Config.PublishEvents = uint64(1 + r.IntN(100))
+			switch {
+			case stop >= records:
+				done = true
+			case r.IntN(2) == 0: // told to stop
+				s.source.passing = func(offset int) {
+					if offset == stop {
+						cancel()
+					}
+				}
+			case r.IntN(2) == 0: // breaks off without a last save
+				save := s.Save
+				var dead atomic.Bool
+				s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+					if dead.Load() {
+						return "", 0, errors.New("dead")
+					}
+					return save(blocks)
+				}
+				s.source.passing = func(offset int) {
+					if offset == stop {
+						dead.Store(true)
+						cancel()
+					}
+				}
+			default:
+				s.Config.MaxEvents = uint64(stop - s.source.next)
+			}
+			err := s.Run(ctx)
+			cancel()
+			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
+				t.Fatal(err)
+			}
+			if s.Config.MaxEvents > 0 {
+				if _, p := newest(t, dir); p.Next != int64(stop) {
+					t.Errorf("seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
+				}
+			}
+			s.store.Close()
+		}
+		got, p := newest(t, dir)
+		if !bytes.Equal(got, want) {
+			t.Errorf("seed %d: %d lives end in another state, at %+v", seed, lives, p)
+		}
+		if lives < 2 {
+			t.Errorf("seed %d: only one life", seed)
+		}
+	}
+}
+
+// sink is a place for dead letters that fails so many times first.
+type sink struct {
+	fail          int
+	added, stored []int64
+	mu            sync.Mutex // of stored, which a save looks at
+}
+
+func (s *sink) Add(ctx context.Context, topic string, partition int32, e *blankout.Example) error {
+	if topic != "t" || partition != 3 || string(e.Refused.Value) != fmt.Sprint(e.Offset) {
+		return fmt.Errorf("%s/%d: %+v", topic, partition, e)
+	}
+	if s.fail%2 == 1 {
+		s.fail--
+		return errors.New("no broker")
+	}
+	s.added = append(s.added, e.Offset)
+	return nil
+}
+
+func (s *sink) Flush(context.Context) error {
+	if s.fail > 0 {
+		s.fail--
+		return errors.New("no acknowledgement")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored, s.added = append(s.stored, s.added...), nil
+	return nil
+}
+
+func everySeventh(offset int) bool { return offset%7 == 2 }
+
+func TestDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), 400, 1)
+		s.source.refuse = everySeventh
+		letters := &sink{fail: 5}
+		s.Config.Refused, s.DeadLetters = online.PolicyDeadLetter, letters
+		s.Config.SaveEvents = 1
+		save := s.Save
+		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+			all := slices.Collect(blocks)
+			offsets, _ := online.ReadOffsets(all)
+			letters.mu.Lock()
+			defer letters.mu.Unlock()
+			for offset := range offsets[0].Next {
+				if everySeventh(int(offset)) && !slices.Contains(letters.stored, offset) {
+					t.Errorf("saved up to %d, dead letter %d not stored", offsets[0].Next, offset)
+				}
+			}
+			return save(slices.Values(all))
+		}
+		var reasons []string
+		s.Observe = func(status *online.Status) { reasons = append(reasons, status.NotReady) }
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		status := s.Status()
+		if status.Refused != 57 || status.DeadLetters[blankout.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
+			t.Errorf("%+v, stored %v", status, letters.stored)
+		}
+		if !slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") || !slices.Contains(reasons, "") {
+			t.Errorf("readiness: %q", reasons)
+		}
+		if n := status.Learned + status.Unlabelled + status.Refused; n != 400 {
+			t.Errorf("%d records counted", n)
+		}
+	})
+}
+
+// A stop while dead letters cannot be stored saves the state before them.
+func TestStopWithoutDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := start(t, dir, 400, 1)
+		s.source.refuse = func(offset int) bool { return offset == 300 }
+		s.Config.Refused, s.DeadLetters = online.PolicyDeadLetter, &sink{fail: 1e9}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, p := newest(t, dir); p.Next > 300 || p.Next < 250 {
+			t.Errorf("saved at %+v", p)
+		}
+	})
+}
+
+func TestRefusedFails(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 400, 1)
+	s.source.refuse = func(offset int) bool { return offset == 333 }
+	s.Config.Refused = online.PolicyFail
+	err := s.Run(t.Context())
+	if refused := (*online.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" {
+		t.Errorf("%v", err)
+	}
+	if _, p := newest(t, dir); p.Next != 333 {
+		t.Errorf("saved at %+v", p)
+	}
+	s.store.Close()
+	// Under another policy it goes on from there.
+	s = start(t, dir, 400, 2)
+	s.source.refuse = func(offset int) bool { return offset == 333 }
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
+		t.Errorf("saved at %+v", p)
+	}
+}
+
+func TestSavesThatFail(t *testing.T) {
+	for _, failures := range []int{1, 3, 1000} {
+		dir := t.TempDir()
+		s := start(t, dir, records, 1)
+		save, calls, seen := s.Save, 0, false
+		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+			if calls++; calls <= failures {
+				return "", 0, errors.New("disk full")
+			}
+			return save(blocks)
+		}
+		s.Observe = func(status *online.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
+		s.source.passing = func(int) {
+			if s.Status().Save.Failed == 0 { // give saves a chance to end
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+		err := s.Run(t.Context())
+		if failures == 1000 {
+			if err == nil || !strings.Contains(err.Error(), "disk full") {
+				t.Errorf("the last save failed: %v", err)
+			}
+			continue
+		}
+		if err != nil && calls > failures {
+			t.Errorf("%d failures: %v", failures, err)
+		}
+		if err == nil {
+			if _, p := newest(t, dir); p.Next != records || s.Status().Save.Failed != uint64(failures) {
+				t.Errorf("%d failures: %+v, %+v", failures, p, s.Status().Save)
+			}
+		}
+	}
+}
+
+func TestErrorsNameTheRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*testStream)
+		want  string
+		saved int64 // at least so far
+	}{
+		"learning panics": {func(s *testStream) {
+			s.spoil = func(e *blankout.Example) {
+				if e.Offset == 500 {
+					e.Label = 1000 // beyond the classes: a decoder's mistake
+				}
+			}
+		}, "t/3 offset 500: learning this record panics", 0},
+		"reading panics": {func(s *testStream) {
+			s.passing = func(offset int) {
+				if offset == 500 {
+					panic("decoder")
+				}
+			}
+		}, "reading t/3 after offset", 400},
+		"goes back": {func(s *testStream) {
+			s.spoil = func(e *blankout.Example) {
+				if e.Offset == 500 {
+					e.Offset = 5
+				}
+			}
+		}, "t/3: offset 5 after position 500", 400},
+		"source fails": {func(s *testStream) { s.end = errors.New("broken pipe") }, "reading events: broken pipe", records},
+	} {
+		dir := t.TempDir()
+		s := start(t, dir, records, 1)
+		s.Config.SaveEvents = 0
+		c.spoil(s.source)
+		err := s.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.saved == 0 {
+			if names, _ := checkpoint.List(dir); len(names) > 0 {
+				t.Errorf("%s: saved %v", name, names)
+			}
+		} else if _, p := newest(t, dir); p.Next < c.saved {
+			t.Errorf("%s: saved at %+v", name, p)
+		}
+		s.store.Close()
+	}
+}
+
+// A save that hangs does not keep the program from ending.
+func TestShutdownTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), 100, 1)
+		release := make(chan bool)
+		s.Save = func(iter.Seq[blankout.Block]) (string, int64, error) { <-release; return "", 0, nil }
+		begin := time.Now()
+		err := s.Run(t.Context())
+		if took := time.Since(begin); took != s.Config.ShutdownTimeout {
+			t.Errorf("ended after %v", took)
+		}
+		if err == nil || !strings.Contains(err.Error(), "not written within 10s") {
+			t.Error(err)
+		}
+		close(release)
+	})
+}
+
+// Saves come with time as well as with events, and an idle run saves once.
+func TestSaveInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := start(t, dir, 400, 1)
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, time.Minute
+		committed := blankout.Offsets(nil)
+		s.Commit = func(_ context.Context, o blankout.Offsets) error {
+			committed = o
+			return errors.New("no coordinator") // must not matter
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Source = idle{s.source}
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if status := s.Status(); status.Save.Saved != 1 || status.Save.CommitFailures != 1 || status.NotReady != "" {
+			t.Errorf("%+v", status)
+		}
+		if p, _ := committed.Lookup("t", 3); p.Next != 400 {
+			t.Errorf("committed %+v", committed)
+		}
+		if m := s.Model(); m == nil || m.Events == 0 {
+			t.Errorf("published %+v", m)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if names, _ := checkpoint.List(dir); len(names) != 1 {
+			t.Errorf("%v: nothing had come since the first", names)
+		}
+	})
+}
+
+// idle waits for ever where a stream ends.
+type idle struct{ *testStream }
+
+func (s idle) Next(ctx context.Context, b *blankout.Batch) error {
+	err := s.testStream.Next(ctx, b)
+	if errors.Is(err, io.EOF) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// jumps delivers what a Consumer does at its start and by a policy for offsets
+// out of range: batches that only move the position.
+type jumps []blankout.Batch
+
+func (j *jumps) Next(_ context.Context, b *blankout.Batch) error {
+	if len(*j) == 0 {
+		return io.EOF
+	}
+	*b, *j = (*j)[0], (*j)[1:]
+	return nil
+}
+
+func TestBatchesWithoutExamples(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 0, 1)
+	s.Offsets = blankout.Offsets{{Topic: "t", Partition: 3, Next: 1000, Records: 10, Sum: 5}}
+	s.Source = &jumps{
+		{Topic: "t", Partition: 3, Next: 1000, HighWater: 2000},
+		{Topic: "t", Partition: 4, Next: 77, HighWater: -1},
+		{Topic: "t", Partition: 3, Next: 500, HighWater: 2000, Reset: true},
+		{Topic: "t", Partition: 3, Next: 600, HighWater: 2000},
+	}
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := blankout.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77}}
+	if !slices.Equal(s.Offsets, want) {
+		t.Errorf("%+v", s.Offsets)
+	}
+	if p := s.Status().Partitions; p[0].Lag() != 1400 || p[1].Lag() != -1 {
+		t.Errorf("%+v", p)
+	}
+	newest(t, dir)
+}
+
+func TestResumeNamesTheDifference(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 100, 1)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	file, _, err := s.store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := online.DefaultConfig()
+	c.Noise = "none"
+	_, _, err = online.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
+	mismatch := (*online.MismatchError)(nil)
+	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
+		`format: was "test", is "csv"`, `noise: was "dropout:0.5", is "none"`}) {
+		t.Errorf("%v", err)
+	}
+	blocks := slices.DeleteFunc(file.Blocks, func(b blankout.Block) bool { return b.Name == "offsets" })
+	if _, _, err := online.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+		t.Errorf("a model: %v", err)
+	}
+}
+
+func TestRunConfig(t *testing.T) {
+	for want, change := range map[string]func(*online.Runner){
+		"refused: ":                func(r *online.Runner) { r.Config.Refused = "burn" },
+		"save_interval: ":          func(r *online.Runner) { r.Config.SaveInterval = -1 },
+		"publish_interval: ":       func(r *online.Runner) { r.Config.PublishInterval = -1 },
+		"shutdown_timeout: ":       func(r *online.Runner) { r.Config.ShutdownTimeout = 0 },
+		"no place for dead letter": func(r *online.Runner) { r.Config.Refused = online.PolicyDeadLetter },
+	} {
+		s := start(t, t.TempDir(), 0, 1)
+		change(s.Runner)
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
