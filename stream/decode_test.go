@@ -101,7 +101,8 @@ func TestDecode(t *testing.T) {
 			{`{"label":"other"}`, `label: label "other" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
 			{`{"label":["yes"]}`, `label: byte 10: field "label" holds several values`},
 			{`{"w":-1}`, `weight: byte 6: weight "-1": want a number from 0 to 1e30`},
-			{`{"w":"1"}`, `weight: byte 6: weight "1": want a number from 0 to 1e30`},
+			{`{"w":"1.5"}`, `? weight=1.5`},
+			{`{"w":"heavy"}`, `weight: byte 6: weight "heavy": want a number from 0 to 1e30`},
 			{`{"meta":{"at":"noon"}}`, `syntax: byte 15: time "noon": want milliseconds since 1970 or an RFC 3339 time`},
 			{"\x00\x00\x00\x01\x02{}", `confluent-wire: magic byte 0: a record of a schema registry, schema 258`},
 			{strings.Repeat(`{"a":`, 100) + strings.Repeat(`}`, 100), `syntax: byte 321: nested deeper than 64`},
@@ -149,6 +150,43 @@ func TestDecode(t *testing.T) {
 		}},
 		{"svmlight", func(c *RecordConfig) { c.NumericIndices = false }, []line{
 			{`0 0:1 999999999:2 0:3`, `0 0:4 999999999:2`},
+		}},
+		{"vw", func(c *RecordConfig) { c.Drop = []string{"x"} }, []line{
+			{`1 | a b:2 1:3 0:4 8388608:5`, `1 a:1:s b:2:s 0:4:s 8388608:5:s 1:3:s`},
+			{`-1 2.5 'id|ns:2 a b:.5 |ns a|x a:7| c`, `-1 ns=a:3:s ns=b:1:s c:1:s weight=2.5 key=id`},
+			{`|a b`, `? a=b:1:s`},
+			{`id|a b`, `? a=b:1:s key=id`},
+			{`1 1`, `1`},
+			{`1 2 3 |`, `syntax: byte 5: "3", want at most label, importance and tag before the first |`},
+			{`1 -2 |`, `weight: byte 3: weight "-2": want a number from 0 to 1e30`},
+			{`nan |`, `not-finite: byte 1: label nan`},
+			{`1:0.5 |`, `label: byte 1: "1:0.5" is not one label`},
+			{`1 |a b:c`, `syntax: byte 6: "b:c", want name or name:number`},
+			{`1 |a b:nan|`, `not-finite: byte 6: "b:nan" is not finite`},
+			{`1 |a b:1e31`, `out-of-range: byte 6: "b:1e31" is beyond 1e30`},
+			{`1 |a:1e20 b:1e20`, `out-of-range: byte 11: "b:1e20" is beyond 1e30`},
+		}},
+		{"csv", func(c *RecordConfig) {
+			c.Columns, c.Weight, c.ID, c.Categorical = []string{"label", "age", "job", "w", "id", "zip"}, "w", "id", []string{"zip"}
+		}, []line{
+			{`yes,39, clerk ,1,a,80331`, `yes age:39:n job=clerk:1:c zip=80331:1:c key=a`},
+			{`no,NA,"a ""b"", c",.5,"x""y",NaN`, `no job=a "b", c:1:c zip=NaN:1:c -age weight=0.5 key=x"y`},
+			{`,,,,,`, `? -age -job -zip`},
+			{`yes,true,7,1,,` + "\r\n", `yes age=true:1:b job:7:n -zip`},
+			{`yes,1`, `syntax: 2 values for 6 columns`},
+			{`yes,1,2,3,4,5,6`, `syntax: byte 15: a value more than the 6 columns`},
+			{`yes,1,a"b,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
+			{`yes,1,"ab"c,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
+			{`yes,1,"ab`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
+			{`yes,nan,a,3,4,5`, `not-finite: byte 5: column "age": nan is not a number`},
+			{`yes,-1e40,a,3,4,5`, `out-of-range: byte 5: column "age": -1e40 is beyond 1e30`},
+			{`yes,1,a,heavy,4,5`, `weight: byte 9: column "w": weight "heavy": want a number from 0 to 1e30`},
+			{`maybe,1,a,1,4,5`, `label: label "maybe" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
+		}},
+		{"csv", func(c *RecordConfig) { c.Columns, c.Separator, c.Missing = []string{"label", "a"}, "\t", []string{"?"} }, []line{
+			{"1\t?", `1`},
+			{"1\t", `1 a=:1:c`},
+			{"1\t?", `1 -a`},
 		}},
 	} {
 		c := DefaultRecordConfig()

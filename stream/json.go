@@ -3,11 +3,8 @@ package stream
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"math/bits"
-	"slices"
 	"strconv"
-	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -29,33 +26,23 @@ type jsonDecoder struct {
 	escaped bool   // the last string is in scratch
 	once    []string
 
-	class     []byte // the label's text
-	weight    float64
-	id        []byte
-	time      int64
-	missing   []uint16
 	reason    blankout.Reason
 	failure   string
 	failureAt int
 }
 
-// node is a name in its place: its key in the object around it, or its index.
+// node is a name in its place, joined by dots: a key of the object around it, or
+// an index of the array.
 type node struct {
-	name     string // joined by dots
+	named
 	key      string // as it stands between the quotes; a control character if it cannot
-	role     fieldRole
 	children map[string]*node
 	elements []*node // of an array
 	list     []*node // children and elements in order of appearance
 	first    *node   // the child that came first last time
 	next     *node   // the sibling that followed last time
 	event    uint64  // the last event with this key
-
-	hash  uint64
-	known uint8 // bit k: ids[k] is set
-	ids   [6]uint16
-	plain bool // linked into the tree
-	text  bool // numbers are names
+	plain    bool    // linked into the tree
 }
 
 // maxDepth bounds the nesting of objects and arrays.
@@ -72,25 +59,12 @@ func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
 	}
 	d.event++
 	d.data = r.Value
-	d.class, d.weight, d.id, d.time = nil, 1, r.Key, r.Time
-	d.missing, d.once = e.Missing, d.once[:0]
-	p := d.document()
-	e.Missing = d.missing
-	if p < 0 {
+	d.once = d.once[:0]
+	if d.document() < 0 {
 		refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 		return
 	}
-	if !d.finish(&r, e) {
-		return
-	}
-	if d.class != nil && !d.label(&r, e, d.class) {
-		return
-	}
-	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
-	if len(e.Missing) > 1 {
-		slices.Sort(e.Missing)
-		e.Missing = slices.Compact(e.Missing)
-	}
+	d.settle(&r, e)
 }
 
 // fail remembers why the record is refused and returns -1. All of the scanning
@@ -242,7 +216,7 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			if word, p = d.str(p + 1); p < 0 {
 				return p
 			}
-			d.pair(n.hash, n.name, d.idOf(n, blankout.Words), word, 1)
+			d.pair(&n.named, blankout.Words, word, 1)
 		} else {
 			var c *node
 			if i < len(n.elements) {
@@ -281,7 +255,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		if next < 0 {
 			return next
 		}
-		d.pair(n.hash, n.name, d.idOf(n, blankout.Categorical), text, 1)
+		d.pair(&n.named, blankout.Categorical, text, 1)
 		return next
 	case c-'0' <= 9 || c == '-':
 		x, next := number(data, p, true)
@@ -289,14 +263,13 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 			return d.notNumber(p)
 		}
 		if n.text {
-			d.pair(n.hash, n.name, d.idOf(n, blankout.Categorical), data[p:next], 1)
+			d.pair(&n.named, blankout.Categorical, data[p:next], 1)
 			return next
 		}
 		if x > maxMagnitude || x < -maxMagnitude {
 			return d.fail(p, blankout.ReasonOutOfRange, "field %.80q is %.40s, the limit is 1e30", n.name, data[p:next])
 		}
-		id := d.idOf(n, blankout.Numeric)
-		d.add(n.hash, id, x)
+		d.add(n.hash, d.idOf(&n.named, blankout.Numeric), x)
 		return next
 	case c == '{':
 		return d.object(p+1, n, depth+1)
@@ -311,7 +284,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		d.miss(n)
 		return next
 	}
-	d.pair(n.hash, n.name, d.idOf(n, blankout.Boolean), data[p:next], 1)
+	d.pair(&n.named, blankout.Boolean, data[p:next], 1)
 	return next
 }
 
@@ -384,45 +357,10 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			text = d.data[p:next]
 		}
 	}
-	if d.escaped && quoted {
-		text = append([]byte(nil), text...)
-	}
-	switch n.role {
-	case isLabel:
-		d.class = text
-	case isID:
-		d.id = text
-	case isWeight:
-		x, ok := weight(text)
-		if !ok || quoted {
-			return d.fail(p, blankout.ReasonWeight, "weight %.40q: want a number from 0 to 1e30", text)
-		}
-		d.weight = x
-	case isTime:
-		var ok bool
-		if d.time, ok = eventTime(text); !ok {
-			return d.fail(p, blankout.ReasonSyntax, "time %.40q: want milliseconds since 1970 or an RFC 3339 time", text)
-		}
+	if reason, detail := d.core.special(n.role, text, !quoted || !d.escaped); detail != "" {
+		return d.fail(p, reason, "%s", detail)
 	}
 	return next
-}
-
-// weight reads an importance.
-func weight(text []byte) (float64, bool) {
-	x, next := number(text, 0, false)
-	return x, next == len(text) && x >= 0 && x <= maxMagnitude
-}
-
-// eventTime reads milliseconds since the Unix epoch or an RFC 3339 time.
-func eventTime(text []byte) (ms int64, ok bool) {
-	if x, next := number(text, 0, false); next == len(text) && next > 0 {
-		return int64(x), math.Abs(x) < 1<<62
-	}
-	var t time.Time
-	if err := t.UnmarshalText(text); err != nil {
-		return 0, false
-	}
-	return t.UnixMilli(), true
 }
 
 // skip reads a value of which nothing is wanted.
@@ -652,7 +590,7 @@ func (d *jsonDecoder) element(n *node, i int) *node {
 }
 
 func (d *jsonDecoder) node(parent *node, name string) *node {
-	c := &node{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name]}
+	c := &node{named: d.named(name)}
 	if parent.plain && d.nodes < d.c.MaxFields {
 		d.nodes++
 		c.plain = true
@@ -661,21 +599,9 @@ func (d *jsonDecoder) node(parent *node, name string) *node {
 	return c
 }
 
-// idOf returns the field id of n's values of that kind.
-func (d *jsonDecoder) idOf(n *node, kind blankout.Kind) uint16 {
-	if n.known&(1<<kind) == 0 {
-		n.ids[kind] = d.fieldID(n.name, kind)
-		n.known |= 1 << kind
-		if kind == blankout.Numeric {
-			d.nameField(n.hash, n.name)
-		}
-	}
-	return n.ids[kind]
-}
-
 // miss notes that n is unknown, and with it all that it has held so far.
 func (d *jsonDecoder) miss(n *node) {
-	d.missing = d.appendMissing(d.missing, n.name)
+	d.core.miss(n.name)
 	for _, c := range n.list {
 		d.miss(c)
 	}

@@ -9,9 +9,11 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"blankout"
 
@@ -110,6 +112,8 @@ var formats = []struct {
 }{
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight},
+	{"vw", []string{".vw"}, newVW},
+	{"csv", []string{".csv"}, newCSV},
 }
 
 func formatNames() string {
@@ -217,7 +221,7 @@ type core struct {
 	roles   map[string]fieldRole // of the fields that are not features
 	text    map[string]bool      // the categorical fields
 
-	anonymous uint64 // hash of the anonymous field
+	anonymous named // field 0
 
 	order []uint64 // column<<32 | number of the entry
 	value []float64
@@ -227,6 +231,14 @@ type core struct {
 
 	crosses []cross
 	name    []byte // scratch for names of the dictionary
+
+	// What the event says of itself.
+	class    []byte // the label as it is written
+	labelled bool
+	weight   float64
+	id       []byte
+	time     int64
+	missing  []uint16
 }
 
 type fieldKey struct {
@@ -247,7 +259,7 @@ func newCore(c RecordConfig, s *blankout.Schema) core {
 		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{},
 		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
 	}
-	d.anonymous = d.fieldHash("")
+	d.anonymous = named{hash: d.fieldHash(""), known: 1 << blankout.Sparse}
 	for _, name := range c.Drop {
 		d.roles[name] = isDropped
 	}
@@ -287,12 +299,18 @@ const (
 	isDropped
 )
 
-// begin empties e and reports whether the record can be a record at all.
-func (d *core) begin(r *Record, e *blankout.Example) bool {
+// reset empties e.
+func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
 	d.order, d.value, d.field, d.hash = d.order[:0], d.value[:0], d.field[:0], d.hash[:0]
+	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
+}
+
+// begin empties e and reports whether the record can be a record at all.
+func (d *core) begin(r *Record, e *blankout.Example) bool {
+	d.reset(r, e)
 	switch v := r.Value; {
 	case len(v) == 0:
 		refuse(r, e, blankout.ReasonSyntax, "the record is empty")
@@ -355,14 +373,41 @@ func (d *core) addField(f blankout.Field, id uint16) {
 	}
 }
 
+// named is a field as a format knows it by name: its hash and its ids so far.
+type named struct {
+	name  string
+	hash  uint64
+	role  fieldRole
+	text  bool      // its numbers are names
+	known uint8     // bit k: ids[k] is set
+	ids   [6]uint16 // by kind
+}
+
+func (d *core) named(name string) named {
+	return named{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name]}
+}
+
+// idOf returns the field id of n's values of that kind.
+func (d *core) idOf(n *named, kind blankout.Kind) uint16 {
+	if n.known&(1<<kind) == 0 {
+		n.ids[kind] = d.fieldID(n.name, kind)
+		n.known |= 1 << kind
+		if kind == blankout.Numeric && d.s.Names.Wants(n.hash) {
+			d.s.Names.Add(n.hash, []byte(n.name))
+		}
+	}
+	return n.ids[kind]
+}
+
 func (d *core) fieldHash(name string) uint64 { return mix(xxhash.Sum64String(name) + d.s.Seed) }
 
-// pair adds the feature field=value.
-func (d *core) pair(fieldHash uint64, name string, id uint16, value []byte, x float64) {
-	hash := mix(fieldHash + xxhash.Sum64(value))
+// pair adds x as the feature n=value.
+func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
+	hash := mix(n.hash + xxhash.Sum64(value))
+	id := d.idOf(n, kind)
 	if d.s.Names.Wants(hash) {
-		d.name = append(d.name[:0], name...)
-		if name != "" {
+		d.name = append(d.name[:0], n.name...)
+		if n.name != "" {
 			d.name = append(d.name, '=')
 		}
 		d.s.Names.Add(hash, append(d.name, value...))
@@ -370,20 +415,12 @@ func (d *core) pair(fieldHash uint64, name string, id uint16, value []byte, x fl
 	d.add(hash, id, x)
 }
 
-// nameField enters a numeric field into the dictionary.
-func (d *core) nameField(hash uint64, name string) {
-	if d.s.Names.Wants(hash) {
-		d.s.Names.Add(hash, []byte(name))
-	}
-}
-
-// appendMissing appends the id of the field of that name, of the kind that
+// miss notes as missing the field of that name, of the kind that
 // appeared first; a field that has never had a value is no field yet.
-func (d *core) appendMissing(missing []uint16, name string) []uint16 {
+func (d *core) miss(name string) {
 	if id := d.firstID[name]; id > 0 {
-		missing = append(missing, id)
+		d.missing = append(d.missing, id)
 	}
-	return missing
 }
 
 // add adds an entry.
@@ -393,6 +430,57 @@ func (d *core) add(hash uint64, id uint16, x float64) {
 	d.field = append(d.field, id)
 	if len(d.crosses) > 0 {
 		d.hash = append(d.hash, hash)
+	}
+}
+
+// special notes the value of a field that is no feature. inPlace says that text
+// lies in the record and not in memory that is used again. detail is "" unless
+// the record is to be refused.
+func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blankout.Reason, detail string) {
+	switch role {
+	case isLabel:
+		d.class, d.labelled = append(d.class[:0], text...), true
+	case isID:
+		if d.id = text; !inPlace {
+			d.id = slices.Clone(text)
+		}
+	case isWeight:
+		x, next := number(text, 0, false)
+		if next != len(text) || x < 0 || x > maxMagnitude {
+			return blankout.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to 1e30", text)
+		}
+		d.weight = x
+	case isTime:
+		var ok bool
+		if d.time, ok = eventTime(text); !ok {
+			return blankout.ReasonSyntax, fmt.Sprintf("time %.40q: want milliseconds since 1970 or an RFC 3339 time", text)
+		}
+	}
+	return "", ""
+}
+
+// eventTime reads milliseconds since the Unix epoch or an RFC 3339 time.
+func eventTime(text []byte) (ms int64, ok bool) {
+	if x, next := number(text, 0, false); next == len(text) && next > 0 {
+		return int64(x), math.Abs(x) < 1<<62
+	}
+	var t time.Time
+	if err := t.UnmarshalText(text); err != nil {
+		return 0, false
+	}
+	return t.UnixMilli(), true
+}
+
+// settle completes e after the last of the record has been read.
+func (d *core) settle(r *Record, e *blankout.Example) {
+	e.Missing = d.missing
+	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
+		return
+	}
+	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
+	if len(e.Missing) > 1 {
+		slices.Sort(e.Missing)
+		e.Missing = slices.Compact(e.Missing)
 	}
 }
 

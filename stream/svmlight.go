@@ -89,7 +89,7 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 			}
 		}
 		if !keep {
-			d.pair(d.anonymous, "", 0, name, x)
+			d.pair(&d.anonymous, blankout.Sparse, name, x)
 			continue
 		}
 		if i -= first; i > d.mask {

@@ -1,0 +1,169 @@
+package stream
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"blankout"
+)
+
+// csvDecoder reads lines of comma-separated values (RFC 4180) whose columns have
+// been named. A value is a number, true or false, or else a name; blanks around
+// one without quotes do not belong to it.
+type csvDecoder struct {
+	core
+	columns   []named
+	separator byte
+	scratch   []byte // the last value with doubled quotes
+}
+
+func newCSV(c core) (Decoder, error) {
+	names := c.c.Columns
+	if len(names) == 0 {
+		return nil, fmt.Errorf("csv records need the names of their columns: set columns")
+	}
+	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
+	for i, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("column %d has no name", i+1)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("two columns are named %q", name)
+		}
+		d.columns = append(d.columns, d.named(name))
+	}
+	// A wrong name would make every event unlabelled, unweighted or anonymous.
+	for role, name := range c.c.special() {
+		if name != "" && !slices.Contains(names, name) && !(c.c.Unlabelled && fieldRole(role) == isLabel) {
+			return nil, fmt.Errorf("no column %q among %q: name the label's with label, or set unlabelled", name, names)
+		}
+	}
+	return d, nil
+}
+
+func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
+	if !d.begin(&r, e) {
+		return
+	}
+	data := bytes.TrimRight(r.Value, "\r\n")
+	i, p := 0, 0
+	for ; ; i++ {
+		if i == len(d.columns) {
+			refuse(&r, e, blankout.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
+			return
+		}
+		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
+		if next < 0 {
+			refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: a quote that does not enclose the whole value", p+1, d.columns[i].name)
+			return
+		}
+		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
+			refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
+			return
+		}
+		if next == len(data) {
+			break
+		}
+		p = next + 1
+	}
+	if i+1 < len(d.columns) {
+		refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
+		return
+	}
+	d.settle(&r, e)
+}
+
+// column takes the value of n; detail is "" unless the record is to be refused.
+func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankout.Reason, detail string) {
+	for _, m := range d.c.Missing {
+		if string(text) == m {
+			if n.role == isFeature {
+				d.miss(n.name)
+			}
+			return "", ""
+		}
+	}
+	if n.role != isFeature {
+		return d.special(n.role, text, inPlace)
+	}
+	if s := string(text); s == "true" || s == "false" {
+		d.pair(n, blankout.Boolean, text, 1)
+		return "", ""
+	}
+	if x, next := number(text, 0, false); !n.text && next == len(text) {
+		if x > maxMagnitude || x < -maxMagnitude {
+			return blankout.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
+		}
+		d.add(n.hash, d.idOf(n, blankout.Numeric), x)
+		return "", ""
+	}
+	if !n.text && notFinite(text) {
+		return blankout.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
+	}
+	d.pair(n, blankout.Categorical, text, 1)
+	return "", ""
+}
+
+// csvValue returns the value at data[p:] and the position of the separator or
+// end behind it, or -1. Unless inPlace, the text lies in scratch.
+func csvValue(data []byte, p int, separator byte, scratch *[]byte) (text []byte, inPlace bool, next int) {
+	if p >= len(data) || data[p] != '"' {
+		end := p
+		for end < len(data) && data[end] != separator {
+			if data[end] == '"' {
+				return nil, true, -1
+			}
+			end++
+		}
+		next = end
+		for p < end && (data[p] == ' ' || data[p] == '\t') {
+			p++
+		}
+		for p < end && (data[end-1] == ' ' || data[end-1] == '\t') {
+			end--
+		}
+		return data[p:end], true, next
+	}
+	p++
+	start, inPlace := p, true
+	for {
+		i := bytes.IndexByte(data[p:], '"')
+		if i < 0 {
+			return nil, true, -1
+		}
+		end := p + i
+		if end+1 < len(data) && data[end+1] == '"' { // a doubled quote
+			if inPlace {
+				*scratch, inPlace = (*scratch)[:0], false
+			}
+			*scratch = append(*scratch, data[start:end+1]...)
+			p = end + 2
+			start = p
+			continue
+		}
+		if end+1 < len(data) && data[end+1] != separator {
+			return nil, true, -1
+		}
+		if inPlace {
+			return data[start:end], true, end + 1
+		}
+		*scratch = append(*scratch, data[start:end]...)
+		return *scratch, false, end + 1
+	}
+}
+
+// csvFields returns the values of a line.
+func csvFields(line []byte, separator byte) (fields []string, err error) {
+	var scratch []byte
+	for p := 0; ; p++ {
+		text, _, next := csvValue(line, p, separator, &scratch)
+		if next < 0 {
+			return nil, fmt.Errorf("byte %d: a quote that does not enclose the whole value", p+1)
+		}
+		fields = append(fields, string(text))
+		if p = next; p == len(line) {
+			return fields, nil
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blankout"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+func gz(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	io.WriteString(w, text)
+	w.Close()
+	return b.String()
+}
+
+func zst(text string) string {
+	w, _ := zstd.NewWriter(nil)
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// readAll reads a file to its end and shows offset and content of every example;
+// it scribbles over each batch before it asks for the next.
+func readAll(path string, c RecordConfig, ahead int, from int64) (lines []string, sum uint64, err error) {
+	s := c.Schema()
+	f, err := OpenFile(path, c, s)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	if err := f.Skip(from); err != nil {
+		return nil, 0, err
+	}
+	if ahead > 0 {
+		f.Ahead(ahead)
+	}
+	position := blankout.Position{Next: from}
+	var b blankout.Batch
+	for {
+		if err := f.Next(context.Background(), &b); err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return lines, position.Sum, err
+		}
+		known := s.At(&b)
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if err := position.Advance(e.Offset, e.Fingerprint); err != nil {
+				return nil, 0, err
+			}
+			lines = append(lines, fmt.Sprintf("%d: %s", e.Offset, strings.ReplaceAll(show(known, e), filepath.Dir(path)+"/", "")))
+		}
+		if b.Next < position.Next {
+			return nil, 0, fmt.Errorf("batch ends at %d, its last example at %d", b.Next, position.Next)
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			clear(e.Features.Index)
+			clear(e.Features.Value)
+			clear(e.Key)
+			if e.Refused != nil {
+				clear(e.Refused.Value)
+			}
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	images := "\x00\x00\x08\x03\x00\x00\x00\x03\x00\x00\x00\x02\x00\x00\x00\x02" + "\x00\xff\x00\x33" + "\x00\x00\x00\x00" + "\x01\x00\x00\x00"
+	labels := "\x00\x00\x08\x01\x00\x00\x00\x03\x07\x00\x07"
+	for _, test := range []struct {
+		name, text string
+		change     func(*RecordConfig)
+		want       string // lines joined by newlines, or the error
+	}{
+		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", nil, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is none of the classes [\"-1\" \"1\"] and there is room for no other (max_classes 2)\n5: 1 1:1"},
+		{"a.svm.gz", gz("1 1:2\n"), nil, "0: 1 1:2"},
+		{"a.svm.zst", zst("1 1:2\n") + zst("1 2:2"), nil, "0: 1 1:2\n1: 1 2:2"},
+		{"a.jsonl", "\ufeff{\"label\":1,\"x\":2}\n\n{\"x\"\n", nil, "0: 1 x:2:n\n2: syntax: a.jsonl:3: byte 5: the record ends where a colon should be"},
+		{"a.vw", "1 'k|n a\n", nil, "0: 1 n=a:1:s key=k"},
+		{"a.csv", "label,\"x\"\"1\"\n1,\"two\nlines\"\n\"1\",3\n", nil, "1: 1 x\"1=two\nlines:1:c\n3: 1 x\"1:3:n"},
+		{"a.csv", "label,x\n1,\"open\n2,3\n4,5\n", nil, "1: syntax: a.csv:2: byte 3: column \"x\": a quote that does not enclose the whole value"},
+		{"a.tsv", "1;2\n", func(c *RecordConfig) { c.Format, c.Columns, c.Separator = "csv", []string{"label", "x"}, ";" }, "0: 1 x:2:n"},
+		{"a.json", `{"x":1}`, func(c *RecordConfig) { c.Format = "svmlight" }, "0: label: a.json:1: byte 1: \"{\\\"x\\\":1}\" where the label should be"},
+		{"a.svm", "1 1:1\n1 " + strings.Repeat("x", 100) + "\n1 2:1\n", func(c *RecordConfig) { c.MaxBytes = 20 },
+			"0: 1 1:1\n1: oversize: a.svm:2: a line of more than max_bytes, 20; its rest is skipped\n2: 1 2:1"},
+		{"a-images-idx3-ubyte", images, nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
+		{"a-images.idx3-ubyte.gz", gz(images), nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
+		{"b-images-idx3-ubyte", images, func(c *RecordConfig) { c.Unlabelled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
+		{"a.svm", "", nil, ""},
+
+		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not tell the format; give one of json, svmlight, vw, csv"},
+		{"a.csv", "", nil, "error a.csv: no header line"},
+		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's with label, or set unlabelled`},
+		{"a.csv", "label,x,x\n", nil, `error a.csv: two columns are named "x"`},
+		{"a.svm.gz", gz(strings.Repeat("1 1:2\n", 3))[:25], nil, "0: 1 1:2\nerror a.svm.gz:1: the compressed file ends early: unexpected EOF"},
+		{"b-images-idx3-ubyte", images, nil, "error b-images-idx3-ubyte: labels: b-labels-idx1-ubyte: there is none (plain, .gz or .zst); without labels use unlabelled"},
+		{"a-labels-idx1-ubyte", labels, nil, "error a-labels-idx1-ubyte: it has labels; give the file of the images, as in train-images-idx3-ubyte"},
+		{"a-images-idx3-ubyte", images[:25], nil, "0: 7 2:1 4:0.2\n1: 0\nerror a-images-idx3-ubyte: it ends in image 3 of 3"},
+		{"a-images-idx3-ubyte", images[:10], nil, "error a-images-idx3-ubyte: idx header: unexpected EOF"},
+	} {
+		for _, ahead := range []int{0, 2} {
+			path := write(t, test.name, test.text)
+			dir := filepath.Dir(path) + "/"
+			if strings.HasPrefix(test.name, "a-images") {
+				name := strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name)
+				if err := os.WriteFile(dir+name, []byte(labels), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := DefaultRecordConfig()
+			if test.change != nil {
+				test.change(&c)
+			}
+			lines, _, err := readAll(path, c, ahead, 0)
+			if err != nil {
+				lines = append(lines, "error "+strings.ReplaceAll(err.Error(), dir, ""))
+			}
+			if got := strings.Join(lines, "\n"); got != test.want {
+				t.Errorf("%s ahead %d:\n got %s\nwant %s", test.name, ahead, got, test.want)
+			}
+		}
+	}
+}
+
+// manyLines is a file of n lines of several lengths, some blank, some long.
+func manyLines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		switch {
+		case i%97 == 0:
+			b.WriteString("# nothing\n\n")
+		case i%1000 == 500:
+			fmt.Fprintf(&b, "1 1:1 %d:1%s\n", i+2, strings.Repeat(" ", 100_000))
+		}
+		fmt.Fprintf(&b, "%d 1:%d %d:%g\n", i%2, i, i%4000+2, float64(i)/7)
+	}
+	return b.String()
+}
+
+// Reading on from any line gives the rest; reading ahead changes nothing.
+func TestFileSkip(t *testing.T) {
+	path := write(t, "many.svm.gz", gz(manyLines(5000)))
+	c := DefaultRecordConfig()
+	whole, sum, err := readAll(path, c, 0, 0)
+	if err != nil || len(whole) != 5005 {
+		t.Fatal(len(whole), err)
+	}
+	again, sumAgain, err := readAll(path, c, 3, 0)
+	if err != nil || strings.Join(again, "\n") != strings.Join(whole, "\n") || sum != sumAgain {
+		t.Fatal("reading ahead gives other examples", err)
+	}
+	for from := int64(0); from < 5100; from += 83 {
+		rest, _, err := readAll(path, c, 0, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for at < len(whole) && offsetOf(whole[at]) < from {
+			at++
+		}
+		if strings.Join(rest, "\n") != strings.Join(whole[at:], "\n") {
+			for i, line := range rest {
+				if i+at < len(whole) && line != whole[i+at] {
+					t.Errorf("got %.200s\nwant %.200s", line, whole[i+at])
+				}
+			}
+			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
+		}
+	}
+	if _, _, err := readAll(path, c, 0, 1e6); err == nil || !strings.Contains(err.Error(), "before line 1000001") {
+		t.Error("skipped past the end:", err)
+	}
+}
+
+func offsetOf(line string) (offset int64) {
+	fmt.Sscan(line, &offset)
+	return offset
+}
+
+// The records of a file are its lines, of an idx pair svmlight lines that give
+// the same examples.
+func TestRecords(t *testing.T) {
+	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
+	if got := fmt.Sprint(records(t, path)); got != "[1:1,2 3:2,\"a\nb\"]" {
+		t.Error(got)
+	}
+	path = write(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
+	os.WriteFile(filepath.Dir(path)+"/x-labels-idx1-ubyte", []byte("\x00\x00\x08\x01\x00\x00\x00\x02\x09\x01"), 0o666)
+	want, _, err := readAll(path, DefaultRecordConfig(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for _, r := range records(t, path) {
+		_, line, _ := strings.Cut(r, ":")
+		text = append(text, line)
+	}
+	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), DefaultRecordConfig(), 0, 0)
+	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+func allBytes() string {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return string(b)
+}
+
+func records(t *testing.T, path string) (out []string) {
+	t.Helper()
+	in, err := OpenRecords(path, DefaultRecordConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for {
+		var r Record
+		if err := in.Next(&r); err == io.EOF {
+			if read, size := in.Progress(); read != size {
+				t.Errorf("%s: read %d of %d bytes", path, read, size)
+			}
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%d:%s", r.Offset, r.Value))
+	}
+}
