@@ -276,13 +276,18 @@ var losses = []struct {
 	{"quadratic", "", false, func(float64) Loss { return Quadratic{} }},
 	{"linear", "", false, func(float64) Loss { return Linear{} }},
 	{"poisson", "quadratic-noising", false, func(float64) Loss { return PoissonQuadratic{} }},
+	{"probit", "", false, func(float64) Loss { return Probit{} }},
 }
 
-// ParseLoss reads NAME, NAME:BOUND or, for the hinge, NAME:BOUND:ELL, where
-// NAME is hinge, logistic, quadratic, linear or poisson and BOUND is gaussian
-// (the default), chen or quadratic-noising. It is the inverse of Loss.String.
+// ParseLoss reads NAME, NAME:BOUND, for the hinge NAME:BOUND:ELL, or
+// t-logistic:T. NAME is hinge, logistic, quadratic, linear, poisson or probit
+// and BOUND is gaussian (the default), chen or quadratic-noising. It is the
+// inverse of Loss.String.
 func ParseLoss(s string) (Loss, error) {
 	name, rest, _ := strings.Cut(s, ":")
+	if name == "t-logistic" {
+		return parseT(s, rest)
+	}
 	bound, ellText, hasEll := strings.Cut(rest, ":")
 	var names, bounds []string
 	for _, l := range losses {
@@ -311,5 +316,5 @@ func ParseLoss(s string) (Loss, error) {
 	if len(bounds) > 0 {
 		return nil, fmt.Errorf("loss %q: %s knows the bounds %s", s, name, strings.Join(bounds, ", "))
 	}
-	return nil, fmt.Errorf("loss %q: want one of %s", s, strings.Join(names, ", "))
+	return nil, fmt.Errorf("loss %q: want one of %s", s, strings.Join(append(names, "t-logistic"), ", "))
 }

@@ -197,7 +197,7 @@ func NewExpected(p Problem) (*Expected, error) {
 // Convex reports whether the expected loss is convex in w.
 func Convex(l blankout.Loss, noisy bool) bool {
 	switch l.(type) {
-	case blankout.HingeGaussian, blankout.HingeChen, blankout.LogisticGaussian, blankout.LogisticChen,
+	case blankout.HingeGaussian, blankout.HingeChen, blankout.LogisticGaussian, blankout.LogisticChen, blankout.Probit,
 		blankout.Quadratic, blankout.Linear:
 		return true
 	case blankout.LogisticQuadratic, blankout.PoissonQuadratic:

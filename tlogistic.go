@@ -1,0 +1,217 @@
+package blankout
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// TLogistic is the loss of t-logistic regression (Ding & Vishwanathan 2010),
+// -log_t-like and not convex: past a point a wrong label costs hardly more the
+// further it is off, so that mislabelled events lose their pull. With
+//
+//	exp_t(x) = max(1 + (1-t) x, 0)^(1/(1-t)),  1 < t < 2,
+//	exp_t(u/2 - g(u)) + exp_t(-u/2 - g(u)) = 1,
+//
+// it is log(l)/(t-1) with l = 1 + (t-1)(g(f) - y f/2), the logistic loss at t -> 1.
+//
+// Noise enters in the way of [LogisticChen]: g is convex, even and concave as a
+// function of f^2, so E g(f~) <= g(sqrt(f^2 + v)), and the logarithm is concave:
+//
+//	E log(l)/(t-1) <= log(1 + (t-1)(g(s) - y f/2))/(t-1),  s = sqrt(f^2 + v).
+//
+// The bound is exact at v = 0 and keeps the quadratic majoriser: dv >= 0
+// everywhere. Make one with [NewTLogistic].
+type TLogistic struct {
+	t float64
+	g *tPartition
+}
+
+// NewTLogistic returns the loss for t in (1, 2).
+func NewTLogistic(t float64) (TLogistic, error) {
+	if !(t >= 1.0001 && t <= 1.9999) {
+		return TLogistic{}, fmt.Errorf("t-logistic: t = %v must lie between 1 and 2 (1.0001 to 1.9999)", t)
+	}
+	return TLogistic{t, newTPartition(t)}, nil
+}
+
+// T returns t.
+func (l TLogistic) T() float64 { return l.t }
+
+// Influence returns xi = 1/l in (0, 1], the weight that the theta-step of Ding
+// and Vishwanathan gives an example; a small one marks a suspected wrong label.
+func (l TLogistic) Influence(y, f, v float64) float64 {
+	m, _, _ := l.Theta().At(y, f, v)
+	return 1 / (1 + (l.t-1)*m)
+}
+
+// Theta returns the convex part of the loss, (l - 1)/(t-1) = g(s) - y f/2,
+// which the theta-step minimises with every example weighted by its Influence.
+func (l TLogistic) Theta() Smooth { return tTheta(l) }
+
+func (l TLogistic) At(y, f, v float64) (value, df, dv float64) {
+	m, mf, mv := l.Theta().At(y, f, v)
+	s := 1 / (1 + (l.t-1)*m)
+	return math.Log1p((l.t-1)*m) / (l.t - 1), mf * s, mv * s
+}
+
+func (l TLogistic) At2(y, f, v float64) (ff, fv, vv float64) {
+	m, mf, mv := l.Theta().At(y, f, v)
+	ff, fv, vv = l.Theta().At2(y, f, v)
+	s := 1 / (1 + (l.t-1)*m)
+	c := (l.t - 1) * s * s
+	return ff*s - c*mf*mf, fv*s - c*mf*mv, vv*s - c*mv*mv
+}
+
+func (l TLogistic) String() string { return "t-logistic:" + formatLevel(l.t) }
+
+// parseT reads the t of t-logistic:T.
+func parseT(s, t string) (Loss, error) {
+	x, err := strconv.ParseFloat(t, 64)
+	if err != nil {
+		return nil, fmt.Errorf("loss %q: want t-logistic:T with T between 1 and 2, as in t-logistic:1.6", s)
+	}
+	return NewTLogistic(x)
+}
+
+// tTheta is g(s) - y f/2, a loss of its own.
+type tTheta TLogistic
+
+func (l tTheta) At(y, f, v float64) (value, df, dv float64) {
+	s := math.Hypot(f, math.Sqrt(v))
+	e := l.g.at(s)
+	a := math.Abs(f)
+	if s == 0 {
+		return e.h, -0.5 * y, 0.5 * e.ratio
+	}
+	// g(s) = h + s/2; for a right answer what is left of s/2 - |f|/2 and of
+	// g' |f|/s - 1/2 is computed without the difference.
+	if y*f > 0 {
+		gone := v / (s + a)
+		return e.h + 0.5*gone, -y * (0.5*gone + e.small*a) / s, 0.5 * e.ratio
+	}
+	return e.h + 0.5*(s+a), -y * ((0.5-e.small)*a/s + 0.5), 0.5 * e.ratio
+}
+
+func (l tTheta) At2(_, f, v float64) (ff, fv, vv float64) {
+	s := math.Hypot(f, math.Sqrt(v))
+	e := l.g.at(s)
+	bend := e.bend // (g'' - g'/s)/s^2
+	return e.ratio + f*f*bend, 0.5 * f * bend, 0.25 * bend
+}
+
+func (l tTheta) String() string { return "t-logistic-theta:" + formatLevel(l.t) }
+
+// tPartition computes g(u) = u/2 + h(u) for u >= 0. h falls from
+// (2^(t-1) - 1)/(t-1) to 0 and solves phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.
+// A cubic in x = log(1+u) between 1024 nodes gives it to within bound, and one
+// step of Newton's method, whose error is at most t 2^t bound^2 because phi is
+// convex with phi” <= 2t and phi' <= -2^-t, to the last digit.
+type tPartition struct {
+	t     float64
+	bound float64
+	nodes [tNodes + 1]struct{ h, slope float64 } // h and dh/dx
+	// Near 0, where differences cancel: g'/u = ratio[0] + ratio[1] u^2 + ratio[2] u^4.
+	ratio [3]float64
+}
+
+const (
+	tNodes  = 1024
+	tLimit  = 1e6 // the table's end; h itself is below h(u) <= exp_t(-u) beyond
+	tSeries = 0.05
+)
+
+// tPoint is what is known of g at u: h, the smaller escort probability, g'/u
+// and (g” - g'/u)/u^2.
+type tPoint struct{ h, small, ratio, bend float64 }
+
+func newTPartition(t float64) *tPartition {
+	g := &tPartition{t: t}
+	step := math.Log1p(tLimit) / tNodes
+	for i := range g.nodes {
+		u := math.Expm1(float64(i) * step)
+		h := g.solve(u, 0, 100)
+		g.nodes[i].h = h
+		g.nodes[i].slope = -g.escort(u, h) * (1 + u) * step
+	}
+	for i := range tNodes {
+		u := math.Expm1((float64(i) + 0.5) * step)
+		// The error of a cubic Hermite interpolant is largest in the middle,
+		// to leading order; twice that is the bound.
+		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 0, 100)))
+	}
+	// g''(0) is known; the next two terms through two points where g' is still
+	// good to 14 digits.
+	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 0, 100)) / u }
+	a := t * math.Exp2(-t-1)
+	s2 := tSeries * tSeries
+	r1, r2 := (exact(tSeries)-a)/s2, (exact(tSeries/math.Sqrt2)-a)/(s2/2)
+	g.ratio = [3]float64{a, 2*r2 - r1, 2 * (r1 - r2) / s2}
+	return g
+}
+
+// expT is exp_t(-x) for x >= 0.
+func (g *tPartition) expT(x float64) float64 {
+	return math.Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
+}
+
+// solve runs at most n steps of Newton's method from h. From the left, h = 0,
+// they rise to the root without passing it.
+func (g *tPartition) solve(u, h float64, n int) float64 {
+	for range n {
+		big, small := g.expT(h), g.expT(u+h)
+		phi := math.Expm1(-math.Log1p((g.t-1)*h)/(g.t-1)) + small
+		step := phi / (math.Pow(big, g.t) + math.Pow(small, g.t))
+		h += step
+		if math.Abs(step) <= 1e-15*h {
+			break
+		}
+	}
+	return max(h, 0)
+}
+
+// lookUp interpolates h.
+func (g *tPartition) lookUp(u float64) float64 {
+	x := math.Log1p(u) * (tNodes / math.Log1p(tLimit))
+	i := min(int(x), tNodes-1)
+	a, b := &g.nodes[i], &g.nodes[i+1]
+	s := x - float64(i)
+	r := 1 - s
+	return r*r*((1+2*s)*a.h+s*a.slope) + s*s*((1+2*r)*b.h-r*b.slope)
+}
+
+// escort returns the smaller escort probability, q^t/(p^t + q^t).
+func (g *tPartition) escort(u, h float64) float64 {
+	p, q := math.Pow(g.expT(h), g.t), math.Pow(g.expT(u+h), g.t)
+	return q / (p + q)
+}
+
+// slope returns g'(u).
+func (g *tPartition) slope(u, h float64) float64 {
+	p, q := math.Pow(g.expT(h), g.t), math.Pow(g.expT(u+h), g.t)
+	return 0.5 * (p - q) / (p + q)
+}
+
+func (g *tPartition) at(u float64) tPoint {
+	var h float64
+	if u < tLimit {
+		h = g.solve(u, g.lookUp(u), 1)
+	} else {
+		h = g.solve(u, 0, 3) // tiny: the first step is all but exact
+	}
+	p, q := g.expT(h), g.expT(u+h)
+	pt, qt := math.Pow(p, g.t), math.Pow(q, g.t)
+	sum := pt + qt
+	e := tPoint{h: h, small: qt / sum}
+	if u < tSeries {
+		w := u * u
+		e.ratio = g.ratio[0] + w*(g.ratio[1]+w*g.ratio[2])
+		e.bend = 2*g.ratio[1] + 4*w*g.ratio[2]
+		return e
+	}
+	e.ratio = 0.5 * (pt - qt) / (sum * u)
+	// g'' = t (p q)^(2t-1)/(p^t + q^t)^3.
+	second := g.t * math.Pow(p*q, 2*g.t-1) / (sum * sum * sum)
+	e.bend = (second - e.ratio) / u / u
+	return e
+}
