@@ -76,6 +76,11 @@ type (
 	passer interface {
 		Passes() int
 	}
+	// minimiser is an objective with a method of its own, which takes the place
+	// of the solvers here unless one is asked for by name.
+	minimiser interface {
+		minimise(ctx context.Context, opt Options) (*Result, error)
+	}
 )
 
 // Solve minimises o. It returns an error where the value at the start is not
@@ -83,6 +88,13 @@ type (
 // reached is no error but Converged false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	begin := time.Now()
+	if m, ok := o.(minimiser); ok && opt.Solver == "" {
+		r, err := m.minimise(ctx, opt)
+		if r != nil {
+			r.Seconds = time.Since(begin).Seconds()
+		}
+		return r, err
+	}
 	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1)}
 	if s.opt.MaxIterations == 0 {
 		s.opt.MaxIterations = 1000

@@ -1,0 +1,395 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+
+	"blankout"
+)
+
+// MCF is the expected exponential loss of van der Maaten et al. 2013 (section
+// 3.2), or the bound on the expected logistic loss that Jensen's inequality
+// makes of it (section 3.3),
+//
+//	J(w) = (1/2) w'Rw + kappa sum m_n outer(h_n),
+//	h_n = log E exp(-y_n f~_n) = -y_n b + sum_d psi(w_d, x_nd),
+//
+// outer(h) = exp(h) or log(1 + exp(h)). psi is the logarithm of the noise's
+// moment generating function, so that no product ever overflows:
+//
+//	dropout   log(q + (1-q) exp(-y w x/(1-q)))
+//	Poisson   x (exp(-y w) - 1)
+//	Gaussian  -y w x + s^2 w^2/2, for absent features too
+//
+// h_n is convex in w, hence J is.
+type MCF struct {
+	p       Problem
+	kind    MCFLoss
+	psi     func(y, w, x float64) (value, slope, curvature float64)
+	c0      float64
+	columns int
+	dim     int
+	m       []float64
+	sum     *summer
+	w       []float64 // the point of the last gradient
+	outer   [2][]float64
+	grad    []float64
+	passes  int
+}
+
+// MCFLoss names the loss of MCF.
+type MCFLoss string
+
+// The losses of MCF.
+const (
+	MCFExponential MCFLoss = "mcf-exponential"
+	MCFLogistic    MCFLoss = "mcf-logistic"
+)
+
+// NewMCF returns the objective of a problem; its Loss is not used. Laplace
+// noise is refused, its moment generating function being infinite for large
+// weights.
+func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
+	if kind != MCFExponential && kind != MCFLogistic {
+		return nil, fmt.Errorf("loss %q: want %s or %s", kind, MCFExponential, MCFLogistic)
+	}
+	d := p.Data
+	o := &MCF{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
+	if p.Intercept != NoIntercept {
+		o.dim++
+	}
+	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
+		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
+	}
+	switch n := p.Noise.(type) {
+	case nil, blankout.NoNoise:
+		o.psi = psiPlain
+	case blankout.Dropout:
+		o.psi = psiDropout(n.Q)
+	case blankout.Poisson:
+		if i := d.firstNegative(); i >= 0 {
+			return nil, fmt.Errorf("noise %v: example %d has a negative feature", n, i)
+		}
+		o.psi = psiPoisson
+	case blankout.Gaussian:
+		o.psi = psiPlain
+		o.c0 = n.SD * n.SD
+	default:
+		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian and poisson)", kind, n)
+	}
+	o.m = make([]float64, d.Rows())
+	total := 0.0
+	for i, y := range p.Y {
+		m := d.Weight(i)
+		if p.Weight != nil {
+			m = p.Weight[i]
+		}
+		if m == 0 || math.IsNaN(y) {
+			continue
+		}
+		if y != 1 && y != -1 {
+			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
+		}
+		o.m[i] = p.Kappa * m
+		total += m
+	}
+	if total == 0 {
+		return nil, fmt.Errorf("no labelled example of positive weight")
+	}
+	o.w, o.grad = make([]float64, o.dim), make([]float64, o.dim)
+	o.outer = [2][]float64{make([]float64, d.Rows()), make([]float64, d.Rows())}
+	o.sum = newSummer(d, o.columns+2, p.Threads) // and sums over rows for the intercept and c0
+	return o, nil
+}
+
+func psiPlain(y, w, x float64) (value, slope, curvature float64) { return -y * w * x, -y * x, 0 }
+
+func psiPoisson(y, w, x float64) (value, slope, curvature float64) {
+	e := math.Exp(-y * w)
+	return x * math.Expm1(-y*w), -y * x * e, x * e
+}
+
+// psiDropout: with a = y w x/(1-q) the derivative by a is -r and the second
+// r (1-r), r = 1/(1 + q/(1-q) exp(a)).
+func psiDropout(q float64) func(y, w, x float64) (value, slope, curvature float64) {
+	if q == 0 {
+		return psiPlain
+	}
+	odds, k := q/(1-q), 1/(1-q)
+	return func(y, w, x float64) (value, slope, curvature float64) {
+		u := y * x * k
+		a := u * w
+		switch {
+		case a > 1:
+			value = math.Log(q + (1-q)*math.Exp(-a))
+		case a > -1:
+			value = math.Log1p((1 - q) * math.Expm1(-a))
+		default:
+			value = -a + math.Log(1-q+q*math.Exp(a))
+		}
+		r := 1 / (1 + odds*math.Exp(a))
+		return value, -u * r, u * u * r * (1 - r)
+	}
+}
+
+// at returns outer(h) and its first two derivatives.
+func (k MCFLoss) at(h float64) (value, d1, d2 float64) {
+	if k == MCFExponential {
+		e := math.Exp(h)
+		return e, e, e
+	}
+	p := 1 / (1 + math.Exp(-h))
+	return max(h, 0) + math.Log1p(math.Exp(-math.Abs(h))), p, p / (1 + math.Exp(h))
+}
+
+// Dim implements Objective.
+func (o *MCF) Dim() int { return o.dim }
+
+// Passes returns how often the data have been read.
+func (o *MCF) Passes() int { return o.passes }
+
+// IsConvex reports that the objective is convex.
+func (o *MCF) IsConvex() bool { return true }
+
+func (o *MCF) bias(w []float64) float64 {
+	if o.dim > o.columns {
+		return w[o.columns]
+	}
+	return 0
+}
+
+// base returns what the noise on absent features adds to every h.
+func (o *MCF) base(w []float64) float64 {
+	if o.c0 == 0 {
+		return 0
+	}
+	return 0.5 * o.c0 * dot(w[:o.columns], w[:o.columns])
+}
+
+// h returns h_n without what is the same for all rows of a label.
+func (o *MCF) h(i int, w []float64) float64 {
+	y, h := o.p.Y[i], 0.0
+	row := o.p.Data.Row(i)
+	for j, d := range row.Index {
+		value, _, _ := o.psi(y, w[d], row.At(j))
+		h += value
+	}
+	return h
+}
+
+// ValueGrad implements Objective. The value may be +Inf far from the minimum
+// of the exponential loss.
+func (o *MCF) ValueGrad(w, grad []float64) float64 {
+	b, base := o.bias(w), o.base(w)
+	var out []float64
+	if grad != nil {
+		out = make([]float64, o.columns+2)
+		copy(o.w, w)
+	}
+	o.passes++
+	value := o.sum.sum(out, func(lo, hi int, acc []float64) float64 {
+		total := 0.0
+		for i := lo; i < hi; i++ {
+			if o.m[i] == 0 {
+				continue
+			}
+			y := o.p.Y[i]
+			v, d1, d2 := o.kind.at(o.h(i, w) - y*b + base)
+			total += o.m[i] * v
+			if acc == nil {
+				continue
+			}
+			d1 *= o.m[i]
+			o.outer[0][i], o.outer[1][i] = d1, o.m[i]*d2
+			row := o.p.Data.Row(i)
+			for j, d := range row.Index {
+				_, slope, _ := o.psi(y, w[d], row.At(j))
+				acc[d] += d1 * slope
+			}
+			acc[o.columns] -= d1 * y
+			acc[o.columns+1] += d1
+		}
+		return total
+	})
+	if grad != nil {
+		copy(grad, out[:o.dim])
+		if o.c0 != 0 {
+			axpy(o.c0*out[o.columns+1], w[:o.columns], grad[:o.columns])
+		}
+	}
+	return value + o.p.Penalty.valueGrad(w, grad)
+}
+
+// HessVec implements HessianVector: with g the gradient of h_n the Hessian is
+// the sum of outer2 g g' + outer1 diag(psi2), the numbers counting derivatives.
+func (o *MCF) HessVec(v, out []float64) {
+	total := make([]float64, o.columns+2)
+	vb, wv := o.bias(v), 0.0
+	if o.c0 != 0 {
+		wv = o.c0 * dot(o.w[:o.columns], v[:o.columns])
+	}
+	shared := 0.0 // sum of outer', for the curvature of base
+	for i, m := range o.m {
+		if m != 0 {
+			shared += o.outer[0][i]
+		}
+	}
+	o.passes++
+	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			d1, d2 := o.outer[0][i], o.outer[1][i]
+			if o.m[i] == 0 || d1 == 0 && d2 == 0 {
+				continue
+			}
+			y := o.p.Y[i]
+			row := o.p.Data.Row(i)
+			along := wv - y*vb
+			for j, d := range row.Index {
+				_, slope, curvature := o.psi(y, o.w[d], row.At(j))
+				along += slope * v[d]
+				acc[d] += d1 * curvature * v[d]
+			}
+			along *= d2
+			for j, d := range row.Index {
+				_, slope, _ := o.psi(y, o.w[d], row.At(j))
+				acc[d] += along * slope
+			}
+			acc[o.columns] -= along * y
+			acc[o.columns+1] += along
+		}
+		return 0
+	})
+	copy(out, total[:o.dim])
+	if o.c0 != 0 {
+		axpy(o.c0*total[o.columns+1], o.w[:o.columns], out[:o.columns])
+		axpy(o.c0*shared, v[:o.columns], out[:o.columns])
+	}
+	for d, r := range o.p.Penalty.R {
+		out[d] += r * v[d]
+	}
+}
+
+// Diagonal writes the diagonal of the Hessian to out.
+func (o *MCF) Diagonal(out []float64) {
+	total := make([]float64, o.columns+2)
+	o.passes++
+	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			d1, d2 := o.outer[0][i], o.outer[1][i]
+			if o.m[i] == 0 {
+				continue
+			}
+			row := o.p.Data.Row(i)
+			for j, d := range row.Index {
+				_, slope, curvature := o.psi(o.p.Y[i], o.w[d], row.At(j))
+				acc[d] += d1*curvature + d2*slope*(slope+2*o.c0*o.w[d])
+			}
+			acc[o.columns] += d2
+			acc[o.columns+1] += d1
+		}
+		return 0
+	})
+	for d := range out {
+		out[d] = total[d] + o.p.Penalty.R[d]
+		if d < o.columns {
+			out[d] += o.c0*total[o.columns+1] + o.c0*o.c0*o.w[d]*o.w[d]*total[o.columns]
+		}
+	}
+}
+
+// Gap bounds J(w) - min J: J is strongly convex with modulus R_d in every
+// penalised parameter, so with the free intercept at its optimum
+// J - J* <= sum g_d^2/(2 R_d). It is +Inf where a weight is not penalised, or
+// where all labels are equal and there is no best intercept.
+func (o *MCF) Gap(w []float64) float64 {
+	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
+	if free && !o.centre(w) {
+		return math.Inf(1)
+	}
+	o.ValueGrad(w, o.grad)
+	gap := 0.0
+	for d, g := range o.grad {
+		r := o.p.Penalty.R[d]
+		switch {
+		case r > 0:
+			gap += g * g / (2 * r)
+		case d == o.columns:
+		case g != 0:
+			return math.Inf(1)
+		}
+	}
+	return gap
+}
+
+// centre moves the intercept to its optimum.
+func (o *MCF) centre(w []float64) bool {
+	n := len(o.m)
+	h := make([]float64, n)
+	base, b := o.base(w), w[o.columns]
+	up, down := math.Inf(-1), math.Inf(-1) // the largest h of either label
+	o.passes++
+	o.sum.each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				h[i] = o.h(i, w) + base
+			}
+		}
+	})
+	for i, m := range o.m {
+		if m != 0 && o.p.Y[i] > 0 {
+			up = max(up, h[i])
+		} else if m != 0 {
+			down = max(down, h[i])
+		}
+	}
+	if math.IsInf(up, 0) || math.IsInf(down, 0) {
+		return false
+	}
+	if o.kind == MCFExponential {
+		// exp(-b) S+ + exp(b) S- is least at b = log(S+/S-)/2.
+		var plus, minus float64
+		for i, m := range o.m {
+			if m != 0 && o.p.Y[i] > 0 {
+				plus += m * math.Exp(h[i]-up)
+			} else if m != 0 {
+				minus += m * math.Exp(h[i]-down)
+			}
+		}
+		w[o.columns] = 0.5 * (math.Log(plus/minus) + up - down)
+		return true
+	}
+	// Newton's method, inside the bracket that the slope's sign leaves.
+	lo, hi := math.Inf(-1), math.Inf(1)
+	for range 100 {
+		slope, curvature := 0.0, 0.0
+		for i, m := range o.m {
+			if m != 0 {
+				_, d1, d2 := o.kind.at(h[i] - o.p.Y[i]*b)
+				slope -= m * d1 * o.p.Y[i]
+				curvature += m * d2
+			}
+		}
+		if slope > 0 {
+			hi = b
+		} else {
+			lo = b
+		}
+		next := b - slope/curvature
+		if !(next > lo && next < hi) { // also where the curvature has vanished
+			switch {
+			case math.IsInf(lo, 0):
+				next = b - 1 - math.Abs(b)
+			case math.IsInf(hi, 0):
+				next = b + 1 + math.Abs(b)
+			default:
+				next = lo + (hi-lo)/2
+			}
+		}
+		if slope == 0 || math.Abs(next-b) <= 1e-15*(1+math.Abs(b)) {
+			break
+		}
+		b = next
+	}
+	w[o.columns] = b
+	return true
+}

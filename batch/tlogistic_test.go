@@ -1,0 +1,180 @@
+package batch
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *TLogistic {
+	t.Helper()
+	loss, err := blankout.NewTLogistic(tt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Loss = loss
+	o, err := NewTLogistic(p, prior, lam)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestGoldenTLogistic(t *testing.T) {
+	goldenCases(t, "t-logistic", 9, func(t *testing.T, g *goldenProblem, c *goldenCase) {
+		o := tLogistic(t, c.Params.T, Problem{Data: denseData(t, g.X, g.Y), Y: g.Y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, c.Params.Lam)
+		r, err := Solve(context.Background(), o, Options{Tol: 1e-7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
+			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
+		}
+		if off := relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); off > 1e-5 {
+			t.Errorf("weights %.2g away", off)
+		}
+	})
+}
+
+func TestTLogisticDerivatives(t *testing.T) {
+	x, y := gaussianProblem(31, 30, 5, true)
+	d := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, prior := range []Prior{StudentPrior, L2Prior} {
+		for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 1}} {
+			for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
+				o := tLogistic(t, 1.7, Problem{Data: d, Y: y, Kappa: 0.6, Noise: noise, Intercept: intercept}, prior, 0.3)
+				w := make([]float64, o.Dim())
+				for i := range w {
+					w[i] = r.NormFloat64()
+				}
+				checkDerivatives(t, string(prior), o, w, 1e-7)
+			}
+		}
+	}
+}
+
+// Every theta-step lowers J, under noise as well: its objective lies above J
+// and touches it.
+func TestThetaStepNeverRaisesJ(t *testing.T) {
+	x, y := gaussianProblem(32, 60, 6, true)
+	d := denseData(t, x, y)
+	for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.5}} {
+		for _, prior := range []Prior{StudentPrior, L2Prior} {
+			o := tLogistic(t, 1.8, Problem{Data: d, Y: y, Kappa: 1, Noise: noise, Intercept: FreeIntercept}, prior, 0.1)
+			r := rand.New(rand.NewPCG(3, 3))
+			w := make([]float64, o.Dim())
+			for i := range w {
+				w[i] = 3 * r.NormFloat64()
+			}
+			last := o.ValueGrad(w, nil)
+			for step := range 15 {
+				o.majorise(w)
+				at := o.theta.ValueGrad(w, nil)
+				s, err := Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w})
+				if err != nil {
+					t.Fatal(err)
+				}
+				value := o.ValueGrad(s.W, nil)
+				// What the majoriser gains, J gains at least.
+				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
+					t.Fatalf("step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
+				}
+				w, last = s.W, value
+			}
+		}
+	}
+}
+
+// Wrong labels must be what the influences point at (Ding & Vishwanathan 2010,
+// section 6), where logistic regression is led astray.
+func TestInfluencesFindWrongLabels(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	var x [][]float64
+	var y []float64
+	wrong := map[int]bool{}
+	for i := range 200 {
+		label := float64(2*(i%2) - 1)
+		x = append(x, []float64{2*label + 0.7*r.NormFloat64(), r.NormFloat64()})
+		if i%10 == 3 {
+			label = -label
+			wrong[i] = true
+		}
+		y = append(y, label)
+	}
+	o := tLogistic(t, 1.9, Problem{Data: denseData(t, x, y), Y: y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, 0.1)
+	o.Starts, o.Seed = 3, 5
+	res, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+	if err != nil || !slices.Equal(again.W, res.W) {
+		t.Errorf("a second run differs (%v)", err)
+	}
+	xi := o.Influences(res.W)
+	order := make([]int, len(xi))
+	for i := range order {
+		order[i] = i
+		if !(xi[i] > 0 && xi[i] <= 1) {
+			t.Fatalf("influence %v", xi[i])
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if xi[a] < xi[b] {
+			return -1
+		}
+		return 1
+	})
+	found := 0
+	for _, i := range order[:len(wrong)] {
+		if wrong[i] {
+			found++
+		}
+	}
+	if found < len(wrong)-2 {
+		t.Errorf("of %d wrong labels %d are among the smallest influences", len(wrong), found)
+	}
+}
+
+func TestTLogisticBadInput(t *testing.T) {
+	x, y := gaussianProblem(33, 20, 3, false)
+	d := denseData(t, x, y)
+	loss, err := blankout.NewTLogistic(1.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Problem{Data: d, Y: y, Loss: loss, Kappa: 1, Intercept: FreeIntercept}
+	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {
+			t.Errorf("lam %v passed", lam)
+		}
+	}
+	if _, err := NewTLogistic(p, "cauchy", 1); err == nil {
+		t.Error("an unknown prior passed")
+	}
+	p.Loss = blankout.LogisticChen{}
+	if _, err := NewTLogistic(p, L2Prior, 1); err == nil {
+		t.Error("another loss passed")
+	}
+	for i := range x {
+		x[i][0] *= 1e9
+	}
+	for name, labels := range map[string][]float64{"huge": y, "one class": constant(-1, len(y))} {
+		p := Problem{Data: denseData(t, x, y), Y: labels, Kappa: 1, Intercept: FreeIntercept}
+		o := tLogistic(t, 1.5, p, StudentPrior, 0.5)
+		r, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+		if err != nil {
+			continue
+		}
+		for _, w := range append(r.W, r.Objective) {
+			if w-w != 0 {
+				t.Errorf("%s: %v", name, r)
+			}
+		}
+	}
+}
