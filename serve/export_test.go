@@ -1,0 +1,22 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// MetricsTable returns the metrics as docs/metrics.md lists them.
+func MetricsTable() string {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, m := range metrics {
+		kind := "gauge"
+		if m.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(m.labels, ", "), m.help)
+	}
+	return b.String()
+}

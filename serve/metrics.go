@@ -1,0 +1,256 @@
+package serve
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"blankout"
+	"blankout/online"
+	"blankout/stream"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metric is one row of the table of metrics. Its values are read when somebody
+// asks, from what the run publishes: nothing is counted for an event's sake.
+type metric struct {
+	name   string // with its prefix blankout_
+	kind   prometheus.ValueType
+	labels []string
+	help   string
+	read   func(v *view, emit func(value float64, labels ...string))
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// view is what one scrape sees.
+type view struct {
+	status     *online.Status
+	partitions []online.PartitionStatus
+	source     *stream.ConsumerStats // nil if the source is no topic
+	model      *blankout.Model       // nil before the first
+	norm       float64               // of its weights
+	version    string
+}
+
+// metrics is the table; docs/metrics.md is this table for people, and a test
+// compares them. A new metric is a row here and a line there. There is never a
+// label by feature, key or event: the number of time series is small and fixed.
+var metrics = []metric{
+	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labelled with the version of the program and of Go.",
+		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
+	{"blankout_ready", gauge, nil, "1 if events are being consumed, 0 if not (/readyz says why).",
+		one(func(v *view) float64 {
+			if v.status.NotReady != "" {
+				return 0
+			}
+			return 1
+		})},
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled or refused.",
+		func(v *view, emit func(float64, ...string)) {
+			emit(float64(v.status.Learned), "learned")
+			emit(float64(v.status.Unlabelled), "unlabelled")
+			emit(float64(v.status.Refused), "refused")
+		}},
+	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used, by reason.",
+		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.RefusedBy })},
+	{"blankout_dead_letters_total", counter, []string{"reason"}, "Refused records stored as dead letters, by reason.",
+		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},
+	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
+		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
+	{"blankout_batches_total", counter, nil, "Batches of records learned.",
+		one(func(v *view) float64 { return float64(v.status.Batches) })},
+	{"blankout_received_bytes_total", counter, nil, "Bytes of fetch responses received from brokers, as they travel.",
+		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Bytes)) })},
+	{"blankout_fetches_total", counter, nil, "Fetch responses received from brokers.",
+		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Fetches)) })},
+	{"blankout_fetch_retries_total", counter, []string{"cause"}, "Fetches that were tried again, by cause.",
+		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
+			for cause, n := range s.Retries {
+				emit(float64(n), cause)
+			}
+		})},
+	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that is not learned yet.",
+		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Next) })},
+	{"blankout_partition_high_water_offset", gauge, []string{"topic", "partition"}, "Offset of the partition's end.",
+		byPartition(func(p online.PartitionStatus) float64 {
+			if p.HighWater < 0 {
+				return math.NaN()
+			}
+			return float64(p.HighWater)
+		})},
+	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what is learned and the partition's end.",
+		byPartition(func(p online.PartitionStatus) float64 {
+			if p.Lag() < 0 {
+				return math.NaN()
+			}
+			return float64(p.Lag())
+		})},
+	{"blankout_partition_records_total", counter, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
+		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Records) })},
+	{"blankout_newest_event_timestamp_seconds", gauge, nil, "Event time of the newest event learned, in Unix time.",
+		one(func(v *view) float64 { return unix(v.status.NewestTime) })},
+	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time to when it had been learned.",
+		one(func(v *view) float64 {
+			if v.status.NewestTime.IsZero() {
+				return math.NaN()
+			}
+			return v.status.NewestAge.Seconds()
+		})},
+	{"blankout_learner_events_total", counter, nil, "Events the state was learned from, those before a restart included.",
+		one(func(v *view) float64 { return float64(v.status.Metrics.Events) })},
+	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
+		bySpan(online.Progress.MeanLogLoss)},
+	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
+		bySpan(online.Progress.Error)},
+	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
+		one(func(v *view) float64 { return float64(v.status.Metrics.Features) })},
+	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
+		one(func(v *view) float64 { return v.norm })},
+	{"blankout_models_published_total", counter, nil, "Models handed to readers.",
+		one(func(v *view) float64 { return float64(v.status.Published) })},
+	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
+		one(func(v *view) float64 { return v.status.LearnTime.Seconds() })},
+	{"blankout_checkpoints_total", counter, []string{"outcome"}, "Checkpoints: saved or failed.",
+		func(v *view, emit func(float64, ...string)) {
+			emit(float64(v.status.Save.Saved), "saved")
+			emit(float64(v.status.Save.Failed), "failed")
+		}},
+	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, beside learning.",
+		one(func(v *view) float64 { return v.status.Save.TookSum.Seconds() })},
+	{"blankout_checkpoint_last_seconds", gauge, nil, "Time the last checkpoint took.",
+		one(func(v *view) float64 { return v.status.Save.Took.Seconds() })},
+	{"blankout_checkpoint_pause_seconds_total", counter, nil, "Time that learning stood still for checkpoints.",
+		one(func(v *view) float64 { return v.status.Save.PauseSum.Seconds() })},
+	{"blankout_checkpoint_pause_last_seconds", gauge, nil, "Time that learning stood still for the last checkpoint.",
+		one(func(v *view) float64 { return v.status.Save.Pause.Seconds() })},
+	{"blankout_checkpoint_pause_max_seconds", gauge, nil, "The longest that learning stood still for a checkpoint.",
+		one(func(v *view) float64 { return v.status.Save.PauseMax.Seconds() })},
+	{"blankout_checkpoint_bytes", gauge, nil, "Size of the last checkpoint.",
+		one(func(v *view) float64 { return float64(v.status.Save.Bytes) })},
+	{"blankout_checkpoint_timestamp_seconds", gauge, nil, "When the last checkpoint was saved, in Unix time.",
+		one(func(v *view) float64 { return unix(v.status.Save.At) })},
+	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
+		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
+}
+
+func one(read func(*view) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) { emit(read(v)) }
+}
+
+func byReason(read func(*view) map[blankout.Reason]uint64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		for reason, n := range read(v) {
+			emit(float64(n), string(reason))
+		}
+	}
+}
+
+func fromSource(read func(*stream.ConsumerStats, func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.source != nil {
+			read(v.source, emit)
+		}
+	}
+}
+
+func byPartition(read func(online.PartitionStatus) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		for _, p := range v.partitions {
+			emit(read(p), p.Topic, itoa(int64(p.Partition)))
+		}
+	}
+}
+
+func bySpan(read func(online.Progress) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		emit(read(v.status.Metrics.Total), "total")
+		emit(read(v.status.Metrics.Window), "window")
+	}
+}
+
+// unix returns a time as a metric has it, NaN for none.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return math.NaN()
+	}
+	return float64(t.UnixNano()) / 1e9
+}
+
+// collector gives the table to Prometheus.
+type collector struct {
+	service Service
+	descs   []*prometheus.Desc
+
+	mu    sync.Mutex // of the norm, which costs a walk over the model
+	model *blankout.Model
+	norm  float64
+}
+
+func newCollector(s Service) *collector {
+	c := &collector{service: s}
+	for _, m := range metrics {
+		c.descs = append(c.descs, prometheus.NewDesc(m.name, m.help, m.labels, nil))
+	}
+	return c
+}
+
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	v := c.view()
+	for i, m := range metrics {
+		m.read(v, func(value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(c.descs[i], m.kind, value, labels...)
+		})
+	}
+}
+
+func (c *collector) view() *view {
+	v := &view{status: c.service.status(), model: c.service.model(), version: c.service.Version}
+	v.partitions = v.status.Partitions
+	if c.service.Source != nil {
+		v.source = c.service.Source()
+	}
+	if v.source != nil {
+		// The run knows what is learned, the Consumer where the partitions end now.
+		v.partitions = append([]online.PartitionStatus(nil), v.partitions...)
+		for i := range v.partitions {
+			p := &v.partitions[i]
+			for _, s := range v.source.Partitions {
+				if s.Topic == p.Topic && s.Partition == p.Partition {
+					p.HighWater = max(p.HighWater, s.HighWater)
+				}
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.model != nil && v.model != c.model {
+		c.model, c.norm = v.model, norm(v.model)
+	}
+	v.norm = c.norm
+	return v
+}
+
+// norm is sqrt(sum over columns and outputs of w^2).
+func norm(m *blankout.Model) float64 {
+	sum := 0.0
+	for i := range m.Rows.Len() {
+		column, _ := m.Rows.Column(i)
+		for k := range m.Outputs {
+			w := m.Weight(column, k)
+			sum += w * w
+		}
+	}
+	return math.Sqrt(sum)
+}

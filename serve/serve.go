@@ -1,0 +1,231 @@
+// Package serve shows a running learner over HTTP: metrics for Prometheus,
+// health and readiness, the current model, and predictions by it.
+//
+// A [Server] only reads what the run publishes, immutable values behind atomic
+// pointers: however many ask, learning is not held up. It listens on loopback
+// unless told otherwise.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"sync"
+	"time"
+
+	"blankout"
+	"blankout/online"
+	"blankout/stream"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config is the section [http] of the configuration.
+type Config struct {
+	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
+	// Public allows an address that other machines reach. There is no password:
+	// who gets there can read the model and ask for predictions.
+	Public bool `toml:"public"`
+	Pprof  bool `toml:"pprof"` // profiles under /debug/pprof
+	// MaxBody bounds a request's body in bytes.
+	MaxBody int64 `toml:"max_body"`
+}
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config { return Config{Address: "127.0.0.1:8642", MaxBody: 8 << 20} }
+
+// Check returns the first thing wrong with the configuration; it names the key.
+func (c Config) Check() error {
+	if c.MaxBody < 1 {
+		return fmt.Errorf("max_body: %d, want at least 1", c.MaxBody)
+	}
+	if c.Address == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return fmt.Errorf("address: %q, want host:port: %w", c.Address, err)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("address: %q, want a port from 0 to 65535", c.Address)
+	}
+	if ip := net.ParseIP(host); !c.Public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("address: %q can be reached from other machines; set public = true if that is meant, or listen on 127.0.0.1", c.Address)
+	}
+	return nil
+}
+
+// Service is what a Server shows. Its functions are called by many goroutines.
+type Service struct {
+	Version string // of the program
+	// Status and Model are a Runner's.
+	Status func() *online.Status
+	Model  func() *blankout.Model
+	// Source returns the counters of the Consumer, nil while there is none. The
+	// function itself may be nil.
+	Source func() *stream.ConsumerStats
+	// Decoder returns a Decoder of events as the stream has them, for
+	// predictions: best one that ignores labels. It may add to the Schema, which
+	// is a copy. A nil Decoder serves no predictions.
+	Decoder func(*blankout.Schema) (stream.Decoder, error)
+}
+
+func (s Service) status() *online.Status {
+	if s.Status != nil {
+		if status := s.Status(); status != nil {
+			return status
+		}
+	}
+	return &online.Status{NotReady: "not started"}
+}
+
+func (s Service) model() *blankout.Model {
+	if s.Model == nil {
+		return nil
+	}
+	return s.Model()
+}
+
+// Server is a listening HTTP server. Its goroutines end with Close.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	done     chan struct{}
+	failed   error // why it stopped; read after done
+}
+
+// Start listens on the configured address and answers until Close.
+func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	server := &Server{
+		listener: listener,
+		http: &http.Server{
+			Handler:           Handler(c, s),
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       30 * time.Second,
+			WriteTimeout:      2 * time.Minute, // a profile takes its time
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    1 << 16,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+		done: make(chan struct{}),
+	}
+	go func() {
+		defer close(server.done)
+		if err := server.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			server.failed = err
+			log.Error("the HTTP server has stopped", "err", err)
+		}
+	}()
+	return server, nil
+}
+
+// URL returns where the server listens, as in http://127.0.0.1:8642.
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// Close answers the requests at hand, until ctx ends, and stops.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.http.Close()
+		err = fmt.Errorf("http: requests were cut off: %w", err)
+	}
+	<-s.done
+	return errors.Join(err, s.failed)
+}
+
+// Handler answers the requests that Start serves.
+func Handler(c Config, s Service) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(s), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	models := &models{service: s, maxBody: c.MaxBody}
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusOK, map[string]bool{"healthy": true})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if why := s.status().NotReady; why != "" {
+			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
+			return
+		}
+		reply(w, http.StatusOK, map[string]bool{"ready": true})
+	})
+	mux.HandleFunc("GET /v1/model", models.get)
+	if s.Decoder != nil {
+		mux.HandleFunc("POST /v1/predict", models.predict)
+	}
+	if c.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return jsonErrors(mux)
+}
+
+// reply writes a JSON answer.
+func reply(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer has no JSON form","where":""}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	w.Write(append(data, '\n'))
+}
+
+// fail writes a JSON error: what is wrong, and where.
+func fail(w http.ResponseWriter, status int, what, where string) {
+	reply(w, status, map[string]string{"error": what, "where": where})
+}
+
+// jsonErrors gives the mux's own errors, of unknown paths and methods, the form
+// of all others.
+func jsonErrors(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(&errorWriter{ResponseWriter: w, path: r.URL.Path}, r)
+	})
+}
+
+type errorWriter struct {
+	http.ResponseWriter
+	path string
+	once sync.Once
+}
+
+func (w *errorWriter) WriteHeader(status int) {
+	w.once.Do(func() {
+		if status >= 400 {
+			fail(w.ResponseWriter, status, http.StatusText(status), w.path)
+		} else { // a redirect to the clean path
+			w.ResponseWriter.WriteHeader(status)
+		}
+	})
+}
+
+func (w *errorWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

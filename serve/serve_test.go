@@ -1,0 +1,352 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/metrics.md")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// learned returns a Runner that has learned from a small file of JSON events,
+// some of them spoilt, and the Service over it.
+func learned(t *testing.T) (*online.Runner, serve.Service) {
+	t.Helper()
+	var lines bytes.Buffer
+	for i := range 400 {
+		label := "no"
+		if i%2 == 1 {
+			label = "yes"
+		}
+		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"%s%d","x":%d}`+"\n", label, time.Now().UnixMilli(), label, i%5, i%3)
+		if i%100 == 7 {
+			lines.WriteString("{spoilt\n")
+		}
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format, record.Time = "json", "ts"
+	schema := record.Schema()
+	source, err := stream.OpenFile(path, record, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { source.Close() })
+	learner, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
+	r.Config.Refused = online.PolicySkip
+	record.Unlabelled = true
+	return r, serve.Service{
+		Version: "v1.2.3", Status: r.Status, Model: r.Model,
+		Source: func() *stream.ConsumerStats {
+			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
+		},
+		Decoder: func(s *blankout.Schema) (stream.Decoder, error) { return stream.NewDecoder(record, s) },
+	}
+}
+
+func start(t *testing.T, c serve.Config, s serve.Service) string {
+	t.Helper()
+	c.Address = "127.0.0.1:0"
+	server, err := serve.Start(c, s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := server.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server.URL()
+}
+
+func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
+	t.Helper()
+	request, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text), response.Header
+}
+
+func TestEndpoints(t *testing.T) {
+	runner, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	var before, during, after []string
+	ask := func() (answers []string) {
+		for _, r := range []struct{ method, path, body string }{
+			{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/nothing", ""}, {"POST", "/metrics", ""}, {"GET", "/debug/pprof/", ""},
+			{"POST", "/v1/predict", ""}, {"POST", "/v1/predict", "[1"}, {"POST", "/v1/predict", `{"x":`},
+		} {
+			status, text, header := call(t, r.method, url+r.path, r.body)
+			if status != 200 {
+				var e struct{ Error, Where string }
+				if err := json.Unmarshal([]byte(text), &e); err != nil || e.Error == "" || e.Where == "" || header.Get("Content-Type") != "application/json" {
+					t.Errorf("%s %s: %d %q", r.method, r.path, status, text)
+				}
+			}
+			answers = append(answers, fmt.Sprintf("%d %s", status, strings.TrimSpace(text)))
+		}
+		return answers
+	}
+	before = ask()
+	runner.Observe = func(s *online.Status) {
+		if s.NotReady == "" && during == nil {
+			during = ask()
+		}
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after = ask()
+	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
+		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
+		`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected end of JSON input","where":"event 0"}`, `400 {"error":"unexpected EOF","where":"event 0"}`} {
+		if before[i] != want {
+			t.Errorf("before: %s, want %s", before[i], want)
+		}
+	}
+	if want := `200 {"ready":true}`; during[1] != want {
+		t.Errorf("during: %s", during[1])
+	}
+	if want := `503 {"error":"not ready: stopped","where":"/readyz"}`; after[1] != want {
+		t.Errorf("after: %s", after[1])
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	runner, service := learned(t)
+	config := serve.DefaultConfig()
+	config.Pprof = true
+	url := start(t, config, service)
+	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") {
+		t.Errorf("before the run: %d %s", status, text)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	for _, want := range []string{
+		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
+		`blankout_events_total{outcome="learned"} 400`, `blankout_events_total{outcome="refused"} 4`, `blankout_refused_total{reason="syntax"} 4`,
+		`blankout_received_bytes_total 1234`, `blankout_fetch_retries_total{cause="timeout"} 3`,
+		`events.jsonl"} 404`, `blankout_progressive_error_ratio{span="total"} 0.`, `blankout_progressive_log_loss_nats{span="window"} 0.`,
+		"\nblankout_learner_events_total 400\n", "go_goroutines", "process_cpu_seconds_total",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "blankout_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	if status, _, _ := call(t, "GET", url+"/debug/pprof/goroutine", ""); status != 200 {
+		t.Errorf("pprof: %d", status)
+	}
+}
+
+// The table for people is the table in the code.
+func TestMetricsTable(t *testing.T) {
+	path := filepath.Join("..", "docs", "metrics.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(text), "| metric |")
+	if !ok {
+		t.Fatal("no table")
+	}
+	want := head + serve.MetricsTable()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Error("docs/metrics.md differs from the metrics in the code: go test ./serve -update")
+	}
+}
+
+func TestModel(t *testing.T) {
+	runner, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	if status, _, _ := call(t, "GET", url+"/v1/model", ""); status != 503 {
+		t.Errorf("before: %d", status)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, text, header := call(t, "GET", url+"/v1/model", "")
+	file, err := checkpoint.Decode([]byte(text))
+	if status != 200 || err != nil || file.Kind != checkpoint.Linear {
+		t.Fatal(status, err)
+	}
+	m, err := blankout.ReadModel(file.Blocks)
+	if err != nil || m.Events != 400 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	etag := header.Get("ETag")
+	for _, c := range []struct {
+		accept, match string
+		status        int
+	}{{"", etag, 304}, {"", `"x", W/` + etag, 304}, {"", `"x"`, 200}, {"application/json", etag, 200}} {
+		status, text, header := call(t, "GET", url+"/v1/model", "", "If-None-Match", c.match, "Accept", c.accept)
+		if status != c.status || (status == 304) != (text == "") || (header.Get("ETag") == etag) != (c.accept == "") {
+			t.Errorf("%+v: %d, %d bytes, %s", c, status, len(text), header.Get("ETag"))
+		}
+	}
+}
+
+func TestPredict(t *testing.T) {
+	runner, service := learned(t)
+	config := serve.DefaultConfig()
+	config.MaxBody = 2000
+	url := start(t, config, service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"word":"yes1","x":1}` + "\n" + `{"word":"no2","x":1,"label":"no"}` + "\n" + `{"word":true,"word":1}`,
+		`[{"word":"yes1","x":1},{"word":"no2","x":1},{"word":true,"word":1}]`,
+	} {
+		status, text, _ := call(t, "POST", url+"/v1/predict", body)
+		var answer struct {
+			Events      uint64
+			Predictions []struct {
+				Class, Error, Where string
+				Probability         float64
+				Scores              []float64
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 || len(answer.Predictions) != 3 || answer.Events != 400 {
+			t.Fatalf("%d %s: %v", status, text, err)
+		}
+		p := answer.Predictions
+		if p[0].Class != "yes" || p[1].Class != "no" || p[0].Probability < 0.5 || p[1].Probability < 0.5 || p[0].Scores[0] <= 0 {
+			t.Errorf("%+v", p)
+		}
+		if !strings.HasPrefix(p[2].Error, "duplicate-field") || p[2].Where != "event 2" {
+			t.Errorf("%+v", p[2])
+		}
+	}
+	if status, text, _ := call(t, "POST", url+"/v1/predict", strings.Repeat("x", 3000)); status != 413 {
+		t.Errorf("too large: %d %s", status, text)
+	}
+}
+
+// Readers and the learner at full speed; for the race detector.
+func TestReadersDoNotDisturb(t *testing.T) {
+	runner, service := learned(t)
+	runner.Config.PublishEvents = 1
+	url := start(t, serve.DefaultConfig(), service)
+	var readers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for _, path := range []string{"/metrics", "/v1/model", "/v1/predict", "/readyz"} {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if path == "/v1/predict" {
+					call(t, "POST", url+path, `{"word":"yes1","never":"seen"}`)
+				} else {
+					call(t, "GET", url+path, "")
+				}
+			}
+		})
+	}
+	err := runner.Run(t.Context())
+	stop()
+	readers.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"": true, "127.0.0.1:0": true, "localhost:80": true, "[::1]:80": true,
+		":80": false, "0.0.0.0:80": false, "example.com:80": false, "127.0.0.1": false, "127.0.0.1:x": false, "127.0.0.1:70000": false,
+	} {
+		c := serve.DefaultConfig()
+		c.Address = address
+		if err := c.Check(); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
+		c.Public = true
+		if err := c.Check(); err != nil && slices.Contains([]string{":80", "0.0.0.0:80", "example.com:80"}, address) {
+			t.Errorf("%q in public: %v", address, err)
+		}
+	}
+	c := serve.DefaultConfig()
+	c.MaxBody = 0
+	if c.Check() == nil {
+		t.Error("no body allowed")
+	}
+}
+
+func ExampleStart() {
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	var runner online.Runner // a real one has a Learner and a Source, and runs
+	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: runner.Model}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close(context.Background())
+	response, err := http.Get(server.URL() + "/readyz")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer response.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	fmt.Print(response.Status, " ")
+	io.Copy(os.Stdout, response.Body)
+	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
+}
