@@ -36,6 +36,9 @@ type Config struct {
 	// Average is the share of the stream that the published average of the
 	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
 	Average float64 `toml:"average"`
+	// Adapt lets the learning rate rise, and less of the average be published,
+	// when the stream moves.
+	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.
 	Standardise string `toml:"standardise"`
 	// Alpha is the share of an unlabelled event's curvature that is added to the
@@ -58,7 +61,8 @@ func DefaultConfig() Config {
 		Marginalised: true,
 		Start:        1,
 		Intercept:    "free",
-		Average:      0.25,
+		Average:      0.1,
+		Adapt:        true,
 		Standardise:  "auto",
 		Threshold:    0.5,
 	}
@@ -155,7 +159,7 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 	f := Fingerprint{
 		"loss": c.Loss, "noise": c.Noise, "rule": c.Rule, "c": fmt.Sprint(c.C),
 		"marginalised": fmt.Sprint(c.Marginalised), "eta": fmt.Sprint(c.Eta), "start": fmt.Sprint(c.Start),
-		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "standardise": c.Standardise,
+		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "adapt": fmt.Sprint(c.Adapt), "standardise": c.Standardise,
 		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),

@@ -74,7 +74,7 @@ func (g golden) example(i int) *blankout.Example {
 func plainConfig(rule string) Config {
 	c := DefaultConfig()
 	c.Loss, c.Rule, c.Marginalised = "logistic:quadratic-noising", rule, false
-	c.Average, c.Standardise, c.Intercept = 0, "none", "none"
+	c.Adapt, c.Average, c.Standardise, c.Intercept = false, 0, "none", "none"
 	c.Start = 0
 	return c
 }

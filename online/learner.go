@@ -36,10 +36,13 @@ type Learner struct {
 	active int // outputs in use: classes that have appeared
 	slots  int // values of a row for one level and output
 	levels []level
+	chosen int // the level that is published
+	eta    float64
 	table  *blankout.Table
 	scaler blankout.Scaler
 	bias   []float64 // the intercepts, laid out as a row
 	average
+	adaptation
 	dense denseFinder
 
 	events  uint64 // met, labelled or not, with a weight above 0
@@ -79,10 +82,11 @@ type event struct {
 	ridge  []float64   // weight of the ridge in the gradient of this feature
 	scarce []float64   // events for each event that holds this feature
 
-	scores    []float64 // published scores, by output
-	published []float64 // the same by level and output
-	f, q, df  []float64 // by level and output: iterate's score, sum basis w^2, and
-	dv, h     []float64 // derivatives by score and variance, curvature
+	scores []float64 // published scores, by output
+	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
+	// the published score was more before the Scaler moved.
+	f, lag, q, moved []float64
+	df, dv, h        []float64 // derivatives by score and variance, curvature
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -114,13 +118,15 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l.table = blankout.NewTable(width)
 	l.bias = make([]float64, width)
 	l.average = newAverage(c.Average)
+	l.adaptation = newAdaptation(c.Adapt && c.Average > 0)
+	l.eta = l.settings.eta
 	for i := range l.levels {
 		l.rule.start(l.part(l.bias, &l.levels[i]), l.k)
 	}
 	n := len(l.levels) * l.k
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.published, &e.f, &e.q, &e.df, &e.dv, &e.h} {
+	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.moved, &e.df, &e.dv, &e.h} {
 		*p = make([]float64, n)
 	}
 	l.metrics = newMetrics()
@@ -247,16 +253,51 @@ func (l *Learner) grow(e *blankout.Example) {
 }
 
 // gather looks up the rows of an event's features, updates their statistics
-// and sums the scores: the published one as it was before, the iterate's after.
+// and sums the scores: the published ones as they were before.
 func (l *Learner) gather(e *blankout.Example) {
 	now := &l.now
 	now.rows, now.x, now.basis = now.rows[:0], now.x[:0], now.basis[:0]
 	now.ridge, now.scarce = now.ridge[:0], now.scarce[:0]
-	clear(now.published)
 	clear(now.f)
+	clear(now.lag)
 	clear(now.q)
-	l.addBias()
-	on := l.scaler.Mode != blankout.StandardiseNone
+	if l.scaler.Mode == blankout.StandardiseNone {
+		for i, column := range e.Features.Index {
+			row := l.touch(column)
+			row[0]++
+			l.add(row, e.Features.Value[i])
+		}
+	} else {
+		clear(now.moved)
+		l.addMoved(l.bias, 1, 1)
+		l.gatherStandardised(e)
+		l.addMoved(l.bias, 1, -1)
+	}
+	if l.intercept {
+		ridge := 0.0
+		if l.config.Intercept == "penalised" {
+			ridge = l.ridgeOf(float64(l.steps + 1))
+		}
+		l.addSums(l.bias, 1, 0)
+		now.append(l.bias, 1, 0, ridge, 1)
+	}
+	c := l.published()
+	at := l.chosen * l.k
+	for k := range l.active {
+		now.scores[k] = now.f[at+k] + c*now.lag[at+k]
+	}
+	if l.scaler.Mode != blankout.StandardiseNone {
+		for k := range l.active {
+			now.scores[k] += now.moved[at+k]
+		}
+	}
+	for k := l.active; k < l.k; k++ {
+		now.scores[k] = unseenIntercept
+	}
+}
+
+// gatherStandardised is gather's loop over the features where a Scaler is on.
+func (l *Learner) gatherStandardised(e *blankout.Example) {
 	dense := l.scaler.Dense
 	for i, column := range e.Features.Index {
 		isDense := false
@@ -264,111 +305,96 @@ func (l *Learner) gather(e *blankout.Example) {
 			if dense[0] == column {
 				isDense = true
 			} else {
-				l.addFeature(dense[0], 0, treatNumeric)
+				l.addStandardised(dense[0], 0, treatNumeric)
 			}
 			dense = dense[1:]
 		}
-		t := treatNothing
-		if on {
-			field := uint16(0)
-			if e.Field != nil {
-				field = e.Field[i]
-			}
-			t = l.treatment(l.kinds[field], isDense)
+		field := uint16(0)
+		if e.Field != nil {
+			field = e.Field[i]
 		}
-		l.addFeature(column, e.Features.Value[i], t)
+		l.addStandardised(column, e.Features.Value[i], l.treatment(l.kinds[field], isDense))
 	}
 	for _, column := range dense {
-		l.addFeature(column, 0, treatNumeric)
+		l.addStandardised(column, 0, treatNumeric)
 	}
-	if on {
-		l.dense.event(l, e)
-	}
-	if l.intercept {
-		now.rows = append(now.rows, l.bias)
-		now.x = append(now.x, 1)
-		now.basis = append(now.basis, 0)
-		ridge, scarce := 0.0, 1.0
-		if l.config.Intercept == "penalised" {
-			ridge = l.ridgeOf(float64(l.steps + 1))
-		}
-		now.ridge, now.scarce = append(now.ridge, ridge), append(now.scarce, scarce)
-		// The iterate's score takes the intercepts as the Scaler has left them.
-		for v := range l.levels {
-			for k, b := range l.part(l.bias, &l.levels[v])[:l.active] {
-				now.f[v*l.k+k] += b
-			}
-		}
-	}
-	copy(now.scores, now.published[:l.k])
-	for k := l.active; k < l.k; k++ {
-		now.scores[k] = unseenIntercept
-	}
+	l.dense.event(l, e)
 }
 
-func (l *Learner) addBias() {
-	if !l.intercept {
+func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
+	row := l.touch(column)
+	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+	if stats[4] > 0 && (t == treatAlone || t == treatScale && math.Abs(raw)*stats[4] <= 1) {
+		stats[0]++ // nothing can move
+		l.add(row, l.scaler.Apply(stats, raw))
 		return
 	}
-	g := l.coefficient
-	for v := range l.levels {
-		p := l.part(l.bias, &l.levels[v])
-		for k := range l.active {
-			l.now.published[v*l.k+k] = p[k] + g*p[2*l.k+k]
-		}
-	}
+	l.addMoved(row, l.scaler.Apply(stats, raw), 1)
+	l.observe(column, row, raw, t)
+	x := l.scaler.Apply(stats, raw)
+	l.addMoved(row, x, -1)
+	l.add(row, x)
 }
 
-// addFeature adds one feature of the event at hand.
-func (l *Learner) addFeature(column uint32, raw float64, t treatment) {
-	now := &l.now
+// touch returns the row of a column, made ready if it is new.
+func (l *Learner) touch(column uint32) []float64 {
 	row := l.table.Touch(column)
-	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	if stats[0] == 0 {
+	if row[0] == 0 {
 		for i := range l.levels {
 			l.rule.start(l.part(row, &l.levels[i]), l.k)
 		}
 	}
-	z := raw
-	if t == treatNothing {
-		stats[0]++
-		l.publishFeature(row, z)
-	} else {
-		l.publishFeature(row, l.scaler.Apply(stats, raw))
-		l.observe(column, row, raw, t)
-		z = l.scaler.Apply(stats, raw)
-	}
-	b := z * z
-	if l.levels[0].basis == value {
-		b = max(z, 0)
-	}
-	n := l.k
-	for v := range l.levels {
-		w := l.part(row, &l.levels[v])[:l.active]
-		f, q := now.f[v*n:], now.q[v*n:]
-		for k, w := range w {
-			f[k] += z * w
-			q[k] += b * w * w
-		}
-	}
-	now.rows = append(now.rows, row)
-	now.x = append(now.x, z)
-	now.basis = append(now.basis, b)
-	now.ridge = append(now.ridge, l.ridgeOf(stats[0]))
-	now.scarce = append(now.scarce, float64(l.events)/stats[0])
+	return row
 }
 
-// publishFeature adds a feature to the published scores.
-func (l *Learner) publishFeature(row []float64, z float64) {
-	g, n := l.coefficient, l.k
+// add takes a feature up into the event at hand.
+func (l *Learner) add(row []float64, x float64) {
+	b := x * x
+	if l.levels[0].basis == value {
+		b = max(x, 0)
+	}
+	l.addSums(row, x, b)
+	l.now.append(row, x, b, l.ridgeOf(row[0]), float64(l.events)/row[0])
+}
+
+func (e *event) append(row []float64, x, basis, ridge, scarce float64) {
+	e.rows = append(e.rows, row)
+	e.x = append(e.x, x)
+	e.basis = append(e.basis, basis)
+	e.ridge = append(e.ridge, ridge)
+	e.scarce = append(e.scarce, scarce)
+}
+
+func (l *Learner) addSums(row []float64, x, basis float64) {
+	n, now := l.k, &l.now
 	for v := range l.levels {
 		p := l.part(row, &l.levels[v])
-		w, u, f := p[:l.active], p[2*n:], l.now.published[v*n:]
+		w, u := p[:l.active], p[2*n:2*n+l.active]
+		f, lag, q := now.f[v*n:v*n+len(w)], now.lag[v*n:v*n+len(w)], now.q[v*n:v*n+len(w)]
 		for k, w := range w {
-			f[k] += z * (w + g*u[k])
+			f[k] += x * w
+			lag[k] += x * u[k]
+			q[k] += basis * w * w
 		}
 	}
 }
+
+// addMoved adds sign times a feature's part of the published scores to moved.
+func (l *Learner) addMoved(row []float64, x, sign float64) {
+	if x == 0 {
+		return
+	}
+	c, n := l.published(), l.k
+	for v := range l.levels {
+		p := l.part(row, &l.levels[v])
+		for k, w := range p[:l.active] {
+			l.now.moved[v*n+k] += sign * x * (w + c*p[2*n+k])
+		}
+	}
+}
+
+// published returns what a lag counts for in a published weight.
+func (l *Learner) published() float64 { return l.blend * l.coefficient }
 
 // move rewrites a feature's weights for a new centre and scale so that no score
 // changes: w *= ratio, and the intercept takes up w shift. A gradient by w
@@ -394,18 +420,12 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 
 // resum sums the iterate's scores again, after a step.
 func (l *Learner) resum() {
-	now, n := &l.now, l.k
+	now := &l.now
 	clear(now.f)
+	clear(now.lag)
 	clear(now.q)
 	for i, row := range now.rows {
-		z, b := now.x[i], now.basis[i]
-		for v := range l.levels {
-			f, q := now.f[v*n:], now.q[v*n:]
-			for k, w := range l.part(row, &l.levels[v])[:l.active] {
-				f[k] += z * w
-				q[k] += b * w * w
-			}
-		}
+		l.addSums(row, now.x[i], now.basis[i])
 	}
 }
 
@@ -421,38 +441,63 @@ func (l *Learner) ridgeOf(n float64) float64 {
 }
 
 // EndPass says that the events so far were one pass over a finite set, which is
-// to be presented again: from here on the ridge counts once a pass.
+// to be presented again. From here on the ridge counts once a pass, and nothing
+// is adapted: the rate is the configured one and the average is published.
 func (l *Learner) EndPass() {
 	if l.period == 0 {
 		l.period = l.steps
+		l.adaptation = newAdaptation(false)
+		l.eta = l.settings.eta
 	}
 }
 
 // step makes one update of every level with the given importance.
 func (l *Learner) step(label int, importance float64) {
 	now, n := &l.now, l.k
-	l.steps++
 	for v := range l.levels {
 		lv := &l.levels[v]
 		for k := range l.active {
 			i := v*n + k
-			y := target(label, k, n)
 			variance := 0.0
 			if l.config.Marginalised {
 				variance = lv.scale*now.q[i] + lv.c0*lv.sumsq[k]
 			}
-			_, df, dv := l.loss.At(y, now.f[i], variance)
-			now.h[i] = 2 * importance * dv
-			if !l.config.Marginalised {
-				dv = 0
-			}
-			now.df[i], now.dv[i] = importance*df, 2*importance*dv
+			_, now.df[i], now.dv[i] = l.loss.At(target(label, k, n), now.f[i], variance)
 		}
+	}
+	l.adapt()
+	l.steps++
+	for i := range now.df {
+		now.df[i] *= importance
+		now.dv[i] *= 2 * importance
+		now.h[i] = now.dv[i]
+		if !l.config.Marginalised {
+			now.dv[i] = 0
+		}
+	}
+	for v := range l.levels {
+		lv := &l.levels[v]
 		l.addSumsq(lv, -1)
 		l.rule.step(l, lv, v*n)
 		l.addSumsq(lv, 1)
 	}
 	l.advance(l)
+}
+
+// adapt shows the derivatives of the published level to the adaptation.
+func (l *Learner) adapt() {
+	if !l.adaptation.on {
+		return
+	}
+	now := &l.now
+	corr, curv := 0.0, 0.0
+	for i := l.chosen * l.k; i < l.chosen*l.k+l.active; i++ {
+		d := l.coefficient * now.lag[i]
+		corr += now.df[i] * d
+		curv += 2 * now.dv[i] * d * d
+	}
+	l.adaptation.observe(corr, curv)
+	l.eta = l.settings.eta * math.Exp(l.raise)
 }
 
 func (l *Learner) addSumsq(lv *level, sign float64) {

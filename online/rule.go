@@ -33,7 +33,7 @@ type ruleEntry struct {
 
 // rules is the table of rules: a new one is a file and a line here.
 var rules = []ruleEntry{
-	{"adagrad", 0.1, 3, true, adagrad{}},
+	{"adagrad", 0.3, 3, true, adagrad{}},
 	{"dropout-descent", 0.5, 3, true, descent{}},
 	{"sgd", 0.5, 3, false, sgd{}},
 }

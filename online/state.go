@@ -44,19 +44,19 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *Learner) head(s *blankout.Schema) blankout.Head {
-	lv := &l.levels[0]
+	lv, c := &l.levels[l.chosen], l.published()
 	h := blankout.Head{
 		Schema: s, Scaler: l.scaler,
 		Loss: l.loss.String(), Noise: lv.noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout: blankout.Layout{
-			Width: l.table.Width(), Weight: lv.offset, Lag: lv.offset + 2*l.k, Average: l.coefficient, Stats: 0,
+			Width: l.table.Width(), Weight: lv.offset, Lag: lv.offset + 2*l.k, Average: c, Stats: 0,
 		},
 		Events: l.events, Trained: "online " + l.rule.name,
 	}
 	b := l.part(l.bias, lv)
 	for k := range h.Intercept {
-		h.Intercept[k] = b[k] + l.coefficient*b[2*l.k+k]
+		h.Intercept[k] = b[k] + c*b[2*l.k+k]
 		if k >= l.active {
 			h.Intercept[k] = unseenIntercept
 		}
@@ -88,6 +88,10 @@ func (l *Learner) state(c *coder) {
 	c.int(&l.active)
 	c.float(&l.coefficient)
 	c.uint(&l.taken)
+	c.float(&l.blend)
+	c.float(&l.curvature)
+	c.float(&l.raise)
+	c.float(&l.square)
 	c.floats(&l.bias)
 	for v := range l.levels {
 		c.floats(&l.levels[v].sumsq)
@@ -152,6 +156,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	if l.coefficient != 0 {
 		l.inverse = 1 / l.coefficient
+	}
+	if l.adaptation.on = l.adaptation.on && l.period == 0; l.adaptation.on {
+		l.eta = l.settings.eta * math.Exp(l.raise)
 	}
 	l.table, l.scaler = m.Rows, m.Scaler
 	return l, nil
