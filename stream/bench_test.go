@@ -15,18 +15,23 @@ var benchRecords = map[string]string{
 	"csv":      `1,39,40,2174.5,State-gov,Bachelors,Never-married,Male,"United-States",false,0.73`,
 }
 
+func benchDecoder(t testing.TB, format string) Decoder {
+	c := DefaultRecordConfig()
+	c.Format = format
+	if format == "csv" {
+		c.Columns = strings.Split("label,age,hours,gain,work,education,marital,sex,country,night,score", ",")
+	}
+	d, err := NewDecoder(c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func BenchmarkDecode(b *testing.B) {
 	for _, f := range formats {
 		b.Run(f.name, func(b *testing.B) {
-			c := DefaultRecordConfig()
-			c.Format = f.name
-			if f.name == "csv" {
-				c.Columns = strings.Split("label,age,hours,gain,work,education,marital,sex,country,night,score", ",")
-			}
-			d, err := NewDecoder(c, c.Schema())
-			if err != nil {
-				b.Fatal(err)
-			}
+			d := benchDecoder(b, f.name)
 			r := Record{Value: []byte(benchRecords[f.name])}
 			var e blankout.Example
 			b.SetBytes(int64(len(r.Value)))

@@ -55,7 +55,7 @@ func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
 		}
 		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
 		if next < 0 {
-			refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: a quote that does not enclose the whole value", p+1, d.columns[i].name)
+			refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
 			return
 		}
 		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
@@ -105,13 +105,15 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 	return "", ""
 }
 
+const strayQuote = "a quote that does not enclose the whole value, or a newline without quotes"
+
 // csvValue returns the value at data[p:] and the position of the separator or
 // end behind it, or -1. Unless inPlace, the text lies in scratch.
 func csvValue(data []byte, p int, separator byte, scratch *[]byte) (text []byte, inPlace bool, next int) {
 	if p >= len(data) || data[p] != '"' {
 		end := p
 		for end < len(data) && data[end] != separator {
-			if data[end] == '"' {
+			if data[end] == '"' || data[end] == '\n' {
 				return nil, true, -1
 			}
 			end++
@@ -159,7 +161,7 @@ func csvFields(line []byte, separator byte) (fields []string, err error) {
 	for p := 0; ; p++ {
 		text, _, next := csvValue(line, p, separator, &scratch)
 		if next < 0 {
-			return nil, fmt.Errorf("byte %d: a quote that does not enclose the whole value", p+1)
+			return nil, fmt.Errorf("byte %d: "+strayQuote, p+1)
 		}
 		fields = append(fields, string(text))
 		if p = next; p == len(line) {

@@ -2,7 +2,10 @@ package stream
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,9 +178,9 @@ func TestDecode(t *testing.T) {
 			{`yes,true,7,1,,` + "\r\n", `yes age=true:1:b job:7:n -zip`},
 			{`yes,1`, `syntax: 2 values for 6 columns`},
 			{`yes,1,2,3,4,5,6`, `syntax: byte 15: a value more than the 6 columns`},
-			{`yes,1,a"b,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
-			{`yes,1,"ab"c,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
-			{`yes,1,"ab`, `syntax: byte 7: column "job": a quote that does not enclose the whole value`},
+			{`yes,1,a"b,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value, or a newline without quotes`},
+			{`yes,1,"ab"c,3,4,5`, `syntax: byte 7: column "job": a quote that does not enclose the whole value, or a newline without quotes`},
+			{`yes,1,"ab`, `syntax: byte 7: column "job": a quote that does not enclose the whole value, or a newline without quotes`},
 			{`yes,nan,a,3,4,5`, `not-finite: byte 5: column "age": nan is not a number`},
 			{`yes,-1e40,a,3,4,5`, `out-of-range: byte 5: column "age": -1e40 is beyond 1e30`},
 			{`yes,1,a,heavy,4,5`, `weight: byte 9: column "w": weight "heavy": want a number from 0 to 1e30`},
@@ -207,6 +210,52 @@ func TestDecode(t *testing.T) {
 			if e.Refused != nil && string(e.Refused.Value) != l.in {
 				t.Errorf("%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
 			}
+		}
+	}
+}
+
+// Once names are known, decoding allocates nothing.
+func TestDecodeAllocs(t *testing.T) {
+	for _, f := range formats {
+		d := benchDecoder(t, f.name)
+		r := Record{Value: []byte(benchRecords[f.name])}
+		e := make([]blankout.Example, 2)
+		d.Decode(r, &e[0])
+		d.Decode(r, &e[1])
+		if e[0].Refused != nil {
+			t.Fatal(e[0].Refused)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			d.Decode(r, &e[0])
+			d.Decode(r, &e[1])
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", f.name, n)
+		}
+	}
+}
+
+// number is strconv.ParseFloat to the bit.
+func TestNumber(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200_000 {
+		var text string
+		switch r.IntN(4) {
+		case 0:
+			text = strconv.FormatFloat(math.Float64frombits(r.Uint64()), 'g', -1, 64)
+		case 1:
+			text = strconv.FormatFloat(r.NormFloat64(), "gfe"[r.IntN(3)], r.IntN(25), 64)
+		case 2:
+			text = fmt.Sprintf("%d.%de%d", r.Uint64N(1<<r.IntN(63)), r.Uint64N(1<<r.IntN(63)), r.IntN(60)-30)
+		case 3:
+			text = strconv.FormatUint(r.Uint64()>>r.IntN(64), 10)
+		}
+		want, err := strconv.ParseFloat(text, 64)
+		if err != nil && !math.IsInf(want, 0) || math.IsNaN(want) || strings.HasSuffix(text, "Inf") {
+			continue
+		}
+		got, next := number([]byte(text), 0, true)
+		if next != len(text) || math.Float64bits(got) != math.Float64bits(want) {
+			t.Fatalf("%s is %v, want %v", text, got, want)
 		}
 	}
 }

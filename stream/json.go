@@ -22,9 +22,9 @@ type jsonDecoder struct {
 	event uint64 // number of this event, for duplicates
 
 	data    []byte
-	scratch []byte // the last string with escapes
-	escaped bool   // the last string is in scratch
-	once    []string
+	scratch []byte           // the last string with escapes
+	escaped bool             // the last string is in scratch
+	once    map[onceKey]bool // the names of this event that are not in the tree
 
 	reason    blankout.Reason
 	failure   string
@@ -36,6 +36,8 @@ type jsonDecoder struct {
 type node struct {
 	named
 	key      string // as it stands between the quotes; a control character if it cannot
+	word     uint64 // the first eight bytes of it and the closing quote, as far as mask goes
+	mask     uint64
 	children map[string]*node
 	elements []*node // of an array
 	list     []*node // children and elements in order of appearance
@@ -45,12 +47,16 @@ type node struct {
 	plain    bool    // linked into the tree
 }
 
+type onceKey struct {
+	parent *node
+	key    string
+}
+
 // maxDepth bounds the nesting of objects and arrays.
 const maxDepth = 64
 
 func newJSON(c core) (Decoder, error) {
-	d := &jsonDecoder{core: c, root: &node{plain: true}}
-	return d, nil
+	return &jsonDecoder{core: c, root: &node{plain: true}, once: map[onceKey]bool{}}, nil
 }
 
 func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
@@ -59,7 +65,9 @@ func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
 	}
 	d.event++
 	d.data = r.Value
-	d.once = d.once[:0]
+	if len(d.once) > 0 {
+		clear(d.once)
+	}
 	if d.document() < 0 {
 		refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 		return
@@ -142,12 +150,11 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 			}
 			if c = n.children[string(key)]; c == nil {
 				if c = d.child(n, key); !c.plain {
-					for _, name := range d.once {
-						if name == c.name {
-							return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
-						}
+					once := onceKey{n, string(key)}
+					if d.once[once] {
+						return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
 					}
-					d.once = append(d.once, c.name)
+					d.once[once] = true
 				}
 			}
 		}
@@ -195,6 +202,13 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 
 // follows reports whether the key of c and its closing quote stand at data[p:].
 func (c *node) follows(data []byte, p int) bool {
+	if len(data)-p >= 8 && (binary.LittleEndian.Uint64(data[p:])^c.word)&c.mask != 0 {
+		return false
+	}
+	return len(c.key) < 8 && len(data)-p >= 8 || c.rest(data, p)
+}
+
+func (c *node) rest(data []byte, p int) bool {
 	end := p + len(c.key)
 	return end < len(data) && data[end] == '"' && string(data[p:end]) == c.key
 }
@@ -365,9 +379,6 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 
 // skip reads a value of which nothing is wanted.
 func (d *jsonDecoder) skip(p, depth int) int {
-	if depth > maxDepth {
-		return d.fail(p, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
-	}
 	if p >= len(d.data) {
 		return d.unexpected(p, "a value")
 	}
@@ -383,6 +394,9 @@ func (d *jsonDecoder) skip(p, depth int) int {
 		return next
 	case c != '{' && c != '[':
 		return d.literal(p)
+	}
+	if depth == maxDepth {
+		return d.fail(p, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
 	}
 	closing := d.data[p] + 2 // { } and [ ] are two apart
 	if p = d.space(p + 1); p < len(d.data) && d.data[p] == closing {
@@ -433,6 +447,9 @@ func (d *jsonDecoder) str(p int) ([]byte, int) {
 		quote, slash := x^('"'*low), x^('\\'*low)
 		if m := ((quote-low)&^quote | (slash-low)&^slash | (x-' '*low)&^x | x) & high; m != 0 {
 			p += bits.TrailingZeros64(m) >> 3
+			if data[p] == '"' {
+				return data[start:p], p + 1
+			}
 			break
 		}
 		p += 8
@@ -564,6 +581,9 @@ func (d *jsonDecoder) child(n *node, key []byte) *node {
 			break
 		}
 	}
+	var first [8]byte
+	n8 := copy(first[:], c.key+`"`)
+	c.word, c.mask = binary.LittleEndian.Uint64(first[:]), ^uint64(0)>>(64-8*n8)
 	if c.plain {
 		if n.children == nil {
 			n.children = map[string]*node{}

@@ -223,11 +223,11 @@ type core struct {
 
 	anonymous named // field 0
 
-	order []uint64 // column<<32 | number of the entry
-	value []float64
-	field []uint16
-	hash  []uint64 // only for crosses
-	spare []uint64 // of the sort
+	entries []entry
+	order   []uint64 // column<<32 | number of the entry
+	sorted  []uint64 // order, sorted; until then that of the last event
+	spare   []uint64 // of the sort
+	hash    []uint64 // by entry, only for crosses
 
 	crosses []cross
 	name    []byte // scratch for names of the dictionary
@@ -239,6 +239,12 @@ type core struct {
 	id       []byte
 	time     int64
 	missing  []uint16
+}
+
+// entry is a feature of the event before columns are sorted and summed.
+type entry struct {
+	value float64
+	field uint16
 }
 
 type fieldKey struct {
@@ -304,7 +310,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
-	d.order, d.value, d.field, d.hash = d.order[:0], d.value[:0], d.field[:0], d.hash[:0]
+	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
 }
 
@@ -389,12 +395,17 @@ func (d *core) named(name string) named {
 
 // idOf returns the field id of n's values of that kind.
 func (d *core) idOf(n *named, kind blankout.Kind) uint16 {
-	if n.known&(1<<kind) == 0 {
-		n.ids[kind] = d.fieldID(n.name, kind)
-		n.known |= 1 << kind
-		if kind == blankout.Numeric && d.s.Names.Wants(n.hash) {
-			d.s.Names.Add(n.hash, []byte(n.name))
-		}
+	if n.known&(1<<kind) != 0 {
+		return n.ids[kind]
+	}
+	return d.newID(n, kind)
+}
+
+func (d *core) newID(n *named, kind blankout.Kind) uint16 {
+	n.ids[kind] = d.fieldID(n.name, kind)
+	n.known |= 1 << kind
+	if kind == blankout.Numeric && d.s.Names.Wants(n.hash) {
+		d.s.Names.Add(n.hash, []byte(n.name))
 	}
 	return n.ids[kind]
 }
@@ -426,8 +437,7 @@ func (d *core) miss(name string) {
 // add adds an entry.
 func (d *core) add(hash uint64, id uint16, x float64) {
 	d.order = append(d.order, (hash&d.mask)<<32|uint64(len(d.order)))
-	d.value = append(d.value, x)
-	d.field = append(d.field, id)
+	d.entries = append(d.entries, entry{x, id})
 	if len(d.crosses) > 0 {
 		d.hash = append(d.hash, hash)
 	}
@@ -495,50 +505,65 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 		return false
 	}
 	d.sort()
-	n := len(d.order)
+	n := len(d.sorted)
+	if n == 0 {
+		return true
+	}
 	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
-	last, to := uint32(0), -1
-	for _, o := range d.order {
-		column, from := uint32(o>>32), uint32(o)
-		if to >= 0 && column == last {
-			value[to] += d.value[from]
-			if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
-				refuse(r, e, blankout.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
-				return false
-			}
+	to := -1
+	last := ^uint32(0) // no column: bits is at most 31
+	for _, o := range d.sorted {
+		column, from := uint32(o>>32), &d.entries[uint32(o)]
+		if column != last {
+			to++
+			index[to], value[to], field[to], last = column, from.value, from.field, column
 			continue
 		}
-		to++
-		index[to], value[to], field[to], last = column, d.value[from], d.field[from], column
+		value[to] += from.value
+		if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
+			refuse(r, e, blankout.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
+			return false
+		}
 	}
 	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
 	return true
 }
 
-// sort sorts d.order.
+// sort sorts d.order to d.sorted. It starts with the permutation that sorted the
+// last event: most of its columns are where they were.
 func (d *core) sort() {
-	order := d.order
+	order, sorted := d.order, d.sorted
 	if len(order) > 64 {
 		d.radixSort()
 		return
 	}
-	for i := 1; i < len(order); i++ {
-		x, j := order[i], i
-		for ; j > 0 && order[j-1] > x; j-- {
-			order[j] = order[j-1]
+	if len(sorted) == len(order) {
+		for i, o := range sorted {
+			sorted[i] = order[uint32(o)]
 		}
-		order[j] = x
+	} else {
+		sorted = append(sorted[:0], order...)
+		d.sorted = sorted
+	}
+	for i := 1; i < len(sorted); i++ {
+		x := sorted[i]
+		if sorted[i-1] < x {
+			continue
+		}
+		j := i
+		for ; j > 0 && sorted[j-1] > x; j-- {
+			sorted[j] = sorted[j-1]
+		}
+		sorted[j] = x
 	}
 }
 
 // radixSort sorts by column, byte by byte from the lowest; entries of one column
 // keep their order.
 func (d *core) radixSort() {
-	if slices.IsSorted(d.order) {
-		return
-	}
-	from, to := d.order, slices.Grow(d.spare[:0], len(d.order))[:len(d.order)]
-	for shift := 32; shift < 32+bits.Len64(d.mask); shift += 8 {
+	n := len(d.order)
+	from, to := append(d.sorted[:0], d.order...), slices.Grow(d.spare[:0], n)[:n]
+	for shift := 32; shift < 32+bits.Len64(d.mask) && !slices.IsSorted(from); shift += 8 {
 		var at [256]int
 		for _, o := range from {
 			at[byte(o>>shift)]++
@@ -555,7 +580,7 @@ func (d *core) radixSort() {
 		}
 		from, to = to, from
 	}
-	d.order, d.spare = from, to
+	d.sorted, d.spare = from, to
 }
 
 // cross adds the products of all entries of one field with those of the other,
@@ -566,8 +591,8 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 	for i := range d.crosses {
 		x := &d.crosses[i]
 		x.entriesA, x.entriesB = x.entriesA[:0], x.entriesB[:0]
-		for j, id := range d.field[:n] {
-			name := d.s.Fields[id].Name
+		for j, entry := range d.entries[:n] {
+			name := d.s.Fields[entry.field].Name
 			if name == x.a {
 				x.entriesA = append(x.entriesA, int32(j))
 			}
@@ -583,7 +608,7 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				if len(d.order) > d.c.MaxFeatures {
 					return true // finish refuses it
 				}
-				v := d.value[a] * d.value[b]
+				v := d.entries[a].value * d.entries[b].value
 				if v > maxMagnitude || v < -maxMagnitude {
 					refuse(r, e, blankout.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
 					return false

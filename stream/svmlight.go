@@ -79,7 +79,7 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 			p++
 		} else {
 			x, p = number(data, p, false)
-			if p < 0 || p < len(data) && !blank(data[p]) {
+			if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {
 				d.refuseEntry(&r, e, start)
 				return
 			}
@@ -140,9 +140,9 @@ func (d *svmlightDecoder) refuseEntry(r *Record, e *blankout.Example, p int) {
 // blank reports whether c separates words of a line.
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// word returns the end of the word that starts at p.
+// word returns the end of the word of a line of svmlight that starts at p.
 func word(data []byte, p int) int {
-	for p < len(data) && !blank(data[p]) {
+	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		p++
 	}
 	return p
