@@ -1,0 +1,502 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"blankout"
+)
+
+// FDROP is the classifier that is best against the worst deletion of at most K
+// features of every example (Globerson & Roweis 2006, section 3),
+//
+//	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
+//
+// where the worst S holds the K largest positive y w_d x_d. J is convex and
+// piecewise quadratic. Solve maximises the dual: every example is as many
+// examples as it has deletions, and those deletions share a cost,
+//
+//	D(alpha) = sum alpha_nS - (1/2) g'R^-1 g,  g = sum alpha_nS y_n (x_n without S),
+//	alpha >= 0, sum over S of alpha_nS <= kappa m_n, sum alpha_nS y_n = 0 for a free intercept.
+//
+// It visits the examples in turn and moves weight from the deletion that costs
+// least to the one that costs most (a pairwise step with exact length; few
+// deletions of an example ever have weight). The free intercept is held by a
+// proximal term whose centre follows it, the method of multipliers for its
+// constraint. J - D, with alpha balanced between the classes, is the certificate.
+type FDROP struct {
+	p       Problem
+	k       int
+	columns int
+	dim     int
+	m       []float64
+	passes  int
+	worst   worstDeletion
+}
+
+// NewFDROP returns the objective of a problem for K >= 0 deletions; its Loss is
+// not used. Every weight must be penalised; the noise must be none.
+func NewFDROP(p Problem, k int) (*FDROP, error) {
+	d := p.Data
+	o := &FDROP{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
+	if p.Intercept != NoIntercept {
+		o.dim++
+	}
+	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
+		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
+	}
+	if k < 0 {
+		return nil, fmt.Errorf("fdrop: %d deletions", k)
+	}
+	if p.Noise != nil && p.Noise != (blankout.NoNoise{}) {
+		return nil, fmt.Errorf("fdrop: deletions are its noise; it knows no noise %v beside them", p.Noise)
+	}
+	for c, r := range p.Penalty.R {
+		if !(r > 0) && (c < o.columns || p.Intercept != FreeIntercept) || p.Penalty.Centre != nil {
+			return nil, fmt.Errorf("fdrop: every weight needs a penalty around zero, column %d has %v", c, r)
+		}
+	}
+	o.m = make([]float64, d.Rows())
+	total := 0.0
+	for i, y := range p.Y {
+		m := d.Weight(i)
+		if p.Weight != nil {
+			m = p.Weight[i]
+		}
+		if m == 0 || math.IsNaN(y) {
+			continue
+		}
+		if y != 1 && y != -1 {
+			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
+		}
+		o.m[i] = p.Kappa * m
+		total += o.m[i]
+	}
+	if !(total > 0) || math.IsInf(total, 0) {
+		return nil, fmt.Errorf("no labelled example of positive weight")
+	}
+	return o, nil
+}
+
+// Dim implements Objective.
+func (o *FDROP) Dim() int { return o.dim }
+
+// Passes returns how often the data have been read.
+func (o *FDROP) Passes() int { return o.passes }
+
+// IsConvex reports that the objective is convex.
+func (o *FDROP) IsConvex() bool { return true }
+
+// ValueGrad implements Objective; where J has a kink the gradient is one of the
+// subgradients.
+func (o *FDROP) ValueGrad(w, grad []float64) float64 {
+	clear(grad)
+	b := 0.0
+	if o.dim > o.columns {
+		b = w[o.columns]
+	}
+	value := 0.0
+	o.passes++
+	for i, m := range o.m {
+		if m == 0 {
+			continue
+		}
+		y, row := o.p.Y[i], o.p.Data.Row(i)
+		loss, deleted := o.worst.find(row, w, y, o.k)
+		if loss -= y * b; loss <= 0 {
+			continue
+		}
+		value += m * loss
+		if grad == nil {
+			continue
+		}
+		row.AddTo(grad, -m*y)
+		for _, j := range deleted {
+			grad[row.Index[j]] += m * y * row.At(int(j))
+		}
+		if o.dim > o.columns {
+			grad[o.columns] -= m * y
+		}
+	}
+	return value + o.p.Penalty.valueGrad(w, grad)
+}
+
+// worstDeletion finds the entries of a row whose deletion hurts most.
+type worstDeletion struct {
+	gain     []float64 // y w_d x_d by entry
+	deleted  []int32
+	positive []int32
+}
+
+// find returns 1 - y w.x after the worst deletion, and the deleted entries in
+// ascending order, borrowed until the next call. Of equal gains the first go.
+func (d *worstDeletion) find(row Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
+	loss = 1
+	d.gain, d.positive = d.gain[:0], d.positive[:0]
+	for j, c := range row.Index {
+		a := y * w[c] * row.At(j)
+		d.gain = append(d.gain, a)
+		loss -= a
+		if a > 0 {
+			d.positive = append(d.positive, int32(j))
+		}
+	}
+	if k == 0 {
+		return loss, nil
+	}
+	if len(d.positive) <= k {
+		d.deleted = append(d.deleted[:0], d.positive...)
+	} else if k <= 16 {
+		// The k largest so far, largest first.
+		top := d.deleted[:0]
+		for _, j := range d.positive {
+			at := len(top)
+			for at > 0 && d.gain[j] > d.gain[top[at-1]] {
+				at--
+			}
+			if at < k {
+				if len(top) == k {
+					top = top[:k-1]
+				}
+				top = slices.Insert(top, at, j)
+			}
+		}
+		d.deleted = top
+		slices.Sort(d.deleted)
+	} else {
+		slices.SortFunc(d.positive, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(d.gain[b], d.gain[a]), cmp.Compare(a, b))
+		})
+		d.deleted = append(d.deleted[:0], d.positive[:k]...)
+		slices.Sort(d.deleted)
+	}
+	for _, j := range d.deleted {
+		loss += d.gain[j]
+	}
+	return loss, d.deleted
+}
+
+// variant is an example without some of its entries, with its dual weight.
+type variant struct {
+	deleted []int32
+	alpha   float64
+}
+
+// fdropDual is the state of the dual ascent.
+type fdropDual struct {
+	*FDROP
+	w        []float64
+	rho      float64 // strength of the intercept's penalty; 0 if there is no intercept
+	centre   float64
+	free     bool
+	variants [][]variant // by example: those with weight
+	used     []float64   // by example: their sum
+	coef     []float64   // by entry of the row at work
+}
+
+// minimise implements minimiser. An iteration is a visit of every example.
+func (o *FDROP) minimise(ctx context.Context, opt Options) (*Result, error) {
+	n := len(o.m)
+	s := &fdropDual{FDROP: o, w: make([]float64, o.dim), variants: make([][]variant, n), used: make([]float64, n)}
+	if o.dim > o.columns {
+		s.rho = o.p.Penalty.R[o.columns]
+		if s.free = s.rho == 0; s.free {
+			// An intercept as stiff as the other weights together.
+			size, count := 0.0, 0.0
+			for i, m := range o.m {
+				if m != 0 {
+					row := o.p.Data.Row(i)
+					for j, c := range row.Index {
+						size += row.At(j) * row.At(j) / o.p.Penalty.R[c]
+					}
+					count++
+				}
+			}
+			s.rho = 1
+			if size > 0 {
+				s.rho = count / size
+			}
+		}
+	}
+	r := &Result{Gap: math.Inf(1), Objective: math.Inf(1)}
+	lower := math.Inf(-1)
+	order := make([]int, 0, n)
+	for i, m := range o.m {
+		if m != 0 {
+			order = append(order, i)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 0))
+	limit := opt.MaxIterations
+	if limit == 0 {
+		limit = 20_000
+	}
+	total := 0.0
+	for _, m := range o.m {
+		total += m
+	}
+	gain := 0.0
+	for r.Iterations < limit {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		random.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+		gain = 0
+		for _, i := range order {
+			gain += s.visit(i)
+		}
+		if !finite(gain) {
+			return nil, fmt.Errorf("fdrop: the scores are not finite: scale the features down or penalise more")
+		}
+		o.passes++
+		r.Iterations++
+		if s.free {
+			b := s.w[o.columns]
+			s.w[o.columns] += b - s.centre
+			s.centre = b
+		}
+		// The certificate costs three passes; at first it would only slow things.
+		if r.Iterations > 8 && r.Iterations%4 != 0 && r.Iterations < limit && gain > 0 {
+			continue
+		}
+		s.refresh()
+		primal, b := s.primal()
+		if primal < r.Objective {
+			r.Objective = primal
+			r.W = slices.Clone(s.w)
+			if s.free {
+				r.W[o.columns] = b
+			}
+		}
+		lower = max(lower, s.dual())
+		r.Gap = max(r.Objective-lower, 0)
+		if opt.Progress != nil {
+			opt.Progress(Progress{Problems: 1, Iteration: r.Iterations, Objective: r.Objective, Gap: r.Gap})
+		}
+		if r.Gap <= opt.Tol*math.Abs(r.Objective) || r.Gap <= 1e-15*total {
+			r.Converged = true
+			break
+		}
+		if gain == 0 && (!s.free || s.w[o.columns] == s.centre) {
+			break // rounding has the last word
+		}
+	}
+	r.Objective = o.ValueGrad(r.W, nil)
+	r.Passes = o.passes
+	return r, nil
+}
+
+// visit moves weight between the deletions of one example and returns by how
+// much the dual has grown.
+func (s *fdropDual) visit(i int) (gain float64) {
+	y, row := s.p.Y[i], s.p.Data.Row(i)
+	for range 3 {
+		loss, deleted := s.worst.find(row, s.w, y, s.k)
+		if s.rho > 0 {
+			loss -= y * s.w[s.columns]
+		}
+		// From the variant in use that costs least to the one that costs most; -1
+		// is none of them, the part of the cost that is not used.
+		const none = -1
+		from, least := none, math.Inf(1)
+		if s.m[i]-s.used[i] > 0 {
+			least = 0
+		}
+		plain := loss // of the whole example
+		for _, j := range deleted {
+			plain -= s.worst.gain[j]
+		}
+		to := none
+		for v, u := range s.variants[i] {
+			c := plain
+			for _, j := range u.deleted {
+				c += s.worst.gain[j]
+			}
+			if c < least {
+				from, least = v, c
+			}
+			if slices.Equal(u.deleted, deleted) {
+				to = v
+			}
+		}
+		best := max(loss, 0)
+		if !(best-least > 1e-15) {
+			return gain
+		}
+		if loss > 0 && to == none {
+			s.variants[i] = append(s.variants[i], variant{deleted: slices.Clone(deleted)})
+			to = len(s.variants[i]) - 1
+		} else if loss <= 0 {
+			to = none
+		}
+		if from == to {
+			return gain
+		}
+		// The direction, entry by entry.
+		s.coef = slices.Grow(s.coef[:0], row.Len())[:row.Len()]
+		clear(s.coef)
+		across := 0.0
+		add := func(v int, sign float64) {
+			if v == none {
+				return
+			}
+			across += sign
+			for j := range s.coef {
+				s.coef[j] += sign
+			}
+			for _, j := range s.variants[i][v].deleted {
+				s.coef[j] -= sign
+			}
+		}
+		add(to, 1)
+		add(from, -1)
+		square := 0.0
+		for j, c := range s.coef {
+			if c != 0 {
+				x := row.At(j)
+				square += c * c * x * x / s.p.Penalty.R[row.Index[j]]
+			}
+		}
+		if s.rho > 0 {
+			square += across * across / s.rho
+		}
+		have := s.m[i] - s.used[i]
+		if from != none {
+			have = s.variants[i][from].alpha
+		}
+		step := have
+		if square > 0 {
+			step = min((best-least)/square, have)
+		}
+		for j, c := range s.coef {
+			if c != 0 {
+				d := row.Index[j]
+				s.w[d] += step * c * y * row.At(j) / s.p.Penalty.R[d]
+			}
+		}
+		if s.rho > 0 {
+			s.w[s.columns] += step * across * y / s.rho
+		}
+		gain += step * (best - least - 0.5*step*square)
+		if to != none {
+			s.variants[i][to].alpha += step
+		}
+		if from != none {
+			s.variants[i][from].alpha -= step
+			if step == have {
+				s.variants[i] = slices.Delete(s.variants[i], from, from+1)
+			}
+		}
+		s.used[i] = 0
+		for _, u := range s.variants[i] {
+			s.used[i] += u.alpha
+		}
+		if s.used[i] > s.m[i] || from == none && step == have {
+			s.used[i] = s.m[i] // but for rounding
+		}
+	}
+	return gain
+}
+
+// refresh computes the weights from alpha afresh.
+func (s *fdropDual) refresh() {
+	b := 0.0
+	if s.rho > 0 {
+		b = s.w[s.columns]
+	}
+	up, down := s.sums()
+	for d := range s.columns {
+		s.w[d] = (up[d] - down[d]) / s.p.Penalty.R[d]
+	}
+	if s.rho > 0 {
+		s.w[s.columns] = s.centre + (up[s.columns]-down[s.columns])/s.rho
+		if s.free { // keep the multiplier's step that was just made
+			s.w[s.columns] = b
+		}
+	}
+}
+
+// sums returns the sum of alpha (x without S) over either class; the last
+// coordinate is the sum of alpha.
+func (s *fdropDual) sums() (up, down []float64) {
+	up, down = make([]float64, s.columns+1), make([]float64, s.columns+1)
+	s.passes++
+	for i, variants := range s.variants {
+		sum := up
+		if s.p.Y[i] < 0 {
+			sum = down
+		}
+		row := s.p.Data.Row(i)
+		for _, v := range variants {
+			row.AddTo(sum, v.alpha)
+			for _, j := range v.deleted {
+				sum[row.Index[j]] -= v.alpha * row.At(int(j))
+			}
+			sum[s.columns] += v.alpha
+		}
+	}
+	return up, down
+}
+
+// dual returns a lower bound of min J: D at alpha, for a free intercept after
+// the heavier class has been scaled down to the weight of the lighter.
+func (s *fdropDual) dual() float64 {
+	up, down := s.sums()
+	a, b := 1.0, 1.0
+	if p, q := up[s.columns], down[s.columns]; s.free && p > q {
+		a = q / p
+	} else if s.free && q > p {
+		b = p / q
+	}
+	value := a*up[s.columns] + b*down[s.columns]
+	for d := range s.dim {
+		if d < s.columns || !s.free {
+			g := a*up[d] - b*down[d]
+			value -= 0.5 * g * g / s.p.Penalty.R[d]
+		}
+	}
+	return value
+}
+
+// primal returns J at the weights, with the best intercept if it is free.
+func (s *fdropDual) primal() (value, b float64) {
+	if !s.free {
+		return s.ValueGrad(s.w, nil), 0
+	}
+	// J as a function of b is sum m [1 + s_n - y b]_+: its slope changes by m_n at
+	// y (1 + s_n).
+	type kink struct{ at, m, base float64 }
+	kinks := make([]kink, 0, len(s.m))
+	slope := 0.0
+	s.passes++
+	for i, m := range s.m {
+		if m == 0 {
+			continue
+		}
+		y := s.p.Y[i]
+		loss, _ := s.worst.find(s.p.Data.Row(i), s.w, y, s.k)
+		kinks = append(kinks, kink{y * loss, m, y})
+		if y > 0 {
+			slope -= m
+		}
+	}
+	slices.SortFunc(kinks, func(a, b kink) int { return cmp.Compare(a.at, b.at) })
+	b = kinks[len(kinks)-1].at
+	for _, k := range kinks {
+		if slope += k.m; slope >= 0 {
+			b = k.at
+			break
+		}
+	}
+	for _, k := range kinks {
+		value += k.m * max(k.base*(k.at-b), 0)
+	}
+	for d, wd := range s.w[:s.columns] {
+		value += 0.5 * s.p.Penalty.R[d] * wd * wd
+	}
+	return value, b
+}

@@ -1,0 +1,180 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func fdropProblem(d *Data, y []float64, c float64, intercept Intercept) Problem {
+	return Problem{Data: d, Y: y, Kappa: c, Intercept: intercept, Penalty: Ridge(d.Columns(), 0.5, intercept)}
+}
+
+// The worst deletion by trying all of them.
+func TestFDROPValue(t *testing.T) {
+	x, y := gaussianProblem(41, 20, 6, false)
+	d := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(1, 1))
+	for k := range 8 {
+		o, err := NewFDROP(fdropProblem(d, y, 1, FreeIntercept), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := make([]float64, 7)
+		for i := range w {
+			w[i] = r.NormFloat64()
+		}
+		w[2] = w[1] // ties
+		want := 0.5 * (dot(w, w) - w[6]*w[6])
+		for i := range x {
+			worst := 0.0
+			for mask := range 1 << 6 {
+				f, deleted := w[6], 0
+				for c, v := range x[i] {
+					if mask>>c&1 == 1 {
+						deleted++
+					} else {
+						f += w[c] * v
+					}
+				}
+				if deleted <= k {
+					worst = max(worst, 1-y[i]*f)
+				}
+			}
+			want += worst
+		}
+		grad := make([]float64, 7)
+		if got := o.ValueGrad(w, grad); math.Abs(got-want) > 1e-12*want {
+			t.Errorf("K=%d: J = %v, by trying all deletions %v", k, got, want)
+		}
+	}
+	checkKinkFree(t, d, y)
+}
+
+// Where J is smooth the gradient is exact.
+func checkKinkFree(t *testing.T, d *Data, y []float64) {
+	t.Helper()
+	o, err := NewFDROP(fdropProblem(d, y, 0.7, PenalisedIntercept), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDerivatives(t, "fdrop", o, []float64{0.31, -0.42, 0.53, 0.14, -0.25, 0.36, 0.07}, 1e-6)
+}
+
+func TestFDROPLargeK(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	x := make([]float64, 60)
+	w := make([]float64, 60)
+	for i := range x {
+		x[i], w[i] = 1+r.Float64(), math.Round(3*r.NormFloat64())/2
+	}
+	row := denseData(t, [][]float64{x}, []float64{1}).Row(0)
+	for _, k := range []int{1, 5, 16, 17, 25, 60} {
+		var d worstDeletion
+		loss, deleted := d.find(row, w, 1, k)
+		var gains []float64
+		want := 1.0
+		for i := range x {
+			want -= w[i] * x[i]
+			if g := w[i] * x[i]; g > 0 {
+				gains = append(gains, g)
+			}
+		}
+		slices.Sort(gains)
+		for i := range min(k, len(gains)) {
+			want += gains[len(gains)-1-i]
+		}
+		if math.Abs(loss-want) > 1e-12*(1+math.Abs(want)) || len(deleted) != min(k, len(gains)) || !slices.IsSorted(deleted) {
+			t.Errorf("K=%d: loss %v, want %v; %d deleted", k, loss, want, len(deleted))
+		}
+	}
+}
+
+// The certificate is what the dual says it is: no point found by any means lies
+// below J - Gap; and K = 0 is the support vector machine, solved by SMO.
+func TestFDROPReachesTheOptimum(t *testing.T) {
+	x, y := gaussianProblem(42, 150, 8, false)
+	d := denseData(t, x, y)
+	gram, err := NewGram(LinearKernel{}, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
+		for _, k := range []int{0, 1, 3} {
+			for _, c := range []float64{0.05, 1, 4} {
+				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
+				o, err := NewFDROP(fdropProblem(d, y, c, intercept), k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
+					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
+				}
+				if k == 0 && intercept != PenalisedIntercept {
+					p := HingeDual(gram, y, constant(c, len(y)))
+					p.Intercept = intercept == FreeIntercept
+					svm, err := p.Solve(context.Background())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if math.Abs(svm.Primal-r.Objective) > 2e-6*svm.Primal {
+						t.Errorf("%s: J %v, SMO %v", what, r.Objective, svm.Primal)
+					}
+				}
+				// Subgradient descent from the answer finds nothing better than the bound.
+				w, grad := slices.Clone(r.W), make([]float64, len(r.W))
+				for step := range 300 {
+					if j := o.ValueGrad(w, grad); j < r.Objective-r.Gap*(1+1e-9)-1e-12 {
+						t.Fatalf("%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
+					}
+					axpy(-1e-3/(norm2(grad)*float64(step+1)), grad, w)
+				}
+			}
+		}
+	}
+}
+
+func TestFDROPBadInput(t *testing.T) {
+	x, y := gaussianProblem(43, 20, 3, false)
+	d := denseData(t, x, y)
+	if _, err := NewFDROP(fdropProblem(d, y, 1, FreeIntercept), -1); err == nil {
+		t.Error("K = -1 passed")
+	}
+	p := fdropProblem(d, y, 1, FreeIntercept)
+	p.Penalty = Ridge(3, 0, FreeIntercept)
+	if _, err := NewFDROP(p, 1); err == nil {
+		t.Error("no penalty passed")
+	}
+	p = fdropProblem(d, y, 0, FreeIntercept)
+	if _, err := NewFDROP(p, 1); err == nil {
+		t.Error("no cost passed")
+	}
+	for i := range x {
+		x[i][0] *= 1e8
+	}
+	for name, labels := range map[string][]float64{"huge": y, "one class": constant(-1, len(y))} {
+		o, err := NewFDROP(fdropProblem(denseData(t, x, y), labels, 1, FreeIntercept), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range append(r.W, r.Objective, r.Gap) {
+			if w-w != 0 {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if name == "one class" && r.Objective > 1e-12 {
+			t.Errorf("one class: %+v", r)
+		}
+	}
+}

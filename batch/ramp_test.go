@@ -1,0 +1,129 @@
+package batch
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"blankout"
+)
+
+func rampProblem(d *Data, y []float64, noise blankout.Noise) Problem {
+	return Problem{Data: d, Y: y, Kappa: 2, Loss: blankout.HingeGaussian{Ell: 1}, Noise: noise, Intercept: FreeIntercept,
+		Penalty: Ridge(d.Columns(), 1, FreeIntercept)}
+}
+
+func TestRamp(t *testing.T) {
+	ctx := context.Background()
+	x, y := gaussianProblem(51, 200, 5, false)
+	opt := Options{Tol: 1e-10}
+	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}} {
+		solve := func(x [][]float64, y []float64, s float64) (*Ramp, *Result) {
+			o, err := NewRamp(rampProblem(denseData(t, x, y), y, noise), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Solve(ctx, o, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := o.ValueGrad(r.W, nil); got != r.Objective {
+				t.Errorf("J %v, stated %v", got, r.Objective)
+			}
+			return o, r
+		}
+		// With the cut far away it is the support vector machine.
+		plain, err := NewExpected(rampProblem(denseData(t, x, y), y, noise))
+		if err != nil {
+			t.Fatal(err)
+		}
+		svm, err := Solve(ctx, plain, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, far := solve(x, y, -1e6)
+		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
+			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
+		}
+		// The loss is the hinge, cut: J is below the hinge's at the same weights.
+		o, r := solve(x, y, -0.2)
+		if hinge := plain.ValueGrad(r.W, nil); r.Objective >= hinge || r.Objective >= svm.Objective {
+			t.Errorf("%v: J %v, with the hinge %v, started from %v", noise, r.Objective, hinge, svm.Objective)
+		}
+		_, count := o.split(r.W)
+		if count == 0 {
+			t.Errorf("%v: nothing lies beyond the cut", noise)
+		}
+		off := append([]float64(nil), svm.W...) // the answer itself sits on kinks
+		for i := range off {
+			off[i] *= 0.93
+		}
+		checkDerivatives(t, "ramp", o, off, 1e-5)
+		// A fixed point of the descent, from a start of the caller's too.
+		again := opt
+		again.Start = r.W
+		if next, err := Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {
+			t.Errorf("%v: %v from its own answer %v (%v)", noise, next.Objective, r.Objective, err)
+		}
+	}
+	// An outlier far off moves the hinge's answer and leaves the ramp's alone.
+	o, err := NewRamp(rampProblem(denseData(t, x, y), y, nil), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := Solve(ctx, o, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range before.W[:5] {
+		x[0][i] = -60 * y[0] * v
+	}
+	o, err = NewRamp(rampProblem(denseData(t, x, y), y, nil), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Start = before.W
+	after, err := Solve(ctx, o, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := relative(after.W, before.W); off > 0.05 {
+		t.Errorf("an outlier moves the weights by %v", off)
+	}
+	if _, err := NewRamp(rampProblem(denseData(t, x, y), y, nil), 1); err == nil {
+		t.Error("a cut at the margin passed")
+	}
+	p := rampProblem(denseData(t, x, y), y, nil)
+	p.Loss = blankout.LogisticChen{}
+	if _, err := NewRamp(p, 0); err == nil {
+		t.Error("the logistic loss passed")
+	}
+}
+
+// Probit needs no objective of its own; this is its place among the comparators.
+func TestProbitIsSolvedWithACertificate(t *testing.T) {
+	x, y := gaussianProblem(52, 100, 4, false)
+	d := denseData(t, x, y)
+	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
+		p := Problem{Data: d, Y: y, Kappa: 1, Loss: blankout.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
+		var objective []float64
+		for _, solver := range []Solver{Newton, LBFGS} {
+			o, err := NewExpected(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
+				t.Errorf("%s %v: %+v", solver, noise, r)
+			}
+			objective = append(objective, r.Objective)
+			checkDerivatives(t, "probit", o, r.W, 1e-6)
+		}
+		if math.Abs(objective[0]-objective[1]) > 1e-9*objective[0] {
+			t.Errorf("%v: %v", noise, objective)
+		}
+	}
+}
