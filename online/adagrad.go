@@ -1,7 +1,5 @@
 package online
 
-import "math"
-
 // adagrad divides each coordinate's step by the root of the sum of its squared
 // gradients, this one included (Duchi, Hazan & Singer 2011):
 //
@@ -11,24 +9,9 @@ type adagrad struct{ plain }
 const adagradEps = 1e-8
 
 func (adagrad) step(l *Learner, v *level, at int) {
-	now, n := &l.now, l.k
-	df, dv := now.df[at:at+l.active], now.dv[at:at+l.active]
-	eta, start, inverse := l.eta, l.config.Start, l.inverse
-	for i, row := range now.rows {
-		p := l.part(row, v)
-		w, m, u := p[:len(df)], p[n:n+len(df)], p[2*n:2*n+len(df)]
-		x, s, ridge := now.x[i], v.scale*now.basis[i]+v.c0*now.scarce[i], now.ridge[i]
-		if now.basis[i] == 0 && x != 0 {
-			s = 0 // the intercept is never noisy
-		}
-		for k, df := range df {
-			g := df*x + (dv[k]*s+ridge)*w[k]
-			m[k] += g * g
-			delta := -eta * g / (math.Sqrt(start+m[k]) + adagradEps)
-			w[k] += delta
-			u[k] -= delta * inverse
-		}
-	}
+	now := &l.now
+	c := adagradConstants{-l.eta, l.config.Start, adagradEps, l.inverse}
+	adagradRows(now.rows, v.offset, l.k, now.x, l.spreads(v), now.ridge, now.df[at:at+l.active], now.dv[at:at+l.active], &c)
 }
 
 func (adagrad) unlabelled(l *Learner, v *level, at int) { addCurvature(l, at, v) }

@@ -81,6 +81,7 @@ type event struct {
 	basis  []float64   // what their noise's variance is proportional to
 	ridge  []float64   // weight of the ridge in the gradient of this feature
 	scarce []float64   // events for each event that holds this feature
+	spread []float64   // scratch: variance of the features' noise at one level
 
 	scores []float64 // published scores, by output
 	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
@@ -267,6 +268,7 @@ func (l *Learner) gather(e *blankout.Example) {
 			row[0]++
 			l.add(row, e.Features.Value[i])
 		}
+		l.sum(now.rows, now.x, now.basis)
 	} else {
 		clear(now.moved)
 		l.addMoved(l.bias, 1, 1)
@@ -278,8 +280,9 @@ func (l *Learner) gather(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		l.addSums(l.bias, 1, 0)
-		now.append(l.bias, 1, 0, ridge, 1)
+		n := len(now.rows)
+		now.append(l.bias, 1, 0, ridge, 0)
+		l.sum(now.rows[n:], now.x[n:], now.basis[n:])
 	}
 	c := l.published()
 	at := l.chosen * l.k
@@ -318,7 +321,8 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	for _, column := range dense {
 		l.addStandardised(column, 0, treatNumeric)
 	}
-	l.dense.event(l, e)
+	l.sum(l.now.rows, l.now.x, l.now.basis)
+	l.dense.event(l, e) // may move more weights
 }
 
 func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
@@ -347,13 +351,12 @@ func (l *Learner) touch(column uint32) []float64 {
 	return row
 }
 
-// add takes a feature up into the event at hand.
+// add takes a feature up into the event at hand; sum adds it to the scores.
 func (l *Learner) add(row []float64, x float64) {
 	b := x * x
 	if l.levels[0].basis == value {
 		b = max(x, 0)
 	}
-	l.addSums(row, x, b)
 	l.now.append(row, x, b, l.ridgeOf(row[0]), float64(l.events)/row[0])
 }
 
@@ -365,18 +368,33 @@ func (e *event) append(row []float64, x, basis, ridge, scarce float64) {
 	e.scarce = append(e.scarce, scarce)
 }
 
-func (l *Learner) addSums(row []float64, x, basis float64) {
-	n, now := l.k, &l.now
+// sum adds rows with their values to the sums of every level.
+func (l *Learner) sum(rows [][]float64, x, basis []float64) {
+	now := &l.now
 	for v := range l.levels {
-		p := l.part(row, &l.levels[v])
-		w, u := p[:l.active], p[2*n:2*n+l.active]
-		f, lag, q := now.f[v*n:v*n+len(w)], now.lag[v*n:v*n+len(w)], now.q[v*n:v*n+len(w)]
-		for k, w := range w {
-			f[k] += x * w
-			lag[k] += x * u[k]
-			q[k] += basis * w * w
+		at, i, j := l.levels[v].offset, v*l.k, v*l.k+l.active
+		if l.k == 1 {
+			sumRows1(rows, at, x, basis, &now.f[i], &now.lag[i], &now.q[i])
+			continue
+		}
+		sumRows(rows, at, l.k, x, basis, now.f[i:j], now.lag[i:j], now.q[i:j])
+	}
+}
+
+// spreads returns the noise's variance of every feature at hand, parallel to its
+// row: 0 for the intercepts. It is borrowed.
+func (l *Learner) spreads(v *level) []float64 {
+	now := &l.now
+	now.spread = slices.Grow(now.spread[:0], len(now.basis))[:len(now.basis)]
+	for i, b := range now.basis {
+		now.spread[i] = v.scale * b
+	}
+	if v.c0 != 0 {
+		for i, s := range now.scarce {
+			now.spread[i] += v.c0 * s
 		}
 	}
+	return now.spread
 }
 
 // addMoved adds sign times a feature's part of the published scores to moved.
@@ -424,9 +442,7 @@ func (l *Learner) resum() {
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
-	for i, row := range now.rows {
-		l.addSums(row, now.x[i], now.basis[i])
-	}
+	l.sum(now.rows, now.x, now.basis)
 }
 
 // ridgeOf returns the factor of w in the ridge's gradient at an event of a

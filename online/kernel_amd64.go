@@ -1,0 +1,31 @@
+package online
+
+import "golang.org/x/sys/cpu"
+
+var hasAVX2 = cpu.X86.HasAVX2
+
+func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
+	if !hasAVX2 || len(f) < 2 || len(rows) == 0 {
+		sumRowsGo(rows, at, n, x, basis, f, lag, q)
+		return
+	}
+	_, _, _, _ = lag[:len(f)], q[:len(f)], x[:len(rows)], basis[:len(rows)]
+	sumRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &f[0], &lag[0], &q[0], len(f))
+}
+
+func adagradRows(rows [][]float64, at, n int, x, spread, ridge, df, dv []float64, c *adagradConstants) {
+	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
+		adagradRowsGo(rows, at, n, x, spread, ridge, df, dv, c)
+		return
+	}
+	_, _, _, _ = dv[:len(df)], x[:len(rows)], spread[:len(rows)], ridge[:len(rows)]
+	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &spread[0], &ridge[0], &df[0], &dv[0], len(df), c)
+}
+
+// The rows are slices; every one must reach to the last of its level's values.
+
+//go:noescape
+func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
+
+//go:noescape
+func adagradRowsAVX2(rows *[]float64, count, at, n int, x, spread, ridge, df, dv *float64, active int, c *adagradConstants)
