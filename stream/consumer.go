@@ -487,7 +487,7 @@ func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, o
 	}
 	e := extend(b)
 	value := slices.Clone(batch.records)
-	*e = blankout.Example{Offset: offset, Time: batch.maxTime, Fingerprint: Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
 		Reason: reason,
 		Detail: fmt.Sprintf("record batch [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
 		Value:  value,

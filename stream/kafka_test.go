@@ -120,7 +120,11 @@ func (c *testConsumer) until(n int) ([]got, error) {
 				c.t.Errorf("%s: offset %d in a batch from %d to %d", name, e.Offset, next, b.Next)
 			}
 			next = e.Offset + 1
-			out = append(out, got{b.Topic, b.Partition, e.Offset, string(e.Key), c.values[e.Label], e.Time, e.Refused})
+			g := got{topic: b.Topic, partition: b.Partition, offset: e.Offset, key: string(e.Key), time: e.Time, refused: e.Refused}
+			if e.Refused == nil {
+				g.value = c.values[e.Label]
+			}
+			out = append(out, g)
 		}
 		if b.Next < next || b.HighWater < 0 {
 			c.t.Errorf("%s: next %d after %d, high water %d", name, b.Next, next, b.HighWater)

@@ -1,0 +1,332 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// testRecord is a record at an offset, relative to its batch's base.
+type testRecord struct {
+	delta      int32
+	key, value string // "" is null
+}
+
+// makeBatch builds the bytes of a batch [o.base, o.base+last+1).
+func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) []byte {
+	t.Helper()
+	var w batchWriter
+	for _, r := range records {
+		var key, value []byte
+		if r.key != "" {
+			key = []byte(r.key)
+		}
+		if r.value != "" {
+			value = []byte(r.value)
+		}
+		w.addAt(r.delta, key, value, 1000+int64(r.delta), []Header{{"h", []byte("x")}})
+	}
+	w.lastDelta = last
+	b, err := w.appendTo(nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sealed sets the checksum of a batch that has been tampered with.
+func sealed(b []byte) []byte {
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
+	return b
+}
+
+// TestBatchWriter reads our batches with kafka-go's reader.
+func TestBatchWriter(t *testing.T) {
+	for codec := range int16(5) {
+		raw := makeBatch(t, batchOrigin{base: 40, attributes: codec, producer: -1}, 2,
+			testRecord{0, "a", "x"}, testRecord{1, "", strings.Repeat("y", 300)}, testRecord{2, "c", ""})
+		sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
+		var set protocol.RecordSet
+		if _, err := set.ReadFrom(bytes.NewReader(sized)); err != nil {
+			t.Fatalf("codec %d: %v", codec, err)
+		}
+		var got []string
+		for {
+			r, err := set.Records.ReadRecord()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("codec %d: %v", codec, err)
+			}
+			key, _ := protocol.ReadAll(r.Key)
+			value, _ := protocol.ReadAll(r.Value)
+			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))
+		}
+		want := []string{"40 a 1 1000 h=x", "41  300 1001 h=x", "42 c 0 1002 h=x"}
+		if !slices.Equal(got, want) {
+			t.Errorf("codec %d: %q, want %q", codec, got, want)
+		}
+	}
+}
+
+func TestParseBatchErrors(t *testing.T) {
+	good := makeBatch(t, batchOrigin{base: 5, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
+	tests := []struct {
+		name string
+		edit func(b []byte) []byte
+		want string // "" is errPartialBatch
+	}{
+		{"a flipped bit", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, "checksum"},
+		{"a flipped bit in the header", func(b []byte) []byte { b[58] ^= 1; return b }, "checksum"},
+		{"magic 1", func(b []byte) []byte { b[16] = 1; return b }, "format 1"},
+		{"magic 9", func(b []byte) []byte { b[16] = 9; return b }, "format 9"},
+		{"length 3", func(b []byte) []byte { binary.BigEndian.PutUint32(b[8:], 3); return b }, "shorter than its header"},
+		{"negative length", func(b []byte) []byte { b[8] = 0xff; return b }, "shorter than its header"},
+		{"negative last delta", func(b []byte) []byte { b[23] = 0xff; return sealed(b) }, "last offset delta"},
+		{"negative base", func(b []byte) []byte { b[0] = 0xff; return b }, "offset -"},
+		{"base that overflows", func(b []byte) []byte {
+			binary.BigEndian.PutUint64(b, 1<<63-1)
+			return b
+		}, "last offset delta"},
+		{"negative count", func(b []byte) []byte { b[57] = 0xff; return sealed(b) }, "records"},
+		{"cut in the body", func(b []byte) []byte { return b[:len(b)-1] }, ""},
+		{"cut in the header", func(b []byte) []byte { return b[:30] }, ""},
+		{"cut before the magic", func(b []byte) []byte { return b[:9] }, ""},
+		{"nothing", func(b []byte) []byte { return nil }, ""},
+	}
+	for _, test := range tests {
+		_, _, err := parseBatch(test.edit(slices.Clone(good)))
+		if test.want == "" {
+			if err != errPartialBatch {
+				t.Errorf("%s: %v, want errPartialBatch", test.name, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+	if _, rest, err := parseBatch(append(slices.Clone(good), 1, 2, 3)); err != nil || len(rest) != 3 {
+		t.Errorf("good batch: %v, %d bytes after it", err, len(rest))
+	}
+}
+
+func pack(t testing.TB, codec int8, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := compress.Compression(codec).Codec().NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestUnpack(t *testing.T) {
+	var u unpacker
+	long := bytes.Repeat([]byte("kafka "), 100_000)
+	for codec := int8(1); codec <= 4; codec++ {
+		for _, data := range [][]byte{{}, []byte("short"), long} {
+			if len(data) == 0 && codec == 2 {
+				continue // kafka-go writes nothing at all
+			}
+			got, err := u.unpack(codec, pack(t, codec, data))
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
+			}
+		}
+		packed := pack(t, codec, long)
+		if _, err := u.unpack(codec, packed[:len(packed)/2]); err == nil {
+			t.Errorf("codec %d: half of the data unpacks", codec)
+		}
+		bomb := pack(t, codec, make([]byte, maxUnpacked+1))
+		if _, err := u.unpack(codec, bomb); !errors.Is(err, errUnpacked) {
+			t.Errorf("codec %d: %d bytes that unpack to %d: %v", codec, len(bomb), maxUnpacked+1, err)
+		}
+	}
+	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
+		t.Errorf("bare snappy block: %v", err)
+	}
+	// A frame, and a block, that claim 4 GB.
+	for _, hostile := range [][]byte{
+		append(append(slices.Clone(xerialHeader), 0, 0, 0, 1, 0, 0, 0, 1), 0xff, 0xff, 0xff, 0xff, 1),
+		{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3},
+		xerialHeader,
+	} {
+		if _, err := u.unpack(2, hostile); err == nil {
+			t.Errorf("%x unpacks", hostile)
+		}
+	}
+	if _, err := u.unpack(7, long); err == nil {
+		t.Error("codec 7 unpacks")
+	}
+}
+
+// readResponse takes a response's records through scan and read, as a Consumer
+// at offset next does, and checks what holds for any bytes.
+func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
+	config := DefaultConsumerConfig()
+	d := &textDecoder{}
+	c := &Consumer{config: config, decoder: d, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}}
+	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
+	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
+	moved, err := f.scan(buf)
+	if err != nil {
+		return nil, err
+	}
+	if moved != (f.next > next) || f.next < next {
+		t.Fatalf("from %d to %d, moved %v", next, f.next, moved)
+	}
+	var out []got
+	var b blankout.Batch
+	for last := next; ; {
+		b.Examples = b.Examples[:0]
+		to := c.read(&b, buf)
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Offset < last || e.Offset >= to || to > buf.next {
+				t.Fatalf("offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
+			}
+			last = e.Offset + 1
+			g := got{offset: e.Offset, key: string(e.Key), refused: e.Refused}
+			if e.Refused == nil {
+				g.value = d.values[e.Label]
+			}
+			out = append(out, g)
+			if e.Refused != nil && e.Fingerprint == 0 {
+				t.Fatalf("offset %d has no fingerprint", e.Offset)
+			}
+		}
+		if c.at == len(buf.batches) {
+			if to != buf.next {
+				t.Fatalf("ended at %d, not %d", to, buf.next)
+			}
+			return out, nil
+		}
+	}
+}
+
+func TestReadDamagedRecords(t *testing.T) {
+	batch := func() []byte {
+		return makeBatch(t, batchOrigin{base: 10, producer: -1}, 3,
+			testRecord{0, "", "a"}, testRecord{1, "", "b"}, testRecord{3, "", "d"})
+	}
+	packed := func(codec int16) []byte {
+		return makeBatch(t, batchOrigin{base: 10, producer: -1, attributes: codec}, 3,
+			testRecord{0, "", strings.Repeat("a", 1000)}, testRecord{3, "", "d"})
+	}
+	tests := []struct {
+		name   string
+		bytes  []byte
+		want   string // offset:value, or the reason of the refusal
+		detail string
+	}{
+		{"good", batch(), "10:a 11:b 13:d", ""},
+		{"second record too long", func() []byte {
+			b := batch()
+			b[batchHeader+12] = 0x7e
+			return sealed(b)
+		}(), "10:a 11:decompression", "from offset 11 on"},
+		{"more records than there are", func() []byte {
+			b := batch()
+			b[60]++
+			return sealed(b)
+		}(), "10:a 11:b 13:d", ""}, // no offset left for the one that is missing
+		{"offset beyond the batch", func() []byte {
+			b := batch()
+			b[26] = 2
+			return sealed(b)
+		}(), "10:a 11:b 12:decompression", "record at offset 13 in a batch [10, 13)"},
+		{"unknown codec", func() []byte {
+			b := batch()
+			b[22] = 6
+			return sealed(b)
+		}(), "10:decompression", "unknown codec 6"},
+		{"cut gzip", func() []byte {
+			b := packed(1)
+			b = b[:len(b)-9]
+			binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
+			return sealed(b)
+		}(), "10:decompression", "codec 1"},
+		{"bomb", func() []byte {
+			b := batch()[:batchHeader]
+			b[22] = 4
+			b = append(b, pack(t, 4, make([]byte, maxUnpacked+1))...)
+			binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
+			return sealed(b)
+		}(), "10:oversize", "unpacks to more than"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			good := makeBatch(t, batchOrigin{base: 20, producer: -1}, 0, testRecord{0, "", "next"})
+			records, err := readResponse(t, 10, append(test.bytes, good...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out []string
+			for _, r := range records {
+				if r.refused != nil {
+					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.refused.Reason))
+					if !strings.Contains(r.refused.Detail, test.detail) || !bytes.Contains(test.bytes, r.refused.Value) || len(r.refused.Value) == 0 {
+						t.Errorf("refusal %q with %d bytes", r.refused.Detail, len(r.refused.Value))
+					}
+				} else {
+					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
+				}
+			}
+			if got, want := strings.Join(out, " "), test.want+" 20:next"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// FuzzResponse feeds bytes as the records of a fetch response. seal repairs the
+// checksums, so that the bytes behind them are looked at.
+func FuzzResponse(f *testing.F) {
+	for codec := range int16(5) {
+		b := makeBatch(f, batchOrigin{base: 7, producer: 3, attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})
+		f.Add(int64(6), int64(7), true, b)
+		f.Add(int64(9), int64(100), true, append(b, makeBatch(f, batchOrigin{base: 12, producer: 3, attributes: flagControl | flagTransactional}, 0, testRecord{0, "\x00\x00\x00\x00", "x"})...))
+		f.Add(int64(7), int64(7), false, b[:len(b)-3])
+	}
+	f.Fuzz(func(t *testing.T, next, aborted int64, seal bool, b []byte) {
+		if next < 0 || next > 1<<62 {
+			return
+		}
+		if seal {
+			for rest := b; len(rest) >= batchHeader; {
+				n := batchPrefix + int(int32(binary.BigEndian.Uint32(rest[8:])))
+				if n < batchHeader || n > len(rest) {
+					n = len(rest)
+				}
+				rest[16] = 2
+				sealed(rest[:n])
+				rest = rest[n:]
+			}
+		}
+		readResponse(t, next, b, []abortedTransaction{{3, aborted}})
+
+		// The frame around the records, which has no checksum.
+		var x fetchExchange
+		x.set("t", 0, next, 1, 1, true)
+		x.version, x.body = 11, b
+		var r fetchResponse
+		if err := x.parse(&r); err == nil && len(r.records) > len(b) {
+			t.Errorf("%d bytes of records in a response of %d", len(r.records), len(b))
+		}
+	})
+}
