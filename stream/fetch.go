@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -354,12 +355,13 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			return
 		}
 		label := "connection"
+		var network net.Error
 		switch {
 		case damaged != nil:
 			label = "corrupt-batch"
 		case errors.As(cause, &code):
 			label = retryLabel(code)
-		case errors.Is(cause, context.DeadlineExceeded):
+		case errors.As(cause, &network) && network.Timeout():
 			label = "timeout"
 		}
 		f.consumer.retried(label)

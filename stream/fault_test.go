@@ -1,0 +1,621 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blankout"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fakeLog answers the fetches of t/0 by hand, with bytes that kfake would not
+// send: a fetch at an offset gets the batches that end after it.
+type fakeLog struct {
+	start, end int64
+	stable     int64 // 0: end
+	batches    [][]byte
+	aborted    []abortedTransaction
+	one        bool // only one batch in a response
+	cut        int  // bytes to leave out at the end of every response that holds more than one batch
+	fit        bool // cut a response at the limit asked for, even its first batch
+
+	mu      sync.Mutex
+	damage  func(records []byte) []byte // once, on the next response
+	fetches int
+}
+
+func (l *fakeLog) serve(t *testing.T) *Embedded {
+	b := startBroker(t, map[string]int32{"t": 1})
+	b.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		return l.fetch(r.(*kmsg.FetchRequest)), nil, true
+	})
+	b.cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		req := r.(*kmsg.ListOffsetsRequest)
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		p := kmsg.NewListOffsetsResponseTopicPartition()
+		p.Offset = l.end
+		switch {
+		case req.Topics[0].Partitions[0].Timestamp == kafka.FirstOffset:
+			p.Offset = l.start
+		case req.IsolationLevel == 1 && l.stable > 0:
+			p.Offset = l.stable
+		}
+		resp.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: "t", Partitions: []kmsg.ListOffsetsResponseTopicPartition{p}}}
+		return resp, nil, true
+	})
+	return b
+}
+
+func (l *fakeLog) fetch(req *kmsg.FetchRequest) kmsg.Response {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fetches++
+	asked := req.Topics[0].Partitions[0]
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	p := kmsg.NewFetchResponseTopicPartition()
+	p.HighWatermark, p.LastStableOffset, p.LogStartOffset = l.end, l.end, l.start
+	if l.stable > 0 {
+		p.LastStableOffset = l.stable
+	}
+	if asked.FetchOffset < l.start || asked.FetchOffset > l.end {
+		p.ErrorCode = int16(kafka.OffsetOutOfRange)
+		p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+	} else {
+		n := 0
+		for _, b := range l.batches {
+			if batch, _, err := parseBatch(b); (err != nil || batch.next > asked.FetchOffset) && (n == 0 || !l.one) {
+				p.RecordBatches = append(p.RecordBatches, b...)
+				n++
+			}
+		}
+		if n > 1 {
+			p.RecordBatches = p.RecordBatches[:len(p.RecordBatches)-l.cut]
+		}
+		if l.fit {
+			p.RecordBatches = p.RecordBatches[:min(len(p.RecordBatches), int(asked.PartitionMaxBytes))]
+		}
+		if l.damage != nil {
+			p.RecordBatches, l.damage = l.damage(p.RecordBatches), nil
+		}
+		if req.IsolationLevel == 1 {
+			for _, a := range l.aborted {
+				p.AbortedTransactions = append(p.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.producer, FirstOffset: a.first})
+			}
+		}
+	}
+	resp.Topics = []kmsg.FetchResponseTopic{{Topic: "t", Partitions: []kmsg.FetchResponseTopicPartition{p}}}
+	return resp
+}
+
+func TestHandMadeResponses(t *testing.T) {
+	plain := func(base int64, last int32, records ...testRecord) []byte {
+		return makeBatch(t, batchOrigin{base: base, producer: -1}, last, records...)
+	}
+	with := func(producer int64, attributes int16, base int64, last int32, records ...testRecord) []byte {
+		return makeBatch(t, batchOrigin{base: base, producer: producer, attributes: attributes | flagTransactional}, last, records...)
+	}
+	abort := func(producer, offset int64) []byte {
+		return with(producer, flagControl, offset, 0, testRecord{0, "\x00\x00\x00\x00", "marker"})
+	}
+	commit := func(producer, offset int64) []byte {
+		return with(producer, flagControl, offset, 0, testRecord{0, "\x00\x00\x00\x01", "marker"})
+	}
+	tests := []struct {
+		name        string
+		log         *fakeLog
+		from        int64
+		uncommitted bool
+		want        string // offset:value
+	}{
+		{name: "compacted tail", from: 0, want: "0:a 3:d 10:k", log: &fakeLog{end: 11, one: true, batches: [][]byte{
+			plain(0, 9, testRecord{0, "", "a"}, testRecord{3, "", "d"}), plain(10, 0, testRecord{0, "", "k"})}}},
+		{name: "compressed compacted tail", from: 0, want: "0:a 10:k", log: &fakeLog{end: 11, one: true, batches: [][]byte{
+			makeBatch(t, batchOrigin{attributes: 4, producer: -1}, 9, testRecord{0, "", "a"}), plain(10, 0, testRecord{0, "", "k"})}}},
+		{name: "only an empty batch in a response", from: 0, want: "3:d", log: &fakeLog{end: 4, one: true, batches: [][]byte{
+			makeBatch(t, batchOrigin{producer: 9}, 2), plain(3, 0, testRecord{0, "", "d"})}}},
+		{name: "empty batch at the end", from: 0, want: "0:a", log: &fakeLog{end: 7, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", "a"}), makeBatch(t, batchOrigin{base: 1, producer: 9}, 5)}}},
+		{name: "batches gone", from: 2, want: "20:x 40:y", log: &fakeLog{end: 41, batches: [][]byte{
+			plain(20, 0, testRecord{0, "", "x"}), plain(40, 0, testRecord{0, "", "y"})}}},
+		{name: "records before the offset", from: 2, want: "2:c 3:d", log: &fakeLog{end: 4, batches: [][]byte{
+			plain(0, 3, testRecord{0, "", "a"}, testRecord{1, "", "b"}, testRecord{2, "", "c"}, testRecord{3, "", "d"})}}},
+		{name: "cut at the end", from: 0, want: "0:a 1:b 2:c", log: &fakeLog{end: 3, cut: 5, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", "a"}), plain(1, 0, testRecord{0, "", "b"}), plain(2, 0, testRecord{0, "", "c"})}}},
+		{name: "cut in the header", from: 0, want: "0:a 1:b", log: &fakeLog{end: 2, cut: 60, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", "a"}), plain(1, 0, testRecord{0, "", "b"})}}},
+		{name: "larger than max_bytes", from: 0, want: "0:" + strings.Repeat("a", 3000), log: &fakeLog{end: 1, fit: true, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", strings.Repeat("a", 3000)})}}},
+		{name: "control batches", from: 0, want: "0:a 2:b", log: &fakeLog{end: 4, batches: [][]byte{
+			with(5, 0, 0, 0, testRecord{0, "", "a"}), commit(5, 1), with(5, 0, 2, 0, testRecord{0, "", "b"}), commit(5, 3)}}},
+		{name: "only a control batch in a response", from: 0, want: "0:a 2:b", log: &fakeLog{end: 3, one: true, batches: [][]byte{
+			with(5, 0, 0, 0, testRecord{0, "", "a"}), commit(5, 1), plain(2, 0, testRecord{0, "", "b"})}}},
+		{name: "aborted", from: 0, want: "2:other 5:kept", log: &fakeLog{end: 9,
+			aborted: []abortedTransaction{{7, 0}, {7, 6}},
+			batches: [][]byte{
+				with(7, 0, 0, 1, testRecord{0, "", "gone"}, testRecord{1, "", "gone"}),
+				with(8, 0, 2, 0, testRecord{0, "", "other"}), commit(8, 3), abort(7, 4),
+				with(7, 0, 5, 0, testRecord{0, "", "kept"}),
+				with(7, 0, 6, 0, testRecord{0, "", "gone"}), abort(7, 7), commit(8, 8)}}},
+		{name: "aborted, interleaved", from: 0, want: "2:plain 4:after", log: &fakeLog{end: 7,
+			aborted: []abortedTransaction{{7, 0}, {8, 1}},
+			batches: [][]byte{
+				with(7, 0, 0, 0, testRecord{0, "", "gone"}), with(8, 0, 1, 0, testRecord{0, "", "gone"}),
+				plain(2, 0, testRecord{0, "", "plain"}), abort(7, 3), with(7, 0, 4, 0, testRecord{0, "", "after"}),
+				with(8, 0, 5, 0, testRecord{0, "", "gone"}), abort(8, 6)}}},
+		{name: "aborted, from the middle", from: 1, want: "3:kept", log: &fakeLog{end: 4,
+			aborted: []abortedTransaction{{7, 0}},
+			batches: [][]byte{
+				with(7, 0, 0, 1, testRecord{0, "", "gone"}, testRecord{1, "", "gone"}), abort(7, 2), plain(3, 0, testRecord{0, "", "kept"})}}},
+		{name: "read uncommitted", from: 0, uncommitted: true, want: "0:dropped 2:b", log: &fakeLog{end: 3,
+			aborted: []abortedTransaction{{7, 0}},
+			batches: [][]byte{
+				with(7, 0, 0, 0, testRecord{0, "", "dropped"}), abort(7, 1), plain(2, 0, testRecord{0, "", "b"})}}},
+		{name: "until the last stable offset", from: 0, want: "0:a", log: &fakeLog{end: 3, stable: 1, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", "a"}), plain(1, 1, testRecord{0, "", "open"})}}},
+		{name: "end in the middle of a batch", from: 0, want: "0:a 1:b", log: &fakeLog{end: 2, batches: [][]byte{
+			plain(0, 3, testRecord{0, "", "a"}, testRecord{1, "", "b"}, testRecord{2, "", "c"})}}},
+		{name: "end in a gap", from: 0, want: "0:a", log: &fakeLog{end: 5, batches: [][]byte{
+			plain(0, 0, testRecord{0, "", "a"}), plain(9, 0, testRecord{0, "", "late"})}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			noLeaks(t)
+			b := test.log.serve(t)
+			var from blankout.Offsets
+			from.At("t", 0, test.from)
+			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
+				c.MaxBytes, c.BatchRecords = 1000, 2
+				if test.uncommitted {
+					c.Isolation = "read_uncommitted"
+				}
+			})
+			var out []string
+			for _, r := range c.all() {
+				out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
+			}
+			if got := strings.Join(out, " "); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			end := test.log.end
+			if test.log.stable > 0 {
+				end = test.log.stable
+			}
+			if c.position["t/0"] != end {
+				t.Errorf("position %v, want %d", c.position, end)
+			}
+			if n := len(test.log.batches); test.log.fetches > n+4 {
+				t.Errorf("%d fetches for %d batches", test.log.fetches, n)
+			}
+			if r := c.Stats().Retries; len(r) > 0 {
+				t.Errorf("retries %v", r)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestCorruptBatch(t *testing.T) {
+	good := func(base int64, value string) []byte {
+		return makeBatch(t, batchOrigin{base: base, producer: -1}, 0, testRecord{0, "", value})
+	}
+	flip := func(records []byte) []byte {
+		records = slices.Clone(records)
+		records[len(records)-1] ^= 1
+		return records
+	}
+	magic := good(1, "b")
+	magic[16] = 1
+	noLeaks(t)
+	tests := []struct {
+		name    string
+		batches [][]byte
+		damage  func([]byte) []byte
+		want    []string
+		err     string // of the CorruptBatchError at offset 1, or none
+		retries uint64
+	}{
+		{"damaged on the way", [][]byte{good(0, "a"), good(1, "b")}, flip, []string{"a", "b"}, "", 0},
+		{"damaged alone on the way", [][]byte{good(0, "a")}, flip, []string{"a"}, "", 1},
+		{"damaged in the log", [][]byte{good(0, "a"), flip(good(1, "b")), good(2, "c")}, nil, []string{"a"}, "checksum", 2},
+		{"old format", [][]byte{good(0, "a"), magic}, nil, []string{"a"}, "format 1", 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			log := &fakeLog{end: int64(len(test.batches)), batches: test.batches, damage: test.damage}
+			c := consume(t, log.serve(t), "t", nil, nil)
+			records, err := c.until(100)
+			if !slices.Equal(values(records), test.want) {
+				t.Errorf("values %q, want %q", values(records), test.want)
+			}
+			var corrupt *CorruptBatchError
+			switch {
+			case test.err == "" && err != io.EOF:
+				t.Errorf("error %v", err)
+			case test.err != "" && (!errors.As(err, &corrupt) || corrupt.Offset != 1 || !strings.Contains(err.Error(), test.err)):
+				t.Errorf("error %v, want a CorruptBatchError at offset 1 with %q", err, test.err)
+			}
+			if _, again := c.until(1); again != err {
+				t.Errorf("the error after %v is %v", err, again)
+			}
+			if n := c.Stats().Retries["corrupt-batch"]; n != test.retries {
+				t.Errorf("%d retries, want %d", n, test.retries)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestOutOfRange(t *testing.T) {
+	noLeaks(t)
+	batch := func(base int64) []byte {
+		return makeBatch(t, batchOrigin{base: base, producer: -1}, 0, testRecord{0, "", fmt.Sprint(base)})
+	}
+	tests := []struct {
+		policy string
+		late   bool // the log changes after the consumer has started
+		from   int64
+		start  int64
+		end    int64
+		want   string
+		resets int
+	}{
+		{"fail", false, 5, 7, 9, "", 0},
+		{"fail", true, 5, 7, 9, "", 0},
+		{"fail", false, 12, 0, 9, "", 0},
+		{"earliest", false, 5, 7, 9, "7 8", 1},
+		{"earliest", true, 5, 7, 9, "7 8", 1},
+		{"latest", false, 5, 7, 9, "", 1},
+		{"latest", true, 5, 7, 9, "", 1},
+		{"earliest", false, 12, 7, 9, "7 8", 1},
+		{"earliest", true, 12, 7, 9, "7 8", 1},
+		{"latest", true, 12, 7, 9, "", 1},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%s %d of %d to %d late %v", test.policy, test.from, test.start, test.end, test.late), func(t *testing.T) {
+			log := &fakeLog{start: test.start, end: test.end, batches: [][]byte{batch(7), batch(8)}}
+			b := log.serve(t)
+			if test.late {
+				log.start, log.end = 0, 20
+			}
+			var from blankout.Offsets
+			from.At("t", 0, test.from)
+			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
+				c.OutOfRange, c.UntilEnd = test.policy, false
+				if test.late {
+					// Nothing is fetched before the log has changed.
+					log.mu.Lock()
+					log.damage = func(b []byte) []byte { log.start, log.end = test.start, test.end; return nil }
+					log.mu.Unlock()
+				}
+			})
+			var records []got
+			var resets int
+			for err == nil {
+				var batch blankout.Batch
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				err = c.Next(ctx, &batch)
+				cancel()
+				if err != nil {
+					break
+				}
+				if batch.Reset {
+					resets++
+					if len(batch.Examples) > 0 {
+						t.Error("a reset with examples")
+					}
+				}
+				for i := range batch.Examples {
+					records = append(records, got{value: c.values[batch.Examples[i].Label]})
+				}
+			}
+			var out *OffsetOutOfRangeError
+			if test.policy == "fail" {
+				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end}) {
+					t.Errorf("error %v", err)
+				}
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v", err)
+			}
+			if got := strings.Join(values(records), " "); got != test.want || resets != test.resets {
+				t.Errorf("values %q, want %q; %d resets, want %d", got, test.want, resets, test.resets)
+			}
+			if c != nil {
+				if test.resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
+					t.Errorf("stats %+v", c.Stats())
+				}
+				c.Close()
+			}
+		})
+	}
+}
+
+// startCluster starts a cluster of n nodes.
+func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
+	t.Helper()
+	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return &Embedded{c}
+}
+
+// steady produces n records one batch at a time while disturb runs, and checks
+// that the consumer gets each exactly once and in order.
+func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb func(round int)) *testConsumer {
+	t.Helper()
+	config := DefaultProducerConfig()
+	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", testLog(t)
+	edit(&config.ConnectConfig)
+	p, err := NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false; edit(&c.ConnectConfig) })
+	done := make(chan error, 1)
+	go func() {
+		for i := range n {
+			err := p.WriteTo(t.Context(), 0, Message{Value: fmt.Appendf(nil, "%d", i)})
+			if err == nil && i%10 == 9 {
+				disturb(i / 10)
+				err = p.Flush(t.Context())
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	records, err := c.until(n)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatalf("after %d records: %v", len(records), err)
+	}
+	for i, r := range records {
+		if r.value != fmt.Sprint(i) {
+			t.Fatalf("record %d is %s", i, r.value)
+		}
+	}
+	return c
+}
+
+func TestLeaderMoves(t *testing.T) {
+	noLeaks(t)
+	b := startCluster(t, 3, 1)
+	c := steady(t, b, 300, func(*ConnectConfig) {}, func(round int) {
+		if round%6 == 0 {
+			if err := b.cluster.MoveTopicPartition("t", 0, int32(round/6%3)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if n := c.Stats().Retries["not-leader"]; n == 0 {
+		t.Errorf("retries %v: the leader never moved", c.Stats().Retries)
+	}
+	c.Close()
+}
+
+// network is a listener whose connections can be cut and made to hang.
+type network struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	hang  sync.RWMutex // held for writing while nothing gets through
+}
+
+type networkConn struct {
+	net.Conn
+	n *network
+}
+
+func (c networkConn) Write(b []byte) (int, error) {
+	c.n.hang.RLock()
+	defer c.n.hang.RUnlock()
+	return c.Conn.Write(b)
+}
+
+type networkListener struct {
+	net.Listener
+	n *network
+}
+
+func (l networkListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.n.conns = append(l.n.conns, conn)
+	return networkConn{conn, l.n}, nil
+}
+
+func (n *network) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	return networkListener{l, n}, err
+}
+
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		c.Close()
+	}
+	n.conns = nil
+}
+
+func TestDroppedConnections(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 2, 1, kfake.ListenFn(n.listen))
+	random := rand.New(rand.NewPCG(1, 2))
+	c := steady(t, b, 400, func(*ConnectConfig) {}, func(round int) {
+		if round%4 == 0 {
+			time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, n.cut)
+		}
+	})
+	if c.Stats().Retries["connection"] == 0 {
+		t.Errorf("retries %v", c.Stats().Retries)
+	}
+	c.Close()
+}
+
+func TestHungBroker(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
+	c := steady(t, b, 40, func(c *ConnectConfig) { c.RequestTimeout = 100 * time.Millisecond }, func(round int) {
+		if round == 1 {
+			n.hang.Lock()
+			time.AfterFunc(500*time.Millisecond, n.hang.Unlock)
+		}
+	})
+	if c.Stats().Retries["timeout"] == 0 {
+		t.Errorf("retries %v", c.Stats().Retries)
+	}
+	c.Close()
+}
+
+func TestBrokerRestarts(t *testing.T) {
+	noLeaks(t)
+	dir := t.TempDir()
+	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &Embedded{b.cluster}
+	port := 0
+	fmt.Sscanf(b.Brokers()[0], "127.0.0.1:%d", &port)
+	current := b
+	t.Cleanup(func() { current.Close() })
+	c := steady(t, first, 100, func(*ConnectConfig) {}, func(round int) {
+		if round == 3 || round == 7 {
+			current.Close()
+			time.Sleep(50 * time.Millisecond)
+			again, err := StartEmbedded(EmbeddedConfig{DataDir: dir, Port: port})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			current = again
+		}
+	})
+	c.Close()
+}
+
+func TestHungBrokerClose(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false })
+	if _, err := c.until(0); err != nil {
+		t.Fatal(err)
+	}
+	n.hang.Lock()
+	defer n.hang.Unlock()
+	start := time.Now()
+	c.Close()
+	// RequestTimeout is 10 s: Close must not wait for it.
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("Close took %v", d)
+	}
+}
+
+func TestNewPartitions(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
+		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", 100*time.Millisecond
+	})
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"); err != nil {
+		t.Fatal(err)
+	}
+	// Written before the consumer knows the partitions: still read.
+	produce(t, b, "t", nil, numbered(100)...)
+	records, err := c.until(100)
+	if err != nil || len(records) != 100 || len(c.position) != 3 {
+		t.Errorf("%d records of %v, %v", len(records), c.position, err)
+	}
+
+	// The same when the partition came while nobody consumed.
+	var from blankout.Offsets
+	from.At("t", 0, c.position["t/0"])
+	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
+	if records, want := len(later.all()), int(c.position["t/1"]+c.position["t/2"]); records != want {
+		t.Errorf("%d records of the new partitions, want %d", records, want)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 2})
+	c := consume(t, b, "t", nil, nil)
+	var o blankout.Offsets
+	o.At("t", 0, 17)
+	o.At("t", 1, 4)
+	if err := c.Commit(t.Context(), "g", o); err != nil {
+		t.Fatal(err)
+	}
+	info := b.cluster.GroupInfo("g")
+	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
+		t.Errorf("%+v", info)
+	}
+}
+
+// TestReadAhead checks that a Batch stays as it is while later ones are filled.
+func TestReadAhead(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	messages := numbered(3000)
+	for i := range messages {
+		if i%5 == 0 {
+			messages[i].Value = []byte("bad")
+		}
+	}
+	produce(t, b, "t", func(c *ProducerConfig) { c.Compression, c.BatchBytes = "lz4", 3000 }, messages...)
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 2000, 64 })
+	var ring [3]blankout.Batch
+	var copies [3]string
+	print := func(b *blankout.Batch) string {
+		var s strings.Builder
+		for _, e := range b.Examples {
+			fmt.Fprintf(&s, "%d %s %x", e.Offset, e.Key, e.Fingerprint)
+			if e.Refused != nil {
+				fmt.Fprintf(&s, " %s", e.Refused.Value)
+			}
+		}
+		return s.String()
+	}
+	for i := 0; ; i++ {
+		k := i % len(ring)
+		if now := print(&ring[k]); now != copies[k] {
+			t.Fatalf("batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
+		}
+		if err := c.Next(t.Context(), &ring[k]); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		copies[k] = print(&ring[k])
+	}
+}
