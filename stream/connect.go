@@ -305,9 +305,9 @@ func permanent(err error) bool {
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
-	var alert tls.AlertError
+	var alert *net.OpError // how crypto/tls reports what the other side complains about
 	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
-		errors.As(err, &record) || errors.As(err, &alert)
+		errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 const (
@@ -367,7 +367,7 @@ func explain(err error) error {
 	case errors.As(err, &record):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the broker closed the connection (does the port expect TLS or SASL?)", err)
+		return fmt.Errorf("%w: the broker closed the connection: does the port expect TLS or SASL, are the user and the password right?", err)
 	}
 	return err
 }

@@ -168,6 +168,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 		log:     k.log,
 		filled:  make(chan *fetched, 1024), // more partitions than that wait their turn
 		retries: map[string]uint64{},
+		unpack:  unpacker{limit: maxUnpacked},
 	}
 	running, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -275,18 +274,17 @@ func TestOutOfRange(t *testing.T) {
 		start  int64
 		end    int64
 		want   string
-		resets int
 	}{
-		{"fail", false, 5, 7, 9, "", 0},
-		{"fail", true, 5, 7, 9, "", 0},
-		{"fail", false, 12, 0, 9, "", 0},
-		{"earliest", false, 5, 7, 9, "7 8", 1},
-		{"earliest", true, 5, 7, 9, "7 8", 1},
-		{"latest", false, 5, 7, 9, "", 1},
-		{"latest", true, 5, 7, 9, "", 1},
-		{"earliest", false, 12, 7, 9, "7 8", 1},
-		{"earliest", true, 12, 7, 9, "7 8", 1},
-		{"latest", true, 12, 7, 9, "", 1},
+		{"fail", false, 5, 7, 9, ""},
+		{"fail", true, 5, 7, 9, ""},
+		{"fail", false, 12, 0, 9, ""},
+		{"earliest", false, 5, 7, 9, "7 8"},
+		{"earliest", true, 5, 7, 9, "7 8"},
+		{"latest", false, 5, 7, 9, ""},
+		{"latest", true, 5, 7, 9, ""},
+		{"earliest", false, 12, 7, 9, "7 8"},
+		{"earliest", true, 12, 7, 9, "7 8"},
+		{"latest", true, 12, 7, 9, ""},
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s %d of %d to %d late %v", test.policy, test.from, test.start, test.end, test.late), func(t *testing.T) {
@@ -308,12 +306,10 @@ func TestOutOfRange(t *testing.T) {
 			})
 			var records []got
 			var resets int
-			for err == nil {
+			want := strings.Fields(test.want)
+			for err == nil && (resets == 0 || len(records) < len(want)) {
 				var batch blankout.Batch
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				err = c.Next(ctx, &batch)
-				cancel()
-				if err != nil {
+				if err = c.Next(t.Context(), &batch); err != nil {
 					break
 				}
 				if batch.Reset {
@@ -331,14 +327,14 @@ func TestOutOfRange(t *testing.T) {
 				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end}) {
 					t.Errorf("error %v", err)
 				}
-			} else if !errors.Is(err, context.DeadlineExceeded) {
+			} else if err != nil {
 				t.Errorf("error %v", err)
 			}
-			if got := strings.Join(values(records), " "); got != test.want || resets != test.resets {
-				t.Errorf("values %q, want %q; %d resets, want %d", got, test.want, resets, test.resets)
+			if !slices.Equal(values(records), want) {
+				t.Errorf("values %q, want %q", values(records), want)
 			}
 			if c != nil {
-				if test.resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
+				if resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
 					t.Errorf("stats %+v", c.Stats())
 				}
 				c.Close()

@@ -46,8 +46,8 @@ const (
 	flagControl       = 1 << 5
 )
 
-// maxUnpacked bounds what one record batch may unpack to, so that a hostile
-// batch cannot take the memory. Brokers limit a batch to 1 MB packed.
+// maxUnpacked bounds what one record batch may unpack to in a Consumer, so that
+// a hostile batch cannot take the memory. Brokers limit a batch to 1 MB packed.
 const maxUnpacked = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -189,12 +189,13 @@ func varbytes(b []byte) (field, rest []byte, ok bool) {
 // kafka-go's snappy trusts the lengths in the data with an allocation of up to
 // 4 GB, and its zstd has no bound on its window.
 type unpacker struct {
+	limit  int // of bytes that one batch may unpack to
 	out    []byte
 	source bytes.Reader
 	zstd   *zstd.Decoder
 }
 
-var errUnpacked = fmt.Errorf("unpacks to more than %d bytes", maxUnpacked)
+var errUnpacked = errors.New("unpacks to more bytes than allowed")
 
 func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	u.out = u.out[:0]
@@ -203,11 +204,11 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	case compress.None:
 		return src, nil
 	case compress.Snappy:
-		u.out, err = appendSnappy(u.out, src)
+		u.out, err = appendSnappy(u.out, src, u.limit)
 	case compress.Zstd:
 		if u.zstd == nil {
 			// One decoder, used by one goroutine, starts none of its own.
-			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
+			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(u.limit)))
 			if err != nil {
 				return nil, err
 			}
@@ -219,7 +220,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	case compress.Gzip, compress.Lz4:
 		u.source.Reset(src)
 		r := codec.Codec().NewReader(&u.source)
-		u.out, err = appendAll(u.out, r)
+		u.out, err = appendAll(u.out, r, u.limit)
 		r.Close()
 	default:
 		return nil, fmt.Errorf("unknown codec %d", codec)
@@ -227,16 +228,16 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	return u.out, err
 }
 
-// appendAll appends what r yields, up to maxUnpacked bytes.
-func appendAll(dst []byte, r io.Reader) ([]byte, error) {
+// appendAll appends what r yields, up to a length of limit.
+func appendAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	for {
 		if len(dst) == cap(dst) {
 			dst = append(dst, 0)[:len(dst)]
 		}
-		n, err := r.Read(dst[len(dst):min(cap(dst), maxUnpacked+1)])
+		n, err := r.Read(dst[len(dst):min(cap(dst), limit+1)])
 		dst = dst[:len(dst)+n]
 		switch {
-		case len(dst) > maxUnpacked:
+		case len(dst) > limit:
 			return dst, errUnpacked
 		case err == io.EOF:
 			return dst, nil
@@ -251,9 +252,9 @@ func appendAll(dst []byte, r io.Reader) ([]byte, error) {
 // followed by two versions of 4 bytes. Other clients send one bare block.
 var xerialHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
-func appendSnappy(dst, src []byte) ([]byte, error) {
+func appendSnappy(dst, src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerialHeader) {
-		return appendSnappyBlock(dst, src)
+		return appendSnappyBlock(dst, src, limit)
 	}
 	if len(src) < 16 {
 		return dst, snappy.ErrCorrupt
@@ -267,7 +268,7 @@ func appendSnappy(dst, src []byte) ([]byte, error) {
 		if src = src[4:]; uint64(n) > uint64(len(src)) {
 			return dst, snappy.ErrCorrupt
 		}
-		if dst, err = appendSnappyBlock(dst, src[:n]); err != nil {
+		if dst, err = appendSnappyBlock(dst, src[:n], limit); err != nil {
 			return dst, err
 		}
 		src = src[n:]
@@ -275,12 +276,12 @@ func appendSnappy(dst, src []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func appendSnappyBlock(dst, src []byte) ([]byte, error) {
+func appendSnappyBlock(dst, src []byte, limit int) ([]byte, error) {
 	n, err := snappy.DecodedLen(src)
 	if err != nil {
 		return dst, err
 	}
-	if n > maxUnpacked-len(dst) {
+	if n > limit-len(dst) {
 		return dst, errUnpacked
 	}
 	if cap(dst)-len(dst) < n {

@@ -136,7 +136,7 @@ func pack(t testing.TB, codec int8, data []byte) []byte {
 }
 
 func TestUnpack(t *testing.T) {
-	var u unpacker
+	u := unpacker{limit: 8 << 20}
 	long := bytes.Repeat([]byte("kafka "), 100_000)
 	for codec := int8(1); codec <= 4; codec++ {
 		for _, data := range [][]byte{{}, []byte("short"), long} {
@@ -152,9 +152,9 @@ func TestUnpack(t *testing.T) {
 		if _, err := u.unpack(codec, packed[:len(packed)/2]); err == nil {
 			t.Errorf("codec %d: half of the data unpacks", codec)
 		}
-		bomb := pack(t, codec, make([]byte, maxUnpacked+1))
+		bomb := pack(t, codec, make([]byte, 8<<20+1))
 		if _, err := u.unpack(codec, bomb); !errors.Is(err, errUnpacked) {
-			t.Errorf("codec %d: %d bytes that unpack to %d: %v", codec, len(bomb), maxUnpacked+1, err)
+			t.Errorf("codec %d: %d bytes that unpack to more than the limit: %v", codec, len(bomb), err)
 		}
 	}
 	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
@@ -180,7 +180,7 @@ func TestUnpack(t *testing.T) {
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
-	c := &Consumer{config: config, decoder: d, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}}
+	c := &Consumer{config: config, decoder: d, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, unpack: unpacker{limit: 8 << 20}}
 	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
 	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
 	moved, err := f.scan(buf)
@@ -264,10 +264,10 @@ func TestReadDamagedRecords(t *testing.T) {
 		{"bomb", func() []byte {
 			b := batch()[:batchHeader]
 			b[22] = 4
-			b = append(b, pack(t, 4, make([]byte, maxUnpacked+1))...)
+			b = append(b, pack(t, 4, make([]byte, 8<<20+1))...)
 			binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
 			return sealed(b)
-		}(), "10:oversize", "unpacks to more than"},
+		}(), "10:oversize", "unpacks to more bytes"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

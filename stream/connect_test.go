@@ -1,0 +1,149 @@
+package stream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// certificate makes a certificate of 127.0.0.1 signed by an authority of its
+// own, and writes the authority's, and a client's, to files.
+func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPool, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	write := func(name, kind string, der []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ca *x509.Certificate
+	var caKey *ecdsa.PrivateKey
+	for i, name := range []string{"ca", "server", "client"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &x509.Certificate{
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			IsCA:        i == 0, BasicConstraintsValid: true,
+		}
+		if i == 0 {
+			ca, caKey = c, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(name+".pem", "CERTIFICATE", der)
+		write(name+".key", "PRIVATE KEY", secret)
+	}
+	authorities = x509.NewCertPool()
+	b, _ := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	authorities.AppendCertsFromPEM(b)
+	server, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, authorities, dir
+}
+
+func TestSecurity(t *testing.T) {
+	noLeaks(t)
+	server, authorities, dir := certificate(t)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(file("password"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TEST_PASSWORD", "secret")
+	t.Setenv("WRONG_PASSWORD", "guess")
+	plaintext := startCluster(t, 1, 1)
+	users := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "secret"),
+		kfake.Superuser("SCRAM-SHA-256", "ann", "secret"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret")}
+	guarded := startCluster(t, 1, 1, users...)
+	encrypted := startCluster(t, 1, 1, append(users, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities}))...)
+	encryption := TLSConfig{Enabled: true, CAFile: file("ca.pem"), CertFile: file("client.pem"), KeyFile: file("client.key")}
+
+	// kfake hangs up on a wrong password; what Kafka says is tested against Kafka.
+	tests := []struct {
+		name    string
+		broker  *Embedded
+		tls     TLSConfig
+		sasl    SASLConfig
+		err     string
+		retried bool // until ConnectTimeout: it might be a broker that is starting
+	}{
+		{"plain", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
+		{"scram 256", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
+		{"scram 512 from a file", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "ann", PasswordFile: file("password")}, "", false},
+		{"tls and scram", encrypted, encryption, SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
+		{"tls and plain", encrypted, encryption, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
+		{"wrong password", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "WRONG_PASSWORD"}, "are the user and the password right", true},
+		{"wrong scram password", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "WRONG_PASSWORD"}, "are the user and the password right", true},
+		{"unknown authority", encrypted, TLSConfig{Enabled: true}, SASLConfig{}, "set tls.ca_file", false},
+		{"no client certificate", encrypted, TLSConfig{Enabled: true, CAFile: file("ca.pem")}, SASLConfig{}, "certificate required", false},
+		{"no tls where it is wanted", encrypted, TLSConfig{}, SASLConfig{}, "does the port expect TLS", true},
+		{"tls where there is none", plaintext, encryption, SASLConfig{}, "", true},
+		{"no password", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "NO_SUCH_VARIABLE"}, "set the environment variable NO_SUCH_VARIABLE", false},
+		{"no such mechanism", guarded, TLSConfig{}, SASLConfig{Mechanism: "GSSAPI", Username: "ann"}, `mechanism "GSSAPI"`, false},
+		{"no such file", encrypted, TLSConfig{Enabled: true, CAFile: file("none.pem")}, SASLConfig{}, "ca_file", false},
+		{"no certificate in the file", encrypted, TLSConfig{Enabled: true, CAFile: file("password")}, SASLConfig{}, "no PEM certificate", false},
+		{"files without enabled", encrypted, TLSConfig{CAFile: file("ca.pem")}, SASLConfig{}, "enabled is false", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			edit := func(c *ConnectConfig) {
+				c.TLS, c.SASL = test.tls, test.sasl
+				if test.retried {
+					c.ConnectTimeout = 300 * time.Millisecond
+				}
+			}
+			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
+			if test.name == "tls where there is none" {
+				if err == nil {
+					t.Error("no error")
+				}
+				return
+			}
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("error %v, want %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			before := len(c.all())
+			produce(t, test.broker, "t", func(c *ProducerConfig) { edit(&c.ConnectConfig) }, numbered(3)...)
+			c, err = tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if after := len(c.all()); after != before+3 {
+				t.Errorf("%d records after %d", after, before)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func refused(offset int64, value string) *blankout.Example {
+	return &blankout.Example{Offset: offset, Time: 1000 + offset, Key: []byte("k"), Label: blankout.Unlabelled,
+		Refused: &blankout.Refusal{Reason: blankout.ReasonNotFinite, Detail: "field x: NaN", Value: []byte(value)}}
+}
+
+func TestDeadLetterTopic(t *testing.T) {
+	b := startBroker(t, map[string]int32{"dead": 3})
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.producer.config.DeliveryTimeout = 50 * time.Millisecond
+	if err := d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")); err != nil {
+		t.Fatal(err)
+	}
+	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
+	if err := d.Flush(t.Context()); err == nil {
+		t.Error("Flush without a broker that stores")
+	}
+	down.Remove()
+	if err := d.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("dead"), kgo.FetchMaxWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	records := client.PollFetches(t.Context()).Records()
+	if len(records) != 1 {
+		t.Fatalf("%d records", len(records))
+	}
+	r := records[0]
+	got := fmt.Sprintf("%s %q %d", r.Key, r.Value, r.Timestamp.UnixMilli())
+	for _, h := range r.Headers {
+		got += fmt.Sprintf(" %s=%s", h.Key, h.Value)
+	}
+	if want := `t/4/7 "\x00\xff" 1007 reason=not-finite detail=field x: NaN topic=t partition=4 offset=7 key=k`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestDeadLetterFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "dead.jsonl")
+	if err := os.WriteFile(name, []byte(`{"topic":"half a li`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if err := d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("%d lines:\n%s", len(lines), b)
+	}
+	for i, line := range lines[1:] {
+		var got deadLetter
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatal(err)
+		}
+		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
+			t.Errorf("line %d: %+v", i, got)
+		}
+	}
+}
+
+func TestDeadLetterErrors(t *testing.T) {
+	b := startBroker(t, nil)
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	for want, c := range map[string]DeadLetterConfig{
+		"either a topic or a file": {},
+		"topic or a file":          {Topic: "a", File: "b"},
+		"does not exist":           {Topic: "dead"},
+		"no such file":             {File: filepath.Join(t.TempDir(), "no", "dir")},
+	} {
+		if _, err := OpenDeadLetters(t.Context(), c, connection, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	full, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: "/dev/full"}, connection, nil)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := full.Add(t.Context(), "t", 0, refused(1, "x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := full.Flush(t.Context()); err == nil {
+		t.Error("Flush to a full disk")
+	}
+	if err := full.Close(); err == nil {
+		t.Error("Close with a letter that was not written")
+	}
+}

@@ -1,0 +1,84 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+
+	"blankout"
+	"blankout/stream"
+)
+
+// A broker inside the process, three events written to it, and the events as a
+// learner gets them.
+func ExampleNewConsumer() {
+	ctx := context.Background()
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+
+	write := stream.DefaultProducerConfig()
+	write.Brokers, write.Topic = broker.Brokers(), "events"
+	producer, err := stream.NewProducer(ctx, write)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer producer.Close()
+	for _, event := range []string{
+		`{"label": "yes", "temperature": 21.5, "room": "kitchen"}`,
+		`{"label": "no", "temperature": null, "room": "cellar"}`,
+		`{"label": "no", "temperature": NaN}`,
+	} {
+		if err := producer.Write(ctx, stream.Message{Value: []byte(event)}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := producer.Flush(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	records := stream.DefaultRecordConfig()
+	schema := records.Schema()
+	decoder, err := stream.NewDecoder(records, schema)
+	if err != nil {
+		log.Fatal(err)
+	}
+	read := stream.DefaultConsumerConfig()
+	read.Brokers, read.Topics, read.UntilEnd = broker.Brokers(), []string{"events"}, true
+	var learned blankout.Offsets // from a checkpoint; empty: from the beginning
+	consumer, err := stream.NewConsumer(ctx, read, decoder, schema, learned)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer consumer.Close()
+
+	var batch blankout.Batch
+	for {
+		err := consumer.Next(ctx, &batch)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, e := range batch.Examples {
+			if e.Refused != nil {
+				fmt.Printf("%s/%d offset %d: refused: %s\n", batch.Topic, batch.Partition, e.Offset, e.Refused.Reason)
+				continue
+			}
+			fmt.Printf("%s/%d offset %d: %s, %d features, %d missing\n", batch.Topic, batch.Partition, e.Offset,
+				schema.Classes[e.Label], e.Features.Len(), len(e.Missing))
+		}
+		learned.At(batch.Topic, batch.Partition, batch.Next).Next = batch.Next
+	}
+	fmt.Println("go on at", learned[0].Next)
+
+	// Output:
+	// events/0 offset 0: yes, 2 features, 0 missing
+	// events/0 offset 1: no, 1 features, 1 missing
+	// events/0 offset 2: refused: not-finite
+	// go on at 3
+}

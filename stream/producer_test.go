@@ -1,0 +1,204 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func newProducer(t *testing.T, b *Embedded, edit func(*ProducerConfig)) *Producer {
+	t.Helper()
+	config := DefaultProducerConfig()
+	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", testLog(t)
+	if edit != nil {
+		edit(&config)
+	}
+	p, err := NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// TestOtherClients exchanges records with franz-go, in every codec, both ways.
+func TestOtherClients(t *testing.T) {
+	codecs := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
+		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
+	for name, codec := range codecs {
+		t.Run(name, func(t *testing.T) {
+			b := startBroker(t, map[string]int32{"t": 1})
+			client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ProducerBatchCompression(codec),
+				kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			var want []string
+			for i := range 500 {
+				value := strings.Repeat("x", i)
+				want = append(want, value)
+				r := &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte(value)}
+				client.Produce(t.Context(), r, nil)
+			}
+			if err := client.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c := consume(t, b, "t", nil, nil)
+			if got := values(c.all()); !slices.Equal(got, want) {
+				t.Errorf("%d values of franz-go's, want %d", len(got), len(want))
+			}
+			headers := []Header{{"a", []byte("1")}, {"b", nil}}
+			produce(t, b, "t", func(c *ProducerConfig) { c.Compression = name },
+				Message{Key: []byte("k"), Value: []byte("v"), Time: 12345, Headers: headers}, Message{})
+			var got []string
+			for len(got) < 502 {
+				fetches := client.PollFetches(t.Context())
+				if err := fetches.Err(); err != nil {
+					t.Fatal(err)
+				}
+				fetches.EachRecord(func(r *kgo.Record) {
+					got = append(got, fmt.Sprintf("%q %q %d %v", r.Key, r.Value, r.Timestamp.UnixMilli(), r.Headers))
+				})
+			}
+			if want := `"k" "v" 12345 [{a [49]} {b []}]`; got[500] != want {
+				t.Errorf("got %s, want %s", got[500], want)
+			}
+			if !strings.HasPrefix(got[501], `"" "" `) {
+				t.Errorf("got %s for an empty message", got[501])
+			}
+		})
+	}
+}
+
+// TestLostAcknowledgement stores batches without answering: the producer sends
+// them again and the broker knows them already.
+func TestLostAcknowledgement(t *testing.T) {
+	var n network
+	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
+	p := newProducer(t, b, func(c *ProducerConfig) { c.RequestTimeout = 100 * time.Millisecond })
+	for round := range 3 {
+		for i := range 10 {
+			if err := p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.hang.Lock() // what is sent arrives, the answer does not leave
+		time.AfterFunc(150*time.Millisecond, n.hang.Unlock)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := values(consume(t, b, "t", nil, nil).all())
+	if len(got) != 30 || got[29] != "29" {
+		t.Errorf("%d records: %v", len(got), got)
+	}
+}
+
+func TestProducerKeepsWhatFailed(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	p := newProducer(t, b, func(c *ProducerConfig) { c.DeliveryTimeout = 50 * time.Millisecond })
+	if err := p.Write(t.Context(), Message{Value: []byte("a")}); err != nil {
+		t.Fatal(err)
+	}
+	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
+	if err := p.Flush(t.Context()); err == nil {
+		t.Error("Flush says that a batch was acknowledged which was not")
+	}
+	if err := p.Write(t.Context(), Message{Value: []byte("refused")}); err == nil {
+		t.Error("Write takes a record while an earlier batch fails")
+	}
+	if p.Acknowledged() != 0 {
+		t.Errorf("%d acknowledged", p.Acknowledged())
+	}
+	down.Remove()
+	if err := p.Write(t.Context(), Message{Value: []byte("b")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
+	}
+	if err := p.Write(t.Context(), Message{Value: []byte("left")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "1 records") {
+		t.Errorf("Close with a record left: %v", err)
+	}
+}
+
+func TestMessageTooLarge(t *testing.T) {
+	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1000"}))
+	p := newProducer(t, b, nil)
+	if err := p.Write(t.Context(), Message{Value: make([]byte, 2000)}); err != nil {
+		t.Fatal(err)
+	}
+	err := p.Flush(t.Context())
+	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "batch_bytes") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRateAndProgress(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	var progress [][2]uint64
+	p := newProducer(t, b, func(c *ProducerConfig) {
+		c.Rate, c.Linger = 200, 20*time.Millisecond
+		c.Progress = func(records, bytes uint64) { progress = append(progress, [2]uint64{records, bytes}) }
+	})
+	start := time.Now()
+	for range 41 {
+		if err := p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d < 200*time.Millisecond {
+		t.Errorf("41 records at 200 a second took %v", d)
+	}
+	if n := len(progress); n < 4 || progress[n-1] != [2]uint64{41, 123} {
+		t.Errorf("progress %v: want a batch every 20 ms", progress)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.config.Rate = 0.001
+	if err := p.Write(ctx, Message{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Write after cancelling: %v", err)
+	}
+}
+
+func TestProducerErrors(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, map[string]int32{"t": 2})
+	for want, edit := range map[string]func(*ProducerConfig){
+		"does not exist":     func(c *ProducerConfig) { c.Topic = "other" },
+		"compression":        func(c *ProducerConfig) { c.Compression = "rar" },
+		"rate":               func(c *ProducerConfig) { c.Rate = -1 },
+		"connection refused": func(c *ProducerConfig) { c.Brokers, c.ConnectTimeout = []string{"127.0.0.1:1"}, 50*time.Millisecond },
+	} {
+		config := DefaultProducerConfig()
+		config.Brokers, config.Topic = b.Brokers(), "t"
+		edit(&config)
+		if _, err := NewProducer(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	p := newProducer(t, b, nil)
+	if err := p.WriteTo(t.Context(), 2, Message{}); err == nil || !strings.Contains(err.Error(), "no partition 2") {
+		t.Errorf("error %v", err)
+	}
+	p.Close()
+}
