@@ -389,7 +389,7 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	b.Topic, b.Partition, b.HighWater, b.Reset = f.topic, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
 	b.Next = c.read(b, cur)
-	b.Fields, b.Classes = len(c.schema.Fields), len(c.schema.Classes)
+	b.Fields, b.Classes, b.Names = len(c.schema.Fields), c.schema.NamedClasses(), c.schema.Names.Len()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
 	if c.at == len(cur.batches) {

@@ -74,7 +74,9 @@ func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 func (f *File) Skip(offset int64) error { return f.records.skip(offset) }
 
 // Next fills b with the next examples; after the last it returns io.EOF. Other
-// errors name file and line; what was read before them has been returned.
+// errors name file and line; what was read before them has been returned. b
+// shares no memory with the File: a caller that uses several Batches in turn may
+// read ahead while it learns. After Ahead it is borrowed until the next call.
 func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -82,15 +84,17 @@ func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 	if f.ahead != nil {
 		return f.ahead.next(ctx, b)
 	}
-	if f.fill(&f.block); f.block.err != nil {
+	f.block.batch.Examples = b.Examples
+	if f.fill(&f.block, true); f.block.err != nil {
 		return f.block.err
 	}
 	*b = f.block.batch
 	return nil
 }
 
-// fill reads and decodes the next batch into k.
-func (f *File) fill(k *block) {
+// fill reads and decodes the next batch into k. With copied set its examples
+// borrow nothing of k.bytes.
+func (f *File) fill(k *block, copied bool) {
 	r := f.records
 	examples := k.batch.Examples[:0]
 	k.err = nil
@@ -110,7 +114,14 @@ func (f *File) fill(k *block) {
 		}
 		examples = slices.Grow(examples, 1)[:len(examples)+1]
 		e := &examples[len(examples)-1]
+		key := e.Key[:0]
 		f.decoder.Decode(record, e)
+		if copied && e.Key != nil {
+			e.Key = append(key, e.Key...)
+		}
+		if copied && e.Refused != nil {
+			e.Refused.Value = slices.Clone(e.Refused.Value)
+		}
 		e.Fingerprint = Fingerprint(record.Offset, record.Key, record.Value)
 		if e.Refused != nil {
 			if r.cut {
@@ -140,7 +151,7 @@ func (f *File) Ahead(n int) {
 			case <-a.stop:
 				return
 			case k := <-a.free:
-				f.fill(k)
+				f.fill(k, false)
 				a.ready <- k
 				if k.err != nil {
 					return

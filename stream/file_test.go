@@ -250,3 +250,45 @@ func records(t *testing.T, path string) (out []string) {
 		out = append(out, fmt.Sprintf("%d:%s", r.Offset, r.Value))
 	}
 }
+
+// A Batch stays as it is while others are filled.
+func TestNextSharesNoMemory(t *testing.T) {
+	var text strings.Builder
+	for i := range 3 * batchExamples {
+		fmt.Fprintf(&text, `{"label":"%d","id":"event %d","x":%d}`+"\n", i%2, i, i)
+		if i%7 == 0 {
+			fmt.Fprintf(&text, "bad %d\n", i)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "f.jsonl")
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultRecordConfig()
+	c.ID = "id"
+	f, err := OpenFile(name, c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	show := func(b *blankout.Batch) string {
+		var s strings.Builder
+		for _, e := range b.Examples {
+			fmt.Fprintf(&s, "%d %s %v", e.Offset, e.Key, e.Features.Value)
+			if e.Refused != nil {
+				s.Write(e.Refused.Value)
+			}
+		}
+		return s.String()
+	}
+	var first, second blankout.Batch
+	if err := f.Next(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	before := show(&first)
+	for f.Next(t.Context(), &second) == nil {
+	}
+	if after := show(&first); after != before {
+		t.Error("reading on changed an earlier batch")
+	}
+}
