@@ -190,3 +190,9 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	}
 	return out
 }
+
+// Check reports the first setting that cannot be used, with its name in front.
+func (c Config) Check() error {
+	_, err := c.parse()
+	return err
+}
