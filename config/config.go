@@ -17,28 +17,106 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/BurntSushi/toml"
+
+	"blankout/online"
+	"blankout/stream"
 )
 
-// Config is the configuration of a service: one field for each section.
+// Config is the configuration of a service: one field for each section of the
+// file.
 type Config struct {
+	Kafka      Kafka               `toml:"kafka"`
+	Record     stream.RecordConfig `toml:"record"`
+	Learner    online.Config       `toml:"learner"`
+	Checkpoint Checkpoint          `toml:"checkpoint"`
+	DeadLetter DeadLetter          `toml:"dead_letter"`
+}
+
+// Kafka is what is consumed, and how the cluster is reached.
+type Kafka struct {
+	stream.ConsumerConfig
+	// Group is the consumer group that saved offsets are committed for, so that
+	// lag displays show them; "" commits nothing. Nothing is ever read from it.
+	Group string `toml:"group"`
+}
+
+// Checkpoint says where the state is kept and when it is saved.
+type Checkpoint struct {
+	Directory string `toml:"directory"`
+	Keep      int    `toml:"keep"` // so many of the newest checkpoints
+	// Events and Interval say when a checkpoint is due, whichever comes first; 0
+	// switches either off.
+	Events   uint64        `toml:"events"`
+	Interval time.Duration `toml:"interval"`
+	// ShutdownTimeout bounds how long a stop may take, the last save included.
+	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
+}
+
+func (c *Checkpoint) check() error {
+	switch {
+	case c.Directory == "":
+		return errors.New("directory: none given")
+	case c.Keep < 1:
+		return fmt.Errorf("keep %d: want at least 1", c.Keep)
+	case c.Interval < 0:
+		return fmt.Errorf("interval %v is negative", c.Interval)
+	case c.ShutdownTimeout <= 0:
+		return fmt.Errorf("shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
+	}
+	return nil
+}
+
+// DeadLetter says what happens to records that cannot be used.
+type DeadLetter struct {
+	Policy online.Policy `toml:"policy"`
+	stream.DeadLetterConfig
+}
+
+func (c *DeadLetter) check() error {
+	switch {
+	case !slices.Contains([]online.Policy{online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail}, c.Policy):
+		return fmt.Errorf("policy %q: want %s, %s or %s", c.Policy, online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail)
+	case c.Policy == online.PolicyDeadLetter && c.Topic == "" && c.File == "":
+		return errors.New("policy dead-letter: name a topic or a file")
+	}
+	return nil
+}
+
+// Default returns what an empty file means.
+func Default() Config {
+	run := online.DefaultRunConfig()
+	c := Config{
+		Kafka:   Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
+		Record:  stream.DefaultRecordConfig(),
+		Learner: online.DefaultConfig(),
+		Checkpoint: Checkpoint{
+			Directory: "checkpoints", Keep: 3,
+			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
+		},
+		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
+	}
+	c.Kafka.Topics = []string{"events"}
+	return c
 }
 
 // sections lists the sections with their own checks.
 func (c *Config) sections() []section {
-	return []section{}
+	return []section{
+		{"kafka", c.Kafka.Check},
+		{"record", c.Record.Check},
+		{"learner", c.Learner.Check},
+		{"checkpoint", c.Checkpoint.check},
+		{"dead_letter", c.DeadLetter.check},
+	}
 }
 
 type section struct {
 	name  string
 	check func() error
-}
-
-// Default returns what an empty file means.
-func Default() Config {
-	return Config{}
 }
 
 // Source says where a configuration comes from. The later of these overrides
@@ -93,16 +171,12 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 			l.origins[k.String()] = place(s.File, line)
 		}
 	}
+	var strange []string // not yet known to be a variable that a key names
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
-		if namesVariable(known, name) {
-			continue
-		}
 		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
 		if i < 0 {
-			if section := sectionOfVariable(name, known); section != "" {
-				errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
-			}
+			strange = append(strange, name)
 			continue
 		}
 		if err := known[i].set(value, name); err != nil {
@@ -125,6 +199,11 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 			errs = append(errs, err)
 		}
 		l.origins[name] = "--set"
+	}
+	for _, name := range strange {
+		if section := sectionOfVariable(name, known); section != "" && !namesVariable(known, name) {
+			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+)
+
+// The template names every key once with its true default: decoded over an
+// empty configuration it is the Default.
+func TestTemplateIsTheDefault(t *testing.T) {
+	var got Config
+	if err := decodeFile("blankout.toml", Template, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	wanted := keys(&want)
+	for i, k := range keys(&got) {
+		if lineOf(Template, k.path) == 0 {
+			t.Errorf("the template does not name %s", k)
+		} else if got, want := format(k), format(wanted[i]); got != want {
+			t.Errorf("the template says %s = %s, the default is %s", k, got, want)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.toml")
+	write(t, file, "[learner]\nnoise = 'dropout:0.1'\neta = 0.5\nloss = 'hinge'\n")
+	l, err := Load(Source{
+		File:  file,
+		Env:   []string{"BLANKOUT_LEARNER_NOISE=dropout:0.2", "BLANKOUT_LEARNER_ETA=0.25", "BLANKOUT_REQUIRE_SOMETHING=1", "HOME=/"},
+		Flags: []string{"learner.noise=dropout:0.3"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.Learner
+	if c.Noise != "dropout:0.3" || c.Eta != 0.25 || c.Loss != "hinge" || c.Rule != Default().Learner.Rule {
+		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.Eta, c.Loss, c.Rule)
+	}
+	var b strings.Builder
+	if err := l.Show(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_ETA", `loss = "hinge" # ` + file + ":4", "rule = \"adagrad\"\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("show does not say %s", want)
+		}
+	}
+	// What is shown is a configuration: the same one.
+	again := Default()
+	if err := decodeFile("shown", b.String(), &again); err != nil {
+		t.Fatal(err)
+	}
+	shown, was := keys(&again), keys(&l.Config)
+	for i := range was {
+		if format(shown[i]) != format(was[i]) {
+			t.Errorf("shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
+		}
+	}
+}
+
+func TestErrorsNameThePlace(t *testing.T) {
+	tests := []struct {
+		name, file string
+		env, flags []string
+		want       string // FILE stands for the file's name
+	}{
+		{"value", "\n[learner]\nnoise = 'dropout:1.5'", nil, nil, `FILE:3: [learner] noise "dropout:1.5": `},
+		{"value of the environment", "", []string{"BLANKOUT_LEARNER_NOISE=dropot"}, nil, `BLANKOUT_LEARNER_NOISE: [learner] noise "dropot": `},
+		{"value of a flag", "[learner]\neta = 1.0", nil, []string{"learner.eta=-1"}, `--set: [learner] eta `},
+		{"two sections", "[record]\nbits = 40\n[checkpoint]\nkeep = 0", nil, nil, "FILE:2: [record] bits 40: want 1 to 31\nFILE:4: [checkpoint] keep 0: want at least 1"},
+		{"unknown variable", "", []string{"BLANKOUT_LEARNER_NOSE=x"}, nil, "BLANKOUT_LEARNER_NOSE: unknown key of [learner], did you mean BLANKOUT_LEARNER_NOISE?"},
+		{"type of a variable", "", []string{"BLANKOUT_CHECKPOINT_KEEP=many"}, nil, "BLANKOUT_CHECKPOINT_KEEP: checkpoint.keep: "},
+		{"unknown flag", "", nil, []string{"learner.nosie=x"}, "--set learner.nosie=x: unknown key learner.nosie, did you mean learner.noise?"},
+		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
+		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
+		{"nowhere", "[dead_letter]\nfile = ''", nil, nil, "FILE:1: [dead_letter] policy dead-letter: name a topic or a file"},
+		{"misspelt", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "f.toml")
+			write(t, file, tt.file)
+			_, err := Load(Source{File: file, Env: tt.env, Flags: tt.flags})
+			want := strings.ReplaceAll(tt.want, "FILE", file)
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// A password's variable is no key, and the password is nowhere to be seen.
+func TestSecretsAreNotShown(t *testing.T) {
+	for _, env := range [][]string{
+		{"BLANKOUT_KAFKA_PASSWORD=hunter2"},
+		{"BLANKOUT_KAFKA_SASL_PASSWORD_ENV=BLANKOUT_KAFKA_WORD", "BLANKOUT_KAFKA_WORD=hunter2"},
+		{"BLANKOUT_KAFKA_WORD=hunter2", "BLANKOUT_KAFKA_SASL_PASSWORD_ENV=BLANKOUT_KAFKA_WORD"},
+	} {
+		l, err := Load(Source{Env: env})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var b strings.Builder
+		if err := l.Show(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), "hunter2") {
+			t.Errorf("%v: the password is shown", env)
+		}
+	}
+}
+
+func FuzzDecodeFile(f *testing.F) {
+	f.Add(Template)
+	f.Add("[learner]\neta = 'x'")
+	f.Add("a.b.c = {d = [1, {e = 2}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := Default()
+		if err := decodeFile("f.toml", text, &c); err == nil {
+			for _, k := range keys(&c) {
+				var v map[string]any
+				if _, err := toml.Decode("x = "+format(k), &v); err != nil {
+					t.Errorf("%s = %s: %v", k, format(k), err)
+				}
+			}
+		}
+	})
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
