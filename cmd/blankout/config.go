@@ -118,7 +118,7 @@ func (p *program) configShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show",
 		Short:   "Print the configuration in force and where each value came from; secrets are not shown",
-		Example: "  blankout config show -f blankout.toml",
+		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := flags.load()

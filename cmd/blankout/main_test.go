@@ -8,9 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+
+	"blankout/stream"
 )
 
 // TestMain lets the scripts below run this test binary as blankout: the real
@@ -23,7 +26,9 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"code": checkCode},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code": checkCode, "broker": startBroker, "await": await, "flip": flipByte,
+		},
 	})
 }
 
@@ -46,6 +51,41 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// startBroker is the script command "broker TOPIC…": it starts an embedded broker
+// with these topics, of one partition each, for the rest of the script, and
+// points blankout's configuration at it.
+func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
+	c := stream.EmbeddedConfig{Topics: map[string]int32{}}
+	for _, topic := range topics {
+		c.Topics[topic] = 1
+	}
+	broker, err := stream.StartEmbedded(c)
+	ts.Check(err)
+	ts.Defer(broker.Close)
+	ts.Setenv("BLANKOUT_KAFKA_BROKERS", strings.Join(broker.Brokers(), ","))
+}
+
+// await is the script command "await FILE": it waits for a command in the
+// background to write it.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	for range 6000 {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not come", args[0])
+}
+
+// flipByte is the script command "flip FILE": it changes the byte in the middle.
+func flipByte(ts *testscript.TestScript, neg bool, args []string) {
+	name := ts.MkAbs(args[0])
+	data, err := os.ReadFile(name)
+	ts.Check(err)
+	data[len(data)/2] ^= 1
+	ts.Check(os.WriteFile(name, data, 0o600))
+}
+
 // TestExamples holds every line of every command's example against the scripts:
 // what a help text shows has been run, word for word.
 func TestExamples(t *testing.T) {
@@ -60,7 +100,8 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			ran[strings.TrimSpace(strings.TrimPrefix(line, "exec "))] = true
+			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
+			ran[strings.TrimSpace(line)] = true
 		}
 	}
 	var visit func(c *cobra.Command)

@@ -7,11 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	"blankout/stream"
 )
 
 // program is what every command works with: the streams of the process, or of
@@ -52,7 +56,7 @@ func (p *program) root() *cobra.Command {
 		Long: `blankout learns linear classifiers from a Kafka topic, one event at a time, as if
 every event had been seen with every possible subset of its features missing.
 What it learns keeps working when features die.`,
-		Example: "  blankout config init\n  blankout config check -f blankout.toml",
+		Example: "  blankout demo\n  blankout config init\n  blankout run -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -73,6 +77,10 @@ What it learns keeps working when features die.`,
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
 	})
 	root.AddCommand(
+		p.demo(),
+		p.runCommand(),
+		p.produce(),
+		p.inspect(),
 		p.configCommand(),
 		p.version(),
 		p.completion(),
@@ -104,9 +112,11 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err):
+	case is[usageError](err), is[*online.MismatchError](err):
 		return 2
-	case is[refusedError](err):
+	case is[refusedError](err), is[*online.RefusedError](err), is[*blankout.Refusal](err),
+		is[*stream.OffsetOutOfRangeError](err), is[*stream.CorruptBatchError](err),
+		errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer):
 		return 3
 	}
 	return 1
@@ -123,17 +133,19 @@ func isTerminal(s any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// logger writes to stderr: text for a person at a terminal, JSON for a collector.
-func (p *program) logger() *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+// logger writes above the progress line: text for a person at a terminal, JSON for a collector.
+func (p *program) logger(screen *screen) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration { // else a bare number of nanoseconds
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		return a
+	}}
 	if p.quiet {
 		options.Level = slog.LevelWarn
 	}
-	if isTerminal(p.stderr) {
-		return slog.New(slog.NewTextHandler(p.stderr, options))
+	if screen.terminal {
+		return slog.New(slog.NewTextHandler(screen, options))
 	}
-	return slog.New(slog.NewJSONHandler(p.stderr, options))
+	return slog.New(slog.NewJSONHandler(screen, options))
 }
-
-// threads is the default of every --threads.
-func threads() int { return runtime.GOMAXPROCS(0) }

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// sentences is the data set that the demo learns from, see demodata/README.md.
+//
+//go:embed demodata/sentences.jsonl.gz
+var sentences []byte
+
+func (p *program) demo() *cobra.Command {
+	d := demo{program: p}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Learn from real events in an embedded broker, and see what happens when features go missing",
+		Long: `demo starts a Kafka broker inside the process, produces 10,000 labelled sentences
+about films into a topic, learns from them event by event, stops half way and
+goes on from its checkpoint, and then deletes words from sentences it has not
+seen. It needs nothing and leaves nothing behind.`,
+		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept",
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
+	}
+	c.Flags().BoolVar(&d.short, "short", false, "a fifth of the events")
+	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
+	return c
+}
+
+// demo is one run of the command.
+type demo struct {
+	*program
+	short bool
+	keep  string
+
+	screen *screen
+	record stream.RecordConfig
+	events [][]byte // to learn from
+	test   [][]byte // never learned
+}
+
+const demoTopic = "sentences"
+
+func (d *demo) run(ctx context.Context) error {
+	if err := d.load(); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	dir := d.keep
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "blankout-demo-"); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		defer os.RemoveAll(dir)
+	}
+	store, err := checkpoint.Open(dir, 3)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer store.Close()
+	if _, _, err := store.Load(); !errors.Is(err, checkpoint.ErrNone) {
+		return usageError{fmt.Errorf("demo: --keep %s holds checkpoints already: name an empty directory", dir)}
+	}
+
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{demoTopic: 1}})
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer broker.Close()
+	d.say("A Kafka broker runs in this process, at %s.", strings.Join(broker.Brokers(), ", "))
+	if err := d.produce(ctx, broker); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	d.say("Each is a sentence about a film. Is it an opinion (subjective) or the plot (objective)?\n  %.100s…", d.events[3])
+
+	c := online.DefaultConfig()
+	d.say("\nLearning, each sentence once, as if its words went missing at random (%s):", c.Noise)
+	half := len(d.events) / 2
+	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	d.say("Stopped after %s events and started again from the checkpoint:", humanize.Comma(int64(half)))
+	r, err := d.learn(ctx, broker, store, c, 0)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	return d.summary(ctx, r, c, store)
+}
+
+// load unpacks the events.
+func (d *demo) load() error {
+	d.screen = d.newScreen(time.Second)
+	d.record = stream.DefaultRecordConfig()
+	d.record.Format = "json"
+	d.record.Classes = []string{"objective", "subjective"}
+	zip, err := gzip.NewReader(bytes.NewReader(sentences))
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(zip)
+	for lines.Scan() {
+		d.events = append(d.events, bytes.Clone(lines.Bytes()))
+	}
+	if d.short {
+		d.events = d.events[:len(d.events)/5]
+	}
+	learn := len(d.events) * 4 / 5
+	d.events, d.test = d.events[:learn], d.events[learn:]
+	return lines.Err()
+}
+
+// say tells a person at standard error what goes on.
+func (d *demo) say(format string, args ...any) {
+	if !d.quiet {
+		fmt.Fprintf(d.screen, format+"\n", args...)
+	}
+}
+
+func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
+	c := stream.DefaultProducerConfig()
+	c.Brokers, c.Topic = broker.Brokers(), demoTopic
+	producer, err := stream.NewProducer(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, event := range d.events {
+		if err := producer.Write(ctx, stream.Message{Value: event}); err != nil {
+			return errors.Join(err, producer.Close())
+		}
+	}
+	if err := producer.Flush(ctx); err != nil {
+		return errors.Join(err, producer.Close())
+	}
+	d.say("Produced %s events into its topic %q.", humanize.Comma(int64(len(d.events))), demoTopic)
+	return producer.Close()
+}
+
+// learn goes on from the newest checkpoint, if there is one, until the end of
+// the topic or for so many events.
+func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*online.Runner, error) {
+	r, err := newRunner(c, d.record, store, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	r.Config.Refused = online.PolicyFail
+	r.Config.MaxEvents = events
+	r.Config.SaveEvents = uint64(len(d.events)/8) + 1
+	consumer := stream.DefaultConsumerConfig()
+	consumer.Brokers, consumer.Topics, consumer.UntilEnd = broker.Brokers(), []string{demoTopic}, true
+	decoder, err := stream.NewDecoder(d.record, r.Schema)
+	if err != nil {
+		return nil, err
+	}
+	source, err := stream.NewConsumer(ctx, consumer, decoder, r.Schema, r.Offsets)
+	if err != nil {
+		return nil, err
+	}
+	var look learning
+	r.Source = source
+	r.Observe = func(s *online.Status) {
+		if d.screen.due() {
+			d.screen.progress("  " + look.look(s).String())
+		}
+	}
+	err = r.Run(ctx)
+	if err == nil {
+		d.screen.done("  " + whole(r.Status()).String())
+		err = ctx.Err()
+	}
+	return r, errors.Join(err, source.Close())
+}
+
+// summary writes what was learned, to standard output.
+func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, store *checkpoint.Store) error {
+	out := bufio.NewWriter(d.stdout)
+	model := r.Model()
+	metrics := r.Status().Metrics
+	fmt.Fprintf(out, "\nEach of the %s sentences was judged before it was learned from:\nerror %s %%\n",
+		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
+	fmt.Fprintf(out, "\nWords that say most:\n")
+	for _, list := range largestWeights(model, 9) {
+		var words []string
+		for _, w := range list {
+			words = append(words, strings.TrimPrefix(w.Feature, "words="))
+		}
+		fmt.Fprintf(out, "  %-12s%s\n", list[0].Class, strings.Join(words, " "))
+	}
+
+	plain, err := d.withoutNoise(ctx, c)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	levels := []float64{0, .3, .5, .7, .8, .9}
+	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-34s", humanize.Comma(int64(len(d.test))), "share of the words deleted")
+	for _, level := range levels {
+		fmt.Fprintf(out, "%5.0f %%", 100*level)
+	}
+	for _, row := range []struct {
+		name  string
+		model *blankout.Model
+	}{{"learned with " + c.Noise, model}, {"the same, learned with no noise", plain}} {
+		fmt.Fprintf(out, "\n  %-34s", row.name)
+		examples, err := d.decode(d.test, row.model.Schema)
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		for _, level := range levels {
+			fmt.Fprintf(out, "%7.1f", 100*errorUnderDeletion(row.model, examples, level))
+		}
+	}
+
+	position, _ := r.Offsets.Lookup(demoTopic, 0)
+	fmt.Fprintf(out, "\n\nThe last checkpoint holds the weights of %s words and the next offset, %s, in one file.\n",
+		humanize.Comma(int64(model.Rows.Len())), humanize.Comma(position.Next))
+	if d.keep != "" {
+		fmt.Fprintf(out, "Look into it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
+	}
+	fmt.Fprintf(out, "On your own topic: blankout config init, edit [kafka] and [record], blankout run -f blankout.toml\n")
+	return out.Flush()
+}
+
+// withoutNoise learns the same events in the same order with no noise.
+func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Model, error) {
+	c.Noise = "none"
+	schema := d.record.Schema()
+	learner, err := online.New(c, schema)
+	if err != nil {
+		return nil, err
+	}
+	examples, err := d.decode(d.events, schema)
+	if err != nil {
+		return nil, err
+	}
+	for i := range examples {
+		learner.Learn(&examples[i])
+	}
+	return learner.Snapshot().Model(), ctx.Err()
+}
+
+// decode decodes events into examples that share no memory.
+func (d *demo) decode(events [][]byte, schema *blankout.Schema) ([]blankout.Example, error) {
+	decoder, err := stream.NewDecoder(d.record, schema)
+	if err != nil {
+		return nil, err
+	}
+	examples := make([]blankout.Example, len(events))
+	for i, event := range events {
+		decoder.Decode(stream.Record{Value: event, Offset: int64(i)}, &examples[i])
+		if refused := examples[i].Refused; refused != nil {
+			return nil, refused
+		}
+	}
+	return examples, nil
+}
+
+// errorUnderDeletion returns the share of the examples whose class a model gets
+// wrong when each feature goes missing with probability d and the survivors are
+// scaled by 1/(1-d). Equal examples give equal masks, whatever the model.
+func errorUnderDeletion(m *blankout.Model, examples []blankout.Example, d float64) float64 {
+	r := rand.New(rand.NewPCG(1, uint64(1000*d)))
+	scores := make([]float64, m.Outputs)
+	wrong := 0
+	var left blankout.Example
+	for i := range examples {
+		e := &examples[i]
+		left.Features.Index, left.Features.Value, left.Field = left.Features.Index[:0], left.Features.Value[:0], left.Field[:0]
+		for j, column := range e.Features.Index {
+			if r.Float64() < d {
+				continue
+			}
+			left.Features.Index = append(left.Features.Index, column)
+			left.Features.Value = append(left.Features.Value, e.Features.Value[j])
+			left.Field = append(left.Field, e.Field[j])
+		}
+		if blankout.Predict(m.ScoreRescaled(&left, 1/(1-d), scores)) != e.Label {
+			wrong++
+		}
+	}
+	return float64(wrong) / float64(len(examples))
+}

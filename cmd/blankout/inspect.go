@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+)
+
+func (p *program) inspect() *cobra.Command {
+	var asJSON bool
+	var weights int
+	c := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Tell what a checkpoint, model or snapshot holds",
+		Long: `inspect verifies a file and tells what is in it: where in the stream it belongs,
+what was learned how from how many events, and the features that weigh most. Of
+a checkpoint directory it takes the newest file.`,
+		Example: "  blankout inspect checkpoints\n" +
+			"  blankout inspect checkpoints --weights 3\n" +
+			"  blankout inspect checkpoints --json",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("inspect wants one file, or a directory of checkpoints")}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			i, err := inspectFile(args[0], weights)
+			if err != nil {
+				return fmt.Errorf("inspect: %w", err)
+			}
+			if asJSON {
+				return json.NewEncoder(p.stdout).Encode(i)
+			}
+			out := bufio.NewWriter(p.stdout)
+			i.print(out)
+			return out.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
+	return c
+}
+
+// inspection is what a file holds. Errors are in percent.
+type inspection struct {
+	File        string           `json:"file"`
+	Kind        checkpoint.Kind  `json:"kind"`
+	Bytes       int64            `json:"bytes"`
+	Events      uint64           `json:"events"`
+	Classes     []string         `json:"classes"`
+	Fields      int              `json:"fields"`
+	Features    int              `json:"features"` // columns that have a row
+	Columns     uint64           `json:"columns"`
+	Names       int              `json:"names"`
+	Collisions  int              `json:"name_collisions"`
+	Memory      int              `json:"memory_bytes"` // of the rows
+	Loss        string           `json:"loss"`
+	Noise       string           `json:"noise"`
+	Trained     string           `json:"trained"`
+	Standardise string           `json:"standardise"`
+	Intercept   []float64        `json:"intercept"`
+	Norm        float64          `json:"weight_norm"`
+	Offsets     blankout.Offsets `json:"offsets,omitempty"`
+	Largest     [][]namedWeight  `json:"largest_weights"`
+	Blocks      []blockSize      `json:"blocks"`
+}
+
+type blockSize struct {
+	Name  string `json:"name"`
+	Bytes int    `json:"bytes"`
+}
+
+func inspectFile(path string, weights int) (*inspection, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		names, err := checkpoint.List(path)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, &fs.PathError{Op: "inspect", Path: path, Err: errors.New("holds no checkpoint")}
+		}
+		path = filepath.Join(path, names[0])
+		if info, err = os.Stat(path); err != nil {
+			return nil, err
+		}
+	}
+	file, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	i := &inspection{File: path, Kind: file.Kind, Bytes: info.Size()}
+	rows := blockSize{Name: "rows"}
+	for _, b := range file.Blocks {
+		if ok, _ := filepath.Match("rows/*", b.Name); ok {
+			rows.Bytes += len(b.Data)
+			continue
+		}
+		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
+	}
+	i.Blocks = append(i.Blocks, rows)
+	if file.Kind != checkpoint.Linear {
+		return i, nil
+	}
+	m, err := blankout.ReadModel(file.Blocks)
+	if err != nil {
+		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
+	s := m.Schema
+	i.Events, i.Classes, i.Fields, i.Features, i.Columns = m.Events, s.Classes, len(s.Fields), m.Rows.Len(), s.Columns()
+	i.Names, i.Collisions, i.Memory = s.Names.Len(), s.Names.Collisions(s.Bits), m.Rows.Bytes()
+	i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
+	i.Intercept, i.Norm, i.Largest = m.Intercept, weightNorm(m), largestWeights(m, weights)
+	// A model has no place in a stream.
+	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
+		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+	}
+	return i, nil
+}
+
+func (i *inspection) print(out *bufio.Writer) {
+	fmt.Fprintf(out, "%s: %s, %s, every checksum right\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
+	if i.Kind == checkpoint.Linear {
+		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, noise %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Noise)
+		fmt.Fprintf(out, "classes       %q\n", i.Classes)
+		fmt.Fprintf(out, "features      %s of %s columns, in %d fields; %s names known, %s of them share a column\n", humanize.Comma(int64(i.Features)),
+			humanize.Comma(int64(i.Columns)), i.Fields, humanize.Comma(int64(i.Names)), humanize.Comma(int64(i.Collisions)))
+		fmt.Fprintf(out, "memory        %s of rows\n", humanize.IBytes(uint64(i.Memory)))
+		fmt.Fprintf(out, "weights       norm %.4g, intercept %.4g\n", i.Norm, i.Intercept)
+	}
+	if len(i.Offsets) > 0 {
+		fmt.Fprintln(out)
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "topic\tpartition\tnext offset\trecords\tsum of fingerprints")
+		for _, p := range i.Offsets {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%016x\n", p.Topic, p.Partition, p.Next, p.Records, p.Sum)
+		}
+		t.Flush()
+	}
+	for _, list := range i.Largest {
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\nfor %s\n", list[0].Class)
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, w := range list {
+			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, w.Feature)
+		}
+		t.Flush()
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/online"
+)
+
+// runFlags are the flags of run, beside those of the configuration.
+type runFlags struct {
+	data      string
+	reset     bool
+	from      string
+	maxEvents uint64
+	untilEnd  bool
+	brokers   string
+	topics    string
+	json      bool
+}
+
+func (p *program) runCommand() *cobra.Command {
+	var o runFlags
+	var settings configFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Learn from a topic: consume, learn, checkpoint, serve",
+		Long: `run learns from the topics of the configuration, event by event, until it is told
+to stop (SIGTERM or SIGINT: it finishes what it holds, saves and exits 0). It
+starts where the newest checkpoint left off.
+
+With -d it learns from a file, or with -d - from standard input, instead of
+Kafka, and ends with it; a file that has grown since is gone on with.`,
+		Example: "  blankout run -f blankout.toml\n" +
+			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
+			"  blankout run -f blankout.toml -d events.jsonl --reset --json",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
+	}
+	settings.add(c)
+	f := c.Flags()
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input) instead of Kafka")
+	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
+	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
+	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
+	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
+	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
+	return c
+}
+
+// changed returns the settings that named flags stand for, as KEY=VALUE.
+func changed(c *cobra.Command, settings map[string]string) (out []string) {
+	for flag, key := range settings {
+		if f := c.Flags().Lookup(flag); f.Changed {
+			out = append(out, key+"="+f.Value.String())
+		}
+	}
+	return out
+}
+
+func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) error {
+	if o.reset && o.from != "" {
+		return usageError{errors.New("run: --reset and --from exclude each other")}
+	}
+	l, err := settings.load(changed(c, map[string]string{
+		"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end",
+	})...)
+	if err != nil {
+		return err
+	}
+	screen := p.newScreen(10 * time.Second)
+	log := p.logger(screen)
+	s, err := openService(c.Context(), &l.Config, o, log)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	var look learning
+	s.runner.Observe = func(s *online.Status) {
+		switch {
+		case !screen.due():
+		case screen.terminal:
+			screen.progress(look.look(s).String())
+		default:
+			log.Info("learning", look.look(s).log()...)
+		}
+	}
+	err = s.runner.Run(c.Context())
+	status := s.runner.Status()
+	if screen.terminal {
+		screen.done(whole(status).String())
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	log.Info("stopped", append(whole(status).log(), "checkpoint", status.Save.Name)...)
+	if !o.json {
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
+}
+
+// runSummary is what run --json says at the end. Errors are in percent.
+type runSummary struct {
+	Events      uint64            `json:"events"` // of this run, without the refused
+	Refused     uint64            `json:"refused"`
+	Total       uint64            `json:"total_events"` // of all runs of this learner
+	Features    int               `json:"features"`
+	Error       *float64          `json:"progressive_error"`
+	LogLoss     *float64          `json:"progressive_log_loss"`
+	Seconds     float64           `json:"seconds"`
+	Checkpoint  string            `json:"checkpoint"`
+	Checkpoints uint64            `json:"checkpoints"`
+	Offsets     blankout.Offsets  `json:"offsets"`
+	RefusedBy   map[string]uint64 `json:"refused_by"`
+}
+
+func summary(s *online.Status, offsets blankout.Offsets) runSummary {
+	out := runSummary{
+		Events: s.Learned + s.Unlabelled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
+		Error: number(100 * s.Metrics.Total.Error()), LogLoss: number(s.Metrics.Total.MeanLogLoss()),
+		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
+		Offsets: offsets, RefusedBy: map[string]uint64{},
+	}
+	for reason, n := range s.RefusedBy {
+		out.RefusedBy[string(reason)] = n
+	}
+	return out
+}
+
+// number is x for JSON: null where it is not one.
+func number(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
+
+	"blankout/online"
+)
+
+// screen is standard error with one line at the bottom that is written over and
+// over: a progress line. Where it is not a terminal the line is written now and
+// then, as a line like any other. It is an io.Writer for everything else, the
+// log included, and safe for concurrent use.
+type screen struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+	every    time.Duration // between progress lines; 0 writes none
+	last     time.Time
+	line     string // on the screen, "" if none
+}
+
+// newScreen returns the screen of p, quiet if p is. A log gets a progress line
+// every logEvery, a terminal five a second.
+func (p *program) newScreen(logEvery time.Duration) *screen {
+	s := &screen{w: p.stderr, terminal: isTerminal(p.stderr), every: logEvery, last: time.Now()}
+	if s.terminal {
+		s.every = 200 * time.Millisecond
+	}
+	if p.quiet {
+		s.every = 0
+	}
+	return s
+}
+
+// Write writes above the progress line.
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	n, err := s.w.Write(b)
+	s.draw()
+	return n, err
+}
+
+// due says whether it is time for a new progress line; if so the next one is
+// due that much later.
+func (s *screen) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.every == 0 || now.Sub(s.last) < s.every {
+		return false
+	}
+	s.last = now
+	return true
+}
+
+// progress shows a new progress line.
+func (s *screen) progress(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.show(line)
+}
+
+// done shows the last progress line and leaves it standing.
+func (s *screen) done(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.every == 0 {
+		return
+	}
+	s.show(line)
+	if s.terminal {
+		fmt.Fprintln(s.w)
+	}
+	s.line, s.last = "", time.Now()
+}
+
+func (s *screen) show(line string) {
+	if !s.terminal {
+		fmt.Fprintln(s.w, line)
+		return
+	}
+	s.erase()
+	s.line = line
+	s.draw()
+}
+
+func (s *screen) erase() {
+	if s.line != "" {
+		io.WriteString(s.w, "\r\x1b[K")
+	}
+}
+
+func (s *screen) draw() {
+	if s.line == "" {
+		return
+	}
+	line := s.line
+	if f, ok := s.w.(interface{ Fd() uintptr }); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && len(line) >= width {
+			line = line[:max(width-1, 0)]
+		}
+	}
+	io.WriteString(s.w, line)
+}
+
+// learning measures the progress of a run between one look and the next.
+type learning struct {
+	at     time.Time
+	events uint64
+}
+
+// progress is a look at a run.
+type progress struct {
+	events, rate  int64
+	error, lately float64 // progressive, in percent; NaN without labelled events
+	lag           int64   // -1 if unknown
+	refused       int64
+	trouble       string // why it is not consuming
+}
+
+// look looks at a run; the rate is that since the last look.
+func (l *learning) look(s *online.Status) progress {
+	if l.at.IsZero() {
+		l.at = s.Started
+	}
+	events, now := s.Learned+s.Unlabelled, time.Now()
+	p := progress{
+		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
+		error: 100 * s.Metrics.Total.Error(), lately: 100 * s.Metrics.Window.Error(),
+		lag: -1, refused: int64(s.Refused), trouble: s.NotReady,
+	}
+	l.at, l.events = now, events
+	for _, partition := range s.Partitions {
+		if n := partition.Lag(); n >= 0 {
+			p.lag = max(p.lag, 0) + n
+		}
+	}
+	return p
+}
+
+// whole looks at a run from its beginning on.
+func whole(s *online.Status) progress {
+	var l learning
+	p := l.look(s)
+	p.trouble = ""
+	return p
+}
+
+// String words it for a person.
+func (p progress) String() string {
+	parts := []string{humanize.Comma(p.events) + " events", humanize.Comma(p.rate) + "/s"}
+	if !math.IsNaN(p.error) {
+		parts = append(parts, fmt.Sprintf("error %s %%, lately %s %%", percent(p.error), percent(p.lately)))
+	}
+	if p.lag >= 0 {
+		parts = append(parts, "lag "+humanize.Comma(p.lag))
+	}
+	if p.refused > 0 {
+		parts = append(parts, humanize.Comma(p.refused)+" refused")
+	}
+	if p.trouble != "" {
+		parts = append(parts, p.trouble)
+	}
+	return strings.Join(parts, "  ")
+}
+
+// log words it for a program.
+func (p progress) log() []any {
+	out := []any{"events", p.events, "events_per_second", p.rate}
+	if !math.IsNaN(p.error) {
+		out = append(out, "error_percent", p.error, "error_percent_lately", p.lately)
+	}
+	if p.lag >= 0 {
+		out = append(out, "lag", p.lag)
+	}
+	out = append(out, "refused", p.refused)
+	if p.trouble != "" {
+		out = append(out, "trouble", p.trouble)
+	}
+	return out
+}
+
+// percent writes a number of percent with the digits that count.
+func percent(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "?"
+	case x >= 9.95:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}

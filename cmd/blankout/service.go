@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/config"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// newRunner returns a Runner that keeps its checkpoints in store and whose
+// Learner goes on from one of them: the one of the name from, else the newest,
+// else from nothing. The caller adds the Source.
+func newRunner(c online.Config, record stream.RecordConfig, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
+	r := &online.Runner{
+		Config:      online.DefaultRunConfig(),
+		Fingerprint: recordFingerprint(record),
+		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+			saved, err := store.Save(checkpoint.Linear, blocks)
+			if saved.Prune != nil {
+				log.Warn("an old checkpoint could not be removed", "err", saved.Prune)
+			}
+			return saved.Name, saved.Bytes, err
+		},
+		Log: log,
+	}
+	var file *checkpoint.File
+	var err error
+	if from != "" {
+		file, err = store.LoadName(filepath.Base(from))
+	} else {
+		var refused []checkpoint.Refusal
+		file, refused, err = store.Load()
+		for _, refusal := range refused {
+			log.Warn("a checkpoint was refused, the one before it is tried", "name", refusal.Name, "err", refusal.Err)
+		}
+	}
+	switch {
+	case errors.Is(err, checkpoint.ErrNone):
+		r.Schema = record.Schema()
+		if r.Learner, err = online.New(c, r.Schema); err != nil {
+			return nil, usageError{err}
+		}
+		log.Info("starting with no checkpoint", "directory", store.Dir())
+	case err != nil:
+		return nil, err
+	default:
+		if r.Learner, r.Offsets, err = online.Resume(c, r.Fingerprint, file.Blocks); err != nil {
+			if is[*online.MismatchError](err) {
+				return nil, usageError{fmt.Errorf("%s: %w", file.Name, err)}
+			}
+			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+		}
+		r.Schema = r.Learner.Schema()
+		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
+	}
+	return r, nil
+}
+
+// recordFingerprint is what of the section [record] gives weights their meaning
+// and is not in the Schema.
+func recordFingerprint(c stream.RecordConfig) online.Fingerprint {
+	return online.Fingerprint{
+		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
+		"drop": strings.Join(c.Drop, ","), "categorical": strings.Join(c.Categorical, ","), "columns": strings.Join(c.Columns, ","),
+		"missing": strings.Join(c.Missing, ","), "separator": c.Separator, "unlabelled": fmt.Sprint(c.Unlabelled),
+	}
+}
+
+// deadLetters is what a Runner takes refused records to.
+type deadLetters struct{ *stream.DeadLetters }
+
+func (d deadLetters) Write(ctx context.Context, b *blankout.Batch) error {
+	for i := range b.Examples {
+		if err := d.Add(ctx, b.Topic, b.Partition, &b.Examples[i]); err != nil {
+			return err
+		}
+	}
+	return d.Flush(ctx)
+}
+
+// service is a run with everything around it, closed in the reverse order of
+// opening.
+type service struct {
+	runner *online.Runner
+	close  []func() error
+}
+
+func (s *service) Close() error {
+	var errs []error
+	for i := len(s.close) - 1; i >= 0; i-- {
+		errs = append(errs, s.close[i]())
+	}
+	s.close = nil
+	return errors.Join(errs...)
+}
+
+// openService opens what the configuration names: the checkpoints, the source
+// (the file data, if it is given, else Kafka) and the dead letters.
+func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
+	s := &service{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
+	if err != nil {
+		return nil, err
+	}
+	s.close = append(s.close, store.Close)
+	if o.reset {
+		aside, err := store.SetAside()
+		if err != nil {
+			return nil, err
+		}
+		if aside != "" {
+			log.Info("the checkpoints there were are set aside", "directory", aside)
+		}
+	}
+	r, err := newRunner(c.Learner, c.Record, store, o.from, log)
+	if err != nil {
+		return nil, err
+	}
+	s.runner = r
+	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
+	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
+	r.Config.Refused = c.DeadLetter.Policy
+	r.Config.MaxEvents = o.maxEvents
+	if r.Config.Refused == online.PolicyDeadLetter {
+		where := c.DeadLetter.DeadLetterConfig
+		if where.Topic != "" {
+			where.File = ""
+		}
+		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, d.Close)
+		r.DeadLetters = deadLetters{d}
+	}
+	if o.data != "" {
+		return s, s.openFile(c, o.data)
+	}
+	decoder, err := stream.NewDecoder(c.Record, r.Schema)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	c.Kafka.Log = log
+	consumer, err := stream.NewConsumer(ctx, c.Kafka.ConsumerConfig, decoder, r.Schema, r.Offsets)
+	if err != nil {
+		return nil, err
+	}
+	s.close = append(s.close, consumer.Close)
+	r.Source = consumer
+	if group := c.Kafka.Group; group != "" {
+		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
+	}
+	return s, nil
+}
+
+// openFile makes a file the source. A file goes on where the checkpoint left it;
+// standard input is new every time.
+func (s *service) openFile(c *config.Config, name string) error {
+	r, record := s.runner, c.Record
+	if name == "-" && record.Format == "" {
+		record.Format = "json"
+	}
+	file, err := stream.OpenFile(name, record, r.Schema)
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, file.Close)
+	r.Source = file
+	if name == "-" {
+		r.Offsets.At("stdin", 0, 0).Next = 0
+		return nil
+	}
+	if position, ok := r.Offsets.Lookup(name, 0); ok {
+		return file.Skip(position.Next)
+	}
+	return nil
+}
