@@ -1,0 +1,238 @@
+package batch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"blankout"
+)
+
+// KernelModel is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
+// over support vectors x_j. Like blankout.Model it knows everything a
+// prediction needs and is immutable and safe for concurrent use. In a file of
+// kind "kernel" it is these blocks, little-endian:
+//
+//	model                   JSON: the Head of a model, and the kernel
+//	support/columns         uint32 by compact column: the Schema's column
+//	support/ends            uint32 by support vector: the end of its entries
+//	support/index           uint32 by entry: its compact column
+//	support/values          float64 by entry
+//	support/coefficients    float64 by support vector and output
+//	columns, rows/0000 …    the Scaler's statistics, if it has any
+type KernelModel struct {
+	blankout.Head
+	Kernel Kernel
+	// Rows holds the Scaler's statistics as in blankout.Model; nil without a Scaler.
+	Rows *blankout.Table
+
+	support *kernelSupport
+	data    *Data
+	coef    []float64
+}
+
+// NewKernelModel returns the model of coefficients coef[i*outputs+k] for the
+// rows of d, as the kernel sees them, and output k. Rows without a coefficient
+// are left out; the others are copied. The kernel must be resolved.
+func NewKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) (*KernelModel, error) {
+	n := head.Outputs
+	if len(coef) != d.Rows()*n || len(head.Intercept) != n {
+		panic(fmt.Sprintf("batch: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))
+	}
+	var b Builder
+	var kept []float64
+	for i := range d.Rows() {
+		c := coef[i*n : (i+1)*n]
+		zero := true
+		for _, v := range c {
+			zero = zero && v == 0
+		}
+		if zero {
+			continue
+		}
+		row := d.Row(i)
+		e := blankout.Example{Label: blankout.Unlabelled, Weight: 1}
+		for j, column := range row.Index {
+			e.Features.Index = append(e.Features.Index, d.Column(int(column)))
+			e.Features.Value = append(e.Features.Value, row.At(j))
+		}
+		if err := b.Add(&e); err != nil {
+			return nil, err
+		}
+		kept = append(kept, c...)
+	}
+	return newKernelModel(head, k, b.Data(head.Schema), kept), nil
+}
+
+func newKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) *KernelModel {
+	return &KernelModel{Head: head, Kernel: k, data: d, coef: coef, support: newKernelSupport(k, d, coef, head.Outputs)}
+}
+
+// Support returns the number of support vectors.
+func (m *KernelModel) Support() int { return m.data.Rows() }
+
+// Score writes the K scores of an event to out, which must have room for them,
+// and returns out[:K].
+func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
+	return m.ScoreRescaled(e, 1, out)
+}
+
+// ScoreMissing is Score with the features scaled by 1/(1 - MissingFraction).
+func (m *KernelModel) ScoreMissing(e *blankout.Example, out []float64) []float64 {
+	scale := 1.0
+	if d := e.MissingFraction(); d < 1 {
+		scale = 1 / (1 - d)
+	}
+	return m.ScoreRescaled(e, scale, out)
+}
+
+// ScoreRescaled is Score with every feature, after the Scaler, multiplied by scale.
+func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []float64) []float64 {
+	x := e.Features
+	if m.Rows != nil {
+		x = (&blankout.Model{Head: m.Head, Rows: m.Rows}).Standardised(e, blankout.Vec{})
+	}
+	return m.ScoreVec(x, scale, out)
+}
+
+// ScoreVec is ScoreRescaled for features that have passed the Scaler already.
+func (m *KernelModel) ScoreVec(x blankout.Vec, scale float64, out []float64) []float64 {
+	out = out[:m.Outputs]
+	copy(out, m.Intercept)
+	m.support.add(x, scale, out)
+	return out
+}
+
+// Probabilities is that of blankout.Model.
+func (m *KernelModel) Probabilities(scores, out []float64) []float64 {
+	return (&blankout.Model{Head: m.Head}).Probabilities(scores, out)
+}
+
+// kernelHead is the JSON block.
+type kernelHead struct {
+	blankout.Head
+	Kernel string `json:"kernel"`
+}
+
+// Blocks encodes the model.
+func (m *KernelModel) Blocks() ([]blankout.Block, error) {
+	head, err := json.Marshal(kernelHead{m.Head, m.Kernel.String()})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the model: %w", err)
+	}
+	var columns, ends, index, values, coef []byte
+	for _, c := range m.data.columns {
+		columns = binary.LittleEndian.AppendUint32(columns, c)
+	}
+	end := uint32(0)
+	for i := range m.data.Rows() {
+		row := m.data.Row(i)
+		end += uint32(row.Len())
+		ends = binary.LittleEndian.AppendUint32(ends, end)
+		for j, c := range row.Index {
+			index = binary.LittleEndian.AppendUint32(index, c)
+			values = binary.LittleEndian.AppendUint64(values, math.Float64bits(row.At(j)))
+		}
+	}
+	for _, c := range m.coef {
+		coef = binary.LittleEndian.AppendUint64(coef, math.Float64bits(c))
+	}
+	out := []blankout.Block{{Name: "model", Data: head}, {Name: "support/columns", Data: columns}, {Name: "support/ends", Data: ends},
+		{Name: "support/index", Data: index}, {Name: "support/values", Data: values}, {Name: "support/coefficients", Data: coef}}
+	if m.Rows != nil {
+		out = append(out, m.Rows.Blocks()...)
+	}
+	return out, nil
+}
+
+// ReadKernelModel reads what Blocks wrote.
+func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
+	data, err := blankout.FindBlock(blocks, "model")
+	if err != nil {
+		return nil, err
+	}
+	var head kernelHead
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("block model: %w", err)
+	}
+	k, err := ParseKernel(head.Kernel)
+	if err != nil {
+		return nil, fmt.Errorf("block model: %w", err)
+	}
+	if r, ok := k.(RBFKernel); ok && r.Sigma == 0 || k == (RBFChi2Kernel{}) {
+		return nil, fmt.Errorf("block model: the kernel %q lacks its width", head.Kernel)
+	}
+	if head.Schema == nil || head.Outputs < 1 || len(head.Intercept) != head.Outputs {
+		return nil, fmt.Errorf("block model: %d outputs and %d intercepts do not fit", head.Outputs, len(head.Intercept))
+	}
+	ints := map[string][]uint32{}
+	for _, name := range []string{"support/columns", "support/ends", "support/index"} {
+		raw, err := blankout.FindBlock(blocks, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(raw)%4 != 0 {
+			return nil, fmt.Errorf("block %s: %d bytes are not a whole number of entries", name, len(raw))
+		}
+		list := make([]uint32, len(raw)/4)
+		for i := range list {
+			list[i] = binary.LittleEndian.Uint32(raw[4*i:])
+		}
+		ints[name] = list
+	}
+	floats := map[string][]float64{}
+	for _, name := range []string{"support/values", "support/coefficients"} {
+		raw, err := blankout.FindBlock(blocks, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(raw)%8 != 0 {
+			return nil, fmt.Errorf("block %s: %d bytes are not a whole number of entries", name, len(raw))
+		}
+		list := make([]float64, len(raw)/8)
+		for i := range list {
+			if list[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:])); !finite(list[i]) {
+				return nil, fmt.Errorf("block %s: entry %d is %v", name, i, list[i])
+			}
+		}
+		floats[name] = list
+	}
+	columns, ends, index := ints["support/columns"], ints["support/ends"], ints["support/index"]
+	values, coef := floats["support/values"], floats["support/coefficients"]
+	if len(values) != len(index) || len(coef) != len(ends)*head.Outputs {
+		return nil, fmt.Errorf("block support/values: %d values for %d entries, %d coefficients for %d support vectors and %d outputs",
+			len(values), len(index), len(coef), len(ends), head.Outputs)
+	}
+	var b Builder
+	from := uint32(0)
+	for i, end := range ends {
+		if end < from || int(end) > len(index) || i == len(ends)-1 && int(end) != len(index) {
+			return nil, fmt.Errorf("block support/ends: support vector %d ends at entry %d of %d", i, end, len(index))
+		}
+		e := blankout.Example{Label: blankout.Unlabelled, Weight: 1, Features: blankout.Vec{Value: values[from:end]}}
+		for _, c := range index[from:end] {
+			if int(c) >= len(columns) {
+				return nil, fmt.Errorf("block support/index: column %d of %d", c, len(columns))
+			}
+			e.Features.Index = append(e.Features.Index, columns[c])
+		}
+		if err := b.Add(&e); err != nil {
+			return nil, fmt.Errorf("block support/index: support vector %d: %w", i, err)
+		}
+		from = end
+	}
+	if len(ends) == 0 && len(index) > 0 {
+		return nil, fmt.Errorf("block support/ends: %d entries of no support vector", len(index))
+	}
+	m := newKernelModel(head.Head, k, b.Data(head.Schema), coef)
+	if l := m.Layout; l.Width > 0 {
+		if l.Stats < 0 || l.Stats+blankout.ScalerWidth > l.Width {
+			return nil, fmt.Errorf("block model: statistics at %d of rows of %d", l.Stats, l.Width)
+		}
+		if m.Rows, err = blankout.ReadTable(l.Width, blocks); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
