@@ -27,6 +27,10 @@ type Data struct {
 
 	labels  []int32
 	weights []float64 // nil while every weight is 1
+
+	// Rows that are noisy copies of those of clean, drawn when they are read.
+	corruption *corruption
+	clean      *Data
 }
 
 type rowRef struct{ chunk, from, n uint32 }
@@ -71,6 +75,9 @@ func (d *Data) Weight(i int) float64 {
 
 // Row returns row i.
 func (d *Data) Row(i int) Row {
+	if d.corruption != nil {
+		return d.corruption.row(d, i)
+	}
 	r := d.rows[i]
 	c := d.chunks[r.chunk]
 	from, to := r.from, r.from+r.n
@@ -139,6 +146,9 @@ func (r Row) AddTo(w []float64, a float64) {
 // Subset returns the given rows as Data of their own, in the given order. It
 // shares entries and columns with d.
 func (d *Data) Subset(rows []int) *Data {
+	if d.corruption != nil {
+		panic("batch: a subset of corrupted copies; corrupt the subset")
+	}
 	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns}
 	s.rows = make([]rowRef, len(rows))
 	s.labels = make([]int32, len(rows))

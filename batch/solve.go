@@ -148,6 +148,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	}
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = o.ValueGrad(s.w, nil)
+	r.Gap += 1e-15 * math.Abs(r.Objective) // the objective's own rounding
 	if p, ok := o.(passer); ok {
 		r.Passes = p.Passes()
 	}
@@ -492,11 +493,13 @@ func (s *solver) lbfgs(ctx context.Context) error {
 	stalled := 0
 	for {
 		norm := norm2(s.grad)
-		if s.certifier == nil || math.IsInf(s.gap, 1) && s.iterations > 0 {
-			if norm <= s.opt.Tol*s.first {
-				s.converged = true
-				return nil
-			}
+		if s.certifier != nil && norm <= s.opt.Tol*s.first {
+			s.gap = s.certifier.Gap(s.w)
+			eval()
+		}
+		if math.IsInf(s.gap, 1) && norm <= s.opt.Tol*s.first {
+			s.converged = true
+			return nil
 		}
 		for i, g := range s.grad {
 			p[i] = -g

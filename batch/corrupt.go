@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"blankout"
+)
+
+// Corrupter draws noisy copies of examples. What it draws depends on the
+// seed, the number of the example and the number of the copy alone, and within
+// an example on the order of its columns, so the same example meets the same
+// mask in training, in prediction and in a file of copies.
+type Corrupter struct {
+	Noise blankout.Noise
+	Seed  uint64
+	// Keep leaves the survivors of dropout as they are instead of scaling them
+	// by 1/(1-q).
+	Keep bool
+
+	pcg  rand.PCG
+	rand *rand.Rand
+}
+
+// Vec replaces the values of x, example number n's, by those of a noisy copy.
+// Entries may become zero; columns that x does not hold stay zero.
+func (c *Corrupter) Vec(x blankout.Vec, n, copy int) {
+	r := c.at(n, copy)
+	for i, v := range x.Value {
+		x.Value[i] = c.value(v, r)
+	}
+}
+
+func (c *Corrupter) at(n, copy int) *rand.Rand {
+	if c.rand == nil {
+		c.rand = rand.New(&c.pcg)
+	}
+	c.pcg.Seed(c.Seed, uint64(n)<<16^uint64(copy))
+	return c.rand
+}
+
+func (c *Corrupter) value(x float64, r *rand.Rand) float64 {
+	y := c.Noise.Corrupt(x, r)
+	if _, ok := c.Noise.(blankout.Dropout); ok && c.Keep && y != 0 {
+		return x
+	}
+	return y
+}
+
+// corruption makes the rows of Data noisy copies of others.
+type corruption struct {
+	noise  blankout.Noise
+	copies int
+	seed   uint64
+	dense  bool // the noise acts on absent features too
+}
+
+// Corrupted returns copies noisy copies of every example, each of weight
+// 1/copies of the original's (Chen et al. 2014, eq. 2). Row i copies+j is copy
+// j of row i. The copies are drawn anew, the same, whenever a row is read: memory
+// does not grow with their entries.
+func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, error) {
+	if copies < 1 || copies > 1<<16 {
+		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
+	}
+	if d.corruption != nil {
+		return nil, fmt.Errorf("the examples are corrupted copies already")
+	}
+	c0, c1, _ := noise.Coefficients()
+	if c1 != 0 {
+		if i := d.firstNegative(); i >= 0 {
+			return nil, fmt.Errorf("noise %v: example %d has a negative feature", noise, i)
+		}
+	}
+	s := *d
+	s.corruption = &corruption{noise, copies, seed, c0 != 0}
+	n := d.Rows() * copies
+	s.rows, s.labels, s.weights = make([]rowRef, n), make([]int32, n), make([]float64, n)
+	s.entries = 0
+	for i := range n {
+		s.rows[i], s.labels[i] = d.rows[i/copies], d.labels[i/copies]
+		s.weights[i] = d.Weight(i/copies) / float64(copies)
+		if c0 != 0 {
+			s.rows[i].n = uint32(d.Columns())
+		}
+		s.entries += int(s.rows[i].n)
+	}
+	s.clean = d
+	return &s, nil
+}
+
+// row draws row i of corrupted Data.
+func (c *corruption) row(d *Data, i int) Row {
+	x := d.clean.Row(i / c.copies)
+	draw := Corrupter{Noise: c.noise, Seed: c.seed}
+	r := draw.at(i/c.copies, i%c.copies)
+	if !c.dense {
+		values := make([]float64, x.Len())
+		for j := range values {
+			values[j] = draw.value(x.At(j), r)
+		}
+		return Row{Index: x.Index, f64: values}
+	}
+	row := Row{Index: make([]uint32, d.Columns()), f64: make([]float64, d.Columns())}
+	for j, at := range x.Index {
+		row.f64[at] = x.At(j)
+	}
+	for j := range row.Index {
+		row.Index[j] = uint32(j)
+		row.f64[j] = draw.value(row.f64[j], r)
+	}
+	return row
+}
+
+// Split returns two parts of d, stratified by class: the first holds the given
+// share of every class. The draw depends on the seed alone.
+func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
+	var a, b []int
+	for _, rows := range d.byClass(seed) {
+		n := int(share*float64(len(rows)) + 0.5)
+		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	return d.Subset(a), d.Subset(b)
+}
+
+// byClass returns the rows of every class in a random order, unlabelled ones last.
+func (d *Data) byClass(seed uint64) [][]int {
+	out := make([][]int, len(d.Schema.Classes)+1)
+	for i := range d.rows {
+		k := d.Label(i)
+		if k < 0 {
+			k = len(out) - 1
+		}
+		out[k] = append(out[k], i)
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, rows := range out {
+		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	}
+	return out
+}

@@ -1,0 +1,397 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// problem draws a training set of two overlapping classes. Uncentred features
+// have a mean far from zero, where strong noise makes w = 0 the optimum.
+func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentred bool) (x [][]float64, y []float64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range rows {
+		label := float64(2*r.IntN(2) - 1)
+		row := make([]float64, columns)
+		for d := range row {
+			switch {
+			case uncentred:
+				row[d] = 3 + 0.3*label + r.NormFloat64()
+			case r.IntN(3) == 0:
+				row[d] = 0.4*label + r.NormFloat64()
+			}
+		}
+		x, y = append(x, row), append(y, label)
+	}
+	return x, y
+}
+
+var everyLoss = []blankout.Loss{
+	blankout.HingeGaussian{Ell: 1}, blankout.HingeChen{Ell: 0.7}, blankout.LogisticGaussian{}, blankout.LogisticChen{},
+	blankout.LogisticQuadratic{}, blankout.Quadratic{}, blankout.Linear{},
+}
+
+var everyNoise = []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 0.4}, blankout.Laplace{B: 0.3}}
+
+var everyIntercept = []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept}
+
+func newExpected(t testing.TB, d *Data, y []float64, l blankout.Loss, n blankout.Noise, kappa float64, it Intercept) *Expected {
+	o, err := NewExpected(Problem{Data: d, Y: y, Loss: l, Noise: n, Kappa: kappa, Intercept: it,
+		Penalty: Ridge(d.Columns(), 1, it), Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func solve(t testing.TB, o Objective, opt Options) *Result {
+	r, err := Solve(context.Background(), o, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// slowValue is J as written in docs/mathematics.md, row by row.
+func slowValue(x [][]float64, y, w []float64, l blankout.Loss, n blankout.Noise, kappa float64, it Intercept) float64 {
+	d := len(x[0])
+	value := dot(w[:d], w[:d])
+	b := 0.0
+	if it != NoIntercept {
+		b = w[d]
+	}
+	if it == PenalisedIntercept {
+		value += b * b
+	}
+	for i, row := range x {
+		f, v := b, 0.0
+		for j, x := range row {
+			f += w[j] * x
+			v += w[j] * w[j] * blankout.Var(n, x)
+		}
+		e, _, _ := l.At(y[i], f, v)
+		value += kappa * e
+	}
+	return value
+}
+
+func TestExpectedAgainstTheFormula(t *testing.T) {
+	x, y := drawProblem(t, 1, 50, 6, false)
+	data := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(2, 2))
+	for _, l := range everyLoss {
+		for _, n := range everyNoise {
+			for _, it := range everyIntercept {
+				name := fmt.Sprint(l, n, it)
+				o := newExpected(t, data, y, l, n, 0.7, it)
+				dim := o.Dim()
+				w, v := make([]float64, dim), make([]float64, dim)
+				for i := range w {
+					w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
+				}
+				grad, hv := make([]float64, dim), make([]float64, dim)
+				value := o.ValueGrad(w, grad)
+				if want := slowValue(x, y, w, l, n, 0.7, it); math.Abs(value-want) > 1e-7*want {
+					t.Errorf("%s: value %v, want %v", name, value, want)
+				}
+				o.HessVec(v, hv)
+				phi := o.Line(v)
+				const h = 1e-5
+				up, down := make([]float64, dim), make([]float64, dim)
+				for i := range w {
+					up[i], down[i] = w[i]+h*v[i], w[i]-h*v[i]
+				}
+				gu, gd := make([]float64, dim), make([]float64, dim)
+				vu, vd := o.ValueGrad(up, gu), o.ValueGrad(down, gd)
+				if slope := (vu - vd) / (2 * h); math.Abs(slope-dot(grad, v)) > 1e-6*(1+math.Abs(slope)) {
+					t.Errorf("%s: slope %v by differences, %v by the gradient", name, slope, dot(grad, v))
+				}
+				for i := range gu {
+					if want := (gu[i] - gd[i]) / (2 * h); math.Abs(hv[i]-want) > 1e-5*(1+math.Abs(want)) && !(isHinge(l) && !o.noisy) {
+						t.Errorf("%s: Hv[%d] = %v, by differences %v", name, i, hv[i], want)
+						break
+					}
+				}
+				o.ValueGrad(w, grad)
+				o.HessVec(v, hv)
+				a := o.dense()
+				for i := range hv {
+					s := 0.0
+					for j := range v {
+						s += a.At(i, j) * v[j]
+					}
+					if math.Abs(s-hv[i]) > 1e-9*(1+math.Abs(s)) {
+						t.Errorf("%s: row %d of the dense Hessian times v is %v, want %v", name, i, s, hv[i])
+						break
+					}
+				}
+				if got, _, _ := phi(h); math.Abs(got-vu) > 1e-10*math.Abs(vu) {
+					t.Errorf("%s: value on the line %v, at the point %v", name, got, vu)
+				}
+			}
+		}
+	}
+}
+
+func TestSolversAgree(t *testing.T) {
+	x, y := drawProblem(t, 3, 80, 7, false)
+	data := denseData(t, x, y)
+	for _, l := range everyLoss {
+		for _, n := range everyNoise {
+			for _, it := range everyIntercept {
+				name := fmt.Sprint(l, " ", n, " ", it)
+				var want float64
+				for i, s := range []Solver{Newton, IRLS, LBFGS} {
+					if l == (blankout.LogisticQuadratic{}) && s != LBFGS {
+						continue // not convex: 2 dv is no curvature
+					}
+					o := newExpected(t, data, y, l, n, 0.5, it)
+					opt := Options{Solver: s, Tol: 1e-9, MaxIterations: 3000}
+					tol := 2e-9
+					if isHinge(l) && o.plainHinge() > 0 && s != Newton {
+						opt.Tol, tol = 1e-4, 1e-4 // kinks everywhere
+					}
+					r := solve(t, o, opt)
+					if !r.Converged {
+						t.Errorf("%s: %s did not converge: %+v", name, s, r)
+					}
+					if i == 0 {
+						want = r.Objective
+					} else if want != 0 && math.Abs(r.Objective-want) > tol*want {
+						t.Errorf("%s: %s ends at %.12g, newton at %.12g", name, s, r.Objective, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Every IRLS step of a bound of Chen et al. minimises a quadratic that lies
+// above J, so J falls.
+func TestIRLSFalls(t *testing.T) {
+	x, y := drawProblem(t, 4, 100, 6, false)
+	data := denseData(t, x, y)
+	for _, l := range []blankout.Loss{blankout.HingeChen{Ell: 1}, blankout.LogisticChen{}} {
+		for _, n := range everyNoise[1:] {
+			o := newExpected(t, data, y, l, n, 2, FreeIntercept)
+			last, steps := math.Inf(1), 0
+			solve(t, o, Options{Solver: IRLS, Tol: 1e-12, Progress: func(p Progress) {
+				if p.Objective > last*(1+1e-14) {
+					t.Errorf("%v %v: J rises from %.17g to %.17g in step %d", l, n, last, p.Objective, p.Iteration)
+				}
+				last, steps = p.Objective, steps+1
+			}})
+			if steps < 3 {
+				t.Errorf("%v %v: %d steps show nothing", l, n, steps)
+			}
+		}
+	}
+}
+
+// The certificate must not lie below the true gap, anywhere: at random points,
+// at points near the optimum, with every kind of intercept, and where strong noise
+// on uncentred features makes w = 0, a kink, the optimum.
+func TestCertificateIsABound(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, uncentred := range []bool{false, true} {
+		x, y := drawProblem(t, 6, 60, 5, uncentred)
+		data := denseData(t, x, y)
+		for _, l := range everyLoss {
+			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}} {
+				for _, it := range everyIntercept {
+					name := fmt.Sprintf("%v %v %v uncentred=%v", l, n, it, uncentred)
+					o := newExpected(t, data, y, l, n, 1, it)
+					best := solve(t, o, Options{Tol: 1e-8})
+					if !o.IsConvex() {
+						if !math.IsInf(best.Gap, 1) {
+							t.Errorf("%s: not convex, but a gap of %v", name, best.Gap)
+						}
+						continue
+					}
+					if !best.Converged {
+						t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
+					}
+					for k := range 12 {
+						w := append([]float64(nil), best.W...)
+						for i := range w {
+							w[i] += math.Pow(10, float64(-k)) * r.NormFloat64()
+						}
+						if o.kinked() {
+							o.smooth(math.Pow(10, float64(-r.IntN(8))))
+						}
+						gap := o.Gap(w)
+						o.smooth(0)
+						if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-15*best.Objective {
+							t.Errorf("%s: gap %g below the true %g", name, gap, true)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestLimitOfNoNoise(t *testing.T) {
+	x, y := drawProblem(t, 7, 80, 6, false)
+	data := denseData(t, x, y)
+	for _, l := range everyLoss {
+		exact := solve(t, newExpected(t, data, y, l, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-10})
+		last := math.Inf(1)
+		for _, q := range []float64{1e-2, 1e-4, 1e-6} {
+			r := solve(t, newExpected(t, data, y, l, blankout.Dropout{Q: q}, 1, FreeIntercept), Options{Tol: 1e-9})
+			far := math.Abs(r.Objective-exact.Objective) / exact.Objective
+			if far > last || q == 1e-6 && far > 1e-3 {
+				t.Errorf("%v: q = %g is %g away from no noise, the q before %g", l, q, far, last)
+			}
+			last = far
+		}
+	}
+}
+
+// Explicit corruption tends to the expectation, which the quadratic loss knows
+// exactly; the bounds of the others lie above it.
+func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
+	x, y := drawProblem(t, 8, 60, 5, false)
+	data := denseData(t, x, y)
+	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
+	for _, n := range everyNoise[1:] {
+		for _, l := range everyLoss {
+			if l == (blankout.LogisticQuadratic{}) {
+				continue
+			}
+			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
+			far := func(copies int) float64 {
+				c, err := data.Corrupted(n, copies, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				yc := make([]float64, c.Rows())
+				for i := range yc {
+					yc[i] = y[i/copies]
+				}
+				return newExpected(t, c, yc, l, blankout.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
+			}
+			got := far(4000)
+			switch l.(type) {
+			case blankout.Quadratic, blankout.Linear:
+				if math.Abs(got) > 0.01 {
+					t.Errorf("%v %v: 4000 copies are %g away", l, n, got)
+				}
+			default:
+				if got > 0.005 {
+					t.Errorf("%v %v: 4000 copies lie %g above the bound", l, n, got)
+				}
+			}
+		}
+	}
+}
+
+func TestPermutationsPermuteTheAnswer(t *testing.T) {
+	x, y := drawProblem(t, 9, 60, 6, false)
+	r := rand.New(rand.NewPCG(9, 9))
+	rows, columns := r.Perm(60), r.Perm(6)
+	px, py := make([][]float64, 60), make([]float64, 60)
+	for i, j := range rows {
+		px[i], py[i] = make([]float64, 6), y[j]
+		for k, c := range columns {
+			px[i][k] = x[j][c]
+		}
+	}
+	for _, l := range everyLoss {
+		a := solve(t, newExpected(t, denseData(t, x, y), y, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		b := solve(t, newExpected(t, denseData(t, px, py), py, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		want := make([]float64, 7)
+		for k, c := range columns {
+			want[k] = a.W[c]
+		}
+		want[6] = a.W[6]
+		if far := relative(b.W, want); far > 1e-5 {
+			t.Errorf("%v: weights %g away after permuting", l, far)
+		}
+	}
+}
+
+// An importance weight of 2 equals the example twice, of 0 its absence.
+func TestImportanceWeights(t *testing.T) {
+	x, y := drawProblem(t, 10, 30, 4, false)
+	var two, weighted Builder
+	var y2, yw []float64
+	for i := range x {
+		e := blankout.Example{Weight: float64(i % 3), Features: blankout.Vec{Index: []uint32{0, 1, 2, 3}, Value: x[i]}}
+		if err := weighted.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+		yw = append(yw, y[i])
+		for range i % 3 {
+			e.Weight = 1
+			if err := two.Add(&e); err != nil {
+				t.Fatal(err)
+			}
+			y2 = append(y2, y[i])
+		}
+	}
+	for _, l := range everyLoss {
+		a := solve(t, newExpected(t, two.d.copy(), y2, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		if far := relative(b.W, a.W); far > 1e-5 {
+			t.Errorf("%v: weights %g away", l, far)
+		}
+	}
+}
+
+// copy returns the data of a Builder in use whose columns are 0 … 3.
+func (d *Data) copy() *Data {
+	c := *d
+	c.columns = []uint32{0, 1, 2, 3}
+	return &c
+}
+
+func TestThreadsDoNotChangeABit(t *testing.T) {
+	x, y := drawProblem(t, 11, 3000, 6, false)
+	data := denseData(t, x, y)
+	for _, l := range everyLoss {
+		for _, s := range []Solver{"", LBFGS} {
+			var want []float64
+			for threads := 1; threads <= 4; threads++ {
+				o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: blankout.Dropout{Q: 0.3}, Kappa: 1,
+					Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(o.sum.partial) < 4 {
+					t.Fatal("too few groups to show anything")
+				}
+				r := solve(t, o, Options{Solver: s, Tol: 1e-6})
+				got := append(r.W, r.Objective, r.Gap)
+				if want == nil {
+					want = got
+				}
+				for i := range got {
+					if got[i] != want[i] {
+						t.Fatalf("%v %s: %d threads give %v, one gives %v", l, s, threads, got[i], want[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	x, y := drawProblem(t, 12, 50, 5, false)
+	data := denseData(t, x, y)
+	for _, s := range []Solver{Newton, IRLS, LBFGS} {
+		for _, l := range everyLoss[:4] {
+			ctx, cancel := context.WithCancel(context.Background())
+			_, err := Solve(ctx, newExpected(t, data, y, l, blankout.Dropout{Q: 0.3}, 1, FreeIntercept),
+				Options{Solver: s, Progress: func(Progress) { cancel() }})
+			cancel()
+			if err != context.Canceled {
+				t.Errorf("%v %s: %v after cancelling", l, s, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout"
+)
+
+// Config says what Train solves. Flags and the configuration file carry the same names.
+type Config struct {
+	// Loss is hinge, logistic, quadratic, linear, poisson or one of the
+	// objectives of their own; Bound is gaussian (the default), chen or
+	// quadratic-noising where the loss has a choice.
+	Loss, Bound string
+	Ell         float64 // margin of the hinge
+	Noise       string  // as blankout.ParseNoise reads it
+	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
+	// factor blankout.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
+	// of factor 1.
+	Cost      float64
+	L2        float64
+	Intercept Intercept
+	// Multiclass is ovr (one class against the rest) or ovo (every pair).
+	Multiclass string
+	Solver     Solver
+	Tol        float64
+	// Alpha weighs the noising penalty of unlabelled examples, see Problem.
+	Alpha float64
+	// Copies replaces the expectation by that many corrupted copies of every
+	// example; 0 means the expectation.
+	Copies        int
+	Seed          uint64 // of the copies
+	MaxIterations int
+	Threads       int
+	Prior         string // of t-logistic: student or l2
+	// Progress is called from several goroutines, one call at a time.
+	Progress func(Progress) `toml:"-"`
+}
+
+// DefaultConfig returns logistic regression without noise, to a certified gap of
+// a millionth of the objective.
+func DefaultConfig() Config {
+	return Config{Loss: "logistic", Ell: 1, Noise: "none", Cost: 1, L2: -1, Intercept: FreeIntercept,
+		Multiclass: "ovr", Tol: 1e-6, Threads: 1, Prior: "student"}
+}
+
+// Fit is what Train found: a model and how exact it is. Objective, Gap,
+// Iterations and Passes are sums over the binary problems.
+type Fit struct {
+	Model      *blankout.Model
+	Objective  float64
+	Gap        float64 // +Inf where there is no certificate
+	Converged  bool
+	Iterations int
+	Passes     int
+	Seconds    float64
+	Problems   []*Result // one for each output
+}
+
+// binary is one of the problems that a task with several classes is made of.
+type binary struct {
+	positive, negative int // classes; negative is -1 for all others
+	y                  []float64
+	weight             []float64 // nil: the data's own
+}
+
+// Train solves the problem of c on d. It returns an error where the data or c
+// make no sense, naming what is wrong.
+func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
+	begin := time.Now()
+	noise, err := blankout.ParseNoise(c.Noise)
+	if err != nil {
+		return nil, err
+	}
+	if c.Copies > 0 {
+		if d, err = d.Corrupted(noise, c.Copies, c.Seed); err != nil {
+			return nil, err
+		}
+		noise = blankout.NoNoise{}
+	}
+	build, name, err := c.objective(noise)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := c.problems(d)
+	if err != nil {
+		return nil, err
+	}
+	// Problems share nothing but the data, so threads go to problems first.
+	workers := min(max(c.Threads, 1), len(problems))
+	c.Threads = max(c.Threads/workers, 1)
+	results := make([]*Result, len(problems))
+	errs := make([]error, len(problems))
+	var mu sync.Mutex
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parallel(workers, len(problems), func(i int) {
+		o, err := build(d, problems[i], c)
+		if err == nil {
+			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations}
+			if c.Progress != nil {
+				opt.Progress = func(p Progress) {
+					mu.Lock()
+					defer mu.Unlock()
+					p.Problem, p.Problems = i, len(problems)
+					c.Progress(p)
+				}
+			}
+			results[i], err = Solve(ctx, o, opt)
+		}
+		if err != nil {
+			errs[i] = err
+			cancel()
+		}
+	})
+	for i, err := range errs {
+		if err != nil && (ctx.Err() == nil || err != context.Canceled || i == len(errs)-1) {
+			if len(problems) > 1 && err != context.Canceled {
+				err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
+			}
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f := &Fit{Converged: true, Problems: results}
+	for _, r := range results {
+		f.Objective += r.Objective
+		f.Gap += r.Gap
+		f.Converged = f.Converged && r.Converged
+		f.Iterations += r.Iterations
+		f.Passes += r.Passes
+	}
+	f.Model = c.model(d, results, name)
+	f.Seconds = time.Since(begin).Seconds()
+	return f, nil
+}
+
+// kappa returns the factor of the losses and the weight of |w|^2: the one place
+// where the conventions of the papers meet.
+func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
+	if c.L2 >= 0 {
+		return 1, c.L2
+	}
+	return blankout.Cost(l, c.Cost), 1
+}
+
+// objectives lists the losses that are objectives of their own, by the name
+// before a colon. A new one is a file and a line here.
+var objectives = []struct {
+	name string
+	make func(d *Data, b binary, c Config, noise blankout.Noise) (Objective, error)
+}{}
+
+// objective returns what builds the objective of a binary problem, and the
+// name of the loss that the model carries.
+func (c Config) objective(noise blankout.Noise) (build func(*Data, binary, Config) (Objective, error), name string, err error) {
+	if !(c.Cost > 0) || math.IsInf(c.Cost, 0) {
+		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)
+	}
+	if !(c.Tol >= 0) {
+		return nil, "", fmt.Errorf("tolerance %v: want a number that is not negative", c.Tol)
+	}
+	switch c.Intercept {
+	case FreeIntercept, PenalisedIntercept, NoIntercept:
+	default:
+		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
+	}
+	first, _, _ := strings.Cut(c.Loss, ":")
+	for _, o := range objectives {
+		if o.name == first {
+			return func(d *Data, b binary, c Config) (Objective, error) { return o.make(d, b, c, noise) }, c.Loss, nil
+		}
+	}
+	name = c.Loss
+	if c.Bound != "" && !(c.Bound == "gaussian" && (c.Loss == "quadratic" || c.Loss == "linear")) {
+		name += ":" + c.Bound
+	}
+	loss, err := blankout.ParseLoss(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if !(c.Ell > 0) || math.IsInf(c.Ell, 0) {
+		return nil, "", fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
+	}
+	switch l := loss.(type) {
+	case blankout.HingeGaussian:
+		l.Ell = c.Ell
+		loss = l
+	case blankout.HingeChen:
+		l.Ell = c.Ell
+		loss = l
+	}
+	return func(d *Data, b binary, c Config) (Objective, error) {
+		kappa, l2 := c.kappa(loss)
+		return NewExpected(Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
+			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads})
+	}, loss.String(), nil
+}
+
+// problems cuts the task into binary problems.
+func (c Config) problems(d *Data) ([]binary, error) {
+	classes := d.Schema.Classes
+	if c.Loss == "linear" || c.Loss == "poisson" {
+		y := make([]float64, d.Rows())
+		for i := range y {
+			y[i] = math.NaN()
+			if l := d.Label(i); l >= 0 {
+				var err error
+				if y[i], err = strconv.ParseFloat(classes[l], 64); err != nil {
+					return nil, fmt.Errorf("loss %s needs numbers for labels, not %q", c.Loss, classes[l])
+				}
+			}
+		}
+		return []binary{{positive: 0, negative: -1, y: y}}, nil
+	}
+	count := make([]int, len(classes))
+	for i := range d.Rows() {
+		if l := d.Label(i); l >= 0 && d.Weight(i) > 0 {
+			count[l]++
+		}
+	}
+	var present []int
+	for k, n := range count {
+		if n > 0 {
+			present = append(present, k)
+		}
+	}
+	switch {
+	case len(present) == 0:
+		return nil, fmt.Errorf("no labelled example of positive weight: nothing to learn from")
+	case len(present) == 1:
+		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
+	}
+	one := func(positive, negative int) binary {
+		b := binary{positive: positive, negative: negative, y: make([]float64, d.Rows())}
+		for i := range b.y {
+			switch l := d.Label(i); {
+			case l == positive:
+				b.y[i] = 1
+			case l < 0:
+				b.y[i] = math.NaN()
+			default:
+				b.y[i] = -1
+			}
+		}
+		if negative >= 0 && len(classes) > 2 {
+			b.weight = make([]float64, d.Rows())
+			for i := range b.weight {
+				if l := d.Label(i); l == positive || l == negative || l < 0 {
+					b.weight[i] = d.Weight(i)
+				}
+			}
+		}
+		return b
+	}
+	if len(classes) == 2 {
+		return []binary{one(1, 0)}, nil
+	}
+	for k, n := range count {
+		if n == 0 {
+			return nil, fmt.Errorf("class %s has no example of positive weight", classes[k])
+		}
+	}
+	var out []binary
+	switch c.Multiclass {
+	case "ovr":
+		for k := range classes {
+			out = append(out, one(k, -1))
+		}
+	case "ovo":
+		for j := range classes {
+			for k := range j {
+				out = append(out, one(j, k))
+			}
+		}
+	default:
+		return nil, fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
+	}
+	return out, nil
+}
+
+// model makes the model of one result for each output.
+func (c Config) model(d *Data, results []*Result, loss string) *blankout.Model {
+	k := len(results)
+	m := &blankout.Model{Head: blankout.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
+		Intercept: make([]float64, k), Layout: blankout.Layout{Width: k, Stats: -1}, Trained: "train"}, Rows: blankout.NewTable(k)}
+	for j := range d.Columns() {
+		var row []float64
+		for i, r := range results {
+			if r.W[j] != 0 {
+				if row == nil {
+					row = m.Rows.Touch(d.Column(j))
+				}
+				row[i] = r.W[j]
+			}
+		}
+	}
+	for i, r := range results {
+		if c.Intercept != NoIntercept {
+			m.Intercept[i] = r.W[d.Columns()]
+		}
+	}
+	for i := range d.Rows() {
+		if d.Label(i) >= 0 {
+			m.Events++
+		}
+	}
+	return m
+}
+
+// SortClasses returns d with its classes in ascending order, of numbers where
+// all are numbers: of two labels the larger is then the positive one. The
+// Schema is a copy that knows exactly the classes that occur.
+func (d *Data) SortClasses() *Data {
+	used := make([]bool, len(d.Schema.Classes))
+	for _, l := range d.labels {
+		if l >= 0 {
+			used[l] = true
+		}
+	}
+	var order []int
+	numbers := true
+	value := make([]float64, len(used))
+	for k, u := range used {
+		if u {
+			order = append(order, k)
+			var err error
+			value[k], err = strconv.ParseFloat(d.Schema.Classes[k], 64)
+			numbers = numbers && err == nil
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if numbers && value[a] != value[b] {
+			if value[a] < value[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(d.Schema.Classes[a], d.Schema.Classes[b])
+	})
+	s := *d
+	s.Schema = d.Schema.Clone(-1, -1)
+	s.Schema.Classes = nil
+	to := make([]int32, len(used))
+	for k, old := range order {
+		to[old] = int32(k)
+		s.Schema.Classes = append(s.Schema.Classes, d.Schema.Classes[old])
+	}
+	s.Schema.MaxClasses = max(len(order), 2)
+	s.labels = make([]int32, len(d.labels))
+	for i, l := range d.labels {
+		s.labels[i] = blankout.Unlabelled
+		if l >= 0 {
+			s.labels[i] = to[l]
+		}
+	}
+	return &s
+}
+
+// Unlabel returns d with no example labelled.
+func (d *Data) Unlabel() *Data {
+	s := *d
+	s.labels = slices.Repeat([]int32{blankout.Unlabelled}, len(d.labels))
+	return &s
+}

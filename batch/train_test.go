@@ -1,0 +1,192 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// classData draws n examples of k classes in a plane of 6 features.
+func classData(t testing.TB, n, k int, names ...string) *Data {
+	r := rand.New(rand.NewPCG(uint64(n), uint64(k)))
+	s := blankout.NewSchema(20, nil, 10)
+	var b Builder
+	for range n {
+		c := r.IntN(k)
+		class, ok := s.Class([]byte(names[c]))
+		if !ok {
+			t.Fatal(names[c])
+		}
+		e := blankout.Example{Weight: 1, Label: class}
+		for d := range 6 {
+			x := r.NormFloat64()
+			if d%k == c {
+				x += 2
+			}
+			e.Features.Index = append(e.Features.Index, uint32(10*d))
+			e.Features.Value = append(e.Features.Value, x)
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Data(s).SortClasses()
+}
+
+// trainError is the share of examples that the model gets wrong.
+func trainError(d *Data, m *blankout.Model) float64 {
+	wrong := 0
+	for i := range d.Rows() {
+		row := d.Row(i)
+		e := blankout.Example{}
+		for j, c := range row.Index {
+			e.Features.Index = append(e.Features.Index, d.Column(int(c)))
+			e.Features.Value = append(e.Features.Value, row.At(j))
+		}
+		if blankout.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
+			wrong++
+		}
+	}
+	return float64(wrong) / float64(d.Rows())
+}
+
+func TestTrainOneAgainstTheRest(t *testing.T) {
+	d := classData(t, 300, 3, "10", "9", "-2.5")
+	if got := fmt.Sprint(d.Schema.Classes); got != "[-2.5 9 10]" {
+		t.Fatalf("classes %s", got)
+	}
+	c := DefaultConfig()
+	c.Noise, c.Loss = "dropout:0.3", "hinge"
+	f, err := Train(context.Background(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, gap := 0.0, 0.0
+	for k := range 3 {
+		y := make([]float64, d.Rows())
+		for i := range y {
+			y[i] = -1
+			if d.Label(i) == k {
+				y[i] = 1
+			}
+		}
+		r := solve(t, newExpected(t, d, y, blankout.HingeGaussian{Ell: 1}, blankout.Dropout{Q: 0.3}, 2, FreeIntercept), Options{Tol: 1e-6})
+		sum += r.Objective
+		gap += r.Gap
+	}
+	if f.Objective != sum || f.Gap != gap || !f.Converged || f.Model.Outputs != 3 {
+		t.Errorf("objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
+	}
+	if e := trainError(d, f.Model); e > 0.1 {
+		t.Errorf("training error %v", e)
+	}
+	c.Threads = 4
+	again, err := Train(context.Background(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Objective != f.Objective || again.Gap != f.Gap {
+		t.Errorf("four threads: objective %v, one: %v", again.Objective, f.Objective)
+	}
+}
+
+func TestTrainRefuses(t *testing.T) {
+	two := classData(t, 40, 2, "-1", "1")
+	one := classData(t, 10, 1, "1")
+	words := classData(t, 10, 2, "no", "yes")
+	for _, c := range []struct {
+		name   string
+		d      *Data
+		change func(*Config)
+		want   string
+	}{
+		{"one class", one, func(*Config) {}, "nothing to tell apart"},
+		{"no label", two.Unlabel(), func(*Config) {}, "no labelled example"},
+		{"noise", two, func(c *Config) { c.Noise = "dropout:1" }, "must lie in [0, 1)"},
+		{"poisson noise", two, func(c *Config) { c.Noise = "poisson" }, "negative feature"},
+		{"loss", two, func(c *Config) { c.Loss = "hing" }, "want one of"},
+		{"cost", two, func(c *Config) { c.Cost = 0 }, "positive"},
+		{"intercept", two, func(c *Config) { c.Intercept = "yes" }, "want free"},
+		{"solver", two, func(c *Config) { c.Solver = "sgd" }, "want newton"},
+		{"numbers", words, func(c *Config) { c.Loss = "linear" }, "numbers for labels"},
+		{"counts", two, func(c *Config) { c.Loss = "poisson" }, "not negative"},
+	} {
+		cfg := DefaultConfig()
+		c.change(&cfg)
+		_, err := Train(context.Background(), c.d, cfg)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Data at the edge of what numbers can hold: an error or a finite answer.
+func TestTrainNeverGivesNaN(t *testing.T) {
+	for _, scale := range []float64{1e-30, 1, 1e8, 1e30, 1e150} {
+		for _, constant := range []bool{false, true} {
+			var b Builder
+			r := rand.New(rand.NewPCG(1, 1))
+			for i := range 40 {
+				x := scale
+				if !constant {
+					x *= r.NormFloat64() + float64(i%2)
+				}
+				e := blankout.Example{Weight: 1, Label: i % 2, Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: []float64{x, x, 1}}}
+				if err := b.Add(&e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := b.Data(blankout.NewSchema(4, []string{"-1", "1"}, 2))
+			for _, loss := range []string{"hinge", "logistic", "quadratic", "linear"} {
+				for _, noise := range []string{"none", "dropout:0.5", "gaussian:1"} {
+					for _, solver := range []Solver{"", IRLS, LBFGS} {
+						for _, l2 := range []float64{-1, 0} {
+							c := DefaultConfig()
+							c.Loss, c.Noise, c.Solver, c.L2, c.MaxIterations = loss, noise, solver, l2, 200
+							f, err := Train(context.Background(), d, c)
+							if err == nil {
+								for _, w := range f.Problems[0].W {
+									if !finite(w) {
+										t.Errorf("scale %g %s %s %s l2=%v: weights %v", scale, loss, noise, solver, l2, f.Problems[0].W)
+									}
+								}
+								if math.IsNaN(f.Objective) || math.IsNaN(f.Gap) {
+									t.Errorf("scale %g %s %s %s l2=%v: objective %v gap %v", scale, loss, noise, solver, l2, f.Objective, f.Gap)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func ExampleTrain() {
+	// Ten events of which one word decides, and another repeats it.
+	schema := blankout.NewSchema(4, []string{"ham", "spam"}, 2)
+	var b Builder
+	for i := range 10 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		if i%2 == 1 {
+			e.Features = blankout.Vec{Index: []uint32{1, 2}, Value: []float64{1, 1}}
+		}
+		if err := b.Add(&e); err != nil {
+			fmt.Println(err)
+		}
+	}
+	c := DefaultConfig()
+	c.Noise = "dropout:0.5"
+	fit, err := Train(context.Background(), b.Data(schema), c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("weights %.2f %.2f, certified to %v\n", fit.Model.Weight(1, 0), fit.Model.Weight(2, 0), fit.Gap < 1e-5)
+	// Output: weights 0.60 0.60, certified to true
+}
