@@ -64,8 +64,8 @@ type Fit struct {
 	Problems   []*Result // one for each output
 }
 
-// binary is one of the problems that a task with several classes is made of.
-type binary struct {
+// subproblem is one of the problems that a task with several classes is made of.
+type subproblem struct {
 	positive, negative int // classes; negative is -1 for all others
 	y                  []float64
 	weight             []float64 // nil: the data's own
@@ -157,12 +157,12 @@ func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
 // before a colon. A new one is a file and a line here.
 var objectives = []struct {
 	name string
-	make func(d *Data, b binary, c Config, noise blankout.Noise) (Objective, error)
+	make func(d *Data, b subproblem, c Config, noise blankout.Noise) (Objective, error)
 }{}
 
 // objective returns what builds the objective of a binary problem, and the
 // name of the loss that the model carries.
-func (c Config) objective(noise blankout.Noise) (build func(*Data, binary, Config) (Objective, error), name string, err error) {
+func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, Config) (Objective, error), name string, err error) {
 	if !(c.Cost > 0) || math.IsInf(c.Cost, 0) {
 		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)
 	}
@@ -177,7 +177,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, binary, Confi
 	first, _, _ := strings.Cut(c.Loss, ":")
 	for _, o := range objectives {
 		if o.name == first {
-			return func(d *Data, b binary, c Config) (Objective, error) { return o.make(d, b, c, noise) }, c.Loss, nil
+			return func(d *Data, b subproblem, c Config) (Objective, error) { return o.make(d, b, c, noise) }, c.Loss, nil
 		}
 	}
 	name = c.Loss
@@ -199,7 +199,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, binary, Confi
 		l.Ell = c.Ell
 		loss = l
 	}
-	return func(d *Data, b binary, c Config) (Objective, error) {
+	return func(d *Data, b subproblem, c Config) (Objective, error) {
 		kappa, l2 := c.kappa(loss)
 		return NewExpected(Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
 			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads})
@@ -207,7 +207,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, binary, Confi
 }
 
 // problems cuts the task into binary problems.
-func (c Config) problems(d *Data) ([]binary, error) {
+func (c Config) problems(d *Data) ([]subproblem, error) {
 	classes := d.Schema.Classes
 	if c.Loss == "linear" || c.Loss == "poisson" {
 		y := make([]float64, d.Rows())
@@ -220,7 +220,7 @@ func (c Config) problems(d *Data) ([]binary, error) {
 				}
 			}
 		}
-		return []binary{{positive: 0, negative: -1, y: y}}, nil
+		return []subproblem{{positive: 0, negative: -1, y: y}}, nil
 	}
 	count := make([]int, len(classes))
 	for i := range d.Rows() {
@@ -240,8 +240,8 @@ func (c Config) problems(d *Data) ([]binary, error) {
 	case len(present) == 1:
 		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
 	}
-	one := func(positive, negative int) binary {
-		b := binary{positive: positive, negative: negative, y: make([]float64, d.Rows())}
+	one := func(positive, negative int) subproblem {
+		b := subproblem{positive: positive, negative: negative, y: make([]float64, d.Rows())}
 		for i := range b.y {
 			switch l := d.Label(i); {
 			case l == positive:
@@ -263,14 +263,14 @@ func (c Config) problems(d *Data) ([]binary, error) {
 		return b
 	}
 	if len(classes) == 2 {
-		return []binary{one(1, 0)}, nil
+		return []subproblem{one(1, 0)}, nil
 	}
 	for k, n := range count {
 		if n == 0 {
 			return nil, fmt.Errorf("class %s has no example of positive weight", classes[k])
 		}
 	}
-	var out []binary
+	var out []subproblem
 	switch c.Multiclass {
 	case "ovr":
 		for k := range classes {
