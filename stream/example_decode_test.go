@@ -1,0 +1,39 @@
+package stream_test
+
+import (
+	"fmt"
+
+	"blankout"
+	"blankout/stream"
+)
+
+// A Decoder makes events of records; the Schema learns their fields, classes
+// and names on the way.
+func ExampleNewDecoder() {
+	c := stream.DefaultRecordConfig()
+	c.Label = "bought"
+	schema := c.Schema()
+	decoder, err := stream.NewDecoder(c, schema)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	name := func(column uint32) string { return schema.Namer()(column) }
+	var e blankout.Example
+	for _, record := range []string{
+		`{"bought": true, "price": 2.5}`,
+		`{"bought": false, "words": ["cheap", "cheap"]}`,
+		`{"bought": true, "price": NaN}`,
+	} {
+		decoder.Decode(stream.Record{Value: []byte(record)}, &e)
+		if e.Refused != nil {
+			fmt.Println("refused:", e.Refused)
+			continue
+		}
+		fmt.Println(schema.Classes[e.Label], name(e.Features.Index[0]), e.Features.Value[0])
+	}
+	// Output:
+	// true price 2.5
+	// false words=cheap 2
+	// refused: not-finite: byte 27: NaN is not a number
+}
