@@ -3,7 +3,9 @@ package blankout
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 )
 
 // Block is a named piece of a model or checkpoint file. Who writes it decides
@@ -210,11 +212,27 @@ func (m *Model) Probabilities(scores, out []float64) []float64 {
 // Blocks encodes the Model: the JSON block "model", the block of its names and
 // the blocks of its rows.
 func (m *Model) Blocks() ([]Block, error) {
+	each, err := m.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(each), nil
+}
+
+// EachBlock yields what Blocks returns, the rows encoded one block at a time.
+func (m *Model) EachBlock() (iter.Seq[Block], error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
-	return append(append([]Block{{"model", head}}, m.Schema.Names.Blocks()...), m.Rows.Blocks()...), nil
+	return func(yield func(Block) bool) {
+		for _, b := range append([]Block{{"model", head}}, m.Schema.Names.Blocks()...) {
+			if !yield(b) {
+				return
+			}
+		}
+		m.Rows.EachBlock()(yield)
+	}, nil
 }
 
 // ReadModel reads a Model from the blocks of a model file or a learner's

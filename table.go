@@ -3,7 +3,9 @@ package blankout
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -165,21 +167,30 @@ func (t *Table) Snapshot(prev *Table) *Table {
 // Blocks encodes the Table as named blocks, little-endian: "columns" holds the
 // column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
 // number of slots each, the last one cut to the slots in use.
-func (t *Table) Blocks() []Block {
-	columns := make([]byte, 0, 4*len(t.columns))
-	for _, c := range t.columns {
-		columns = binary.LittleEndian.AppendUint32(columns, c)
-	}
-	out := []Block{{"columns", columns}}
-	for i, rows := range t.blocks {
-		used := min(len(rows), (len(t.columns)-i<<t.perBits)*t.width)
-		data := make([]byte, 0, 8*used)
-		for _, v := range rows[:used] {
-			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+func (t *Table) Blocks() []Block { return slices.Collect(t.EachBlock()) }
+
+// EachBlock yields what Blocks returns, each encoded when it is asked for: a
+// large Table is written without holding it in memory a second time.
+func (t *Table) EachBlock() iter.Seq[Block] {
+	return func(yield func(Block) bool) {
+		columns := make([]byte, 0, 4*len(t.columns))
+		for _, c := range t.columns {
+			columns = binary.LittleEndian.AppendUint32(columns, c)
 		}
-		out = append(out, Block{fmt.Sprintf("rows/%04d", i), data})
+		if !yield(Block{"columns", columns}) {
+			return
+		}
+		for i, rows := range t.blocks {
+			used := min(len(rows), (len(t.columns)-i<<t.perBits)*t.width)
+			data := make([]byte, 0, 8*used)
+			for _, v := range rows[:used] {
+				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+			}
+			if !yield(Block{fmt.Sprintf("rows/%04d", i), data}) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // ReadTable reads what Blocks wrote. The blocks may be among others.

@@ -705,11 +705,15 @@ func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint) (iter.Seq
 	if err != nil {
 		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
 	}
-	state, err := s.Blocks()
+	state, err := s.EachBlock()
 	if err != nil {
 		return nil, err
 	}
-	return slices.Values(append(state, blankout.Block{Name: blockOffsets, Data: where}, blankout.Block{Name: blockFingerprint, Data: settings})), nil
+	return func(yield func(blankout.Block) bool) {
+		if yield(blankout.Block{Name: blockOffsets, Data: where}) && yield(blankout.Block{Name: blockFingerprint, Data: settings}) {
+			state(yield)
+		}
+	}, nil
 }
 
 // Resume makes the Learner and its place in the stream from the blocks of a

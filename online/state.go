@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 
 	"blankout"
 )
@@ -31,11 +33,24 @@ func (s *Snapshot) Model() *blankout.Model { return s.model }
 // and the block "learner", which makes a Learner of it again. docs/format.md
 // has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
-	blocks, err := s.model.Blocks()
+	each, err := s.EachBlock()
 	if err != nil {
 		return nil, err
 	}
-	return append(blocks, blankout.Block{Name: "learner", Data: s.learner}), nil
+	return slices.Collect(each), nil
+}
+
+// EachBlock yields what Blocks returns, the rows encoded one block at a time.
+func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
+	model, err := s.model.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(blankout.Block) bool) {
+		if yield(blankout.Block{Name: "learner", Data: s.learner}) {
+			model(yield)
+		}
+	}, nil
 }
 
 // Blocks is Snapshot().Blocks().

@@ -98,11 +98,11 @@ func matches(header, etag string) bool {
 }
 
 func writeModel(w io.Writer, m *blankout.Model) error {
-	blocks, err := m.Blocks()
+	blocks, err := m.EachBlock()
 	if err != nil {
 		return err
 	}
-	return checkpoint.Write(w, checkpoint.Linear, slices.Values(blocks))
+	return checkpoint.Write(w, checkpoint.Linear, blocks)
 }
 
 // prediction is the answer for one event. Error is set instead of the others
