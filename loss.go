@@ -83,15 +83,8 @@ var (
 )
 
 func (LogisticGaussian) At(y, f, v float64) (value, df, dv float64) {
-	u := -y * f
-	for i, p := range logisticP {
-		t := logisticT[i]
-		cdf, phi, s := smoothStep(u, t*t+v)
-		value += p * (u*cdf + s*phi)
-		df -= p * cdf
-		dv += p * phi / (2 * s)
-	}
-	return max(value, 0), y * df, dv
+	value, du, dv := logisticTerms(-y*f, v)
+	return max(value, 0), -y * du, dv
 }
 
 func (LogisticGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
