@@ -23,6 +23,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout/online"
+	"blankout/serve"
 	"blankout/stream"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Record     stream.RecordConfig `toml:"record"`
 	Learner    online.Config       `toml:"learner"`
 	Checkpoint Checkpoint          `toml:"checkpoint"`
+	HTTP       HTTP                `toml:"http"`
 	DeadLetter DeadLetter          `toml:"dead_letter"`
 }
 
@@ -70,6 +72,15 @@ func (c *Checkpoint) check() error {
 	return nil
 }
 
+// HTTP says what is served, and where.
+type HTTP struct {
+	serve.Config
+	// PublishEvents and PublishInterval say after how many records and how long
+	// readers get new weights; 0 switches either off.
+	PublishEvents   uint64        `toml:"publish_events"`
+	PublishInterval time.Duration `toml:"publish_interval"`
+}
+
 // DeadLetter says what happens to records that cannot be used.
 type DeadLetter struct {
 	Policy online.Policy `toml:"policy"`
@@ -97,6 +108,7 @@ func Default() Config {
 			Directory: "checkpoints", Keep: 3,
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
+		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
 		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
 	}
 	c.Kafka.Topics = []string{"events"}
@@ -110,6 +122,7 @@ func (c *Config) sections() []section {
 		{"record", c.Record.Check},
 		{"learner", c.Learner.Check},
 		{"checkpoint", c.Checkpoint.check},
+		{"http", c.HTTP.Check},
 		{"dead_letter", c.DeadLetter.check},
 	}
 }

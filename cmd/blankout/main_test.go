@@ -2,9 +2,13 @@ package main
 
 import (
 	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +31,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "flip": flipByte,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "flip": flipByte,
 		},
 	})
 }
@@ -75,6 +79,36 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s does not come", args[0])
+}
+
+// address is the script command "address VARIABLE": it sets the variable to a
+// free address on the loopback interface.
+func address(ts *testscript.TestScript, neg bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], l.Addr().String())
+	ts.Check(l.Close())
+}
+
+// get is the script command "get PATH PATTERN": the answer to this request to
+// $BLANKOUT_HTTP_ADDRESS must come to match.
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile(args[1])
+	var got string
+	for range 1000 {
+		r, err := http.Get("http://" + ts.Getenv("BLANKOUT_HTTP_ADDRESS") + args[0])
+		if err != nil {
+			got = err.Error()
+		} else {
+			body, err := io.ReadAll(r.Body)
+			ts.Check(errors.Join(err, r.Body.Close()))
+			if got = string(body); r.StatusCode == http.StatusOK && want.MatchString(got) {
+				return
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not come to match %s; it is\n%s", args[0], args[1], got)
 }
 
 // flipByte is the script command "flip FILE": it changes the byte in the middle.

@@ -178,7 +178,7 @@ func (p progress) String() string {
 func (p progress) log() []any {
 	out := []any{"events", p.events, "events_per_second", p.rate}
 	if !math.IsNaN(p.error) {
-		out = append(out, "error_percent", p.error, "error_percent_lately", p.lately)
+		out = append(out, "error_percent", hundredths(p.error), "error_percent_lately", hundredths(p.lately))
 	}
 	if p.lag >= 0 {
 		out = append(out, "lag", p.lag)
@@ -189,6 +189,8 @@ func (p progress) log() []any {
 	}
 	return out
 }
+
+func hundredths(x float64) float64 { return math.Round(100*x) / 100 }
 
 // percent writes a number of percent with the digits that count.
 func percent(x float64) string {

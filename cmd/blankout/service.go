@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/online"
+	"blankout/serve"
 	"blankout/stream"
 )
 
@@ -135,6 +138,19 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
 	r.Config.MaxEvents = o.maxEvents
+	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
+	var consuming atomic.Pointer[stream.Consumer]
+	if c.HTTP.Address != "" {
+		server, err := s.serve(c, &consuming, log)
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			return server.Close(ctx)
+		})
+	}
 	if r.Config.Refused == online.PolicyDeadLetter {
 		where := c.DeadLetter.DeadLetterConfig
 		if where.Topic != "" {
@@ -161,10 +177,35 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	s.close = append(s.close, consumer.Close)
 	r.Source = consumer
+	consuming.Store(consumer)
 	if group := c.Kafka.Group; group != "" {
 		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
 	}
 	return s, nil
+}
+
+// serve starts the HTTP server, which is there before anything is consumed.
+func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) (*serve.Server, error) {
+	version, revision := buildVersion()
+	record := c.Record
+	record.Unlabelled = true
+	server, err := serve.Start(c.HTTP.Config, serve.Service{
+		Version: strings.TrimSpace(version + " " + revision),
+		Status:  s.runner.Status,
+		Model:   s.runner.Model,
+		Source: func() *stream.ConsumerStats {
+			if consumer := consuming.Load(); consumer != nil {
+				stats := consumer.Stats()
+				return &stats
+			}
+			return nil
+		},
+		Decoder: func(schema *blankout.Schema) (stream.Decoder, error) { return stream.NewDecoder(record, schema) },
+	}, log)
+	if err == nil {
+		log.Info("serving", "url", server.URL())
+	}
+	return server, err
 }
 
 // openFile makes a file the source. A file goes on where the checkpoint left it;
