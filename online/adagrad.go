@@ -1,5 +1,7 @@
 package online
 
+import "blankout"
+
 // adagrad divides each coordinate's step by the root of the sum of its squared
 // gradients, this one included (Duchi, Hazan & Singer 2011):
 //
@@ -8,21 +10,22 @@ type adagrad struct{ plain }
 
 const adagradEps = 1e-8
 
-func (adagrad) step(l *Learner, v *level, at int) {
+func (adagrad) step(l *Learner) {
 	now := &l.now
-	c := adagradConstants{-l.eta, l.config.Start, adagradEps, l.inverse}
-	adagradRows(now.rows, v.offset, l.k, now.x, l.spreads(v), now.ridge, now.df[at:at+l.active], now.dv[at:at+l.active], &c)
+	c := adagradConstants{l.config.Start, adagradEps, l.inverse}
+	if l.n == 1 {
+		adagradRows1(now.rows, blankout.ScalerWidth, now.x, now.basis, now.ridge, now.df[0], now.shrink[0], now.minusEta[0], &c)
+		return
+	}
+	adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, now.ridge, now.df, now.shrink, now.minusEta, &c)
 }
 
-func (adagrad) unlabelled(l *Learner, v *level, at int) { addCurvature(l, at, v) }
-
-// addCurvature adds h x^2, the expected square of a gradient, to the metric.
-func addCurvature(l *Learner, at int, v *level) {
-	h := l.now.h[at : at+l.active]
+// unlabelled adds h x^2, the expected square of a gradient.
+func (adagrad) unlabelled(l *Learner) {
 	for i, row := range l.now.rows {
-		m := l.part(row, v)[l.k:]
-		for k, h := range h {
-			m[k] += h * l.now.x[i] * l.now.x[i]
+		m := row[blankout.ScalerWidth+l.n:]
+		for j, h := range l.now.h {
+			m[j] += h * l.now.x[i] * l.now.x[i]
 		}
 	}
 }

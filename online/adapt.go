@@ -27,6 +27,14 @@ type adaptation struct {
 	square    float64 // decayed mean of the square of df (a - f)
 }
 
+// rate returns the learning rate in force.
+func (a *adaptation) rate(eta float64) float64 {
+	if a.raise == 0 {
+		return eta
+	}
+	return eta * math.Exp(a.raise)
+}
+
 const (
 	blendMemory = 1000
 	raiseSpeed  = 0.003
@@ -35,9 +43,9 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// observe learns from the derivatives of one event: corr = sum df (a - f) and
+// adapt learns from the derivatives of one event: corr = sum df (a - f) and
 // curv = sum 2 dv (a - f)^2 over the outputs.
-func (a *adaptation) observe(corr, curv float64) {
+func (a *adaptation) adapt(corr, curv float64) {
 	if !a.on {
 		return
 	}

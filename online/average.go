@@ -50,11 +50,8 @@ func (a *average) rebase(l *Learner) {
 	g := a.coefficient
 	a.coefficient = 1
 	scale := func(row []float64) {
-		for v := range l.levels {
-			lag := l.part(row, &l.levels[v])[2*l.k : 3*l.k]
-			for k := range lag {
-				lag[k] *= g
-			}
+		for j := range l.lags(row) {
+			l.lags(row)[j] *= g
 		}
 	}
 	scale(l.bias)

@@ -16,12 +16,18 @@ type Config struct {
 	// Loss is the expected loss that is minimised, as blankout.ParseLoss reads it.
 	Loss string `toml:"loss"`
 	// Noise is what the features are expected to suffer, as blankout.ParseNoise
-	// reads it.
+	// reads it, or auto: a bank of dropout levels learns side by side, and the one
+	// with the lowest forecast error at ExpectedMissing is published.
 	Noise string `toml:"noise"`
+	// Levels are the dropout probabilities of noise = "auto".
+	Levels []float64 `toml:"levels"`
+	// ExpectedMissing is the share of the features, in [0, 0.9], that the user
+	// expects to lose. It may change from run to run.
+	ExpectedMissing float64 `toml:"expected_missing"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (blankout.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
-	// Rule names the update rule: adagrad, dropout-descent or sgd.
+	// Rule names the update rule: adagrad, dropout-descent, sgd, arow or ftrl.
 	Rule string `toml:"rule"`
 	// Marginalised takes the gradient of the expected loss; otherwise the rule
 	// sees the loss of the clean features.
@@ -31,6 +37,8 @@ type Config struct {
 	// Start is what AdaGrad's sums of squared gradients start from: the larger,
 	// the smaller a feature's first steps.
 	Start float64 `toml:"start"`
+	// L1 is the penalty of FTRL-Proximal that makes weights exactly zero.
+	L1 float64 `toml:"l1"`
 	// Intercept is free (no ridge), penalised or none.
 	Intercept string `toml:"intercept"`
 	// Average is the share of the stream that the published average of the
@@ -55,7 +63,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Loss:         "logistic:gaussian",
-		Noise:        "dropout:0.5",
+		Noise:        "auto",
+		Levels:       []float64{0, 0.1, 0.3, 0.5, 0.7},
 		C:            1,
 		Rule:         "adagrad",
 		Marginalised: true,
@@ -71,7 +80,8 @@ func DefaultConfig() Config {
 // settings are a Config's values as the Learner uses them.
 type settings struct {
 	loss        blankout.Loss
-	noise       blankout.Noise
+	noises      []blankout.Noise // of the levels
+	noiseKind   noiseKind
 	rule        ruleEntry
 	standardise blankout.Standardise
 	eta         float64
@@ -80,13 +90,22 @@ type settings struct {
 	intercept   bool
 }
 
+// noiseKind is what the variance of a feature's noise is proportional to.
+type noiseKind int
+
+const (
+	square   noiseKind = iota // x^2: dropout
+	linear                    // x: Poisson
+	constant                  // 1: Gaussian, Laplace
+)
+
 func (c Config) parse() (settings, error) {
 	var s settings
 	var err error
 	if s.loss, err = blankout.ParseLoss(c.Loss); err != nil {
 		return s, err
 	}
-	if s.noise, err = blankout.ParseNoise(c.Noise); err != nil {
+	if err := s.parseNoise(c); err != nil {
 		return s, err
 	}
 	i := slices.IndexFunc(rules, func(r ruleEntry) bool { return r.name == c.Rule })
@@ -139,15 +158,49 @@ func (c Config) parse() (settings, error) {
 		return s, fmt.Errorf("threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
 	s.logit = math.Log(c.Threshold / (1 - c.Threshold))
-	if c.Rule == "dropout-descent" {
-		if _, none := s.noise.(blankout.NoNoise); none {
-			return s, fmt.Errorf("rule dropout-descent: its metric is made of the noise; set noise, or rule = \"adagrad\"")
-		}
+	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
+		return s, fmt.Errorf("l1 = %v: must be a number, at least 0", c.L1)
 	}
-	if _, poisson := s.noise.(blankout.Poisson); poisson && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
+	if c.L1 > 0 && c.Rule != "ftrl" {
+		return s, fmt.Errorf("l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
+	}
+	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
+		return s, fmt.Errorf("noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
+	}
+	if s.noiseKind == linear && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
 		return s, fmt.Errorf("noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}
 	return s, nil
+}
+
+func (s *settings) parseNoise(c Config) error {
+	if !(c.ExpectedMissing >= 0 && c.ExpectedMissing <= 0.9) {
+		return fmt.Errorf("expected_missing = %v: must lie in [0, 0.9]", c.ExpectedMissing)
+	}
+	if c.Noise != "auto" {
+		n, err := blankout.ParseNoise(c.Noise)
+		if err != nil {
+			return err
+		}
+		s.noises = []blankout.Noise{n}
+		switch c0, c1, _ := n.Coefficients(); {
+		case c0 > 0:
+			s.noiseKind = constant
+		case c1 > 0:
+			s.noiseKind = linear
+		}
+		return nil
+	}
+	if len(c.Levels) == 0 {
+		return fmt.Errorf("noise auto: levels is empty; list dropout probabilities")
+	}
+	for i, q := range c.Levels {
+		if !(q >= 0 && q < 1) || i > 0 && q <= c.Levels[i-1] {
+			return fmt.Errorf("levels = %v: must be ascending probabilities in [0, 1)", c.Levels)
+		}
+		s.noises = append(s.noises, blankout.Dropout{Q: q})
+	}
+	return nil
 }
 
 // Fingerprint is what gives weights their meaning, by the names of the
@@ -160,6 +213,7 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"loss": c.Loss, "noise": c.Noise, "rule": c.Rule, "c": fmt.Sprint(c.C),
 		"marginalised": fmt.Sprint(c.Marginalised), "eta": fmt.Sprint(c.Eta), "start": fmt.Sprint(c.Start),
 		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "adapt": fmt.Sprint(c.Adapt), "standardise": c.Standardise,
+		"l1": fmt.Sprint(c.L1), "zero_based": fmt.Sprint(s.ZeroBased),
 		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),
@@ -168,7 +222,9 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 	if l, err := blankout.ParseLoss(c.Loss); err == nil {
 		f["loss"] = l.String()
 	}
-	if n, err := blankout.ParseNoise(c.Noise); err == nil {
+	if c.Noise == "auto" {
+		f["noise"] = fmt.Sprint("auto ", c.Levels)
+	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
 		f["noise"] = n.String()
 	}
 	if m, err := blankout.ParseStandardise(c.Standardise); err == nil {

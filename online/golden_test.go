@@ -75,7 +75,7 @@ func plainConfig(rule string) Config {
 	c := DefaultConfig()
 	c.Loss, c.Rule, c.Marginalised = "logistic:quadratic-noising", rule, false
 	c.Adapt, c.Average, c.Standardise, c.Intercept = false, 0, "none", "none"
-	c.Start = 0
+	c.Start, c.Noise = 0, "none"
 	return c
 }
 
@@ -90,7 +90,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config Config, metric []fl
 	}
 	for d, want := range append(c.Weights, c.Intercept) {
 		row := l.table.Row(uint32(d))
-		p := l.part(row, &l.levels[0])
+		p := row[blankout.ScalerWidth:]
 		if got := p[0]; math.Abs(got-want) > 1e-9 {
 			t.Errorf("weight %d = %v, want %v", d, got, want)
 		}
@@ -119,8 +119,15 @@ func TestGoldenDropoutDescent(t *testing.T) {
 func TestGoldenAdaGrad(t *testing.T) {
 	eachGolden(t, "adagrad", func(t *testing.T, g golden, c goldenCase) {
 		config := plainConfig("adagrad")
-		config.Noise = "none"
 		config.Eta, config.C = c.Params.Eta, math.Inf(1)
 		testGolden(t, g, c, config, nil, 1)
+	})
+}
+
+func TestGoldenAROW(t *testing.T) {
+	eachGolden(t, "arow", func(t *testing.T, g golden, c goldenCase) {
+		config := plainConfig("arow")
+		config.Eta = c.Params.R
+		testGolden(t, g, c, config, c.Sigma, 1)
 	})
 }

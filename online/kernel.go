@@ -42,24 +42,37 @@ func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) 
 
 // adagradRowsGo makes the step of AdaGrad: for every row and output
 //
-//	g = df[k] x + (dv[k] spread + ridge) w[k],  m[k] += g^2,
-//	delta = -eta g / (sqrt(start + m[k]) + adagradEps),
+//	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
+//	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
 //	w[k] += delta,  u[k] -= delta inverse.
 //
-// x, spread and ridge are parallel to rows.
-func adagradRowsGo(rows [][]float64, at, n int, x, spread, ridge, df, dv []float64, c *adagradConstants) {
-	dv = dv[:len(df)]
+// x, basis and ridge are parallel to rows.
+func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
+	shrink, minusEta = shrink[:len(df)], minusEta[:len(df)]
 	for i, row := range rows {
 		w, m, u := row[at:at+len(df)], row[at+n:at+n+len(df)], row[at+2*n:at+2*n+len(df)]
-		x, s, ridge := x[i], spread[i], ridge[i]
+		x, b, ridge := x[i], basis[i], ridge[i]
 		for k, df := range df {
-			g := df*x + (dv[k]*s+ridge)*w[k]
+			g := df*x + (shrink[k]*b+ridge)*w[k]
 			m[k] += g * g
-			delta := c.minusEta * g / (math.Sqrt(c.start+m[k]) + c.eps)
+			delta := minusEta[k] * g / (math.Sqrt(c.start+m[k]) + c.eps)
 			w[k] += delta
 			u[k] -= delta * c.inverse
 		}
 	}
 }
 
-type adagradConstants struct{ minusEta, start, eps, inverse float64 }
+// adagradRows1 is adagradRowsGo for one output.
+func adagradRows1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, minusEta float64, c *adagradConstants) {
+	x, basis, ridge = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	for i, row := range rows {
+		p := row[at : at+3 : at+3]
+		g := df*x[i] + (shrink*basis[i]+ridge[i])*p[0]
+		p[1] += g * g
+		delta := minusEta * g / (math.Sqrt(c.start+p[1]) + c.eps)
+		p[0] += delta
+		p[2] -= delta * c.inverse
+	}
+}
+
+type adagradConstants struct{ start, eps, inverse float64 }

@@ -13,13 +13,13 @@ func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	sumRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &f[0], &lag[0], &q[0], len(f))
 }
 
-func adagradRows(rows [][]float64, at, n int, x, spread, ridge, df, dv []float64, c *adagradConstants) {
+func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
-		adagradRowsGo(rows, at, n, x, spread, ridge, df, dv, c)
+		adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, minusEta, c)
 		return
 	}
-	_, _, _, _ = dv[:len(df)], x[:len(rows)], spread[:len(rows)], ridge[:len(rows)]
-	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &spread[0], &ridge[0], &df[0], &dv[0], len(df), c)
+	_, _, _, _, _ = shrink[:len(df)], minusEta[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &minusEta[0], len(df), c)
 }
 
 // The rows are slices; every one must reach to the last of its level's values.
@@ -28,4 +28,4 @@ func adagradRows(rows [][]float64, at, n int, x, spread, ridge, df, dv []float64
 func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
 
 //go:noescape
-func adagradRowsAVX2(rows *[]float64, count, at, n int, x, spread, ridge, df, dv *float64, active int, c *adagradConstants)
+func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)

@@ -74,8 +74,8 @@ sumRow:
 	VZEROUPPER
 	RET
 
-// func adagradRowsAVX2(rows *[]float64, count, at, n int, x, spread, ridge, df, dv *float64, active int, c *adagradConstants)
-TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-88
+// func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)
+TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), AX
@@ -83,24 +83,24 @@ TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-88
 	MOVQ n+24(FP), DX
 	SHLQ $3, DX
 	MOVQ x+32(FP), R8
-	MOVQ spread+40(FP), R9
+	MOVQ basis+40(FP), R9
 	MOVQ ridge+48(FP), R10
-	MOVQ c+80(FP), BX
-	VBROADCASTSD 0(BX), Y15  // -eta
-	VBROADCASTSD 8(BX), Y14  // start
-	VBROADCASTSD 16(BX), Y13 // eps
-	VBROADCASTSD 24(BX), Y12 // inverse
+	MOVQ c+88(FP), BX
+	VBROADCASTSD 0(BX), Y14  // start
+	VBROADCASTSD 8(BX), Y13  // eps
+	VBROADCASTSD 16(BX), Y12 // inverse
 	LEAQ tail<>(SB), R15
 
 stepRow:
 	MOVQ (SI), DI
 	ADDQ AX, DI
 	VBROADCASTSD (R8), Y11  // x
-	VBROADCASTSD (R9), Y10  // spread
+	VBROADCASTSD (R9), Y10  // basis
 	VBROADCASTSD (R10), Y9  // ridge
 	MOVQ df+56(FP), R11
-	MOVQ dv+64(FP), R12
-	MOVQ active+72(FP), BX
+	MOVQ shrink+64(FP), R12
+	MOVQ minusEta+72(FP), R14
+	MOVQ active+80(FP), BX
 	CMPQ BX, $4
 	JLT  stepTail
 
@@ -110,7 +110,7 @@ step4:
 	VMOVUPD (DI)(DX*1), Y1   // m
 	VMOVUPD (R13), Y2        // u
 	VMULPD (R11), Y11, Y3    // df x
-	VMULPD (R12), Y10, Y4    // dv spread
+	VMULPD (R12), Y10, Y4    // shrink basis
 	VADDPD Y9, Y4, Y4
 	VMULPD Y0, Y4, Y4
 	VADDPD Y4, Y3, Y3        // g
@@ -120,7 +120,7 @@ step4:
 	VADDPD Y14, Y1, Y1
 	VSQRTPD Y1, Y1
 	VADDPD Y13, Y1, Y1
-	VMULPD Y15, Y3, Y3
+	VMULPD (R14), Y3, Y3
 	VDIVPD Y1, Y3, Y3        // delta
 	VADDPD Y3, Y0, Y0
 	VMOVUPD Y0, (DI)
@@ -130,6 +130,7 @@ step4:
 	ADDQ $32, DI
 	ADDQ $32, R11
 	ADDQ $32, R12
+	ADDQ $32, R14
 	SUBQ $4, BX
 	CMPQ BX, $4
 	JGE  step4
@@ -155,7 +156,8 @@ stepTail:
 	VADDPD Y4, Y1, Y1
 	VMASKMOVPD Y1, Y8, (DI)(DX*1)
 	VADDPD Y14, Y1, Y1
-	VMULPD Y15, Y3, Y3
+	VMASKMOVPD (R14), Y8, Y4
+	VMULPD Y4, Y3, Y3
 	CMPQ BX, $2
 	JGT  stepTail3
 	VSQRTPD X1, X1           // the divider takes half as long for two

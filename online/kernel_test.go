@@ -43,10 +43,14 @@ func TestKernels(t *testing.T) {
 						t.Errorf("sum %d of %d rows, %d of %d outputs: %v, want %v", i, count, active, n, sums[i], wantSums[i])
 					}
 				}
-				c := &adagradConstants{-0.1, 1, adagradEps, 1.5}
-				df, dv := random(active), random(active)
-				adagradRowsGo(want, at, n, x, basis, ridge, df, dv, c)
-				adagradRows(rows, at, n, x, basis, ridge, df, dv, c)
+				c := &adagradConstants{1, adagradEps, 1.5}
+				df, shrink, eta := random(active), random(active), random(active)
+				adagradRowsGo(want, at, n, x, basis, ridge, df, shrink, eta, c)
+				if n == 1 {
+					adagradRows1(rows, at, x, basis, ridge, df[0], shrink[0], eta[0], c)
+				} else {
+					adagradRows(rows, at, n, x, basis, ridge, df, shrink, eta, c)
+				}
 				for i := range rows {
 					if !slices.Equal(rows[i], want[i]) {
 						t.Errorf("adagradRows, row %d of %d, %d of %d outputs:\n%v, want\n%v", i, count, active, n, rows[i], want[i])
@@ -65,7 +69,7 @@ func BenchmarkKernels(b *testing.B) {
 	}
 	x, df := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n)
 	f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
-	c := &adagradConstants{-0.1, 1, adagradEps, 1.5}
+	c := &adagradConstants{1, adagradEps, 1.5}
 	for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumRowsGo, "fast": sumRows} {
 		b.Run("sum-"+name, func(b *testing.B) {
 			for b.Loop() {
@@ -73,10 +77,11 @@ func BenchmarkKernels(b *testing.B) {
 			}
 		})
 	}
-	for name, step := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64, *adagradConstants){"go": adagradRowsGo, "fast": adagradRows} {
+	type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants)
+	for name, step := range map[string]step{"go": adagradRowsGo, "fast": adagradRows} {
 		b.Run("step-"+name, func(b *testing.B) {
 			for b.Loop() {
-				step(rows, 5, n, x, x, x, df, df, c)
+				step(rows, 5, n, x, x, x, df, df, df, c)
 			}
 		})
 	}

@@ -4,7 +4,8 @@
 //
 // A [Learner] is single-threaded and does no I/O. What it scores, measures and
 // publishes is an average of its recent iterates. One file holds one update
-// rule; the state, and how it is saved, is in state.go.
+// rule; the state, and how it is saved, is in state.go; a [Runner] keeps a
+// Learner and its place in a stream together.
 package online
 
 import (
@@ -16,15 +17,19 @@ import (
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
-// against the rest for each class. It is not safe for concurrent use.
+// against the rest for each class. With noise = "auto" it is a bank of such
+// learners, one for each noise level, of which one at a time is published; each
+// learns exactly as it would alone. It is not safe for concurrent use.
 //
 // The row of a feature in its Table is
 //
-//	[Scaler's statistics][level][weight x K, metric x K, lag x K, ...]
+//	[Scaler's statistics] [weights] [metrics] [lags] …
 //
-// so that an event fetches everything about a feature at once and the loops
-// over outputs run over contiguous memory. The lag is the published average
-// less the iterate, up to a common factor, see average.go.
+// with one value for each level and output (index level K + output) in every
+// part but the first. An event thus fetches everything about a feature at once,
+// and the loops over levels and outputs are one loop over contiguous memory.
+// The lag is the published average less the iterate, up to a common factor, see
+// average.go.
 type Learner struct {
 	config Config
 	settings
@@ -33,16 +38,14 @@ type Learner struct {
 	classes []float64       // weight of a class, NaN until met
 
 	k      int // outputs
+	n      int // levels times outputs
 	active int // outputs in use: classes that have appeared
-	slots  int // values of a row for one level and output
 	levels []level
 	chosen int // the level that is published
-	eta    float64
 	table  *blankout.Table
 	scaler blankout.Scaler
 	bias   []float64 // the intercepts, laid out as a row
 	average
-	adaptation
 	dense denseFinder
 
 	events  uint64 // met, labelled or not, with a weight above 0
@@ -58,36 +61,34 @@ type Learner struct {
 // level is a noise level: a copy of the weights that learns as if its noise
 // were the true one.
 type level struct {
-	noise  blankout.Noise
-	basis  basis
-	scale  float64 // variance of a feature = scale x basis
-	c0     float64 // plus this, on absent features too
-	offset int     // of the level in a row
-	sumsq  []float64
+	noise    blankout.Noise
+	strength float64   // the coefficient of its variance that is not 0
+	sumsq    []float64 // sum of squared weights by output, if the noise is constant
+	adaptation
+	forecast forecast
 }
-
-// basis is what of a feature its noise's variance is proportional to.
-type basis int
-
-const (
-	square basis = iota // x^2: dropout
-	value               // x: Poisson
-)
 
 // event is the scratch memory of one event.
 type event struct {
-	rows   [][]float64 // of its features; the intercepts come last
-	x      []float64   // standardised values
-	basis  []float64   // what their noise's variance is proportional to
-	ridge  []float64   // weight of the ridge in the gradient of this feature
-	scarce []float64   // events for each event that holds this feature
-	spread []float64   // scratch: variance of the features' noise at one level
+	rows  [][]float64 // of its features; the intercepts come last
+	x     []float64   // standardised values
+	ridge []float64   // factor of w in the ridge's gradient
+	// What their noise's variance is proportional to: x^2, x, or 1 for constant
+	// noise. That acts on absent features too, which is made up for where they are
+	// present: 1 becomes the number of events for each that holds the feature.
+	basis []float64
 
 	scores []float64 // published scores, by output
 	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
 	// the published score was more before the Scaler moved.
 	f, lag, q, moved []float64
-	df, dv, h        []float64 // derivatives by score and variance, curvature
+	y                []float64 // target: -1 or 1, 0 for a class not in use
+	df, h            []float64 // importance times d/df and 2 d/dv
+	shrink           []float64 // h times the noise's strength, 0 for clean gradients
+	minusEta         []float64 // minus the learning rate
+	importance       float64
+
+	published, sampled []float64 // of foretellSampled
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -97,40 +98,42 @@ const maxRepeats = 8
 const unseenIntercept = -30
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it
-// may grow, but only before the Learn of an event that needs the growth.
+// may grow, but only before the Learn of an event that needs the growth (or see
+// SetSchema).
 func New(c Config, s *blankout.Schema) (*Learner, error) {
 	set, err := c.parse()
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
-	l.slots = l.rule.slots
 	l.scaler.Mode = set.standardise
-	l.levels = []level{newLevel(set.noise)}
-	width := blankout.ScalerWidth
-	for i := range l.levels {
-		l.levels[i].offset = width
-		l.levels[i].sumsq = make([]float64, l.k)
-		width += l.slots * l.k
-	}
+	l.n = len(set.noises) * l.k
+	width := blankout.ScalerWidth + l.rule.slots*l.n
 	if width*8 > 1<<18 {
-		return nil, fmt.Errorf("learner: max_classes = %d: a feature's row would be larger than 256 KB", s.MaxClasses)
+		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
 	l.table = blankout.NewTable(width)
-	l.bias = make([]float64, width)
 	l.average = newAverage(c.Average)
-	l.adaptation = newAdaptation(c.Adapt && c.Average > 0)
-	l.eta = l.settings.eta
-	for i := range l.levels {
-		l.rule.start(l.part(l.bias, &l.levels[i]), l.k)
+	for _, n := range set.noises {
+		c0, c1, c2 := n.Coefficients()
+		l.levels = append(l.levels, level{
+			noise: n, strength: c0 + c1 + c2,
+			sumsq:      make([]float64, l.k),
+			adaptation: newAdaptation(c.Adapt && c.Average > 0),
+		})
 	}
-	n := len(l.levels) * l.k
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.moved, &e.df, &e.dv, &e.h} {
-		*p = make([]float64, n)
+	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta} {
+		*p = make([]float64, l.n)
 	}
-	l.metrics = newMetrics()
+	if l.k > 1 {
+		e.published, e.sampled = make([]float64, l.n), make([]float64, ForecastPoints*l.n)
+	}
+	l.chosen = l.nearestLevel(c.ExpectedMissing)
+	l.bias = make([]float64, width)
+	l.rule.start(l.bias[blankout.ScalerWidth:], l.n)
+	l.bias[0] = 1
 	if l.k == 1 {
 		l.active = 1
 	} else {
@@ -141,29 +144,34 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	return l, nil
 }
 
-func newLevel(n blankout.Noise) level {
-	c0, c1, c2 := n.Coefficients()
-	v := level{noise: n, basis: square, scale: c2, c0: c0}
-	if c1 > 0 {
-		v.basis, v.scale = value, c1
+// nearestLevel returns the level to publish before anything is known.
+func (l *Learner) nearestLevel(missing float64) int {
+	best, least := 0, math.Inf(1)
+	for v := range l.levels {
+		q, _ := l.levels[v].noise.(blankout.Dropout)
+		if d := math.Abs(q.Q - missing); d < least {
+			best, least = v, d
+		}
 	}
-	return v
+	return best
 }
 
-// part returns the values of a row that belong to a level.
-func (l *Learner) part(row []float64, v *level) []float64 {
-	n := l.slots * l.k
-	return row[v.offset : v.offset+n : v.offset+n]
+// weights, and lags, of a row are one for each level and output.
+func (l *Learner) weights(row []float64) []float64 {
+	return row[blankout.ScalerWidth : blankout.ScalerWidth+l.n]
+}
+
+func (l *Learner) lags(row []float64) []float64 {
+	return row[blankout.ScalerWidth+2*l.n : blankout.ScalerWidth+3*l.n]
 }
 
 func (l *Learner) setIntercept(k int, b float64) {
 	if !l.intercept {
 		return
 	}
-	for i := range l.levels {
-		p := l.part(l.bias, &l.levels[i])
-		l.rule.set(p, l.k, k, b)
-		p[2*l.k+k] = 0
+	for i := k; i < l.n; i += l.k {
+		l.rule.set(l, l.bias[blankout.ScalerWidth:], i, b)
+		l.lags(l.bias)[i] = 0
 	}
 }
 
@@ -173,7 +181,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 // An importance weight of 0 leaves everything as it was. A whole weight up to 8
 // is learned that often in a row, so that 2 is the same, to the bit, as meeting
 // the event twice (but for the counts of events and of the Scaler); another one
-// in equal parts of at most 1, or an eighth of it, each scaling the gradient.
+// in equal parts of at most 1, or of an eighth of it, each scaling the gradient.
 //
 // An unlabelled event moves no weight; it updates the Scaler and adds
 // Config.Alpha of its expected curvature to the metric. A refused event, and
@@ -190,14 +198,14 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.grow(e)
 	l.events++
 	l.gather(e)
-	weight := e.Weight
 	if e.Label == blankout.Unlabelled {
 		l.metrics.Unlabelled++
-		l.unlabelled(weight)
+		l.unlabelled(e.Weight)
 		return l.now.scores
 	}
-	weight *= l.classes[e.Label]
 	l.measure(e.Label, e.Weight)
+	l.foretell(e.Label)
+	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)
 	for i := range int(repeats) {
 		if i > 0 {
@@ -258,39 +266,37 @@ func (l *Learner) grow(e *blankout.Example) {
 func (l *Learner) gather(e *blankout.Example) {
 	now := &l.now
 	now.rows, now.x, now.basis = now.rows[:0], now.x[:0], now.basis[:0]
-	now.ridge, now.scarce = now.ridge[:0], now.scarce[:0]
+	now.ridge = now.ridge[:0]
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
-	if l.scaler.Mode == blankout.StandardiseNone {
+	on := l.scaler.Mode != blankout.StandardiseNone
+	if on {
+		clear(now.moved)
+		l.addMoved(l.bias, 1, 1)
+		l.gatherStandardised(e)
+		l.addMoved(l.bias, 1, -1)
+	} else {
 		for i, column := range e.Features.Index {
 			row := l.touch(column)
 			row[0]++
 			l.add(row, e.Features.Value[i])
 		}
-		l.sum(now.rows, now.x, now.basis)
-	} else {
-		clear(now.moved)
-		l.addMoved(l.bias, 1, 1)
-		l.gatherStandardised(e)
-		l.addMoved(l.bias, 1, -1)
+		l.sum(0)
 	}
 	if l.intercept {
 		ridge := 0.0
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		n := len(now.rows)
-		now.append(l.bias, 1, 0, ridge, 0)
-		l.sum(now.rows[n:], now.x[n:], now.basis[n:])
+		now.append(l.bias, 1, 0, ridge)
+		l.sum(len(now.rows) - 1)
 	}
-	c := l.published()
+	c := l.coefficient * l.levels[l.chosen].blend
 	at := l.chosen * l.k
 	for k := range l.active {
 		now.scores[k] = now.f[at+k] + c*now.lag[at+k]
-	}
-	if l.scaler.Mode != blankout.StandardiseNone {
-		for k := range l.active {
+		if on {
 			now.scores[k] += now.moved[at+k]
 		}
 	}
@@ -299,150 +305,54 @@ func (l *Learner) gather(e *blankout.Example) {
 	}
 }
 
-// gatherStandardised is gather's loop over the features where a Scaler is on.
-func (l *Learner) gatherStandardised(e *blankout.Example) {
-	dense := l.scaler.Dense
-	for i, column := range e.Features.Index {
-		isDense := false
-		for len(dense) > 0 && dense[0] <= column {
-			if dense[0] == column {
-				isDense = true
-			} else {
-				l.addStandardised(dense[0], 0, treatNumeric)
-			}
-			dense = dense[1:]
-		}
-		field := uint16(0)
-		if e.Field != nil {
-			field = e.Field[i]
-		}
-		l.addStandardised(column, e.Features.Value[i], l.treatment(l.kinds[field], isDense))
-	}
-	for _, column := range dense {
-		l.addStandardised(column, 0, treatNumeric)
-	}
-	l.sum(l.now.rows, l.now.x, l.now.basis)
-	l.dense.event(l, e) // may move more weights
-}
-
-func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
-	row := l.touch(column)
-	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	if stats[4] > 0 && (t == treatAlone || t == treatScale && math.Abs(raw)*stats[4] <= 1) {
-		stats[0]++ // nothing can move
-		l.add(row, l.scaler.Apply(stats, raw))
-		return
-	}
-	l.addMoved(row, l.scaler.Apply(stats, raw), 1)
-	l.observe(column, row, raw, t)
-	x := l.scaler.Apply(stats, raw)
-	l.addMoved(row, x, -1)
-	l.add(row, x)
-}
-
 // touch returns the row of a column, made ready if it is new.
 func (l *Learner) touch(column uint32) []float64 {
 	row := l.table.Touch(column)
 	if row[0] == 0 {
-		for i := range l.levels {
-			l.rule.start(l.part(row, &l.levels[i]), l.k)
-		}
+		l.rule.start(row[blankout.ScalerWidth:], l.n)
 	}
 	return row
 }
 
 // add takes a feature up into the event at hand; sum adds it to the scores.
 func (l *Learner) add(row []float64, x float64) {
-	b := x * x
-	if l.levels[0].basis == value {
-		b = max(x, 0)
+	var basis float64
+	switch l.noiseKind {
+	case square:
+		basis = x * x
+	case linear:
+		basis = max(x, 0)
+	case constant:
+		basis = float64(l.events) / row[0]
 	}
-	l.now.append(row, x, b, l.ridgeOf(row[0]), float64(l.events)/row[0])
+	l.now.append(row, x, basis, l.ridgeOf(row[0]))
 }
 
-func (e *event) append(row []float64, x, basis, ridge, scarce float64) {
+func (e *event) append(row []float64, x, basis, ridge float64) {
 	e.rows = append(e.rows, row)
 	e.x = append(e.x, x)
 	e.basis = append(e.basis, basis)
 	e.ridge = append(e.ridge, ridge)
-	e.scarce = append(e.scarce, scarce)
 }
 
-// sum adds rows with their values to the sums of every level.
-func (l *Learner) sum(rows [][]float64, x, basis []float64) {
+// sum adds the rows from the first on to the sums f, lag and q.
+func (l *Learner) sum(first int) {
 	now := &l.now
-	for v := range l.levels {
-		at, i, j := l.levels[v].offset, v*l.k, v*l.k+l.active
-		if l.k == 1 {
-			sumRows1(rows, at, x, basis, &now.f[i], &now.lag[i], &now.q[i])
-			continue
-		}
-		sumRows(rows, at, l.k, x, basis, now.f[i:j], now.lag[i:j], now.q[i:j])
-	}
-}
-
-// spreads returns the noise's variance of every feature at hand, parallel to its
-// row: 0 for the intercepts. It is borrowed.
-func (l *Learner) spreads(v *level) []float64 {
-	now := &l.now
-	now.spread = slices.Grow(now.spread[:0], len(now.basis))[:len(now.basis)]
-	for i, b := range now.basis {
-		now.spread[i] = v.scale * b
-	}
-	if v.c0 != 0 {
-		for i, s := range now.scarce {
-			now.spread[i] += v.c0 * s
-		}
-	}
-	return now.spread
-}
-
-// addMoved adds sign times a feature's part of the published scores to moved.
-func (l *Learner) addMoved(row []float64, x, sign float64) {
-	if x == 0 {
+	rows, x, basis := now.rows[first:], now.x[first:], now.basis[first:]
+	if l.n == 1 {
+		sumRows1(rows, blankout.ScalerWidth, x, basis, &now.f[0], &now.lag[0], &now.q[0])
 		return
 	}
-	c, n := l.published(), l.k
-	for v := range l.levels {
-		p := l.part(row, &l.levels[v])
-		for k, w := range p[:l.active] {
-			l.now.moved[v*n+k] += sign * x * (w + c*p[2*n+k])
-		}
-	}
+	sumRows(rows, blankout.ScalerWidth, l.n, x, basis, now.f, now.lag, now.q)
 }
 
-// published returns what a lag counts for in a published weight.
-func (l *Learner) published() float64 { return l.blend * l.coefficient }
-
-// move rewrites a feature's weights for a new centre and scale so that no score
-// changes: w *= ratio, and the intercept takes up w shift. A gradient by w
-// shrinks as w grows, so the metric, a sum of its squares, goes with 1/ratio^2.
-func (l *Learner) move(row []float64, ratio, shift float64) {
-	n := l.k
-	for v := range l.levels {
-		p, b := l.part(row, &l.levels[v]), l.part(l.bias, &l.levels[v])
-		for k := range l.active {
-			if l.intercept && shift != 0 {
-				b[k] += p[k] * shift
-				b[2*n+k] += p[2*n+k] * shift
-			}
-		}
-		if l.levels[v].c0 > 0 {
-			for k, w := range p[:l.active] {
-				l.levels[v].sumsq[k] += w * w * (ratio*ratio - 1)
-			}
-		}
-		l.rule.rescale(p, n, l.active, ratio)
-	}
-}
-
-// resum sums the iterate's scores again, after a step.
+// resum sums the iterates' scores again, after a step.
 func (l *Learner) resum() {
 	now := &l.now
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
-	l.sum(now.rows, now.x, now.basis)
+	l.sum(0)
 }
 
 // ridgeOf returns the factor of w in the ridge's gradient at an event of a
@@ -450,83 +360,80 @@ func (l *Learner) resum() {
 // stream; spreading it over the feature's own events costs nothing for the
 // others and is the same on average.
 func (l *Learner) ridgeOf(n float64) float64 {
-	if l.period > 0 && l.steps > l.period {
-		n *= float64(l.period) / float64(l.steps)
+	if l.period > 0 {
+		n *= float64(l.period) / float64(max(l.steps, l.period))
 	}
 	return l.ridge / max(n, 1)
 }
 
-// EndPass says that the events so far were one pass over a finite set, which is
-// to be presented again. From here on the ridge counts once a pass, and nothing
+// EndPass says that the events so far were one pass over a finite set, which
+// may be presented again. From here on the ridge counts once a pass, and nothing
 // is adapted: the rate is the configured one and the average is published.
 func (l *Learner) EndPass() {
-	if l.period == 0 {
-		l.period = l.steps
-		l.adaptation = newAdaptation(false)
-		l.eta = l.settings.eta
+	if l.period > 0 {
+		return
+	}
+	l.period = l.steps
+	for v := range l.levels {
+		l.levels[v].adaptation = newAdaptation(false)
 	}
 }
 
-// step makes one update of every level with the given importance.
+// step makes one update with the given importance.
 func (l *Learner) step(label int, importance float64) {
-	now, n := &l.now, l.k
+	now := &l.now
 	for v := range l.levels {
 		lv := &l.levels[v]
+		corr, curv := 0.0, 0.0
 		for k := range l.active {
-			i := v*n + k
-			variance := 0.0
+			j := v*l.k + k
+			now.y[j] = target(label, k, l.k)
+			_, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
+			d := l.coefficient * now.lag[j]
+			corr += df * d
+			curv += 2 * dv * d * d
+			now.df[j], now.h[j] = importance*df, 2*importance*dv
+		}
+		lv.adapt(corr, curv)
+		eta := lv.rate(l.eta)
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			now.minusEta[j] = -eta
 			if l.config.Marginalised {
-				variance = lv.scale*now.q[i] + lv.c0*lv.sumsq[k]
+				now.shrink[j] = now.h[j] * lv.strength
 			}
-			_, now.df[i], now.dv[i] = l.loss.At(target(label, k, n), now.f[i], variance)
 		}
 	}
-	l.adapt()
+	now.importance = importance
 	l.steps++
-	for i := range now.df {
-		now.df[i] *= importance
-		now.dv[i] *= 2 * importance
-		now.h[i] = now.dv[i]
-		if !l.config.Marginalised {
-			now.dv[i] = 0
-		}
-	}
-	for v := range l.levels {
-		lv := &l.levels[v]
-		l.addSumsq(lv, -1)
-		l.rule.step(l, lv, v*n)
-		l.addSumsq(lv, 1)
-	}
+	l.addSumsq(-1)
+	l.rule.step(l)
+	l.addSumsq(1)
 	l.advance(l)
 }
 
-// adapt shows the derivatives of the published level to the adaptation.
-func (l *Learner) adapt() {
-	if !l.adaptation.on {
-		return
+// variance returns that of the iterate's noisy score, 0 for clean gradients.
+func (l *Learner) variance(v *level, j, k int) float64 {
+	if !l.config.Marginalised {
+		return 0
 	}
-	now := &l.now
-	corr, curv := 0.0, 0.0
-	for i := l.chosen * l.k; i < l.chosen*l.k+l.active; i++ {
-		d := l.coefficient * now.lag[i]
-		corr += now.df[i] * d
-		curv += 2 * now.dv[i] * d * d
+	if l.noiseKind == constant {
+		return v.strength * v.sumsq[k]
 	}
-	l.adaptation.observe(corr, curv)
-	l.eta = l.settings.eta * math.Exp(l.raise)
+	return v.strength * l.now.q[j]
 }
 
-func (l *Learner) addSumsq(lv *level, sign float64) {
-	if lv.c0 == 0 {
+// addSumsq keeps the sums of squared weights if the noise needs them.
+func (l *Learner) addSumsq(sign float64) {
+	if l.noiseKind != constant {
 		return
 	}
-	for _, row := range l.features() {
-		for k, w := range l.part(row, lv)[:l.active] {
-			lv.sumsq[k] += sign * w * w
+	for v := range l.levels {
+		lv := &l.levels[v]
+		for _, row := range l.features() {
+			for k, w := range l.weights(row)[v*l.k : (v+1)*l.k] {
+				lv.sumsq[k] = max(0, lv.sumsq[k]+sign*w*w)
+			}
 		}
-	}
-	for k, s := range lv.sumsq {
-		lv.sumsq[k] = max(s, 0)
 	}
 }
 
@@ -539,28 +446,28 @@ func (l *Learner) features() [][]float64 {
 	return rows
 }
 
+// isIntercept says whether row i of the event at hand is that of the intercepts.
+func (l *Learner) isIntercept(i int) bool { return l.intercept && i == len(l.now.rows)-1 }
+
 // unlabelled adds an event's expected curvature to the metric: that of the loss
 // averaged over both labels by the probability the iterate gives them.
 func (l *Learner) unlabelled(weight float64) {
 	if l.config.Alpha == 0 {
 		return
 	}
-	now, n := &l.now, l.k
+	now := &l.now
 	for v := range l.levels {
 		lv := &l.levels[v]
 		for k := range l.active {
-			i := v*n + k
-			variance := 0.0
-			if l.config.Marginalised {
-				variance = lv.scale*now.q[i] + lv.c0*lv.sumsq[k]
-			}
-			p := 1 / (1 + math.Exp(-now.f[i]))
-			_, _, up := l.loss.At(1, now.f[i], variance)
-			_, _, down := l.loss.At(-1, now.f[i], variance)
-			now.h[i] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
+			j := v*l.k + k
+			p := 1 / (1 + math.Exp(-now.f[j]))
+			variance := l.variance(lv, j, k)
+			_, _, up := l.loss.At(1, now.f[j], variance)
+			_, _, down := l.loss.At(-1, now.f[j], variance)
+			now.h[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
-		l.rule.unlabelled(l, lv, v*n)
 	}
+	l.rule.unlabelled(l)
 }
 
 // target returns the y of output k for an event of the given class.
@@ -588,5 +495,7 @@ func (l *Learner) Metrics() Metrics {
 	m := l.metrics
 	m.Classes = slices.Clone(m.Classes)
 	m.Events, m.Features = l.events, l.table.Len()
+	m.Level = l.levels[l.chosen].noise.String()
+	m.Forecasts = l.forecasts()
 	return m
 }

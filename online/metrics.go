@@ -15,6 +15,9 @@ type Metrics struct {
 	Features   int      // columns seen
 	Classes    []uint64 // labelled events by class
 
+	Level     string     // the noise level that is published
+	Forecasts []Forecast // by level
+
 	Total  Progress // since the beginning
 	Window Progress // recently: an event's weight halves every 700 events or so
 }

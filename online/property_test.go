@@ -66,7 +66,7 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 	t.Helper()
 	for _, rule := range rules {
 		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "linear"} {
-			for _, noise := range []string{"none", "dropout:0.5", "gaussian:0.3", "laplace:0.1", "poisson"} {
+			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson"} {
 				for _, classes := range []int{2, 3} {
 					c := DefaultConfig()
 					c.Rule, c.Loss, c.Noise = rule.name, loss, noise

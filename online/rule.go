@@ -1,26 +1,28 @@
 package online
 
-// rule is an update rule: how a gradient changes the weights. A rule owns the
-// values of a row's level: for output k of n they are p[k] the weight, p[n+k]
-// the metric, p[2n+k] the lag of the average, and further ones if it asks.
+// rule is an update rule: how a gradient changes the weights. A rule owns what
+// follows the statistics in a row: for index j of n (levels times outputs) p[j]
+// is the weight, p[n+j] the metric, p[2n+j] the lag of the average, and it may
+// ask for further ones.
 //
 // Whoever changes a weight by delta subtracts delta times average.inverse from
 // the lag.
 type rule interface {
-	// start fills the level of a new row, which is all zero.
+	// start fills a new row, which is all zero.
 	start(p []float64, n int)
-	// set makes b the weight of output k.
-	set(p []float64, n, k int, b float64)
-	// rescale multiplies the weights of the first active outputs by ratio because
-	// the feature's scale has grown by it; gradients shrink by it.
-	rescale(p []float64, n, active int, ratio float64)
-	// step updates the rows of l.now for one level, whose derivatives start at
-	// index at of l.now.df and dv. The gradient of feature i and output k is
+	// set makes b the weight at j.
+	set(l *Learner, p []float64, j int, b float64)
+	// rescale multiplies the weights by ratio because the feature's scale has
+	// grown by it; gradients shrink by it.
+	rescale(l *Learner, p []float64, ratio float64)
+	// moved says that weights were changed from outside.
+	moved(l *Learner, p []float64)
+	// step updates the rows of l.now. The gradient of feature i at index j is
 	//
-	//	df[k] x + dv[k] (scale basis + c0 scarce) w + ridge w.
-	step(l *Learner, v *level, at int)
-	// unlabelled adds the curvature l.now.h[at+k] times the feature to the metric.
-	unlabelled(l *Learner, v *level, at int)
+	//	df[j] x + (shrink[j] basis + ridge) w.
+	step(l *Learner)
+	// unlabelled adds the curvature l.now.h[j] times the feature to the metric.
+	unlabelled(l *Learner)
 }
 
 type ruleEntry struct {
@@ -36,19 +38,22 @@ var rules = []ruleEntry{
 	{"adagrad", 0.3, 3, true, adagrad{}},
 	{"dropout-descent", 0.5, 3, true, descent{}},
 	{"sgd", 0.5, 3, false, sgd{}},
+	{"arow", 1, 3, false, arow{}},
+	{"ftrl", 0.3, 4, false, ftrl{}},
 }
 
-// plain is what rules have in common whose weight is p[k] and whose metric is
-// a sum of squared gradients.
+// plain is what rules have in common whose metric is a sum of squared gradients.
 type plain struct{}
 
-func (plain) start([]float64, int)                 {}
-func (plain) set(p []float64, n, k int, b float64) { p[k] = b }
-func (plain) rescale(p []float64, n, active int, ratio float64) {
-	inverse := 1 / (ratio * ratio)
-	for k := range active {
-		p[k] *= ratio
-		p[n+k] *= inverse
-		p[2*n+k] *= ratio
+func (plain) start([]float64, int)                          {}
+func (plain) set(_ *Learner, p []float64, j int, b float64) { p[j] = b }
+func (plain) moved(*Learner, []float64)                     {}
+func (plain) unlabelled(*Learner)                           {}
+func (plain) rescale(l *Learner, p []float64, ratio float64) {
+	n, inverse := l.n, 1/(ratio*ratio)
+	for j := range n {
+		p[j] *= ratio
+		p[n+j] *= inverse
+		p[2*n+j] *= ratio
 	}
 }

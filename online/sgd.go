@@ -1,33 +1,37 @@
 package online
 
-import "math"
+import (
+	"math"
+
+	"blankout"
+)
 
 // sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would
-// overshoot: no step may move the event's own score further than to where a
-// unit of curvature would take it,
+// overshoot a loss of unit curvature:
 //
-//	w -= min(eta/sqrt(t), 1/|x|^2) g.
+//	w -= min(eta/sqrt(t), 1/E|x~|^2) g.
 type sgd struct{ plain }
 
-func (sgd) step(l *Learner, v *level, at int) {
-	now, n := &l.now, l.k
-	df, dv := now.df[at:at+l.active], now.dv[at:at+l.active]
-	norm := 0.0
-	for i, x := range now.x {
-		norm += x*x + v.scale*now.basis[i]
+func (sgd) step(l *Learner) {
+	now, n := &l.now, l.n
+	rate := now.minusEta // becomes the cut rate; Learner.step fills it anew
+	for v := range l.levels {
+		norm := 0.0
+		for i, x := range now.x {
+			norm += x*x + l.levels[v].strength*now.basis[i]
+		}
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			rate[j] = max(rate[j]/math.Sqrt(float64(l.steps)), -1/max(norm, 1e-300))
+		}
 	}
-	rate := min(l.eta/math.Sqrt(float64(l.steps)), 1/max(norm, 1e-300))
 	for i, row := range now.rows {
-		p := l.part(row, v)
-		w, u := p[:len(df)], p[2*n:2*n+len(df)]
-		x, s, _ := noiseOf(now, v, i)
-		ridge := now.ridge[i]
-		for k, df := range df {
-			delta := -rate * (df*x + (dv[k]*s+ridge)*w[k])
-			w[k] += delta
-			u[k] -= delta * l.inverse
+		p := row[blankout.ScalerWidth:]
+		w, u := p[:n], p[2*n:3*n]
+		x, basis, ridge := now.x[i], now.basis[i], now.ridge[i]
+		for j, df := range now.df {
+			delta := rate[j] * (df*x + (now.shrink[j]*basis+ridge)*w[j])
+			w[j] += delta
+			u[j] -= delta * l.inverse
 		}
 	}
 }
-
-func (sgd) unlabelled(*Learner, *level, int) {}

@@ -64,6 +64,85 @@ func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) 
 	}
 }
 
+// gatherStandardised is gather's loop over the features where a Scaler is on.
+func (l *Learner) gatherStandardised(e *blankout.Example) {
+	dense := l.scaler.Dense
+	for i, column := range e.Features.Index {
+		isDense := false
+		for len(dense) > 0 && dense[0] <= column {
+			if dense[0] == column {
+				isDense = true
+			} else {
+				l.addStandardised(dense[0], 0, treatNumeric)
+			}
+			dense = dense[1:]
+		}
+		field := uint16(0)
+		if e.Field != nil {
+			field = e.Field[i]
+		}
+		l.addStandardised(column, e.Features.Value[i], l.treatment(l.kinds[field], isDense))
+	}
+	for _, column := range dense {
+		l.addStandardised(column, 0, treatNumeric)
+	}
+	l.sum(0)
+	l.dense.event(l, e) // may move more weights
+}
+
+func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
+	row := l.touch(column)
+	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+	if stats[4] > 0 && (t == treatAlone || t == treatScale && math.Abs(raw)*stats[4] <= 1) {
+		stats[0]++ // nothing can move
+		l.add(row, l.scaler.Apply(stats, raw))
+		return
+	}
+	l.addMoved(row, l.scaler.Apply(stats, raw), 1)
+	l.observe(column, row, raw, t)
+	x := l.scaler.Apply(stats, raw)
+	l.addMoved(row, x, -1)
+	l.add(row, x)
+}
+
+// addMoved adds sign times a feature's part of the published scores to moved.
+func (l *Learner) addMoved(row []float64, x, sign float64) {
+	if x == 0 {
+		return
+	}
+	w, u := l.weights(row), l.lags(row)
+	for v := range l.levels {
+		c := l.coefficient * l.levels[v].blend
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			l.now.moved[j] += sign * x * (w[j] + c*u[j])
+		}
+	}
+}
+
+// move rewrites a feature's weights for a new centre and scale so that no score
+// changes: w *= ratio, and the intercept takes up w shift. A gradient by w
+// shrinks as w grows, so a metric that sums its squares goes with 1/ratio^2.
+func (l *Learner) move(row []float64, ratio, shift float64) {
+	w, u := l.weights(row), l.lags(row)
+	if l.intercept && shift != 0 {
+		b, bu := l.weights(l.bias), l.lags(l.bias)
+		for j, w := range w {
+			b[j] += w * shift
+			bu[j] += u[j] * shift
+		}
+		l.rule.moved(l, l.bias[blankout.ScalerWidth:])
+	}
+	if l.noiseKind == constant {
+		for v := range l.levels {
+			lv := &l.levels[v]
+			for k, w := range w[v*l.k : (v+1)*l.k] {
+				lv.sumsq[k] = max(0, lv.sumsq[k]+w*w*(ratio*ratio-1))
+			}
+		}
+	}
+	l.rule.rescale(l, row[blankout.ScalerWidth:], ratio)
+}
+
 // denseFinder finds the columns of sparse text formats that count as numeric:
 // those present in at least nine of ten of the first denseEvents events, and
 // ever after. It looks after 10, 20, 40, … events already, so that a stream of

@@ -59,19 +59,20 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *Learner) head(s *blankout.Schema) blankout.Head {
-	lv, c := &l.levels[l.chosen], l.published()
+	lv, at := &l.levels[l.chosen], l.chosen*l.k
+	c := l.coefficient * lv.blend
 	h := blankout.Head{
 		Schema: s, Scaler: l.scaler,
 		Loss: l.loss.String(), Noise: lv.noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout: blankout.Layout{
-			Width: l.table.Width(), Weight: lv.offset, Lag: lv.offset + 2*l.k, Average: c, Stats: 0,
+			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
+			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
 		Events: l.events, Trained: "online " + l.rule.name,
 	}
-	b := l.part(l.bias, lv)
 	for k := range h.Intercept {
-		h.Intercept[k] = b[k] + c*b[2*l.k+k]
+		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
 		if k >= l.active {
 			h.Intercept[k] = unseenIntercept
 		}
@@ -103,13 +104,20 @@ func (l *Learner) state(c *coder) {
 	c.int(&l.active)
 	c.float(&l.coefficient)
 	c.uint(&l.taken)
-	c.float(&l.blend)
-	c.float(&l.curvature)
-	c.float(&l.raise)
-	c.float(&l.square)
 	c.floats(&l.bias)
+	c.int(&l.chosen)
 	for v := range l.levels {
-		c.floats(&l.levels[v].sumsq)
+		lv := &l.levels[v]
+		c.floats(&lv.sumsq)
+		c.float(&lv.blend)
+		c.float(&lv.curvature)
+		c.float(&lv.raise)
+		c.float(&lv.square)
+		c.uint(&lv.forecast.samples)
+		c.float(&lv.forecast.weight)
+		for i := range lv.forecast.wrong {
+			c.float(&lv.forecast.wrong[i])
+		}
 	}
 	c.uint(&l.dense.events)
 	c.uint32s(&l.dense.candidates)
@@ -156,15 +164,16 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
-	width, levels := len(l.bias), len(l.levels)
+	width := len(l.bias)
 	l.state(d)
 	switch {
 	case d.failed || len(d.in) != 0:
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
-	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || len(l.dense.seen) != len(m.Scaler.Dense):
+	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
+		len(l.dense.seen) != len(m.Scaler.Dense):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
-	for v := range levels {
+	for v := range l.levels {
 		if len(l.levels[v].sumsq) != l.k {
 			return nil, fmt.Errorf("restoring the learner: block learner: level %d has %d outputs, want %d", v, len(l.levels[v].sumsq), l.k)
 		}
@@ -172,8 +181,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if l.coefficient != 0 {
 		l.inverse = 1 / l.coefficient
 	}
-	if l.adaptation.on = l.adaptation.on && l.period == 0; l.adaptation.on {
-		l.eta = l.settings.eta * math.Exp(l.raise)
+	for v := range l.levels {
+		lv := &l.levels[v]
+		lv.on = lv.on && l.period == 0
 	}
 	l.table, l.scaler = m.Rows, m.Scaler
 	return l, nil

@@ -1,0 +1,173 @@
+package online
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// forecast is a level's live forecast of the error that its published weights
+// would make if a share d of the features died and survivors were scaled by
+// 1/(1-d), for d = 0, 0.1, … 0.9.
+//
+// With two classes the score is then close to normal with mean f and variance
+// d/(1-d) sum w^2 x^2, and the forecast is Phi(-y f/sd). With more, one mask is
+// drawn for each d. Either is taken of a sample of the events, before they are
+// learned; older ones fade.
+type forecast struct {
+	samples uint64
+	weight  float64
+	wrong   [ForecastPoints]float64
+}
+
+// ForecastPoints is the number of deletion rates of a Forecast.
+const ForecastPoints = 10
+
+// ForecastMissing returns the i-th deletion rate of a Forecast.
+func ForecastMissing(i int) float64 { return float64(i) / ForecastPoints }
+
+// Forecast is the expected error of a noise level's weights at each deletion
+// rate of ForecastMissing; NaN before the first sample.
+type Forecast struct {
+	Level string                  `json:"level"`
+	Error [ForecastPoints]float64 `json:"error"`
+}
+
+const (
+	// The events sampled: all of the first ones, then every n-th.
+	forecastFirst, forecastEvery   = 1000, 4
+	forecastFirstK, forecastEveryK = 200, 32 // for more than two classes
+	forecastMemory                 = 2000    // samples
+	// Another level takes over when its forecast is this much lower.
+	forecastMargin = 0.01
+	// Levels are compared after so many samples.
+	forecastReview = 16
+)
+
+func (l *Learner) forecasts() []Forecast {
+	out := make([]Forecast, len(l.levels))
+	for v := range l.levels {
+		lv := &l.levels[v]
+		out[v].Level = lv.noise.String()
+		for i, w := range lv.forecast.wrong {
+			out[v].Error[i] = w / lv.forecast.weight
+		}
+	}
+	return out
+}
+
+// foretell adds the event at hand to the forecasts, and chooses the level that
+// is published if there are several.
+func (l *Learner) foretell(label int) {
+	first, every := uint64(forecastFirst), uint64(forecastEvery)
+	if l.k > 1 {
+		first, every = forecastFirstK, forecastEveryK
+	}
+	if l.events > first && l.events%every != 0 {
+		return
+	}
+	if l.k == 1 {
+		l.foretellBinary(target(label, 0, 1))
+	} else {
+		l.foretellSampled(label)
+	}
+	if len(l.levels) > 1 && (l.events/every)%forecastReview == 0 {
+		l.choose()
+	}
+}
+
+func (f *forecast) add(wrong *[ForecastPoints]float64) {
+	f.samples++
+	keep := 1 - 1/min(forecastMemory, 8+float64(f.samples)/4)
+	f.weight = f.weight*keep + 1
+	for i, w := range wrong {
+		f.wrong[i] = f.wrong[i]*keep + w
+	}
+}
+
+func (l *Learner) foretellBinary(y float64) {
+	now := &l.now
+	for v := range l.levels {
+		lv := &l.levels[v]
+		c := l.coefficient * lv.blend
+		q := 0.0
+		for i, row := range l.features() {
+			w := now.x[i] * (l.weights(row)[v] + c*l.lags(row)[v])
+			q += w * w
+		}
+		margin := y * (now.f[v] + c*now.lag[v] - l.logit)
+		var wrong [ForecastPoints]float64
+		for i := range wrong {
+			d := ForecastMissing(i)
+			if sd := math.Sqrt(d / (1 - d) * q); sd > 0 {
+				wrong[i] = 0.5 * math.Erfc(margin/(sd*math.Sqrt2))
+			} else if margin < 0 || margin == 0 && y > 0 {
+				wrong[i] = 1
+			}
+		}
+		lv.forecast.add(&wrong)
+	}
+}
+
+func (l *Learner) foretellSampled(label int) {
+	now, n := &l.now, l.n
+	scores := now.sampled[:ForecastPoints*n]
+	clear(scores)
+	var r rand.PCG
+	r.Seed(l.events, 0x626c616e6b6f7574)
+	for i, row := range now.rows {
+		// A feature that survives d survives every smaller d.
+		points := ForecastPoints
+		if !l.isIntercept(i) {
+			points = int(r.Uint64()>>32*ForecastPoints>>32) + 1
+		}
+		w, u := l.weights(row), l.lags(row)
+		p := now.published
+		for v := range l.levels {
+			c := l.coefficient * l.levels[v].blend
+			for j := v * l.k; j < (v+1)*l.k; j++ {
+				p[j] = w[j] + c*u[j]
+			}
+		}
+		for point := range points {
+			x := now.x[i]
+			if !l.isIntercept(i) {
+				x /= 1 - ForecastMissing(point)
+			}
+			s := scores[point*n : point*n+n]
+			for j, w := range p {
+				s[j] += x * w
+			}
+		}
+	}
+	for v := range l.levels {
+		var wrong [ForecastPoints]float64
+		for point := range wrong {
+			if l.predict(scores[point*n+v*l.k:][:l.active]) != label {
+				wrong[point] = 1
+			}
+		}
+		l.levels[v].forecast.add(&wrong)
+	}
+}
+
+// at returns the forecast error at a deletion rate, between two points by a
+// straight line.
+func (f *forecast) at(d float64) float64 {
+	i := min(int(d*ForecastPoints), ForecastPoints-2)
+	t := d*ForecastPoints - float64(i)
+	return ((1-t)*f.wrong[i] + t*f.wrong[i+1]) / f.weight
+}
+
+// choose publishes the level with the lowest forecast at the deletion rate that
+// the user expects, unless the present one is about as good.
+func (l *Learner) choose() {
+	best := l.chosen
+	for v := range l.levels {
+		if l.levels[v].forecast.at(l.config.ExpectedMissing) < l.levels[best].forecast.at(l.config.ExpectedMissing) {
+			best = v
+		}
+	}
+	if l.levels[best].forecast.at(l.config.ExpectedMissing) < (1-forecastMargin)*l.levels[l.chosen].forecast.at(l.config.ExpectedMissing) {
+		l.chosen = best
+	}
+}
