@@ -1,0 +1,409 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// The crash tests run the real program on a broker in this process, kill it, and
+// start it again until it has learned everything. Then its checkpoint must be,
+// byte for byte, the one of a run that was left alone.
+
+// crashTopics are the topics that are learned.
+var crashTopics = map[string]struct {
+	partitions int32
+	records    int
+}{"one": {1, 40_000}, "three": {3, 40_000}, "short": {1, 6_000}}
+
+const crashRefused = 97 // every so many records one cannot be read
+
+// crashBroker starts a broker with the topics filled.
+func crashBroker(t *testing.T) *stream.Embedded {
+	t.Helper()
+	partitions := map[string]int32{}
+	for name, topic := range crashTopics {
+		partitions[name] = topic.partitions
+	}
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: partitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	for name, topic := range crashTopics {
+		c := stream.DefaultProducerConfig()
+		c.Brokers, c.Topic, c.Compression = broker.Brokers(), name, "lz4"
+		p, err := stream.NewProducer(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range topic.records {
+			value := "{spoilt"
+			if i%crashRefused != 5 {
+				x, y := r.NormFloat64(), r.NormFloat64()
+				label := x+0.3*r.NormFloat64() > 0
+				value = fmt.Sprintf(`{"label":%q,"x":%.4f,"y":%.4f,"shop":"s%d","words":["w%d","w%d"]}`,
+					strconv.FormatBool(label), x, y, r.IntN(50), r.IntN(2000), r.IntN(2000))
+			}
+			if err := p.Write(t.Context(), stream.Message{Key: strconv.AppendInt(nil, int64(i), 10), Value: []byte(value)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return broker
+}
+
+// buildProgram builds the program with the given flags and returns its path.
+func buildProgram(t *testing.T, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "blankout")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "blankout/cmd/blankout")...)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	return path
+}
+
+// learner is a learner of one topic, with a directory of its own.
+type learner struct {
+	program, dir string
+	env          []string
+	flags        []string
+}
+
+func newLearner(t *testing.T, program string, broker *stream.Embedded, topic string) *learner {
+	t.Helper()
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+[kafka]
+brokers = [%q]
+topics = [%q]
+batch_records = 200
+[record]
+format = "json"
+[checkpoint]
+directory = %q
+keep = 2
+events = 1000
+[dead_letter]
+file = %q
+`, broker.Brokers()[0], topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
+	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &learner{program: program, dir: dir, flags: []string{"--until-end"}}
+}
+
+func (l *learner) checkpoints() string { return filepath.Join(l.dir, "checkpoints") }
+
+// start starts the program. Its log is appended to l.dir/log.
+func (l *learner) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c := exec.Command(l.program, append([]string{"run", "-f", filepath.Join(l.dir, "blankout.toml")}, l.flags...)...)
+	c.Env = append(os.Environ(), l.env...)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// live starts the program and ends it after the delay by end, nil for never. It
+// returns how it ended, which it may have done by itself.
+func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) error) error {
+	t.Helper()
+	c := l.start(t)
+	if end != nil {
+		timer := time.AfterFunc(delay, func() { end(c.Process) })
+		defer timer.Stop()
+	}
+	return c.Wait()
+}
+
+// finish lets the program learn to the end.
+func (l *learner) finish(t *testing.T) {
+	t.Helper()
+	if err := l.live(t, 0, nil); err != nil {
+		t.Fatalf("run to the end: %v\n%s", err, l.log())
+	}
+}
+
+func (l *learner) log() string {
+	text, _ := os.ReadFile(filepath.Join(l.dir, "log"))
+	return string(text)
+}
+
+// state returns the newest checkpoint's bytes, offsets and number of events.
+func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
+	t.Helper()
+	names, err := checkpoint.List(l.checkpoints())
+	if err != nil || len(names) == 0 {
+		t.Fatalf("checkpoints %v: %v\n%s", names, err, l.log())
+	}
+	data, err := os.ReadFile(filepath.Join(l.checkpoints(), names[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsets, err := online.ReadOffsets(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := blankout.ReadModel(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, offsets, model.Events
+}
+
+// check compares a finished learner with one that was left alone: of one
+// partition the states to the byte, of several the records counted. No dead
+// letter may be missing; some may be there twice.
+func (l *learner) check(t *testing.T, topic string, whole *learner) {
+	t.Helper()
+	want, wantOffsets, wantEvents := whole.state(t)
+	got, offsets, events := l.state(t)
+	if !slices.Equal(offsets, wantOffsets) || events != wantEvents {
+		t.Fatalf("%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
+	}
+	if crashTopics[topic].partitions == 1 && !bytes.Equal(got, want) {
+		t.Fatalf("%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
+	}
+	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+		t.Fatalf("%s: %d different dead letters, want %d", topic, len(got), len(want))
+	}
+}
+
+func differingBlocks(a, b []byte) (names []string) {
+	fa, errA := checkpoint.Decode(a)
+	fb, errB := checkpoint.Decode(b)
+	if errA != nil || errB != nil {
+		return []string{fmt.Sprint(errA, errB)}
+	}
+	for _, block := range fa.Blocks {
+		if other, err := fb.Block(block.Name); err != nil || !bytes.Equal(block.Data, other) {
+			names = append(names, block.Name)
+		}
+	}
+	return names
+}
+
+// deadLetters returns where the stored dead letters came from, each place once.
+func (l *learner) deadLetters(t *testing.T) (places []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.dir, "dead.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var d struct {
+			Topic     string
+			Partition int32
+			Offset    int64
+			Value     []byte
+		}
+		if err := json.Unmarshal(line, &d); err != nil {
+			continue // half a line, from a kill
+		}
+		if string(d.Value) != "{spoilt" {
+			t.Fatalf("dead letter %s", line)
+		}
+		places = append(places, fmt.Sprint(d.Topic, d.Partition, d.Offset))
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// expect checks the undisturbed run itself.
+func (l *learner) expect(t *testing.T, topic string) {
+	t.Helper()
+	_, offsets, events := l.state(t)
+	records := uint64(0)
+	for _, p := range offsets {
+		records += p.Records
+	}
+	want := crashTopics[topic]
+	refused := (want.records-6)/crashRefused + 1
+	if len(offsets) != int(want.partitions) || records != uint64(want.records) || events != uint64(want.records-refused) {
+		t.Fatalf("%s: %+v, %d events", topic, offsets, events)
+	}
+	if n := len(l.deadLetters(t)); n != refused {
+		t.Fatalf("%s: %d dead letters", topic, n)
+	}
+}
+
+// crashKills is how often the program is killed in all: BLANKOUT_CRASH_KILLS.
+func crashKills(t *testing.T) int {
+	text := os.Getenv("BLANKOUT_CRASH_KILLS")
+	if text == "" {
+		if testing.Short() {
+			return 6
+		}
+		return 16
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("BLANKOUT_CRASH_KILLS=%q: want a number of kills", text)
+	}
+	return n
+}
+
+func TestCrash(t *testing.T) {
+	kills := crashKills(t)
+	program := buildProgram(t)
+	broker := crashBroker(t)
+	for _, topic := range []string{"one", "three"} {
+		t.Run(topic, func(t *testing.T) {
+			whole := newLearner(t, program, broker, topic)
+			begin := time.Now()
+			whole.finish(t)
+			took := time.Since(begin)
+			whole.expect(t, topic)
+
+			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+			killed, rounds, resumed := 0, 0, 0
+			for killed < (kills+1)/2 {
+				l := newLearner(t, program, broker, topic)
+				for done := false; !done; {
+					u := r.Float64()
+					err := l.live(t, time.Duration(u*u*float64(took)), (*os.Process).Kill)
+					switch exit := (*exec.ExitError)(nil); {
+					case err == nil:
+						done = true
+					case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
+						killed++
+						if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
+							resumed++
+						}
+					default:
+						t.Fatalf("ended by itself: %v\n%s", err, l.log())
+					}
+				}
+				l.check(t, topic, whole)
+				rounds++
+			}
+			t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
+		})
+	}
+	t.Run("asked to stop", func(t *testing.T) { askToStop(t, program, broker) })
+}
+
+// The program is killed at every place where it touches a file or tells the
+// outside something, or that fails; the next life makes up for it.
+func TestCrashAtFailpoints(t *testing.T) {
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t)
+	whole := newLearner(t, program, broker, "short")
+	whole.finish(t)
+	places := []string{"checkpoint.mkdir", "checkpoint.create", "checkpoint.write", "checkpoint.sync", "checkpoint.rename",
+		"checkpoint.syncdir", "checkpoint.remove", "run.deadletters", "run.commit"}
+	arrivals := []string{"kill@1", "error@2"}
+	if os.Getenv("BLANKOUT_CRASH_KILLS") != "" {
+		arrivals = []string{"kill@1", "kill@2", "kill@4", "error@1", "error@2"}
+	}
+	for _, place := range places {
+		for _, what := range arrivals {
+			if place == "checkpoint.mkdir" && !strings.HasSuffix(what, "1") {
+				continue // made once
+			}
+			l := newLearner(t, program, broker, "short")
+			l.env = []string{"BLANKOUT_FAILPOINTS=" + place + "=" + what}
+			err := l.live(t, 0, nil)
+			if what == "kill@1" && err == nil {
+				t.Errorf("%s=%s: the place was not reached", place, what)
+			}
+			if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
+				t.Errorf("%s=%s: nobody was told: %v\n%s", place, what, err, l.log())
+			}
+			l.env = nil
+			l.finish(t)
+			l.check(t, "short", whole)
+		}
+	}
+}
+
+// SIGTERM ends the program with exit code 0 and nothing is learned again.
+func askToStop(t *testing.T, program string, broker *stream.Embedded) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGTERM")
+	}
+	whole := newLearner(t, program, broker, "one")
+	begin := time.Now()
+	whole.finish(t)
+	took := time.Since(begin)
+
+	l := newLearner(t, program, broker, "one")
+	for i := range 5 {
+		if err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }); err != nil {
+			t.Errorf("SIGTERM: %v\n%s", err, l.log())
+		}
+	}
+	l.finish(t)
+	l.check(t, "one", whole)
+
+	// A run without an end stops too, and has the directory to itself until then.
+	l = newLearner(t, program, broker, "one")
+	l.flags = nil
+	first := l.start(t)
+	ended := make(chan error, 1)
+	go func() { ended <- first.Wait() }()
+	defer first.Process.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for names := []string(nil); len(names) == 0; names, _ = checkpoint.List(l.checkpoints()) {
+		select {
+		case err := <-ended:
+			t.Fatalf("ended by itself: %v\n%s", err, l.log())
+		case <-ctx.Done():
+			t.Fatalf("no checkpoint\n%s", l.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	second := exec.Command(program, "run", "-f", filepath.Join(l.dir, "blankout.toml"))
+	out, err := second.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+")")) {
+		t.Errorf("a second learner: %v\n%s", err, out)
+	}
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, l.log())
+	}
+	l.flags = []string{"--until-end"}
+	l.finish(t)
+	l.check(t, "one", whole)
+}
