@@ -192,15 +192,26 @@ func (g *tPartition) slope(u, h float64) float64 {
 	return 0.5 * (p - q) / (p + q)
 }
 
+// at does the last step of Newton's method and evaluates everything at h from
+// one pair of logarithms: p = exp_t(-h) and q = exp_t(-u-h) follow the step to
+// first order, which is exact since the step is at most bound.
 func (g *tPartition) at(u float64) tPoint {
 	var h float64
 	if u < tLimit {
-		h = g.solve(u, g.lookUp(u), 1)
+		h = g.lookUp(u)
 	} else {
 		h = g.solve(u, 0, 3) // tiny: the first step is all but exact
 	}
-	p, q := g.expT(h), g.expT(u+h)
-	pt, qt := math.Pow(p, g.t), math.Pow(q, g.t)
+	lp, lq := math.Log1p((g.t-1)*h)/(g.t-1), math.Log1p((g.t-1)*(u+h))/(g.t-1)
+	less := math.Expm1(-lp)
+	p, q := 1+less, math.Exp(-lq)
+	pt, qt := math.Exp(-g.t*lp), math.Exp(-g.t*lq)
+	step := (less + q) / (pt + qt)
+	h = max(h+step, 0)
+	p, q, pt = p-pt*step, q-qt*step, pt*(1-g.t*step*pt/p)
+	if q > 0 {
+		qt *= 1 - g.t*step*qt/q
+	}
 	sum := pt + qt
 	e := tPoint{h: h, small: qt / sum}
 	if u < tSeries {
@@ -211,7 +222,10 @@ func (g *tPartition) at(u float64) tPoint {
 	}
 	e.ratio = 0.5 * (pt - qt) / (sum * u)
 	// g'' = t (p q)^(2t-1)/(p^t + q^t)^3.
-	second := g.t * math.Pow(p*q, 2*g.t-1) / (sum * sum * sum)
+	second := 0.0
+	if q > 0 {
+		second = g.t * (pt / p) * pt * (qt / q) * qt / (sum * sum * sum)
+	}
 	e.bend = (second - e.ratio) / u / u
 	return e
 }

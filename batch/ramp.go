@@ -92,9 +92,11 @@ func (o *Ramp) minimise(ctx context.Context, opt Options) (*Result, error) {
 		total.Objective = o.ValueGrad(opt.Start, nil)
 		o.split(opt.Start)
 	}
-	for range 100 {
+	// While examples still change sides, a rough answer is enough.
+	tol := max(opt.Tol, 1e-3)
+	for range 1000 {
 		step := opt
-		step.Solver, step.Start = "", total.W
+		step.Solver, step.Start, step.Tol = "", total.W, tol
 		if progress != nil {
 			step.Progress = func(p Progress) {
 				p.Iteration += total.Iterations
@@ -107,16 +109,34 @@ func (o *Ramp) minimise(ctx context.Context, opt Options) (*Result, error) {
 			return nil, err
 		}
 		total.Iterations += r.Iterations
-		total.Converged = r.Converged
 		value := o.ValueGrad(r.W, nil)
-		if !(value < total.Objective*(1-1e-12)) {
-			break
+		gain := total.Objective - value
+		if gain > 0 {
+			total.W, total.Objective = r.W, value
 		}
-		total.W, total.Objective = r.W, value
-		if _, count := o.split(r.W); count == len(o.m) {
+		if !(gain > 0.1*tol*math.Abs(value)) {
+			if tol <= opt.Tol {
+				total.Converged = r.Converged
+				break
+			}
+			tol = max(0.1*tol, opt.Tol)
+		}
+		if _, count := o.split(total.W); count == o.positive() {
+			total.Converged = true
 			break // everything is beyond the cut: a constant
 		}
 	}
 	total.Passes = o.data.passes
 	return total, nil
+}
+
+// positive returns the number of examples that cost anything.
+func (o *Ramp) positive() int {
+	n := 0
+	for _, m := range o.m {
+		if m != 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -27,8 +27,8 @@ func TestRamp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := o.ValueGrad(r.W, nil); got != r.Objective {
-				t.Errorf("J %v, stated %v", got, r.Objective)
+			if got := o.ValueGrad(r.W, nil); got != r.Objective || !r.Converged {
+				t.Errorf("J %v, stated %v; converged %v", got, r.Objective, r.Converged)
 			}
 			return o, r
 		}
