@@ -1,0 +1,527 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/stream"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// TestKafka runs the Kafka side of stream against a real Apache Kafka broker,
+// one for all its parts. Test data that kafka-go cannot write comes from franz-go.
+func TestKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a real Kafka broker takes its time")
+	}
+	k := &kafkaTest{kafkaBroker: startKafka(t)}
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	k.admin = kadm.NewClient(client)
+	t.Run("Codecs", k.codecs)
+	t.Run("Transactions", k.transactions)
+	t.Run("OpenTransaction", k.openTransaction)
+	t.Run("Compaction", k.compaction)
+	t.Run("LogStart", k.logStart)
+	t.Run("Security", k.security)
+	t.Run("Partitions", k.partitions)
+	t.Run("Commit", k.commit)
+	t.Run("DeadLetters", k.deadLetters)
+	t.Run("Restarts", k.restarts)
+}
+
+type kafkaTest struct {
+	*kafkaBroker
+	admin *kadm.Client
+}
+
+// topic creates a topic named after the test.
+func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) string {
+	t.Helper()
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	settings := map[string]*string{}
+	for _, c := range configs {
+		key, value, _ := strings.Cut(c, "=")
+		settings[key] = &value
+	}
+	if _, err := k.admin.CreateTopic(t.Context(), partitions, 1, settings, name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// valueDecoder keeps the values; an Example's Label is the index of its own.
+type valueDecoder struct{ values []string }
+
+func (d *valueDecoder) Decode(r stream.Record, e *blankout.Example) {
+	*e = blankout.Example{Label: len(d.values), Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
+	d.values = append(d.values, string(r.Value))
+}
+
+func kafkaLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+func (k *kafkaTest) consumer(t *testing.T, topic string, from blankout.Offsets, edit func(*stream.ConsumerConfig)) (*stream.Consumer, *valueDecoder, error) {
+	t.Helper()
+	c := stream.DefaultConsumerConfig()
+	c.Brokers, c.Topics, c.UntilEnd, c.Log = []string{k.plain}, []string{topic}, true, kafkaLog(t)
+	if edit != nil {
+		edit(&c)
+	}
+	d := &valueDecoder{}
+	consumer, err := stream.NewConsumer(t.Context(), c, d, blankout.NewSchema(8, nil, 2), from)
+	if err == nil {
+		t.Cleanup(func() { consumer.Close() })
+	}
+	return consumer, d, err
+}
+
+// read reads n records, or to the end, as partition/offset:value.
+func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var out []string
+	next := map[int32]int64{}
+	var b blankout.Batch
+	for len(out) < n {
+		if err := c.Next(ctx, &b); err != nil {
+			return out, err
+		}
+		for _, e := range b.Examples {
+			if e.Offset < next[b.Partition] {
+				t.Errorf("partition %d: offset %d after %d", b.Partition, e.Offset, next[b.Partition])
+			}
+			next[b.Partition] = e.Offset + 1
+			out = append(out, fmt.Sprintf("%d/%d:%s", b.Partition, e.Offset, d.values[e.Label]))
+		}
+		next[b.Partition] = b.Next
+	}
+	return out, nil
+}
+
+func (k *kafkaTest) readAll(t *testing.T, topic string, from blankout.Offsets, edit func(*stream.ConsumerConfig)) []string {
+	t.Helper()
+	c, d, err := k.consumer(t, topic, from, edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out, err := read(t, c, d, 1<<30)
+	if err != io.EOF {
+		t.Fatalf("after %d records: %v", len(out), err)
+	}
+	if r := c.Stats().Retries; len(r) > 0 {
+		t.Logf("retries %v", r)
+	}
+	return out
+}
+
+func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.ProducerConfig)) *stream.Producer {
+	t.Helper()
+	c := stream.DefaultProducerConfig()
+	c.Brokers, c.Topic, c.Log = []string{k.plain}, topic, kafkaLog(t)
+	if edit != nil {
+		edit(&c)
+	}
+	p, err := stream.NewProducer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func write(t *testing.T, p *stream.Producer, values ...string) {
+	t.Helper()
+	for _, v := range values {
+		if err := p.Write(t.Context(), stream.Message{Value: []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func (k *kafkaTest) codecs(t *testing.T) {
+	topic := k.topic(t, 1)
+	var want []string
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		p := k.producer(t, topic, func(c *stream.ProducerConfig) { c.Compression, c.BatchBytes = codec, 20_000 })
+		for i := range 1000 {
+			value := fmt.Sprintf("%s %d %s", codec, i, strings.Repeat("x", i%200))
+			want = append(want, fmt.Sprintf("0/%d:%s", len(want), value))
+			if err := p.Write(t.Context(), stream.Message{Value: []byte(value)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, k.readAll(t, topic, nil, nil), want...)
+	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.MaxBytes = 3000 }), want...)
+}
+
+// transact writes a transaction of values and ends it.
+func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values ...string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values {
+		// One batch each: what is dropped must be more than one.
+		if err := client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (k *kafkaTest) transactions(t *testing.T) {
+	topic := k.topic(t, 1)
+	k.transact(t, topic, "a", true, "one", "two")   // 0, 1, marker 2
+	k.transact(t, topic, "a", false, "bad", "bad")  // 3, 4, marker 5
+	write(t, k.producer(t, topic, nil), "plain")    // 6
+	k.transact(t, topic, "b", false, "bad")         // 7, marker 8
+	k.transact(t, topic, "a", true, "three")        // 9, marker 10
+	k.transact(t, topic, "b", false, "bad", "last") // 11, 12, marker 13
+	expect(t, k.readAll(t, topic, nil, nil), "0/0:one", "0/1:two", "0/6:plain", "0/9:three")
+	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.Isolation = "read_uncommitted" }),
+		"0/0:one", "0/1:two", "0/3:bad", "0/4:bad", "0/6:plain", "0/7:bad", "0/9:three", "0/11:bad", "0/12:last")
+	var from blankout.Offsets
+	from.At(topic, 0, 4)
+	expect(t, k.readAll(t, topic, from, nil), "0/6:plain", "0/9:three")
+}
+
+func (k *kafkaTest) openTransaction(t *testing.T) {
+	topic := k.topic(t, 1)
+	write(t, k.producer(t, topic, nil), "before")
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.TransactionalID("open"), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, k.producer(t, topic, nil), "after")
+	expect(t, k.readAll(t, topic, nil, nil), "0/0:before")
+
+	// A consumer that waits gets the rest when the transaction ends.
+	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(t, c, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, got, "0/0:before")
+	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = read(t, c, d, 2); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, got, "0/1:open", "0/2:after")
+}
+
+func (k *kafkaTest) compaction(t *testing.T) {
+	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001",
+		"max.compaction.lag.ms=100", "delete.retention.ms=100")
+	keyed := func(codec, keys string) {
+		p := k.producer(t, topic, func(c *stream.ProducerConfig) { c.Compression = codec })
+		for _, key := range keys {
+			if err := p.Write(t.Context(), stream.Message{Key: []byte(string(key)), Value: []byte(string(key))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keyed("none", "abc")   // 0 to 2: wholly superseded by another producer, an empty batch stays
+	keyed("zstd", "defg")  // 3 to 6: its tail is superseded
+	keyed("none", "efgab") // 7 to 11: a hole
+	keyed("none", "abcf")  // 12 to 15
+	time.Sleep(200 * time.Millisecond)
+	keyed("none", "z") // 16: begins a new segment
+	want := []string{"0/3:d", "0/7:e", "0/9:g", "0/12:a", "0/13:b", "0/14:c", "0/15:f", "0/16:z"}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got := k.readAll(t, topic, nil, nil)
+		if slices.Equal(got, want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got  %q\nwant %q after compaction", got, want)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	// From every offset, and one batch in a fetch.
+	for next := range int64(17) {
+		var from blankout.Offsets
+		from.At(topic, 0, next)
+		i := slices.IndexFunc(want, func(s string) bool {
+			var offset int64
+			fmt.Sscanf(s, "0/%d", &offset)
+			return offset >= next
+		})
+		expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.MaxBytes = 1 }), want[i:]...)
+	}
+}
+
+func (k *kafkaTest) logStart(t *testing.T) {
+	topic := k.topic(t, 1)
+	write(t, k.producer(t, topic, nil), "a", "b", "c", "d", "e")
+	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(t, c, d, 5); err != nil || len(got) != 5 {
+		t.Fatal(got, err)
+	}
+	deletes := kadm.Offsets{}
+	deletes.AddOffset(topic, 0, 3, -1)
+	if _, err := k.admin.DeleteRecords(t.Context(), deletes); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
+	var from blankout.Offsets
+	from.At(topic, 0, 1)
+	var out *stream.OffsetOutOfRangeError
+	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &out) || out.Offset != 1 || out.Start != 3 || out.End != 5 {
+		t.Errorf("error %v", err)
+	}
+	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "earliest" }), "0/3:d", "0/4:e")
+	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "latest" }))
+
+	// The consumer that was ahead of it goes on.
+	write(t, k.producer(t, topic, nil), "f")
+	got, err := read(t, c, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, got, "0/5:f")
+}
+
+func (k *kafkaTest) security(t *testing.T) {
+	topic := k.topic(t, 1)
+	t.Setenv("ALICES_PASSWORD", k.password)
+	t.Setenv("GUESSED_PASSWORD", "12345")
+	encrypted := stream.TLSConfig{Enabled: true, CAFile: k.authority}
+	tests := []struct {
+		name     string
+		address  string
+		tls      stream.TLSConfig
+		sasl     string // mechanism
+		password string
+		err      string
+	}{
+		{"PLAIN", k.sasl, stream.TLSConfig{}, "PLAIN", "ALICES_PASSWORD", ""},
+		{"SCRAM-SHA-256", k.sasl, stream.TLSConfig{}, "SCRAM-SHA-256", "ALICES_PASSWORD", ""},
+		{"SCRAM-SHA-512", k.sasl, stream.TLSConfig{}, "SCRAM-SHA-512", "ALICES_PASSWORD", ""},
+		{"TLS and SCRAM-SHA-512", k.tls, encrypted, "SCRAM-SHA-512", "ALICES_PASSWORD", ""},
+		{"TLS and PLAIN", k.tls, encrypted, "PLAIN", "ALICES_PASSWORD", ""},
+		{"wrong password", k.sasl, stream.TLSConfig{}, "PLAIN", "GUESSED_PASSWORD", "check sasl.username and the password"},
+		{"wrong SCRAM password", k.tls, encrypted, "SCRAM-SHA-512", "GUESSED_PASSWORD", "check sasl.username and the password"},
+		{"unknown authority", k.tls, stream.TLSConfig{Enabled: true}, "PLAIN", "ALICES_PASSWORD", "set tls.ca_file"},
+	}
+	for i, test := range tests {
+		edit := func(c *stream.ConnectConfig) {
+			c.Brokers, c.TLS = []string{test.address}, test.tls
+			c.SASL = stream.SASLConfig{Mechanism: test.sasl, Username: "alice", PasswordEnv: test.password}
+		}
+		if test.err != "" {
+			_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: error %v, want %q", test.name, err, test.err)
+			}
+			continue
+		}
+		p := k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) })
+		write(t, p, test.name)
+		got := k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
+		if len(got) != i+1 || got[i] != fmt.Sprintf("0/%d:%s", i, test.name) {
+			t.Errorf("%s: got %q", test.name, got)
+		}
+	}
+}
+
+func (k *kafkaTest) partitions(t *testing.T) {
+	topic := k.topic(t, 1)
+	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
+		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", time.Second
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.admin.UpdatePartitions(t.Context(), 3, topic); err != nil {
+		t.Fatal(err)
+	}
+	p := k.producer(t, topic, nil)
+	for i := range int32(3) {
+		if err := p.WriteTo(t.Context(), i, stream.Message{Value: fmt.Appendf(nil, "p%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(t, c, d, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	expect(t, got, "0/0:p0", "1/0:p1", "2/0:p2")
+
+	// A topic that consumers may create.
+	missing := topic + "-missing"
+	if _, _, err := k.consumer(t, missing, nil, nil); !errors.As(err, new(*stream.TopicMissingError)) {
+		t.Errorf("error %v", err)
+	}
+	expect(t, k.readAll(t, missing, nil, func(c *stream.ConsumerConfig) { c.CreateTopics, c.CreatePartitions = true, 2 }))
+	details, err := k.admin.ListTopics(t.Context(), missing)
+	if err != nil || len(details[missing].Partitions) != 2 {
+		t.Errorf("%v, %v", details, err)
+	}
+}
+
+func (k *kafkaTest) commit(t *testing.T) {
+	topic := k.topic(t, 1)
+	write(t, k.producer(t, topic, nil), "a", "b", "c")
+	c, _, err := k.consumer(t, topic, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offsets blankout.Offsets
+	offsets.At(topic, 0, 2)
+	if err := c.Commit(t.Context(), "lag", offsets); err != nil {
+		t.Fatal(err)
+	}
+	lags, err := k.admin.Lag(t.Context(), "lag")
+	if err != nil || lags["lag"].Lag.Total() != 1 {
+		t.Errorf("lag %+v, %v", lags, err)
+	}
+}
+
+func (k *kafkaTest) deadLetters(t *testing.T) {
+	topic := k.topic(t, 1)
+	connection := stream.DefaultConnectConfig()
+	connection.Brokers = []string{k.plain}
+	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, kafkaLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	e := blankout.Example{Offset: 3, Refused: &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
+	if err := errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, k.readAll(t, topic, nil, nil), "0/0:{")
+}
+
+// restarts stops, kills and holds the broker while records flow: each must be
+// consumed exactly once and in order.
+func (k *kafkaTest) restarts(t *testing.T) {
+	topic := k.topic(t, 1)
+	quick := func(c *stream.ConnectConfig) { c.RequestTimeout = time.Second }
+	p := k.producer(t, topic, func(c *stream.ProducerConfig) { quick(&c.ConnectConfig) })
+	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false; quick(&c.ConnectConfig) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	type result struct {
+		n   int
+		err error
+	}
+	produced := make(chan result, 1)
+	go func() {
+		for n := 0; ; {
+			for range 25 {
+				if err := p.Write(t.Context(), stream.Message{Value: fmt.Appendf(nil, "%d", n)}); err != nil {
+					produced <- result{n, err}
+					return
+				}
+				n++
+			}
+			err := p.Flush(t.Context())
+			select {
+			case <-stop:
+				produced <- result{n, err}
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			if err != nil {
+				produced <- result{n, err}
+				return
+			}
+		}
+	}()
+	var got []string
+	more := func(n int) {
+		part, err := read(t, c, d, n)
+		if got = append(got, part...); err != nil {
+			t.Fatalf("after %d records: %v", len(got), err)
+		}
+	}
+	for _, disturb := range []func(){
+		func() { k.stop(t); k.start(t) },
+		func() { k.kill(t); k.start(t) },
+		func() { k.hold(t, 2500*time.Millisecond) },
+	} {
+		more(200)
+		disturb()
+	}
+	more(200)
+	close(stop)
+	r := <-produced
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	more(r.n - len(got))
+	for i, s := range got {
+		if s != fmt.Sprintf("0/%d:%d", i, i) {
+			t.Fatalf("record %d is %s", i, s)
+		}
+	}
+	retries := c.Stats().Retries
+	t.Logf("%d records, retries %v", len(got), retries)
+	if retries["connection"] == 0 || retries["timeout"] == 0 {
+		t.Errorf("retries %v: the broker was not missed", retries)
+	}
+}

@@ -1,0 +1,316 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// A real Apache Kafka broker in KRaft mode: its jars come from Maven Central (46
+// of them, 44 MB, once, into the user's cache), it runs on the loopback interface
+// with its data in the test's folder, and it dies with the test binary.
+//
+// Where java or mvn is missing, or the jars cannot be had, the tests skip and
+// say so; with BLANKOUT_REQUIRE_KAFKA=1 that is a failure.
+
+// kafkaBroker is one node, broker and controller. It can be stopped, killed, held
+// and started again on the same data and ports.
+type kafkaBroker struct {
+	dir, libs  string
+	plain      string // addresses of the listeners
+	sasl       string
+	tls        string // with SASL
+	authority  string // PEM file of who signed the broker's certificate
+	password   string // of the user alice
+	process    *exec.Cmd
+	exited     chan struct{}
+	controller string
+}
+
+func startKafka(t *testing.T) *kafkaBroker {
+	t.Helper()
+	libs, err := kafkaJars(t.Context())
+	if err != nil {
+		if os.Getenv("BLANKOUT_REQUIRE_KAFKA") == "1" {
+			t.Fatalf("BLANKOUT_REQUIRE_KAFKA is set: %v", err)
+		}
+		t.Skipf("no real Kafka broker: %v", err)
+	}
+	b := &kafkaBroker{dir: t.TempDir(), libs: libs, password: "alices-secret"}
+	ports := freePorts(t, 4)
+	b.plain, b.controller, b.sasl, b.tls = ports[0], ports[1], ports[2], ports[3]
+	b.writeCertificates(t)
+	b.writeConfig(t)
+	id := make([]byte, 16)
+	rand.Read(id)
+	id[0] &= 0x7f // the text must not begin with "-"
+	format := []string{"-cp", b.libs + "/*", "kafka.tools.StorageTool", "format",
+		"-t", base64.RawURLEncoding.EncodeToString(id), "-c", b.file("server.properties")}
+	for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		format = append(format, "--add-scram", fmt.Sprintf("%s=[name=alice,password=%s]", mechanism, b.password))
+	}
+	if out, err := exec.CommandContext(t.Context(), "java", format...).CombinedOutput(); err != nil {
+		t.Fatalf("formatting the broker's storage: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if b.process != nil {
+			b.kill(t)
+		}
+		if t.Failed() {
+			log, _ := os.ReadFile(b.file("broker.log"))
+			t.Logf("end of the broker's log:\n%s", log[max(0, len(log)-8000):])
+		}
+	})
+	b.start(t)
+	return b
+}
+
+func (b *kafkaBroker) file(name string) string { return filepath.Join(b.dir, name) }
+
+// kafkaJars returns the folder with the broker's jars, fetching them at first.
+func kafkaJars(ctx context.Context) (string, error) {
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("%s is not installed", tool)
+		}
+	}
+	pom, err := filepath.Abs("testdata/kafka/pom.xml")
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(pom)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	parent := filepath.Join(cache, "blankout-tests")
+	libs := filepath.Join(parent, fmt.Sprintf("kafka-%x", sha256.Sum256(text))[:22])
+	if _, err := os.Stat(libs); err == nil {
+		return libs, nil
+	}
+	// Copied under another name first: an interrupted copy leaves a part.
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	partial, err := os.MkdirTemp(parent, "partial-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(partial)
+	if err := os.Chmod(partial, 0o755); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies",
+		"-DincludeScope=runtime", "-DoutputDirectory="+partial).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("mvn could not fetch the jars: %w\n%s", err, out)
+	}
+	if err := os.Rename(partial, libs); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return "", err
+	}
+	return libs, nil
+}
+
+// freePorts returns loopback addresses that nobody listens on, below the range
+// that outgoing connections take theirs from: while the broker is down, its port
+// must not be taken.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	var addresses []string
+	for port := 20000 + os.Getpid()%10000; len(addresses) < n; port++ {
+		if port >= 32000 {
+			t.Fatal("no free ports between 20000 and 32000")
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// writeCertificates makes an authority and the broker's certificate.
+func (b *kafkaBroker) writeCertificates(t *testing.T) {
+	t.Helper()
+	b.authority = b.file("ca.pem")
+	var text [2]bytes.Buffer // authority, broker
+	var parent *x509.Certificate
+	var parentKey *ecdsa.PrivateKey
+	for i, name := range []string{"test authority", "broker"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: i == 0, BasicConstraintsValid: true}
+		if i == 0 {
+			parent, parentKey = c, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			pem.Encode(&text[1], &pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+		}
+		pem.Encode(&text[i], &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	text[1].Write(text[0].Bytes())
+	for name, b2 := range map[string]*bytes.Buffer{b.authority: &text[0], b.file("server.pem"): &text[1]} {
+		if err := os.WriteFile(name, b2.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (b *kafkaBroker) writeConfig(t *testing.T) {
+	t.Helper()
+	plain := "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"" + b.password + "\";"
+	scram := "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	config := []string{
+		"process.roles=broker,controller", "node.id=1",
+		"controller.quorum.voters=1@" + b.controller, "controller.listener.names=CONTROLLER",
+		"listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + ",CONTROLLER://" + b.controller,
+		"advertised.listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls,
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=PLAINTEXT",
+		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false",
+		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1",
+		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
+		"group.initial.rebalance.delay.ms=0", "num.network.threads=2", "num.io.threads=2",
+		// A killed broker's old registration must expire before it can come back.
+		"broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=100",
+		"log.cleaner.dedupe.buffer.size=8388608", "log.cleaner.backoff.ms=200",
+		"log.retention.check.interval.ms=300", "log.initial.task.delay.ms=300",
+		"ssl.keystore.type=PEM", "ssl.keystore.location=" + b.file("server.pem"),
+		"ssl.truststore.type=PEM", "ssl.truststore.location=" + b.authority,
+	}
+	for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
+		config = append(config,
+			"listener.name."+listener+".sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+			"listener.name."+listener+".plain.sasl.jaas.config="+plain,
+			"listener.name."+listener+".scram-sha-256.sasl.jaas.config="+scram,
+			"listener.name."+listener+".scram-sha-512.sasl.jaas.config="+scram)
+	}
+	logging := `Configuration: {Appenders: {Console: {name: C, target: SYSTEM_OUT, PatternLayout: {pattern: "%d{HH:mm:ss.SSS} %p %c{1} %m%n"}}},
+Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
+`
+	for name, text := range map[string]string{"server.properties": strings.Join(config, "\n") + "\n", "log4j2.yaml": logging} {
+		if err := os.WriteFile(b.file(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start starts the broker and waits until it works.
+func (b *kafkaBroker) start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	b.process = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-Dlog4j2.configurationFile="+b.file("log4j2.yaml"), "-cp", b.libs+"/*", "kafka.Kafka", b.file("server.properties"))
+	b.process.Stdout, b.process.Stderr = log, log
+	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := b.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.exited = make(chan struct{})
+	go func(p *exec.Cmd, exited chan struct{}) {
+		p.Wait()
+		close(exited)
+	}(b.process, b.exited)
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		err := b.ready(t.Context())
+		if err == nil {
+			return
+		}
+		select {
+		case <-b.exited:
+			t.Fatalf("the broker ended: %v", b.process.ProcessState)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the broker is not ready: %v", err)
+		}
+	}
+}
+
+// ready asks for the metadata, and for a group's offsets, which makes the broker
+// create the topic that commits go to. Each time with a new Transport, for one
+// answers from its cache.
+func (b *kafkaBroker) ready(ctx context.Context) error {
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(b.plain), Timeout: 5 * time.Second, Transport: transport}
+	m, err := client.Metadata(ctx, &kafka.MetadataRequest{})
+	if err != nil {
+		return err
+	}
+	if len(m.Brokers) != 1 {
+		return fmt.Errorf("%d brokers", len(m.Brokers))
+	}
+	r, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: "ready", Topics: map[string][]int{"none": {0}}})
+	if err != nil {
+		return err
+	}
+	return r.Error
+}
+
+func (b *kafkaBroker) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := b.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	<-b.exited
+	b.process = nil
+}
+
+func (b *kafkaBroker) stop(t *testing.T) { t.Helper(); b.end(t, syscall.SIGTERM) }
+func (b *kafkaBroker) kill(t *testing.T) { t.Helper(); b.end(t, syscall.SIGKILL) }
+
+// hold stops the broker's process for a while: connections stay open, nothing answers.
+func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := b.process.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(d)
+	if err := b.process.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
