@@ -167,6 +167,9 @@ func (c Config) parse() (settings, error) {
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
 		return s, fmt.Errorf("noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
+	if c.Rule == "dropout-descent" && s.ridge == 0 {
+		return s, fmt.Errorf("c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
+	}
 	if s.noiseKind == linear && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
 		return s, fmt.Errorf("noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}

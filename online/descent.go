@@ -32,13 +32,18 @@ func (descent) step(l *Learner) {
 	}
 }
 
-// metricVariance is the variance of feature i's noise. The intercept has none,
-// but the metric that a feature of its value would have.
+// metricVariance is what the metric gathers of feature i: the variance of its
+// noise. Constant noise knows nothing of a feature's scale, so x^2 is added. The
+// intercept has no noise, but the metric that a feature of its value would have.
 func metricVariance(l *Learner, v *level, i int) float64 {
+	x, basis := l.now.x[i], l.now.basis[i]
 	if l.isIntercept(i) {
-		return v.strength
+		basis = 1
 	}
-	return v.strength * l.now.basis[i]
+	if l.noiseKind == constant {
+		return x*x + v.strength*basis
+	}
+	return v.strength * basis
 }
 
 func (descent) unlabelled(l *Learner) {

@@ -265,8 +265,7 @@ func (l *Learner) grow(e *blankout.Example) {
 // and sums the scores: the published ones as they were before.
 func (l *Learner) gather(e *blankout.Example) {
 	now := &l.now
-	now.rows, now.x, now.basis = now.rows[:0], now.x[:0], now.basis[:0]
-	now.ridge = now.ridge[:0]
+	now.reset(e.Features.Len() + len(l.scaler.Dense) + 1)
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
@@ -316,23 +315,27 @@ func (l *Learner) touch(column uint32) []float64 {
 
 // add takes a feature up into the event at hand; sum adds it to the scores.
 func (l *Learner) add(row []float64, x float64) {
-	var basis float64
-	switch l.noiseKind {
-	case square:
-		basis = x * x
-	case linear:
+	basis := x * x
+	if l.noiseKind == linear {
 		basis = max(x, 0)
-	case constant:
+	} else if l.noiseKind == constant {
 		basis = float64(l.events) / row[0]
 	}
 	l.now.append(row, x, basis, l.ridgeOf(row[0]))
 }
 
+// reset makes room for the given number of features, of which it has none.
+func (e *event) reset(most int) {
+	e.rows = slices.Grow(e.rows[:0], most)
+	e.x = slices.Grow(e.x[:0], most)
+	e.basis = slices.Grow(e.basis[:0], most)
+	e.ridge = slices.Grow(e.ridge[:0], most)
+}
+
 func (e *event) append(row []float64, x, basis, ridge float64) {
-	e.rows = append(e.rows, row)
-	e.x = append(e.x, x)
-	e.basis = append(e.basis, basis)
-	e.ridge = append(e.ridge, ridge)
+	n := len(e.rows)
+	e.rows, e.x, e.basis, e.ridge = e.rows[:n+1], e.x[:n+1], e.basis[:n+1], e.ridge[:n+1]
+	e.rows[n], e.x[n], e.basis[n], e.ridge[n] = row, x, basis, ridge
 }
 
 // sum adds the rows from the first on to the sums f, lag and q.
@@ -362,8 +365,9 @@ func (l *Learner) resum() {
 func (l *Learner) ridgeOf(n float64) float64 {
 	if l.period > 0 {
 		n *= float64(l.period) / float64(max(l.steps, l.period))
+		n = max(n, 1)
 	}
-	return l.ridge / max(n, 1)
+	return l.ridge / n
 }
 
 // EndPass says that the events so far were one pass over a finite set, which

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -167,4 +168,304 @@ func TestEveryRule(t *testing.T) {
 			t.Error("saved and restored on the way, the state is another")
 		}
 	})
+}
+
+// A weight of 2 is the same as meeting the event twice, to the bit, where the
+// Scaler does not count events: standardise = none, no ridge, no constant noise.
+func TestWeightTwo(t *testing.T) {
+	for _, rule := range rules {
+		for _, loss := range []string{"logistic", "hinge"} {
+			c := DefaultConfig()
+			c.Rule, c.Loss, c.Noise, c.Standardise = rule.name, loss, "dropout:0.3", "none"
+			if rule.name != "dropout-descent" && rule.name != "ftrl" { // their ridge counts no events
+				c.C = math.Inf(1)
+			}
+			once, twice := mustNew(t, c, 3), mustNew(t, c, 3)
+			s := newStream(3, 3)
+			for range 100 {
+				e := s.next()
+				e.Weight = 2
+				once.Learn(e)
+				e.Weight = 1
+				twice.Learn(e)
+				twice.Learn(e)
+			}
+			for i := range once.table.Len() {
+				column, a := once.table.Column(i)
+				b := twice.table.Row(column)
+				for j := blankout.ScalerWidth; j < len(a); j++ {
+					if a[j] != b[j] {
+						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.name, loss, column, a[j], b[j])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Without noise the marginalised and the clean gradient are one.
+func TestMarginalisedWithoutNoise(t *testing.T) {
+	for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
+		c := DefaultConfig()
+		c.Rule, c.Noise = rule, "none"
+		clean := c
+		clean.Marginalised = false
+		a, b, s := mustNew(t, c, 2), mustNew(t, clean, 2), newStream(5, 2)
+		for range 200 {
+			e := s.next()
+			if x, y := a.Learn(e)[0], b.Learn(e)[0]; x != y {
+				t.Fatalf("%s: score %v marginalised, %v clean", rule, x, y)
+			}
+		}
+	}
+}
+
+// A level of a bank learns what it would learn alone.
+func TestBankLevelsLearnAsIfAlone(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		c := DefaultConfig()
+		c.Levels = []float64{0, 0.3, 0.7}
+		bank, s := mustNew(t, c, classes), newStream(11, classes)
+		var alone []*Learner
+		for _, q := range c.Levels {
+			one := c
+			one.Noise = blankout.Dropout{Q: q}.String()
+			alone = append(alone, mustNew(t, one, classes))
+		}
+		for range 300 {
+			e := s.next()
+			bank.Learn(e)
+			for _, l := range alone {
+				l.Learn(e)
+			}
+		}
+		for i := range bank.table.Len() {
+			column, row := bank.table.Column(i)
+			for v, l := range alone {
+				for k := range l.k {
+					if got, want := bank.weights(row)[v*l.k+k], l.weights(l.table.Row(column))[k]; got != want {
+						t.Fatalf("level %v, column %d: weight %v in the bank, %v alone", c.Levels[v], column, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// One reading that is wrong by twelve orders of magnitude leaves the learner
+// able to go on as before.
+func TestJump(t *testing.T) {
+	eachConfig(t, func(t *testing.T, c Config, classes int) {
+		if classes > 2 {
+			return
+		}
+		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
+		s, s2 := newStream(13, classes), newStream(13, classes)
+		wrong, calmWrong := 0, 0
+		for i := range 1500 {
+			e := s.next()
+			label := e.Label
+			if i == 500 || i == 502 {
+				for j := range e.Features.Value {
+					e.Features.Value[j] *= 1e12
+				}
+			}
+			scores := l.Learn(e)
+			for _, f := range scores {
+				if f-f != 0 {
+					t.Fatalf("event %d: score %v", i, f)
+				}
+			}
+			calmScores := calm.Learn(s2.next())
+			if i > 900 {
+				if blankout.Predict(scores) != label {
+					wrong++
+				}
+				if blankout.Predict(calmScores) != label {
+					calmWrong++
+				}
+			}
+		}
+		if wrong > calmWrong+calmWrong/4+10 {
+			t.Errorf("%d of 600 wrong after a jump, %d without one", wrong, calmWrong)
+		}
+	})
+}
+
+func TestRefused(t *testing.T) {
+	l := mustNew(t, DefaultConfig(), 2)
+	s := newStream(1, 2)
+	for range 50 {
+		l.Learn(s.next())
+	}
+	before := l.table.Len()
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
+		e := s.next()
+		e.Features.Value[0] = x
+		if got := l.Learn(e); got != nil {
+			t.Errorf("a feature of %v was learned", x)
+		}
+	}
+	if m := l.Metrics(); m.Refused != 5 || m.Events != 50 || m.Features != before {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Classes in order of appearance: a late one is learned, and until then it is
+// never predicted.
+func TestLateClass(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise = "dropout:0.3"
+	schema := blankout.NewSchema(10, nil, 20)
+	schema.Classes = []string{"a", "b"}
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := 0
+	for i := range 3000 {
+		label := i % 2
+		if i >= 1000 {
+			label = i % 3
+		}
+		if i == 1000 {
+			schema.Classes = append(schema.Classes, "c")
+		}
+		e := &blankout.Example{Weight: 1, Label: label, Features: blankout.Vec{Index: []uint32{uint32(label), 7}, Value: []float64{1, float64(i % 5)}}}
+		if got := blankout.Predict(l.Learn(e)); got != label {
+			if i < 1000 && got > 1 {
+				t.Fatalf("event %d: class %d has not appeared", i, got)
+			}
+			if i > 2000 {
+				wrong++
+			}
+		}
+	}
+	if wrong > 10 {
+		t.Errorf("%d of 1000 wrong", wrong)
+	}
+}
+
+// TestFixedPoint holds many passes of the marginalised rules to the optimum of
+// the batch objective |w|^2 + kappa sum loss, found by a slow descent.
+func TestFixedPoint(t *testing.T) {
+	const dim = 5
+	r := rand.New(rand.NewPCG(2, 3))
+	var events []blankout.Example
+	for range 60 {
+		e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+		for d := range uint32(dim) {
+			if r.IntN(3) > 0 {
+				e.Features.Index = append(e.Features.Index, d)
+				e.Features.Value = append(e.Features.Value, r.NormFloat64()+float64(e.Label)*float64(d%3)*0.7)
+			}
+		}
+		events = append(events, e)
+	}
+	for _, loss := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
+		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7"} {
+			c := DefaultConfig()
+			c.Loss, c.Noise, c.C, c.Standardise, c.Average = loss, noise, 0.5, "none", 0.3
+			for _, rule := range []string{"adagrad", "sgd"} {
+				c.Rule = rule
+				l, err := New(c, blankout.NewSchema(4, []string{"0", "1"}, 2))
+				if err != nil {
+					t.Fatal(err)
+				}
+				objective := func(w []float64, b float64) float64 {
+					j := 0.0
+					c0, c1, c2 := l.levels[0].noise.Coefficients()
+					norm := 0.0
+					for _, w := range w {
+						norm += w * w
+					}
+					for i := range events {
+						f, v := b, c0*norm
+						for n, d := range events[i].Features.Index {
+							x := events[i].Features.Value[n]
+							f += w[d] * x
+							v += w[d] * w[d] * (c1*x + c2*x*x)
+						}
+						value, _, _ := l.loss.At(target(events[i].Label, 0, 1), f, v)
+						j += value
+					}
+					return norm + blankout.Cost(l.loss, c.C)*j
+				}
+				best := minimise(objective, dim)
+				const passes = 400
+				for range passes {
+					for i := range events {
+						l.Learn(&events[i])
+					}
+					l.EndPass()
+				}
+				m := l.Snapshot().Model()
+				w := make([]float64, dim)
+				for d := range w {
+					w[d] = m.Weight(uint32(d), 0)
+				}
+				if got := objective(w, m.Intercept[0]); got > best*1.002+1e-9 {
+					t.Errorf("%s, %s, %s: objective %v after %d passes, optimum %v", rule, loss, noise, got, passes, best)
+				}
+			}
+		}
+	}
+}
+
+// minimise returns the minimum of a convex function of dim weights and an
+// intercept, by cyclic golden-section searches.
+func minimise(f func(w []float64, b float64) float64, dim int) float64 {
+	p := make([]float64, dim+1)
+	at := func() float64 { return f(p[:dim], p[dim]) }
+	best := at()
+	for range 200 {
+		before := best
+		for d := range p {
+			lo, hi := p[d]-2, p[d]+2
+			for hi-lo > 1e-7 {
+				a, b := hi-0.618*(hi-lo), lo+0.618*(hi-lo)
+				p[d] = a
+				fa := at()
+				p[d] = b
+				if fb := at(); fa < fb {
+					hi = b
+				} else {
+					lo = a
+				}
+			}
+			p[d] = (lo + hi) / 2
+		}
+		if best = at(); before-best < 1e-10*best {
+			break
+		}
+	}
+	return best
+}
+
+func BenchmarkLearn(b *testing.B) {
+	for _, classes := range []int{2, 10} {
+		for _, noise := range []string{"dropout:0.5", "auto"} {
+			b.Run(fmt.Sprintf("%d/%s", classes, noise), func(b *testing.B) {
+				c := DefaultConfig()
+				c.Noise = noise
+				l, s := mustNew(b, c, classes), newStream(1, classes)
+				var events []blankout.Example
+				features := 0
+				for range 4000 {
+					e := *s.next()
+					e.Features, e.Field = e.Features.Clone(), slices.Clone(e.Field)
+					events = append(events, e)
+					l.Learn(&e)
+					features += e.Features.Len()
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					l.Learn(&events[i%len(events)])
+					i++
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(features)*float64(len(events))/float64(l.k), "ns/feature/class")
+			})
+		}
+	}
 }

@@ -67,6 +67,10 @@ func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) 
 // gatherStandardised is gather's loop over the features where a Scaler is on.
 func (l *Learner) gatherStandardised(e *blankout.Example) {
 	dense := l.scaler.Dense
+	// Once it is settled which columns are dense, all but the numeric ones are
+	// only divided by a number that seldom changes.
+	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
+	kind := l.kinds[0]
 	for i, column := range e.Features.Index {
 		isDense := false
 		for len(dense) > 0 && dense[0] <= column {
@@ -77,11 +81,19 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			}
 			dense = dense[1:]
 		}
-		field := uint16(0)
 		if e.Field != nil {
-			field = e.Field[i]
+			kind = l.kinds[e.Field[i]]
 		}
-		l.addStandardised(column, e.Features.Value[i], l.treatment(l.kinds[field], isDense))
+		raw := e.Features.Value[i]
+		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
+			row := l.table.Touch(column)
+			if x := raw * row[4]; row[4] > 0 && x >= -1 && x <= 1 {
+				row[0]++
+				l.add(row, x)
+				continue
+			}
+		}
+		l.addStandardised(column, raw, l.treatment(kind, isDense))
 	}
 	for _, column := range dense {
 		l.addStandardised(column, 0, treatNumeric)
@@ -93,11 +105,6 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
 	row := l.touch(column)
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	if stats[4] > 0 && (t == treatAlone || t == treatScale && math.Abs(raw)*stats[4] <= 1) {
-		stats[0]++ // nothing can move
-		l.add(row, l.scaler.Apply(stats, raw))
-		return
-	}
 	l.addMoved(row, l.scaler.Apply(stats, raw), 1)
 	l.observe(column, row, raw, t)
 	x := l.scaler.Apply(stats, raw)
