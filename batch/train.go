@@ -154,42 +154,111 @@ func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
 }
 
 // objectives lists the losses that are objectives of their own, by the name
-// before a colon. A new one is a file and a line here.
+// before a colon; bound "" fits every bound. prepare completes the Problem, whose
+// Kappa and Penalty are those of |w|^2 + c sum loss, or of the L2 asked for. A
+// new one is a file and a line here.
 var objectives = []struct {
-	name string
-	make func(d *Data, b subproblem, c Config, noise blankout.Noise) (Objective, error)
-}{}
+	name, bound string
+	make        func(p Problem, level string, c Config) (Objective, error)
+}{
+	{"exponential", "", func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
+	{"logistic", "mcf", func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
+	{"ramp", "", func(p Problem, level string, c Config) (Objective, error) {
+		s, err := parseLevel(level, -1)
+		if err != nil {
+			return nil, fmt.Errorf("loss ramp:%s: %w", level, err)
+		}
+		p.Loss = blankout.HingeGaussian{Ell: c.Ell}
+		if c.Bound == "chen" {
+			p.Loss = blankout.HingeChen{Ell: c.Ell}
+		}
+		if c.L2 < 0 {
+			p.Kappa *= 2 // as the hinge
+		}
+		return NewRamp(p, s)
+	}},
+	// Globerson & Roweis write |w|^2/2.
+	{"fdrop", "", func(p Problem, level string, c Config) (Objective, error) {
+		k, err := strconv.Atoi(level)
+		if err != nil {
+			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
+		}
+		if c.L2 < 0 {
+			p.Penalty = Ridge(p.Data.Columns(), 0.5, p.Intercept)
+		}
+		return NewFDROP(p, k)
+	}},
+	// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
+	{"t-logistic", "", func(p Problem, level string, c Config) (Objective, error) {
+		t, err := parseLevel(level, math.NaN())
+		if err != nil {
+			return nil, fmt.Errorf("loss t-logistic:%s: %w", level, err)
+		}
+		loss, err := blankout.NewTLogistic(t)
+		if err != nil {
+			return nil, err
+		}
+		p.Loss = loss
+		_, l2 := c.kappa(loss)
+		return NewTLogistic(p, Prior(c.Prior), 2*l2)
+	}},
+}
+
+func parseLevel(s string, missing float64) (float64, error) {
+	if s == "" && !math.IsNaN(missing) {
+		return missing, nil
+	}
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !finite(x) {
+		return 0, fmt.Errorf("the level %q is not a number", s)
+	}
+	return x, nil
+}
 
 // objective returns what builds the objective of a binary problem, and the
 // name of the loss that the model carries.
 func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, Config) (Objective, error), name string, err error) {
-	if !(c.Cost > 0) || math.IsInf(c.Cost, 0) {
+	switch {
+	case !(c.Cost > 0) || math.IsInf(c.Cost, 0):
 		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)
-	}
-	if !(c.Tol >= 0) {
+	case math.IsNaN(c.L2) || math.IsInf(c.L2, 0):
+		return nil, "", fmt.Errorf("penalty l2 = %v: want a number", c.L2)
+	case !(c.Tol >= 0):
 		return nil, "", fmt.Errorf("tolerance %v: want a number that is not negative", c.Tol)
+	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):
+		return nil, "", fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
+	case !(c.Alpha >= 0 && c.Alpha <= 1):
+		return nil, "", fmt.Errorf("alpha = %v: want a number in [0, 1]", c.Alpha)
 	}
 	switch c.Intercept {
 	case FreeIntercept, PenalisedIntercept, NoIntercept:
 	default:
 		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
-	first, _, _ := strings.Cut(c.Loss, ":")
+	problem := func(d *Data, b subproblem, c Config, loss blankout.Loss) Problem {
+		kappa, l2 := c.kappa(loss)
+		return Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
+			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads}
+	}
+	first, level, _ := strings.Cut(c.Loss, ":")
 	for _, o := range objectives {
-		if o.name == first {
-			return func(d *Data, b subproblem, c Config) (Objective, error) { return o.make(d, b, c, noise) }, c.Loss, nil
+		if o.name == first && (o.bound == "" || o.bound == c.Bound) {
+			name := c.Loss
+			if o.bound != "" {
+				name += ":" + o.bound
+			}
+			return func(d *Data, b subproblem, c Config) (Objective, error) {
+				return o.make(problem(d, b, c, nil), level, c)
+			}, name, nil
 		}
 	}
 	name = c.Loss
-	if c.Bound != "" && !(c.Bound == "gaussian" && (c.Loss == "quadratic" || c.Loss == "linear")) {
-		name += ":" + c.Bound
+	if c.Bound != "" && (strings.HasPrefix(name, "hinge") || strings.HasPrefix(name, "logistic") || c.Bound != "gaussian") {
+		name += ":" + c.Bound // the others have one form only, which is exact
 	}
 	loss, err := blankout.ParseLoss(name)
 	if err != nil {
 		return nil, "", err
-	}
-	if !(c.Ell > 0) || math.IsInf(c.Ell, 0) {
-		return nil, "", fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
 	}
 	switch l := loss.(type) {
 	case blankout.HingeGaussian:
@@ -200,9 +269,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 		loss = l
 	}
 	return func(d *Data, b subproblem, c Config) (Objective, error) {
-		kappa, l2 := c.kappa(loss)
-		return NewExpected(Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
-			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads})
+		return NewExpected(problem(d, b, c, loss))
 	}, loss.String(), nil
 }
 

@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// The slow definitions: AUC as the share of pairs in the right order,
+// average precision threshold by threshold.
+func TestMeasuresAgainstTheDefinitions(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const n = 200
+	m := NewMeasures(2)
+	score, label, weight := make([]float64, n), make([]int, n), make([]float64, n)
+	wrong, total, logLoss := 0.0, 0.0, 0.0
+	for i := range n {
+		label[i] = r.IntN(2)
+		score[i] = float64(r.IntN(20)-10+3*label[i]) / 4 // with ties
+		weight[i] = float64(1 + r.IntN(3))
+		p := 1 / (1 + math.Exp(-score[i]))
+		m.Add(label[i], weight[i], score[i:i+1], []float64{1 - p, p})
+		if (score[i] > 0) != (label[i] == 1) {
+			wrong += weight[i]
+		}
+		total += weight[i]
+		if label[i] == 0 {
+			p = 1 - p
+		}
+		logLoss -= weight[i] * math.Log(p)
+	}
+	pairs, right := 0.0, 0.0
+	for i := range n {
+		for j := range n {
+			if label[i] == 1 && label[j] == 0 {
+				w := weight[i] * weight[j]
+				pairs += w
+				if score[i] > score[j] {
+					right += w
+				} else if score[i] == score[j] {
+					right += w / 2
+				}
+			}
+		}
+	}
+	ap, lastRecall := 0.0, 0.0
+	for s := 10.0; s > -10; s -= 0.25 {
+		hits, all, positives := 0.0, 0.0, 0.0
+		for i := range n {
+			if label[i] == 1 {
+				positives += weight[i]
+			}
+			if score[i] >= s {
+				all += weight[i]
+				hits += weight[i] * float64(label[i])
+			}
+		}
+		if all > 0 {
+			ap += (hits/positives - lastRecall) * hits / all
+			lastRecall = hits / positives
+		}
+	}
+	got := m.Report()
+	for _, c := range []struct {
+		name      string
+		got       *float64
+		want, tol float64
+	}{
+		{"error", got.Error, 100 * wrong / total, 1e-12},
+		{"log loss", got.LogLoss, logLoss / total, 1e-12},
+		{"auc", got.AUC, right / pairs, 1e-12},
+		{"average precision", got.AveragePrecision, ap, 1e-12},
+	} {
+		if c.got == nil || math.Abs(*c.got-c.want) > c.tol {
+			t.Errorf("%s: %v, want %v", c.name, *c.got, c.want)
+		}
+	}
+	sum := 0.0
+	for _, row := range got.Confusion {
+		for _, c := range row {
+			sum += c
+		}
+	}
+	if sum != total {
+		t.Errorf("the confusion matrix sums to %v, want %v", sum, total)
+	}
+}
+
+func TestMeasuresUndefined(t *testing.T) {
+	m := NewMeasures(2)
+	if r := m.Report(); r.Error != nil || r.AUC != nil || r.Confusion != nil {
+		t.Errorf("no example: %+v", r)
+	}
+	m.Add(-1, 1, []float64{1}, []float64{0.1, 0.9})
+	if r := m.Report(); r.Examples != 1 || r.Error != nil {
+		t.Errorf("no label: %+v", r)
+	}
+	m.Add(1, 1, []float64{1}, []float64{0.1, 0.9})
+	if r := m.Report(); *r.Error != 0 || r.AUC != nil || *r.AveragePrecision != 1 || *r.MAP != 1 {
+		t.Errorf("one class: %+v", r)
+	}
+}
