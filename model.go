@@ -38,11 +38,14 @@ type Model struct {
 // Head is everything of a Model but its rows; it is the JSON block "model" of a
 // model file.
 type Head struct {
-	Schema    *Schema   `json:"schema"`
-	Scaler    Scaler    `json:"scaler"`
-	Loss      string    `json:"loss"`  // as ParseLoss reads it, or the name of another objective
-	Noise     string    `json:"noise"` // as ParseNoise reads it
-	Outputs   int       `json:"outputs"`
+	Schema  *Schema `json:"schema"`
+	Scaler  Scaler  `json:"scaler"`
+	Loss    string  `json:"loss"`  // as ParseLoss reads it, or the name of another objective
+	Noise   string  `json:"noise"` // as ParseNoise reads it
+	Outputs int     `json:"outputs"`
+	// Pairs says that the outputs tell two classes apart each, in the order
+	// (1,0), (2,0), (2,1), (3,0) …: one-against-one. See ClassScores.
+	Pairs     bool      `json:"pairs,omitempty"`
 	Intercept []float64 `json:"intercept"` // published, one for each output
 	Layout    Layout    `json:"layout"`
 	// Calibration maps a score to a probability, see Probabilities.
@@ -148,7 +151,25 @@ func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float6
 	for k := range out {
 		out[k] += m.Intercept[k]
 	}
-	return out
+	return m.ClassScores(out)
+}
+
+// ScoreVec is Score for features that have passed the Scaler already, as
+// Standardised returns them.
+func (m *Model) ScoreVec(x Vec, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for i, d := range x.Index {
+		if row := m.Rows.Row(d); row != nil {
+			for k := range out {
+				out[k] += x.Value[i] * m.weight(row, k)
+			}
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return m.ClassScores(out)
 }
 
 func (m *Model) addScore(column uint32, x, scale float64, out []float64) {
@@ -162,6 +183,31 @@ func (m *Model) addScore(column uint32, x, scale float64, out []float64) {
 	for k := range out {
 		out[k] += scale * x * m.weight(row, k)
 	}
+}
+
+// ClassScores turns outputs into the scores that Predict and Probabilities
+// take, in place. They are the same but for Pairs: there the score of a class is
+// the mean over all pairs of the probability that its pairs give it, and the
+// scores are the probabilities.
+func (h *Head) ClassScores(outputs []float64) []float64 {
+	if !h.Pairs {
+		return outputs
+	}
+	k := len(h.Schema.Classes)
+	votes := make([]float64, k)
+	i := 0
+	for a := range k {
+		for b := range a {
+			p := sigmoid(outputs[i])
+			votes[a] += p
+			votes[b] += 1 - p
+			i++
+		}
+	}
+	for c, v := range votes {
+		outputs[c] = v / float64(i)
+	}
+	return outputs[:k]
 }
 
 // Predict returns the class of an event given its scores: for one output class
@@ -185,6 +231,9 @@ func Predict(scores []float64) (class int) {
 // room for max(2, K) values. One output: the calibrated logistic function of
 // the score. More: the one-against-all probabilities divided by their sum.
 func (m *Model) Probabilities(scores, out []float64) []float64 {
+	if m.Pairs {
+		return append(out[:0], scores...)
+	}
 	c := Calibration{A: 1}
 	if m.Calibration != nil {
 		c = *m.Calibration
@@ -249,7 +298,8 @@ func ReadModel(blocks []Block) (*Model, error) {
 	h, l := &m.Head, m.Layout
 	bad := h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs ||
 		l.Weight < 0 || l.Weight+h.Outputs > l.Width || l.Lag < 0 || l.Lag+h.Outputs > l.Width ||
-		l.Stats >= l.Width || math.IsNaN(l.Average)
+		l.Stats >= l.Width || math.IsNaN(l.Average) ||
+		h.Pairs && h.Outputs != len(h.Schema.Classes)*(len(h.Schema.Classes)-1)/2
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
 	}

@@ -91,9 +91,17 @@ func (m *KernelModel) ScoreMissing(e *blankout.Example, out []float64) []float64
 func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
-		x = (&blankout.Model{Head: m.Head, Rows: m.Rows}).Standardised(e, blankout.Vec{})
+		x = m.Standardised(e, blankout.Vec{})
 	}
 	return m.ScoreVec(x, scale, out)
+}
+
+// Standardised is that of blankout.Model.
+func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
+	if m.Rows == nil {
+		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
+	}
+	return (&blankout.Model{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
 }
 
 // ScoreVec is ScoreRescaled for features that have passed the Scaler already.
@@ -101,7 +109,7 @@ func (m *KernelModel) ScoreVec(x blankout.Vec, scale float64, out []float64) []f
 	out = out[:m.Outputs]
 	copy(out, m.Intercept)
 	m.support.add(x, scale, out)
-	return out
+	return m.ClassScores(out)
 }
 
 // Probabilities is that of blankout.Model.

@@ -140,8 +140,54 @@ func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 		f.Passes += r.Passes
 	}
 	f.Model = c.model(d, results, name)
+	f.Model.Pairs = len(problems) > 1 && c.Multiclass == "ovo"
 	f.Seconds = time.Since(begin).Seconds()
 	return f, nil
+}
+
+// Check returns the first thing wrong with c that can be told without data.
+func (c Config) Check() error {
+	noise, err := blankout.ParseNoise(c.Noise)
+	if err != nil {
+		return err
+	}
+	if c.Multiclass != "ovr" && c.Multiclass != "ovo" {
+		return fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
+	}
+	switch c.Solver {
+	case "", Newton, IRLS, LBFGS:
+	default:
+		return fmt.Errorf("solver %q: want newton, irls or lbfgs", c.Solver)
+	}
+	if c.Copies < 0 {
+		return fmt.Errorf("%d corrupted copies: want 0 (the expectation) or more", c.Copies)
+	}
+	_, _, err = c.objective(noise)
+	return err
+}
+
+// TrainError returns the share of the labelled examples, by weight, that the
+// model gets wrong.
+func (f *Fit) TrainError(d *Data) float64 {
+	scores := make([]float64, len(f.Problems))
+	wrong, total := 0.0, 0.0
+	for i := range d.Rows() {
+		if d.Label(i) < 0 {
+			continue
+		}
+		row := d.Row(i)
+		for k, r := range f.Problems {
+			scores[k] = row.Dot(r.W)
+			if len(r.W) > d.Columns() {
+				scores[k] += r.W[d.Columns()]
+			}
+		}
+		if blankout.Predict(f.Model.ClassScores(scores[:len(f.Problems)])) != d.Label(i) {
+			wrong += d.Weight(i)
+		}
+		total += d.Weight(i)
+	}
+	return wrong / total
 }
 
 // kappa returns the factor of the losses and the weight of |w|^2: the one place

@@ -95,6 +95,50 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 	}
 }
 
+func TestTrainOneAgainstOne(t *testing.T) {
+	d := classData(t, 400, 4, "a", "b", "c", "d")
+	c := DefaultConfig()
+	c.Multiclass = "ovo"
+	f, err := Train(context.Background(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Model.Outputs != 6 {
+		t.Fatalf("%d outputs for four classes", f.Model.Outputs)
+	}
+	// Output 4 tells class 3 from class 1.
+	var rows []int
+	for i := range d.Rows() {
+		if l := d.Label(i); l == 1 || l == 3 {
+			rows = append(rows, i)
+		}
+	}
+	pair := d.Subset(rows)
+	y := make([]float64, len(rows))
+	for i := range y {
+		y[i] = float64(pair.Label(i) - 2)
+	}
+	r := solve(t, newExpected(t, pair, y, blankout.LogisticGaussian{}, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
+	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
+		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
+	}
+	blocks, err := f.Model.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := blankout.ReadModel(blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := trainError(d, m)
+	if e > 0.15 {
+		t.Errorf("training error %v", e)
+	}
+	if got := f.TrainError(d); math.Abs(got-e) > 1e-12 {
+		t.Errorf("TrainError %v, the model's %v", got, e)
+	}
+}
+
 func TestTrainRefuses(t *testing.T) {
 	two := classData(t, 40, 2, "-1", "1")
 	one := classData(t, 10, 1, "1")

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/stream"
+)
+
+// dataFlags are the flags of a command that reads examples: files, standard
+// input, or the records of a topic between two offsets.
+type dataFlags struct {
+	paths      []string
+	record     stream.RecordConfig
+	unlabelled bool
+}
+
+func (d *dataFlags) add(c *cobra.Command) {
+	d.record = stream.DefaultRecordConfig()
+	d.record.MaxClasses = 1000
+	f := c.Flags()
+	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst; - is\nstandard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
+	f.StringVar(&d.record.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
+	f.StringVar(&d.record.Label, "label", d.record.Label, "`FIELD` of JSON and CSV that holds the class")
+	f.StringVar(&d.record.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
+	f.StringSliceVar(&d.record.Drop, "drop", nil, "`FIELD,…` that are no features")
+	f.BoolVar(&d.record.ZeroBased, "zero-based", false, "svmlight indices count from 0")
+	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
+}
+
+// source is where examples come from.
+type source interface {
+	Next(context.Context, *blankout.Batch) error
+	Close() error
+}
+
+// open opens one path.
+func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (source, error) {
+	c := d.record
+	if !strings.HasPrefix(path, "kafka://") {
+		return stream.OpenFile(path, c, s)
+	}
+	bad := func(why string) error {
+		return usageError{fmt.Errorf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", path, why)}
+	}
+	u, err := url.Parse(path)
+	if err != nil {
+		return nil, bad("not an address")
+	}
+	topic := strings.Trim(u.Path, "/")
+	if u.Host == "" || topic == "" {
+		return nil, bad("no broker or no topic")
+	}
+	config := stream.DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd = []string{u.Host}, []string{topic}, true
+	from, to := int64(-1), int64(-1)
+	for key, values := range u.Query() {
+		value := values[len(values)-1]
+		switch key {
+		case "partitions":
+			for _, p := range strings.Split(value, ",") {
+				n, err := strconv.ParseInt(p, 10, 32)
+				if err != nil || n < 0 {
+					return nil, bad("partition " + p)
+				}
+				config.Partitions = append(config.Partitions, int32(n))
+			}
+		case "from", "to":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 0 {
+				return nil, bad(key + " " + value)
+			}
+			if key == "from" {
+				from = n
+			} else {
+				to = n
+			}
+		default:
+			return nil, bad("unknown key " + key)
+		}
+	}
+	var start blankout.Offsets
+	if from >= 0 {
+		partitions := config.Partitions
+		if len(partitions) == 0 {
+			partitions = []int32{0}
+			config.Partitions = partitions
+		}
+		for _, p := range partitions {
+			start.At(topic, p, from)
+		}
+	}
+	if c.Format == "" {
+		c.Format = "json"
+	}
+	decoder, err := stream.NewDecoder(c, s)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := stream.NewConsumer(ctx, config, decoder, s, start)
+	if err != nil {
+		return nil, err
+	}
+	return &upTo{consumer, to}, nil
+}
+
+// upTo ends a source's partitions before an offset, -1 for none.
+type upTo struct {
+	source
+	to int64
+}
+
+func (u *upTo) Next(ctx context.Context, b *blankout.Batch) error {
+	if err := u.source.Next(ctx, b); err != nil || u.to < 0 {
+		return err
+	}
+	n := 0
+	for n < len(b.Examples) && b.Examples[n].Offset < u.to {
+		n++
+	}
+	b.Examples = b.Examples[:n]
+	return nil
+}
+
+// each calls f for every example of the paths. A record that cannot be used is
+// an error that names its place.
+func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example) error) error {
+	if len(paths) == 0 {
+		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
+	}
+	for _, path := range paths {
+		if err := d.eachOf(ctx, path, s, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(e *blankout.Example) error) (err error) {
+	src, err := d.open(ctx, path, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	var b blankout.Batch
+	for {
+		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Refused != nil {
+				place := fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
+				if strings.HasPrefix(path, "kafka://") {
+					place = fmt.Sprintf("%s/%d: offset %d", b.Topic, b.Partition, e.Offset)
+				}
+				return refusedError{fmt.Errorf("%s: %w", place, e.Refused)}
+			}
+			if err := f(e); err != nil {
+				return refusedError{fmt.Errorf("%s:%d: %w", b.Topic, e.Offset+1, err)}
+			}
+		}
+	}
+}
+
+// scorer is a model of either kind.
+type scorer interface {
+	Score(e *blankout.Example, out []float64) []float64
+	Probabilities(scores, out []float64) []float64
+}
+
+// readModel reads a model, checkpoint or snapshot.
+func readModel(path string) (scorer, *blankout.Head, error) {
+	if path == "" {
+		return nil, nil, usageError{errors.New("name a model file with -m")}
+	}
+	file, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if file.Kind == checkpoint.Kernel {
+		m, err := batch.ReadKernelModel(file.Blocks)
+		if err != nil {
+			return nil, nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+		return m, &m.Head, nil
+	}
+	m, err := blankout.ReadModel(file.Blocks)
+	if err != nil {
+		return nil, nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return m, &m.Head, nil
+}

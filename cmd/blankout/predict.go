@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+)
+
+type predictFlags struct {
+	data       dataFlags
+	model      string
+	out        string
+	remove     float64
+	rescale    bool
+	unlabelled bool
+	seed       uint64
+	json       bool
+}
+
+func (p *program) predict() *cobra.Command {
+	var o predictFlags
+	c := &cobra.Command{
+		Use:   "predict -m MODEL -d FILE [-o FILE]",
+		Short: "Score examples with a model and measure how good the scores are",
+		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
+writes a line for each: the predicted class and the scores. Of labelled examples
+it tells error, log-loss, AUC, average precision, calibration and confusion.
+
+--delete D sets each feature of each example to zero with probability D, after
+standardising; --rescale multiplies the survivors by 1/(1-D).`,
+		Example: "  blankout predict -m model -d test.svm.gz\n" +
+			"  blankout predict -m model -d test.svm.gz --delete 0.5 --rescale --seed 7 --json\n" +
+			"  blankout predict -m checkpoints/newest -d new.jsonl --unlabelled -o scores.txt",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !(o.remove >= 0 && o.remove <= 1) || o.rescale && o.remove == 1 {
+				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
+			}
+			if err := p.runPredict(c.Context(), &o); err != nil {
+				return fmt.Errorf("predict: %w", err)
+			}
+			return nil
+		},
+	}
+	o.data.add(c)
+	f := c.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`")
+	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")
+	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
+	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
+	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
+	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
+	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
+	return c
+}
+
+func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
+	m, head, err := readModel(o.model)
+	if err != nil {
+		return err
+	}
+	o.data.record.Unlabelled = o.unlabelled
+	var out *bufio.Writer
+	if o.out == "-" {
+		out = bufio.NewWriter(p.stdout)
+	} else if o.out != "" {
+		f, err := os.Create(o.out)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = bufio.NewWriter(f)
+	}
+	screen := p.newScreen(10 * time.Second)
+	classes := head.Schema.Classes
+	measures := batch.NewMeasures(len(classes))
+	score := m.Score
+	if o.remove > 0 {
+		score = deleting(m, o)
+	}
+	var scores, probabilities []float64
+	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
+	var line []byte
+	n := 0
+	err = o.data.each(ctx, o.data.paths, head.Schema, func(e *blankout.Example) error {
+		if n++; n%4096 == 0 && screen.due() {
+			screen.progress(humanize.Comma(int64(n)) + " examples scored")
+		}
+		s := score(e, scores)
+		probabilities = m.Probabilities(s, probabilities)
+		measures.Add(e.Label, e.Weight, s, probabilities)
+		if out == nil {
+			return nil
+		}
+		line = line[:0]
+		if k := blankout.Predict(s); k < len(classes) {
+			line = append(line, classes[k]...)
+		}
+		for _, f := range s {
+			line = strconv.AppendFloat(append(line, ' '), f, 'g', -1, 64)
+		}
+		_, err := out.Write(append(line, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+	r := measures.Report()
+	if !p.quiet {
+		printReport(p.stderr, classes, r)
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	return nil
+}
+
+// deleting returns Score with features deleted at random. The masks depend on
+// the seed and the number of the example alone and are those of the corrupt
+// command's first copies.
+func deleting(m scorer, o *predictFlags) func(*blankout.Example, []float64) []float64 {
+	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale}
+	if o.remove == 1 {
+		c.Noise = blankout.Dropout{Q: 1} // everything goes; nothing survives to be scaled
+	}
+	n := 0
+	var x blankout.Vec
+	switch m := m.(type) {
+	case *batch.KernelModel:
+		return func(e *blankout.Example, out []float64) []float64 {
+			x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			c.Vec(x, n, 0)
+			n++
+			return m.ScoreVec(x, 1, out)
+		}
+	case *blankout.Model:
+		return func(e *blankout.Example, out []float64) []float64 {
+			x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			c.Vec(x, n, 0)
+			n++
+			return m.ScoreVec(x, out)
+		}
+	}
+	panic("a model of neither kind")
+}
+
+func printReport(w io.Writer, classes []string, r batch.Report) {
+	show := func(name string, x *float64, unit string) {
+		if x != nil {
+			fmt.Fprintf(w, "%-20s %.4g%s\n", name, *x, unit)
+		}
+	}
+	fmt.Fprintf(w, "%-20s %s\n", "examples", humanize.Comma(int64(r.Examples)))
+	show("error", r.Error, " %")
+	show("log-loss", r.LogLoss, " nats")
+	show("AUC", r.AUC, "")
+	show("average precision", r.AveragePrecision, "")
+	show("mAP", r.MAP, "")
+	show("calibration error", r.CalibrationError, "")
+	if len(classes) > 12 {
+		return
+	}
+	for i, row := range r.Confusion {
+		fmt.Fprintf(w, "class %-14s", classes[i])
+		for _, c := range row {
+			fmt.Fprintf(w, " %8g", c)
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+)
+
+type trainFlags struct {
+	data       dataFlags
+	config     batch.Config
+	model      string
+	unlabelled []string
+	scaler     string
+	json       bool
+	folds      int
+	grid       []string
+	out        string
+}
+
+func (p *program) train() *cobra.Command {
+	o := trainFlags{config: batch.DefaultConfig()}
+	o.config.Threads = runtime.GOMAXPROCS(0)
+	c := &cobra.Command{
+		Use:   "train -d FILE [-m MODEL]",
+		Short: "Compute the exact solution from a file or a topic",
+		Long: `train minimises the regularised expected loss of a linear classifier under feature
+noise over all examples, and says how far from the minimum it may still be: the
+certificate is an upper bound on objective - minimum.
+
+The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
+other losses; with --l2 X it is X|w|^2 + sum loss.`,
+		Example: "  blankout train -d train.svm.gz -m model\n" +
+			"  blankout train -d train.svm.gz --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
+			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("l2") {
+				if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
+					return usageError{fmt.Errorf("train: -c and --l2 both weigh the losses against the penalty: give one of them")}
+				}
+				if !(o.config.L2 >= 0) {
+					return usageError{fmt.Errorf("train: --l2 %v: want a number that is not negative", o.config.L2)}
+				}
+			}
+			if err := o.config.Check(); err != nil {
+				return usageError{fmt.Errorf("train: %w", err)}
+			}
+			if err := p.runTrain(c.Context(), &o); err != nil {
+				return fmt.Errorf("train: %w", err)
+			}
+			return nil
+		},
+	}
+	o.data.add(c)
+	f := c.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
+	t := &o.config
+	f.StringVar(&t.Loss, "loss", t.Loss, "hinge, logistic, quadratic, linear, poisson, exponential, probit, ramp, t-logistic:T, fdrop:K or dropsvm")
+	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
+	f.StringVar(&t.Noise, "noise", t.Noise, "none, dropout:Q, gaussian:SD, laplace:B or poisson")
+	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
+	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
+	t.L2 = -1
+	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge")
+	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
+	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes")
+	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls or lbfgs (default: the one that fits)")
+	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
+	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000)")
+	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
+	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
+	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
+	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples' noising penalty")
+	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
+	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies and the folds")
+	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
+	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	return c
+}
+
+// trainResult is what train prints; contract of whoever scripts it.
+type trainResult struct {
+	Objective   float64  `json:"objective"`
+	Certificate *float64 `json:"certificate"`
+	Converged   bool     `json:"converged"`
+	Tol         float64  `json:"tol"`
+	Seconds     float64  `json:"seconds"`
+	LoadSeconds float64  `json:"load_seconds"`
+	Iterations  int      `json:"iterations"`
+	Passes      int      `json:"passes"`
+	Examples    int      `json:"examples"`
+	Features    int      `json:"features"`
+	Classes     int      `json:"classes"`
+	TrainError  *float64 `json:"train_error"`
+}
+
+func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
+	screen := p.newScreen(10 * time.Second)
+	begin := time.Now()
+	d, scaler, err := p.loadTraining(ctx, o, screen)
+	if err != nil {
+		return err
+	}
+	load := time.Since(begin).Seconds()
+	gaps := map[int]float64{}
+	o.config.Progress = func(g batch.Progress) {
+		if !screen.due() {
+			return
+		}
+		gaps[g.Problem] = g.Gap / math.Abs(g.Objective)
+		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, gaps[g.Problem]))
+	}
+	fit, err := batch.Train(ctx, d, o.config)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return refusedError{err}
+	}
+	if scaler != nil {
+		fit.Model = withScaler(fit.Model, scaler)
+	}
+	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
+		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes)}
+	if !math.IsInf(fit.Gap, 0) {
+		r.Certificate = &fit.Gap
+	}
+	if o.config.Loss != "linear" && o.config.Loss != "poisson" {
+		e := 100 * fit.TrainError(d)
+		r.TrainError = &e
+	}
+	if o.model != "" {
+		blocks, err := fit.Model.Blocks()
+		if err != nil {
+			return err
+		}
+		if err := checkpoint.WriteFile(o.model, checkpoint.Linear, slices.Values(blocks)); err != nil {
+			return err
+		}
+	}
+	if !p.quiet {
+		certificate := "no certificate"
+		if r.Certificate != nil {
+			certificate = fmt.Sprintf("at most %.3g above the minimum", fit.Gap)
+		}
+		screen.done(fmt.Sprintf("%s examples, %s features: objective %.8g, %s, %d iterations, %.2f s", humanize.Comma(int64(r.Examples)), humanize.Comma(int64(r.Features)), r.Objective, certificate, r.Iterations, r.Seconds))
+		if r.TrainError != nil {
+			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
+		}
+	}
+	if !fit.Converged {
+		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; more --max-iterations or a larger --tol may help\n", o.config.Tol)
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	return nil
+}
+
+// loadTraining reads the training set, through the Scaler of a model where one
+// is asked for.
+func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Model, error) {
+	schema := o.data.record.Schema()
+	var scaler *blankout.Model
+	if o.scaler != "" {
+		m, _, err := readModel(o.scaler)
+		if err != nil {
+			return nil, nil, err
+		}
+		linear, ok := m.(*blankout.Model)
+		if !ok {
+			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
+		}
+		scaler, schema = linear, linear.Schema
+	}
+	var b batch.Builder
+	var x blankout.Vec
+	count := 0
+	add := func(e *blankout.Example) error {
+		if count++; count%4096 == 0 && screen.due() {
+			screen.progress(humanize.Comma(int64(count)) + " examples read")
+		}
+		if scaler != nil {
+			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			e.Features, x = x, e.Features
+		}
+		return b.Add(e)
+	}
+	if err := o.data.each(ctx, o.data.paths, schema, add); err != nil {
+		return nil, nil, err
+	}
+	if len(o.unlabelled) > 0 {
+		free := o.data
+		free.record.Unlabelled = true
+		if err := free.each(ctx, o.unlabelled, schema, add); err != nil {
+			return nil, nil, err
+		}
+	}
+	d := b.Data(schema)
+	if scaler != nil {
+		return d, scaler, nil
+	}
+	if len(schema.Classes) == 1 && schema.Classes[0] == "0" {
+		d = d.Unlabel()
+	}
+	return d.SortClasses(), nil, nil
+}
+
+// withScaler returns m with the Scaler of another model and its statistics.
+func withScaler(m, scaler *blankout.Model) *blankout.Model {
+	if scaler.Layout.Stats < 0 {
+		return m
+	}
+	k := m.Outputs
+	out := &blankout.Model{Head: m.Head, Rows: blankout.NewTable(k + blankout.ScalerWidth)}
+	out.Scaler = scaler.Scaler
+	out.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
+	for i := range scaler.Rows.Len() {
+		column, row := scaler.Rows.Column(i)
+		copy(out.Rows.Touch(column)[k:], row[scaler.Layout.Stats:][:blankout.ScalerWidth])
+	}
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		copy(out.Rows.Touch(column)[:k], row[:k])
+	}
+	return out
+}
+
+// cutList splits KEY=a,b,… .
+func cutList(s string) (key string, values []string, err error) {
+	key, list, ok := strings.Cut(s, "=")
+	if !ok || key == "" || list == "" {
+		return "", nil, fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", s)
+	}
+	return key, strings.Split(list, ","), nil
+}
