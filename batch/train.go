@@ -121,14 +121,11 @@ func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 		}
 	})
 	for i, err := range errs {
-		if err != nil && (ctx.Err() == nil || err != context.Canceled || i == len(errs)-1) {
-			if len(problems) > 1 && err != context.Canceled {
-				err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
-			}
-			return nil, err
+		if err != nil && len(problems) > 1 {
+			errs[i] = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := firstError(errs); err != nil {
 		return nil, err
 	}
 	f := &Fit{Converged: true, Problems: results}

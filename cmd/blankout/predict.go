@@ -40,9 +40,9 @@ it tells error, log-loss, AUC, average precision, calibration and confusion.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising; --rescale multiplies the survivors by 1/(1-D).`,
-		Example: "  blankout predict -m model -d test.svm.gz\n" +
-			"  blankout predict -m model -d test.svm.gz --delete 0.5 --rescale --seed 7 --json\n" +
-			"  blankout predict -m checkpoints/newest -d new.jsonl --unlabelled -o scores.txt",
+		Example: "  blankout predict -m model -d test.svm\n" +
+			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
+			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.remove >= 0 && o.remove <= 1) || o.rescale && o.remove == 1 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,10 +9,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
 
 	"blankout"
 	"blankout/batch"
@@ -27,7 +33,8 @@ type trainFlags struct {
 	json       bool
 	folds      int
 	grid       []string
-	out        string
+	missing    float64
+	plot       string
 }
 
 func (p *program) train() *cobra.Command {
@@ -42,8 +49,8 @@ certificate is an upper bound on objective - minimum.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
 other losses; with --l2 X it is X|w|^2 + sum loss.`,
-		Example: "  blankout train -d train.svm.gz -m model\n" +
-			"  blankout train -d train.svm.gz --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
+		Example: "  blankout train -d train.svm -m model\n" +
+			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,6 +61,9 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 				if !(o.config.L2 >= 0) {
 					return usageError{fmt.Errorf("train: --l2 %v: want a number that is not negative", o.config.L2)}
 				}
+			}
+			if (o.folds > 0) != (len(o.grid) > 0) {
+				return usageError{fmt.Errorf("train: --folds and --grid go together")}
 			}
 			if err := o.config.Check(); err != nil {
 				return usageError{fmt.Errorf("train: %w", err)}
@@ -87,6 +97,10 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies and the folds")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
+	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; several make a grid")
+	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
+	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg, .png or .pdf)")
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	return c
 }
@@ -105,6 +119,9 @@ type trainResult struct {
 	Features    int      `json:"features"`
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
+	// Selection is the cross validation of --folds, Chosen the settings taken.
+	Selection *batch.Table      `json:"selection,omitempty"`
+	Chosen    map[string]string `json:"chosen,omitempty"`
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -115,6 +132,12 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return err
 	}
 	load := time.Since(begin).Seconds()
+	var table *batch.Table
+	if o.folds > 0 {
+		if table, err = p.selectSettings(ctx, o, d, screen); err != nil {
+			return err
+		}
+	}
 	gaps := map[int]float64{}
 	o.config.Progress = func(g batch.Progress) {
 		if !screen.due() {
@@ -135,6 +158,13 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
 		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes)}
+	if table != nil {
+		best := table.Candidates[table.Best[0]]
+		r.Selection, r.Chosen = table, map[string]string{}
+		for i, key := range table.Keys {
+			r.Chosen[key] = best.Values[i]
+		}
+	}
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
@@ -239,11 +269,85 @@ func withScaler(m, scaler *blankout.Model) *blankout.Model {
 	return out
 }
 
-// cutList splits KEY=a,b,… .
-func cutList(s string) (key string, values []string, err error) {
-	key, list, ok := strings.Cut(s, "=")
-	if !ok || key == "" || list == "" {
-		return "", nil, fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", s)
+// selectSettings chooses among the settings of the grid and puts the best into
+// o.config. The first deletion level of the table is the expected one; the
+// others are for people to compare.
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, screen *screen) (*batch.Table, error) {
+	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
+	for _, q := range []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9} {
+		if q != o.missing {
+			s.Deletions = append(s.Deletions, q)
+		}
 	}
-	return key, strings.Split(list, ","), nil
+	for _, g := range o.grid {
+		key, list, ok := strings.Cut(g, "=")
+		if !ok || key == "" || list == "" {
+			return nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
+		}
+		s.Grid = append(s.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
+	}
+	s.Progress = func(done, all int) {
+		if screen.due() {
+			screen.progress(fmt.Sprintf("%d of %d fits", done, all))
+		}
+	}
+	t, err := batch.Select(ctx, d, o.config, s)
+	if err != nil {
+		return nil, err
+	}
+	threads := o.config.Threads
+	o.config = t.Config(t.Best[0])
+	o.config.Threads = threads
+	if !p.quiet {
+		w := tabwriter.NewWriter(p.stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(w, "%s\t", strings.Join(t.Keys, "\t"))
+		for _, q := range t.Deletions {
+			fmt.Fprintf(w, "error %% at %g %%\t", 100*q)
+		}
+		fmt.Fprintln(w)
+		for i, c := range t.Candidates {
+			fmt.Fprintf(w, "%s\t", strings.Join(c.Values, "\t"))
+			for j, e := range c.Error {
+				mark := ""
+				if t.Best[j] == i {
+					mark = "*"
+				}
+				fmt.Fprintf(w, "%s%.2f\t", mark, e)
+			}
+			fmt.Fprintln(w)
+		}
+		if err := w.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	if o.plot != "" {
+		if err := plotTable(t, o.plot); err != nil {
+			return nil, fmt.Errorf("plotting the grid: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// plotTable draws each candidate's error over the deletion level.
+func plotTable(t *batch.Table, path string) error {
+	pl := plot.New()
+	pl.X.Label.Text, pl.Y.Label.Text = "features deleted (%)", "error (%)"
+	pl.Legend.Top, pl.Legend.Left = true, true
+	order := make([]int, len(t.Deletions))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.Deletions[a], t.Deletions[b]) })
+	var lines []any
+	for _, c := range t.Candidates {
+		points := make(plotter.XYs, len(order))
+		for i, j := range order {
+			points[i] = plotter.XY{X: 100 * t.Deletions[j], Y: c.Error[j]}
+		}
+		lines = append(lines, strings.Join(c.Values, " "), points)
+	}
+	if err := plotutil.AddLinePoints(pl, lines...); err != nil {
+		return err
+	}
+	return pl.Save(16*vg.Centimeter, 11*vg.Centimeter, path)
 }

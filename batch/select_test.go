@@ -1,0 +1,79 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestSelectFindsTheBetterSettings(t *testing.T) {
+	d := classData(t, 300, 2, "-1", "1")
+	c := DefaultConfig()
+	c.Loss = "hinge"
+	s := Selection{Folds: 5, Grid: []Axis{{"c", []string{"1e-7", "1"}}, {"q", []string{"0", "0.5"}}}, Deletions: []float64{0, 0.5}, Seed: 3}
+	var want string
+	for threads := 1; threads <= 3; threads += 2 {
+		s.Threads = threads
+		table, err := Select(context.Background(), d, c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(table.Candidates) != 4 {
+			t.Fatalf("%d candidates", len(table.Candidates))
+		}
+		for j, best := range table.Best {
+			if got := table.Candidates[best].Values[0]; got != "1" {
+				t.Errorf("deletion %v: the best c is %s: %+v", s.Deletions[j], got, table.Candidates)
+			}
+		}
+		if table.Candidates[2].Error[1] <= table.Candidates[2].Error[0] {
+			t.Errorf("deleting half of the features costs nothing: %v", table.Candidates[2].Error)
+		}
+		got := fmt.Sprint(table)
+		if want == "" {
+			want = got
+		}
+		if got != want {
+			t.Errorf("%d threads give another table", threads)
+		}
+	}
+}
+
+func TestFoldsAreStratified(t *testing.T) {
+	d := classData(t, 200, 3, "a", "b", "c")
+	train, test, err := d.folds(4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(d *Data) (n [3]int) {
+		for i := range d.Rows() {
+			n[d.Label(i)]++
+		}
+		return n
+	}
+	all := count(d)
+	for f := range test {
+		in, out := count(train[f]), count(test[f])
+		for k := range all {
+			if in[k]+out[k] != all[k] || out[k] < all[k]/4-1 || out[k] > all[k]/4+1 {
+				t.Errorf("fold %d holds %v of %v", f, out, all)
+			}
+		}
+	}
+}
+
+func TestSelectRefuses(t *testing.T) {
+	d := classData(t, 20, 2, "-1", "1")
+	for want, s := range map[string]Selection{
+		"at least 2":   {Folds: 1},
+		"no setting":   {Folds: 2, Grid: []Axis{{"x", []string{"1"}}}},
+		"not a number": {Folds: 2, Grid: []Axis{{"c", []string{"one"}}}},
+		"too few":      {Folds: 15},
+		"want a share": {Folds: 2, Deletions: []float64{1}},
+	} {
+		if _, err := Select(context.Background(), d, DefaultConfig(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+)
+
+func (p *program) export() *cobra.Command {
+	var model, format, out string
+	c := &cobra.Command{
+		Use:   "export -m MODEL --format json|text",
+		Short: "Write the weights of a linear model as JSON or as text",
+		Long: `export writes every weight of a linear model, checkpoint or snapshot. As text it
+is a line for each feature: its name, or its column, and the weight of each
+output; as JSON one object that holds everything a score is made of.`,
+		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if format != "json" && format != "text" {
+				return usageError{fmt.Errorf("export: --format %q: want json or text", format)}
+			}
+			if err := p.runExport(model, format, out); err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&model, "model", "m", "", "model, checkpoint or snapshot `FILE`")
+	f.StringVar(&format, "format", "text", "json or text")
+	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
+	return c
+}
+
+// exported is the JSON form of a model: its head and its features.
+type exported struct {
+	blankout.Head
+	Features []exportedFeature `json:"features"`
+}
+
+type exportedFeature struct {
+	Column  uint32    `json:"column"`
+	Name    string    `json:"name"`    // its index, or its column, where no name is known
+	Weights []float64 `json:"weights"` // by output
+	// Centre and Scale are what the Scaler does: (x - centre) scale; nil for nothing.
+	Centre *float64 `json:"centre,omitempty"`
+	Scale  *float64 `json:"scale,omitempty"`
+}
+
+func (p *program) runExport(model, format, out string) (err error) {
+	any, _, err := readModel(model)
+	if err != nil {
+		return err
+	}
+	m, ok := any.(*blankout.Model)
+	if !ok {
+		return usageError{fmt.Errorf("%s: a kernel model has no weights to export", model)}
+	}
+	to := p.stdout
+	if out != "-" {
+		f, err := os.Create(out)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		to = f
+	}
+	w := bufio.NewWriter(to)
+	x := exported{Head: m.Head}
+	name := m.Schema.Namer()
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		f := exportedFeature{Column: column, Name: name(column)}
+		for k := range m.Outputs {
+			f.Weights = append(f.Weights, m.Weight(column, k))
+		}
+		if at := m.Layout.Stats; at >= 0 && m.Scaler.Mode != blankout.StandardiseNone {
+			f.Centre, f.Scale = &row[at+3], &row[at+4]
+		}
+		x.Features = append(x.Features, f)
+	}
+	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return int(int64(a.Column) - int64(b.Column)) })
+	if format == "json" {
+		err = json.NewEncoder(w).Encode(x)
+	} else {
+		x.print(w)
+	}
+	return errors.Join(err, w.Flush())
+}
+
+func (x *exported) print(w io.Writer) {
+	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
+	fmt.Fprint(w, "(intercept)")
+	for _, b := range x.Intercept {
+		fmt.Fprintf(w, "\t%.9g", b)
+	}
+	fmt.Fprintln(w)
+	for _, f := range x.Features {
+		fmt.Fprint(w, f.Name)
+		for _, v := range f.Weights {
+			fmt.Fprintf(w, "\t%.9g", v)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+type corruptFlags struct {
+	data   dataFlags
+	noise  string
+	copies int
+	scale  bool
+	seed   uint64
+	out    string
+}
+
+func (p *program) corrupt() *cobra.Command {
+	var o corruptFlags
+	c := &cobra.Command{
+		Use:   "corrupt -d FILE --noise dropout:Q --copies M -o FILE",
+		Short: "Write explicitly corrupted copies of examples",
+		Long: `corrupt writes noisy copies of every example as svmlight, for learners that know
+no noise. Dropout leaves the survivors as they are unless --rescale multiplies
+them by 1/(1-Q). The masks of the first copies are those of predict --delete with
+the same seed.`,
+		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			noise, err := blankout.ParseNoise(o.noise)
+			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
+				err = fmt.Errorf("--copies %d: want 1 to %d", o.copies, 1<<16)
+			}
+			if c0, _, _ := coefficients(noise); err == nil && c0 != 0 {
+				err = fmt.Errorf("noise %v acts on every absent feature too; a sparse file cannot hold that", noise)
+			}
+			if err != nil {
+				return usageError{fmt.Errorf("corrupt: %w", err)}
+			}
+			if err := p.runCorrupt(c, &o, noise); err != nil {
+				return fmt.Errorf("corrupt: %w", err)
+			}
+			return nil
+		},
+	}
+	o.data.add(c)
+	f := c.Flags()
+	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q or poisson")
+	f.IntVar(&o.copies, "copies", 1, "copies of every example")
+	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
+	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
+	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
+	return c
+}
+
+func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
+	if n == nil {
+		return 0, 0, 0
+	}
+	return n.Coefficients()
+}
+
+func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) (err error) {
+	to := p.stdout
+	if o.out != "-" {
+		f, err := os.Create(o.out)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		to = f
+	}
+	w := bufio.NewWriterSize(to, 1<<16)
+	schema := o.data.record.Schema()
+	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale}
+	_, c1, _ := noise.Coefficients()
+	var x blankout.Vec
+	var line []byte
+	n := 0
+	err = o.data.each(c.Context(), o.data.paths, schema, func(e *blankout.Example) error {
+		label := "0"
+		if e.Label >= 0 {
+			label = schema.Classes[e.Label]
+		}
+		for _, v := range e.Features.Value {
+			if c1 != 0 && v < 0 {
+				return fmt.Errorf("noise %v: a negative feature", noise)
+			}
+		}
+		for copy := range o.copies {
+			x.Index = append(x.Index[:0], e.Features.Index...)
+			x.Value = append(x.Value[:0], e.Features.Value...)
+			corrupter.Vec(x, n, copy)
+			keep := 0
+			for i, v := range x.Value { // svmlight leaves zeros out
+				if v != 0 {
+					x.Index[keep], x.Value[keep] = x.Index[i], v
+					keep++
+				}
+			}
+			line = append(line[:0], label...)
+			for i, column := range x.Index[:keep] {
+				index := uint64(column)
+				if !schema.ZeroBased {
+					index++
+				}
+				line = strconv.AppendUint(append(line, ' '), index, 10)
+				line = strconv.AppendFloat(append(line, ':'), x.Value[i], 'g', -1, 64)
+			}
+			line = append(line, '\n')
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+		n++
+		return nil
+	})
+	return errors.Join(err, w.Flush())
+}
