@@ -198,7 +198,7 @@ func TestKernelRefusesBadInput(t *testing.T) {
 // Every solution must satisfy the optimality conditions, checked here from
 // their definition on the full matrix.
 func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
-	x, y := gaussianProblem(6, 300, 8, true)
+	x, y := gaussianProblem(6, 200, 8, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {

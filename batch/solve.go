@@ -18,6 +18,7 @@ const (
 	Newton Solver = "newton" // truncated Newton with conjugate gradients
 	IRLS   Solver = "irls"   // iteratively reweighted least squares (Chen et al. 2014)
 	LBFGS  Solver = "lbfgs"
+	SMO    Solver = "smo" // on the dual of the plain hinge
 )
 
 // Options steer Solve.
@@ -133,8 +134,15 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		} else {
 			err = s.newton(ctx, hv, false)
 		}
+	case opt.Solver == SMO:
+		e, ok := o.(*Expected)
+		if !ok {
+			return nil, fmt.Errorf("solver smo: it is for the hinge loss without noise")
+		}
+		s.kinky = nil
+		err = s.smo(ctx, e)
 	default:
-		return nil, fmt.Errorf("solver %q: want newton, irls or lbfgs", opt.Solver)
+		return nil, fmt.Errorf("solver %q: want newton, irls, lbfgs or smo", opt.Solver)
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,396 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout"
+)
+
+// KernelConfig says what TrainKernel solves, beside the Config.
+type KernelConfig struct {
+	Kernel string  // as ParseKernel reads it
+	Drop   DropSVM // Q = 0 is the ordinary support vector machine
+	// Square takes the square loss instead of the hinge, see DropSVM.Square.
+	Square bool
+	// Memory bounds the bytes of matrices and caches. Without DropSVM rows of K
+	// are computed again where it does not fit; with it, a matrix that does not
+	// fit is an error.
+	Memory int
+}
+
+// DefaultKernelConfig returns DropSVM with an RBF kernel, q = 0.1, keep = 0.7 and
+// infinitely many epochs, in at most 2 GiB.
+func DefaultKernelConfig() KernelConfig {
+	return KernelConfig{Kernel: "rbf", Drop: DropSVM{Q: 0.1, Keep: 0.7}, Memory: 2 << 30}
+}
+
+// KernelFit is what TrainKernel found. Objective, Gap and Iterations are sums
+// over the binary problems.
+type KernelFit struct {
+	Model     *KernelModel
+	Objective float64
+	Gap       float64 // +Inf where there is no certificate
+	Converged bool
+	// Iterations are steps of SMO; Jitter is the largest of DropKernel.
+	Iterations int
+	Jitter     float64
+	Seconds    float64
+	threads    int
+}
+
+// TrainKernel solves the support vector machine of a kernel, or DropSVM, on the
+// labelled examples of d. Of c it takes Cost or L2, Ell, Intercept, Multiclass,
+// Tol, Threads and Progress (once for every problem solved). In the notation of
+// Chen et al.
+//
+//	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
+//
+// w in the feature space of the kernel (of Kbar for DropSVM), l2 = 1 and
+// kappa = 2c, or L2 and 1. It is the dual of DualProblem with
+// C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. The square loss knows no
+// cost: its objective is that of DropSVM.Square.
+//
+// One-against-one solves every pair on its own examples, K, M and all.
+func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*KernelFit, error) {
+	begin := time.Now()
+	kernel, err := ParseKernel(k.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.Drop.check(); err != nil {
+		return nil, err
+	}
+	kappa, l2 := c.kappa(blankout.HingeChen{})
+	switch {
+	case !(kappa > 0) || math.IsInf(kappa, 0):
+		return nil, fmt.Errorf("cost c = %v: want a positive number", c.Cost)
+	case !(l2 > 0):
+		return nil, fmt.Errorf("a kernel machine needs a penalty: --l2 %v must be positive", l2)
+	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):
+		return nil, fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
+	case k.Square && c.Intercept == PenalisedIntercept:
+		return nil, fmt.Errorf("the square loss of DropSVM has its intercept free or none")
+	}
+	var labelled []int
+	for i := range d.Rows() {
+		if d.Label(i) >= 0 && d.Weight(i) > 0 {
+			labelled = append(labelled, i)
+		}
+	}
+	d = d.Subset(labelled)
+	problems, err := c.problems(d)
+	if err != nil {
+		return nil, err
+	}
+	if kernel, err = ResolveKernel(kernel, d); err != nil {
+		return nil, err
+	}
+	t := &kernelTrainer{data: d, kernel: kernel, c: c, k: k, kappa: kappa, l2: l2}
+	t.c.Threads = max(c.Threads, 1)
+	workers := min(t.c.Threads, len(problems))
+	t.workers = workers
+	shared := len(problems) == 1 || problems[0].negative < 0
+	if shared {
+		if t.shared, err = t.matrix(d, t.c.Threads, 1); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]kernelResult, len(problems))
+	errs := make([]error, len(problems))
+	var mu sync.Mutex
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parallel(workers, len(problems), func(i int) {
+		if results[i], errs[i] = t.solve(ctx, problems[i]); errs[i] != nil {
+			cancel()
+			return
+		}
+		if c.Progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			c.Progress(Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
+		}
+	})
+	var first error
+	for i, err := range errs {
+		// The error that came first has cancelled the others.
+		if err != nil && (first == nil || ctx.Err() != nil && strings.HasSuffix(first.Error(), context.Canceled.Error())) {
+			first = err
+			if len(problems) > 1 {
+				first = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
+			}
+		}
+	}
+	if first != nil {
+		return nil, first
+	}
+	outputs := len(problems)
+	f := &KernelFit{Converged: true, threads: t.c.Threads}
+	head := blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: outputs, Intercept: make([]float64, outputs),
+		Pairs: outputs > 1 && c.Multiclass == "ovo", Events: uint64(d.Rows()), Trained: "train"}
+	coef := make([]float64, d.Rows()*outputs)
+	for o, r := range results {
+		f.Objective += r.objective
+		f.Gap += r.gap
+		f.Converged = f.Converged && r.converged
+		f.Iterations += r.iterations
+		f.Jitter = max(f.Jitter, r.jitter)
+		head.Intercept[o] = r.b
+		for j, i := range r.rows {
+			coef[i*outputs+o] = r.gamma[j]
+		}
+	}
+	if f.Model, err = NewKernelModel(head, kernel, d, coef); err != nil {
+		return nil, err
+	}
+	f.Seconds = time.Since(begin).Seconds()
+	return f, nil
+}
+
+type kernelTrainer struct {
+	data      *Data
+	kernel    Kernel
+	c         Config
+	k         KernelConfig
+	kappa, l2 float64
+	workers   int
+	shared    *kernelMatrices
+}
+
+// kernelMatrices is what the problems on the same examples share.
+type kernelMatrices struct {
+	gram *Gram // nil where it does not fit in memory
+	drop *DropKernel
+}
+
+type kernelResult struct {
+	rows           []int // of the data
+	gamma          []float64
+	b              float64
+	objective, gap float64
+	jitter         float64
+	converged      bool
+	iterations     int
+}
+
+// matrix computes the matrices of examples, with a share of the memory.
+func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, error) {
+	n := d.Rows()
+	bytes := 8 * n * n
+	dropping := t.k.Square || t.k.Drop.Q > 0 && t.k.Drop.Keep < 1
+	if dropping {
+		bytes *= 4
+	}
+	if bytes > t.k.Memory/share {
+		if dropping {
+			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples or allow more", n, bytes>>20, t.k.Memory/share>>20)
+		}
+		return &kernelMatrices{}, nil
+	}
+	gram, err := NewGram(t.kernel, d, threads)
+	if err != nil {
+		return nil, err
+	}
+	m := &kernelMatrices{gram: gram}
+	if !t.k.Square {
+		m.drop, err = t.k.Drop.Kernel(gram)
+	}
+	return m, err
+}
+
+func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, error) {
+	var r kernelResult
+	d, m := t.data, t.shared
+	for i := range p.y {
+		if p.weight == nil || p.weight[i] > 0 {
+			r.rows = append(r.rows, i)
+		}
+	}
+	if m == nil {
+		d = d.Subset(r.rows)
+		var err error
+		if m, err = t.matrix(d, 1, t.workers); err != nil {
+			return r, err
+		}
+	}
+	n := d.Rows()
+	y, weight := make([]float64, n), make([]float64, n)
+	for j, i := range r.rows {
+		y[j], weight[j] = p.y[i], d.Weight(j)
+	}
+	if t.k.Square {
+		return r, t.square(&r, m.gram, y, weight)
+	}
+	cost := make([]float64, n)
+	for j, w := range weight {
+		cost[j] = t.kappa * w / (2 * t.l2)
+	}
+	var rows GramRows
+	if m.gram != nil {
+		rows = m.drop.Kbar
+		r.jitter = m.drop.Jitter
+	} else {
+		cached, err := NewCachedGram(t.kernel, d, t.k.Memory/t.workers, t.c.Threads/t.workers)
+		if err != nil {
+			return r, err
+		}
+		rows = cached
+	}
+	dual, err := solveHinge(ctx, rows, y, cost, t.c.Ell, t.c.Intercept, t.c.Tol)
+	if err != nil {
+		return r, err
+	}
+	r.gamma, r.b = dual.Beta, dual.Intercept
+	if m.drop != nil {
+		r.gamma = m.drop.Expansion(dual.Beta)
+	}
+	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*max(dual.Gap, 0)
+	r.converged, r.iterations = dual.Converged, dual.Iterations
+	return r, nil
+}
+
+// square fills r with the closed form of the square loss.
+func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) error {
+	var err error
+	if r.gamma, r.b, err = t.k.Drop.Square(k, y, weight, t.c.Intercept == FreeIntercept); err != nil {
+		return err
+	}
+	// At the minimum 2q gamma'M gamma = gamma'K S (y - f), so J = (y - f)'S (y - b).
+	for i := range y {
+		f := dot(k.Row(i), r.gamma) + r.b
+		r.objective += weight[i] * (y[i] - f) * (y[i] - r.b)
+	}
+	r.gap, r.converged, r.iterations = math.Inf(1), true, 1
+	return nil
+}
+
+// solveHinge solves |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space
+// of k. A penalised intercept is one more feature, of value 1.
+func solveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64, intercept Intercept, tol float64) (*DualResult, error) {
+	p := HingeDual(k, y, cost)
+	p.GapTol = tol
+	if ell != 1 {
+		p.P = make([]float64, len(y))
+		for i, v := range y {
+			p.P[i] = ell * v
+		}
+	}
+	p.Intercept = intercept == FreeIntercept
+	if intercept == PenalisedIntercept {
+		p.K = &plusOne{GramRows: k}
+	}
+	r, err := p.Solve(ctx)
+	if err == nil && intercept == PenalisedIntercept {
+		for _, b := range r.Beta {
+			r.Intercept += b
+		}
+	}
+	return r, err
+}
+
+// plusOne adds 1 to every element of a matrix.
+type plusOne struct {
+	GramRows
+	buffer [2][]float64
+	next   int
+}
+
+func (k *plusOne) Row(i int) []float64 {
+	k.next ^= 1
+	out := append(k.buffer[k.next][:0], k.GramRows.Row(i)...)
+	for j := range out {
+		out[j]++
+	}
+	k.buffer[k.next] = out
+	return out
+}
+
+func (k *plusOne) Diagonal() []float64 {
+	out := k.GramRows.Diagonal()
+	for i := range out {
+		out[i]++
+	}
+	return out
+}
+
+// TrainError returns the share of the labelled examples of d, by weight, that
+// the model gets wrong; d as it was trained on.
+func (f *KernelFit) TrainError(d *Data) float64 {
+	const block = 256
+	n := d.Rows()
+	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
+	parallel(f.threads, len(wrong), func(g int) {
+		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
+		for i := g * block; i < min((g+1)*block, n); i++ {
+			if d.Label(i) < 0 {
+				continue
+			}
+			var x blankout.Vec
+			row := d.Row(i)
+			for j, c := range row.Index {
+				x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
+			}
+			if blankout.Predict(f.Model.ScoreVec(x, 1, scores)) != d.Label(i) {
+				wrong[g] += d.Weight(i)
+			}
+			total[g] += d.Weight(i)
+		}
+	})
+	a, b := 0.0, 0.0
+	for g := range wrong {
+		a, b = a+wrong[g], b+total[g]
+	}
+	return a / b
+}
+
+// smo solves the plain hinge with SMO and the linear kernel:
+// J = r (|w|^2/2 + sum (m/r) hinge) for the penalty r |w|^2/2.
+func (s *solver) smo(ctx context.Context, o *Expected) error {
+	ell, r := o.plainHinge(), 0.0
+	if o.columns > 0 {
+		r = o.p.Penalty.R[0]
+	}
+	for d, v := range o.p.Penalty.R {
+		if d < o.columns || o.p.Intercept == PenalisedIntercept {
+			if v != r {
+				r = 0
+			}
+		}
+	}
+	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.p.Alpha != 0 {
+		return fmt.Errorf("solver smo: it is for the hinge loss without noise and the penalty |w|^2")
+	}
+	var rows []int
+	var y, cost []float64
+	for i, m := range o.m {
+		if m != 0 {
+			rows, y, cost = append(rows, i), append(y, o.p.Y[i]), append(cost, m/r)
+		}
+	}
+	d := o.p.Data.Subset(rows)
+	k, err := NewCachedGram(LinearKernel{}, d, 1<<30, o.p.Threads)
+	if err != nil {
+		return err
+	}
+	dual, err := solveHinge(ctx, k, y, cost, ell, o.p.Intercept, s.opt.Tol)
+	if err != nil {
+		return err
+	}
+	clear(s.w)
+	for i, b := range dual.Beta {
+		if b != 0 {
+			d.Row(i).AddTo(s.w, b)
+		}
+	}
+	if o.dim > o.columns {
+		s.w[o.columns] = dual.Intercept
+	}
+	s.value, s.gap = r*dual.Primal, r*max(dual.Gap, 0)
+	s.converged, s.iterations = dual.Converged, dual.Iterations
+	return nil
+}

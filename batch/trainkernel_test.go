@@ -1,0 +1,148 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// With the linear kernel and no dropping it is the linear machine of Train,
+// intercepts, margins, importance weights and penalties included.
+func TestTrainKernelIsTrainForTheLinearKernel(t *testing.T) {
+	ctx := context.Background()
+	x, y := gaussianProblem(71, 120, 6, true)
+	d := denseData(t, x, y)
+	d.weights = make([]float64, d.Rows())
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range d.weights {
+		d.weights[i] = float64(r.IntN(3))
+	}
+	for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
+		for _, set := range []func(c *Config){
+			func(c *Config) {},
+			func(c *Config) { c.Cost, c.Ell = 0.2, 0.5 },
+			func(c *Config) { c.L2 = 0.7 },
+		} {
+			c := DefaultConfig()
+			c.Loss, c.Intercept = "hinge", intercept
+			set(&c)
+			linear, err := Train(ctx, d, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Solver = SMO
+			smo, err := Train(ctx, d, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kernel [3]*KernelFit
+			for i, memory := range []int{1 << 30, 30_000, 0} { // K at once, some rows of it, two
+				k := KernelConfig{Kernel: "linear", Memory: memory}
+				if kernel[i], err = TrainKernel(ctx, d, c, k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			what := fmt.Sprintf("%s c=%v l2=%v ell=%v", intercept, c.Cost, c.L2, c.Ell)
+			if !smo.Converged || math.Abs(smo.Objective-linear.Objective) > 2e-6*linear.Objective || smo.Gap > 1e-6*smo.Objective {
+				t.Errorf("%s: SMO %v (gap %v), interior point %v", what, smo.Objective, smo.Gap, linear.Objective)
+			}
+			for _, f := range kernel {
+				if !f.Converged || math.Abs(f.Objective-linear.Objective) > 2e-6*linear.Objective || f.Gap > 1e-6*f.Objective {
+					t.Errorf("%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
+				}
+				if f.Objective != kernel[0].Objective {
+					t.Errorf("%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
+				}
+			}
+			e := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
+			a, b := linear.Model.Score(&e, make([]float64, 1))[0], kernel[0].Model.Score(&e, make([]float64, 1))[0]
+			if math.Abs(a-b) > 1e-2 {
+				t.Errorf("%s: the kernel model scores %v, the linear one %v", what, b, a)
+			}
+		}
+	}
+}
+
+func TestTrainKernelManyClasses(t *testing.T) {
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(2, 2))
+	var b Builder
+	for i := range 150 { // three rings, which no linear model can tell apart
+		angle := 2 * math.Pi * r.Float64()
+		radius := float64(1+i%3) + 0.1*r.NormFloat64()
+		e := blankout.Example{Label: i % 3, Weight: 1, Features: blankout.Vec{Index: []uint32{4, 9}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
+		if i%10 == 9 {
+			e.Label = blankout.Unlabelled
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(blankout.NewSchema(8, []string{"a", "b", "c"}, 3))
+	for _, multiclass := range []string{"ovr", "ovo"} {
+		for _, k := range []KernelConfig{
+			{Kernel: "rbf:0.5", Memory: 1 << 30},
+			{Kernel: "rbf:0.5", Memory: 1 << 30, Drop: DropSVM{Q: 0.1, Keep: 0.7}},
+			{Kernel: "rbf:0.5", Memory: 1 << 30, Drop: DropSVM{Q: 0.1, Keep: 0.7, Epochs: 3}},
+			{Kernel: "poly:4", Memory: 1 << 30, Drop: DropSVM{Q: 0.01, Keep: 0.5}, Square: true},
+		} {
+			c := DefaultConfig()
+			c.Multiclass, c.Threads = multiclass, 3
+			f, err := TrainKernel(ctx, d, c, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			what := fmt.Sprintf("%s %+v", multiclass, k)
+			if !f.Converged || f.Model.Outputs != 3 {
+				t.Errorf("%s: %+v", what, f)
+			}
+			if e := f.TrainError(d); e > 0.05 {
+				t.Errorf("%s: error %v", what, e)
+			}
+			c.Threads = 1
+			again, err := TrainKernel(ctx, d, c, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(again.Model.coef, f.Model.coef) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
+				t.Errorf("%s: another answer with another number of threads", what)
+			}
+		}
+	}
+}
+
+func TestTrainKernelRefuses(t *testing.T) {
+	ctx := context.Background()
+	x, y := gaussianProblem(73, 40, 3, false)
+	d := denseData(t, x, y)
+	for name, set := range map[string]func(c *Config, k *KernelConfig){
+		"kernel":           func(_ *Config, k *KernelConfig) { k.Kernel = "rbf:x" },
+		"negative chi2":    func(_ *Config, k *KernelConfig) { k.Kernel = "chi2" },
+		"q":                func(_ *Config, k *KernelConfig) { k.Drop.Q = -1 },
+		"memory":           func(_ *Config, k *KernelConfig) { k.Memory = 1000 },
+		"no penalty":       func(c *Config, _ *KernelConfig) { c.L2 = 0 },
+		"cost":             func(c *Config, _ *KernelConfig) { c.Cost = math.NaN() },
+		"ell":              func(c *Config, _ *KernelConfig) { c.Ell = 0 },
+		"square intercept": func(c *Config, k *KernelConfig) { k.Square, c.Intercept = true, PenalisedIntercept },
+	} {
+		c, k := DefaultConfig(), DefaultKernelConfig()
+		set(&c, &k)
+		if _, err := TrainKernel(ctx, d, c, k); err == nil {
+			t.Errorf("%s passed", name)
+		}
+	}
+	one := denseData(t, x, constant(1, len(y)))
+	if _, err := TrainKernel(ctx, one, DefaultConfig(), DefaultKernelConfig()); err == nil {
+		t.Error("one class passed")
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := TrainKernel(cancelled, d, DefaultConfig(), DefaultKernelConfig()); err == nil {
+		t.Error("a cancelled training gave a model")
+	}
+}
