@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -256,6 +257,92 @@ func TestNumber(t *testing.T) {
 		got, next := number([]byte(text), 0, true)
 		if next != len(text) || math.Float64bits(got) != math.Float64bits(want) {
 			t.Fatalf("%s is %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A decoder that starts anew from the Schema of any moment, as after a crash,
+// gives the same examples and the same Schema as the one that never stopped.
+func TestDecodeRestart(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	names := []string{"a", "b", "c", "a.b", "long name", "d[0]"}
+	var value func(depth int) string
+	value = func(depth int) string {
+		switch n := r.IntN(9 - depth); n {
+		case 0, 1:
+			return strconv.Itoa(r.IntN(100))
+		case 2, 3:
+			return fmt.Sprintf("\"%c\"", 'p'+r.IntN(5))
+		case 4:
+			return []string{"true", "false"}[r.IntN(2)]
+		case 5:
+			return "null"
+		case 6:
+			return "[" + value(depth+1) + "," + value(depth+1) + "]"
+		}
+		out := []string{}
+		for i, name := range names {
+			if r.IntN(3) == 0 {
+				out = append(out, fmt.Sprintf("%q:%s", name, value(min(depth+1, 3))))
+			}
+			if depth == 0 && i == 0 && r.IntN(4) > 0 {
+				out = append(out, fmt.Sprintf(`"label":%q`, []string{"no", "yes", "1", "true"}[r.IntN(4)]))
+			}
+		}
+		return "{" + strings.Join(out, ",") + "}"
+	}
+	var events []string
+	for range 1000 {
+		events = append(events, value(0))
+	}
+	for _, maxFields := range []int{10, 1000} {
+		c := DefaultRecordConfig()
+		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}
+		state := func(s *blankout.Schema) string {
+			text, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text) + string(s.Names.Blocks()[0].Data)
+		}
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		var want []string
+		var known []blankout.Batch
+		for _, event := range events {
+			known = append(known, blankout.Batch{Fields: len(s.Fields), Classes: s.NamedClasses(), Names: s.Names.Len()})
+			d.Decode(Record{Value: []byte(event)}, &e)
+			want = append(want, show(s, &e)+fmt.Sprint(e.Features, e.Field))
+		}
+		for _, from := range []int{0, 1, 2, 3, 10, 50, 299} {
+			at := s.At(&known[from])
+			names, err := blankout.ReadNames(at.Names.Blocks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := json.Marshal(at)
+			again := &blankout.Schema{Names: names}
+			if err := json.Unmarshal(text, again); err != nil {
+				t.Fatal(err)
+			}
+			d, err := NewDecoder(c, again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, event := range events[from:] {
+				var e blankout.Example
+				d.Decode(Record{Value: []byte(event)}, &e)
+				if got := show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
+					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, event, got, want[from+i])
+				}
+			}
+			if state(again) != state(s) {
+				t.Fatalf("restarted at event %d: another Schema", from)
+			}
 		}
 	}
 }

@@ -84,6 +84,9 @@ func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 	if f.ahead != nil {
 		return f.ahead.next(ctx, b)
 	}
+	if p := f.records.pump; p != nil {
+		p.ctx = ctx
+	}
 	f.block.batch.Examples = b.Examples
 	if f.fill(&f.block, true); f.block.err != nil {
 		return f.block.err
@@ -140,7 +143,11 @@ func (f *File) fill(k *block, copied bool) {
 // batches ahead of Next. The Schema then grows while a batch is being learned:
 // everybody but the File must work on Schema.At of their batch. Close ends it.
 func (f *File) Ahead(n int) {
-	a := &ahead{free: make(chan *block, n+1), ready: make(chan *block, n+1), stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &ahead{free: make(chan *block, n+1), ready: make(chan *block, n+1), stop: make(chan struct{}), cancel: cancel}
+	if p := f.records.pump; p != nil {
+		p.ctx = ctx
+	}
 	for range n + 1 {
 		a.free <- &block{}
 	}
@@ -165,6 +172,7 @@ func (f *File) Ahead(n int) {
 type ahead struct {
 	free, ready chan *block
 	stop        chan struct{}
+	cancel      func() // a read of standard input
 	done        sync.WaitGroup
 	held        *block // by the caller of Next
 	err         error
@@ -190,19 +198,16 @@ func (a *ahead) next(ctx context.Context, b *blankout.Batch) error {
 	return nil
 }
 
-// Close ends reading ahead and closes the file. It waits for a read that is
-// under way, but not for one of standard input, which may never end.
+// Close ends reading ahead and closes the file. A read of standard input that is
+// under way when its context ends goes on in the background until there is input.
 func (f *File) Close() error {
 	if f.ahead != nil {
 		close(f.ahead.stop)
-		if f.records.name != standardInput {
-			f.ahead.done.Wait()
-		}
+		f.ahead.cancel()
+		f.ahead.done.Wait()
 	}
 	return f.records.Close()
 }
-
-const standardInput = "stdin"
 
 // Records reads the records of a file as they are, to produce them into a topic.
 // An idx pair gives svmlight lines.
@@ -213,6 +218,7 @@ type Records struct {
 	read  atomic.Int64
 	size  int64
 	file  io.Closer
+	pump  *pump // of standard input
 	unzip func()
 
 	buf     []byte
@@ -233,20 +239,25 @@ func OpenRecords(path string, c RecordConfig) (*Records, error) {
 		return nil, err
 	}
 	r := &Records{c: c, name: path, size: -1}
-	var file *os.File
-	if path == "-" {
-		r.name, file = standardInput, os.Stdin
-	} else {
+	file := os.Stdin
+	if path != "-" {
 		var err error
 		if file, err = os.Open(path); err != nil {
 			return nil, err
 		}
 		r.file = file
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			r.size = info.Size()
-		}
 	}
-	if err := r.open(file); err != nil {
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		r.size = info.Size()
+	}
+	in := io.Reader(file)
+	if path == "-" {
+		r.name = "stdin"
+		r.pump = &pump{ctx: context.Background(), in: file, ask: make(chan struct{}), got: make(chan error, 1)}
+		go r.pump.run()
+		in = r.pump
+	}
+	if err := r.open(in); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
@@ -339,6 +350,49 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// pump reads in a goroutine, so that waiting for input that may never come ends
+// with the context. Close ends the goroutine once no read is under way.
+type pump struct {
+	ctx   context.Context // of the next Read
+	in    io.Reader
+	ask   chan struct{}
+	got   chan error
+	asked bool // an answer is due
+	bytes [1 << 16]byte
+	rest  []byte // of bytes, not yet given out
+	n     int    // bytes that the goroutine has read
+}
+
+func (p *pump) run() {
+	for range p.ask {
+		var err error
+		p.n, err = p.in.Read(p.bytes[:])
+		p.got <- err
+	}
+}
+
+// Read reads what has come, or waits for it until the context ends.
+func (p *pump) Read(b []byte) (int, error) {
+	for len(p.rest) == 0 {
+		if !p.asked {
+			p.ask <- struct{}{}
+			p.asked = true
+		}
+		select {
+		case <-p.ctx.Done():
+			return 0, p.ctx.Err()
+		case err := <-p.got:
+			p.asked = false
+			if p.rest = p.bytes[:p.n]; err != nil && p.n == 0 {
+				return 0, err
+			}
+		}
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
 // Progress is File.Progress.
 func (r *Records) Progress() (read, size int64) { return r.read.Load(), r.size }
 
@@ -346,6 +400,9 @@ func (r *Records) Progress() (read, size int64) { return r.read.Load(), r.size }
 func (r *Records) Close() error {
 	if r.unzip != nil {
 		r.unzip()
+	}
+	if r.pump != nil {
+		close(r.pump.ask)
 	}
 	if r.file == nil {
 		return nil
@@ -512,6 +569,10 @@ func (r *Records) refill() error {
 		}
 		if err != nil {
 			r.eof = err
+			if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+				r.end = r.at
+				return err
+			}
 			if err != io.EOF {
 				r.eof = fmt.Errorf("%s:%d: reading: %w", r.name, r.line+1, err)
 				if errors.Is(err, io.ErrUnexpectedEOF) {

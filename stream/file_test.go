@@ -3,12 +3,14 @@ package stream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"blankout"
 
@@ -196,6 +198,47 @@ func TestFileSkip(t *testing.T) {
 func offsetOf(line string) (offset int64) {
 	fmt.Sscan(line, &offset)
 	return offset
+}
+
+// Standard input gives what has come without waiting for more, and waiting ends
+// with the context.
+func TestStandardInput(t *testing.T) {
+	for _, ahead := range []int{0, 2} {
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdin := os.Stdin
+		os.Stdin = in
+		defer func() { os.Stdin = stdin }()
+		io.WriteString(out, "1 1:1\n-1 2:2\n1 3")
+		c := DefaultRecordConfig()
+		c.Format = "svmlight"
+		f, err := OpenFile("-", c, c.Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ahead > 0 {
+			f.Ahead(ahead)
+		}
+		var b blankout.Batch
+		ctx, cancel := context.WithCancel(context.Background())
+		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 2 || b.Topic != "stdin" {
+			t.Fatalf("%v, %d examples of %s", err, len(b.Examples), b.Topic)
+		}
+		io.WriteString(out, ":1\n")
+		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Offset != 2 {
+			t.Fatalf("%v, %d examples", err, len(b.Examples))
+		}
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := f.Next(ctx, &b); !errors.Is(err, context.Canceled) {
+			t.Fatal("cancelled:", err)
+		}
+		out.Close()
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // The records of a file are its lines, of an idx pair svmlight lines that give

@@ -40,7 +40,6 @@ type node struct {
 	mask     uint64
 	children map[string]*node
 	elements []*node // of an array
-	list     []*node // children and elements in order of appearance
 	first    *node   // the child that came first last time
 	next     *node   // the sibling that followed last time
 	event    uint64  // the last event with this key
@@ -295,7 +294,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		return next
 	}
 	if data[p] == 'n' {
-		d.miss(n)
+		d.miss(n.name)
 		return next
 	}
 	d.pair(&n.named, blankout.Boolean, data[p:next], 1)
@@ -611,18 +610,9 @@ func (d *jsonDecoder) element(n *node, i int) *node {
 
 func (d *jsonDecoder) node(parent *node, name string) *node {
 	c := &node{named: d.named(name)}
-	if parent.plain && d.nodes < d.c.MaxFields {
+	if parent.plain && d.nodes < d.c.MaxFields && len(name) <= maxNameBytes {
 		d.nodes++
 		c.plain = true
-		parent.list = append(parent.list, c)
 	}
 	return c
-}
-
-// miss notes that n is unknown, and with it all that it has held so far.
-func (d *jsonDecoder) miss(n *node) {
-	d.core.miss(n.name)
-	for _, c := range n.list {
-		d.miss(c)
-	}
 }

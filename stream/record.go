@@ -103,6 +103,10 @@ func DefaultRecordConfig() RecordConfig {
 // stay far from overflow.
 const maxMagnitude = 1e30
 
+// maxNameBytes bounds the names of fields and classes that are remembered. A
+// field of a longer name counts as one beyond max_fields, such a label is refused.
+const maxNameBytes = 256
+
 // formats is the table of record formats: a new one is a file beside this one
 // and a line here. The first is the default.
 var formats = []struct {
@@ -214,8 +218,10 @@ type core struct {
 	s      *blankout.Schema
 	mask   uint64
 	fields map[fieldKey]uint16
-	// firstID is the field of the kind that appeared first.
+	// firstID is, by name, the field of the kind that appeared first; under are
+	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
+	under   map[string][]uint16
 	groups  map[string]string    // field name -> group
 	labels  map[string]int       // as they are written -> class
 	roles   map[string]fieldRole // of the fields that are not features
@@ -262,7 +268,7 @@ type cross struct {
 
 func newCore(c RecordConfig, s *blankout.Schema) core {
 	d := core{
-		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{},
+		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string][]uint16{},
 		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), known: 1 << blankout.Sparse}
@@ -347,6 +353,10 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 	}
 	class, ok := d.labels[string(text)]
 	if !ok {
+		if len(text) > maxNameBytes {
+			refuse(r, e, blankout.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
+			return false
+		}
 		if class, ok = d.s.Class(text); !ok {
 			refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %q and there is room for no other (max_classes %d)", text, d.s.Classes, d.s.MaxClasses)
 			return false
@@ -364,7 +374,7 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 	key := fieldKey{name, kind}
 	id, ok := d.fields[key]
-	if !ok && len(d.s.Fields) < d.c.MaxFields {
+	if !ok && len(d.s.Fields) < d.c.MaxFields && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
 		id = d.s.AddField(f)
 		d.addField(f, id)
@@ -374,8 +384,16 @@ func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 
 func (d *core) addField(f blankout.Field, id uint16) {
 	d.fields[fieldKey{f.Name, f.Kind}] = id
-	if d.firstID[f.Name] == 0 {
-		d.firstID[f.Name] = id
+	if d.firstID[f.Name] > 0 {
+		return
+	}
+	d.firstID[f.Name] = id
+	depth := 0
+	for i, c := range []byte(f.Name) {
+		if (c == '.' || c == '[') && depth < maxDepth {
+			depth++
+			d.under[f.Name[:i]] = append(d.under[f.Name[:i]], id)
+		}
 	}
 }
 
@@ -426,12 +444,14 @@ func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
 	d.add(hash, id, x)
 }
 
-// miss notes as missing the field of that name, of the kind that
-// appeared first; a field that has never had a value is no field yet.
+// miss notes as missing the field of that name and all under it. It goes by the
+// Schema alone, so that a restart makes no difference: a field that has never
+// had a value is no field yet.
 func (d *core) miss(name string) {
 	if id := d.firstID[name]; id > 0 {
 		d.missing = append(d.missing, id)
 	}
+	d.missing = append(d.missing, d.under[name]...)
 }
 
 // add adds an entry.

@@ -97,7 +97,7 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 			n = d.namespaces[string(name)]
 			if n == nil {
 				field := d.named(string(name))
-				if n = &field; len(d.namespaces) < d.c.MaxFields {
+				if n = &field; len(d.namespaces) < d.c.MaxFields && len(name) <= maxNameBytes {
 					d.namespaces[string(name)] = n
 				}
 			}
