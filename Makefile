@@ -1,12 +1,17 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test race crash bench fuzz lint ci
+.PHONY: build test oracle race crash bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
 
 test:
 	go test ./...
+
+# Compares the exact solvers with LIBLINEAR and LIBSVM, also on the full sets
+# DATA/w8a/train.svm.gz and DATA/imdb/train.svm.gz.
+oracle:
+	BLANKOUT_ORACLE_DATA=$(abspath $(DATA)) go test -count=1 -timeout=60m -run='LIBLINEAR|LIBSVM' -v ./tests
 
 race:
 	go test -race ./...

@@ -42,6 +42,7 @@ type goldenCase struct {
 	Objective    float64
 	Tolerance    float64
 	StartWeights []float64 `json:"start_weights"`
+	Metric       []float64
 	Raw          json.RawMessage
 }
 
@@ -210,4 +211,51 @@ func relative(a, b []float64) float64 {
 		size = max(size, math.Abs(b[i]))
 	}
 	return diff / size
+}
+
+// The refresh of the online learner: the last rows solved exactly against the
+// metric of everything before, (1/2)(w - w_t)'D(w - w_t).
+func TestGoldenRefresh(t *testing.T) {
+	total := 0
+	for _, g := range golden(t) {
+		for i := range g.Cases {
+			c := &g.Cases[i]
+			if c.Algo != "irls-refresh" {
+				continue
+			}
+			total++
+			var loss blankout.Loss = blankout.LogisticChen{}
+			if c.Params.Loss == "hinge" {
+				loss = blankout.HingeChen{Ell: c.Params.Ell}
+			}
+			// All rows, those before the refresh without weight: the columns are
+			// then all there.
+			d := denseData(t, g.X, g.Y)
+			weight := make([]float64, d.Rows())
+			for i := c.Params.FromRow; i < d.Rows(); i++ {
+				weight[i] = 1
+			}
+			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: loss, Noise: blankout.Dropout{Q: c.Params.Level},
+				Kappa: blankout.Cost(loss, c.Params.C), Intercept: PenalisedIntercept, Penalty: Penalty{R: c.Metric, Centre: c.StartWeights}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []Solver{IRLS, Newton} {
+				r, err := Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights})
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
+				if math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective {
+					t.Errorf("%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)
+				}
+				if far := relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); far > 1e-6 {
+					t.Errorf("%s: weights %.2g away", name, far)
+				}
+			}
+		}
+	}
+	if total != 6 {
+		t.Errorf("%d cases, want 6", total)
+	}
 }

@@ -1,0 +1,260 @@
+package tests
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/stream"
+)
+
+// LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for
+// the losses without noise: their weights, put into our objective, must reach
+// our minimum to 1e-4, and never lie below our certified lower bound. LIBLINEAR
+// penalises the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
+// |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (logistic).
+//
+// a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
+// DIR/NAME/train.svm.gz.
+func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
+	tool, err := exec.LookPath("liblinear-train")
+	if err != nil {
+		t.Skip("liblinear-train is not installed (Debian: liblinear-tools): LIBLINEAR is not compared")
+	}
+	for _, set := range oracleSets(t) {
+		for _, c := range []struct {
+			name, args string
+			loss       blankout.Loss
+			cost       float64
+		}{
+			{"hinge", "-s 3 -c 0.1 -e 0.001", blankout.HingeGaussian{Ell: 1}, 0.1},
+			{"logistic", "-s 0 -c 0.1 -e 0.00001", blankout.LogisticGaussian{}, 0.2},
+			{"logistic", "-s 0 -c 1 -e 0.00001", blankout.LogisticGaussian{}, 2},
+		} {
+			model := filepath.Join(t.TempDir(), "model")
+			args := append(strings.Fields(c.args), "-q", "-B", "1", set.plain, model)
+			if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
+				t.Fatalf("liblinear-train %v: %v\n%s", args, err, out)
+			}
+			d := set.data
+			theirs := liblinearWeights(t, model, d)
+			compareOptimum(t, set.name+" "+c.name+" "+c.args, d, c.loss, c.cost, batch.PenalisedIntercept, theirs)
+		}
+	}
+}
+
+func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
+	tool, err := exec.LookPath("svm-train")
+	if err != nil {
+		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")
+	}
+	set := oracleSets(t)[0]
+	// The first 2,000 rows: LIBSVM's time grows with the square.
+	rows := make([]int, 2000)
+	for i := range rows {
+		rows[i] = i
+	}
+	d := set.data.Subset(rows)
+	for _, cost := range []float64{0.01, 1} {
+		dir := t.TempDir()
+		text, err := os.ReadFile(set.plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfterN(string(text), "\n", len(rows)+1)
+		file, model := filepath.Join(dir, "train"), filepath.Join(dir, "model")
+		if err := os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"-s", "0", "-t", "0", "-c", fmt.Sprint(cost), "-e", "1e-5", file, model}
+		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
+			t.Fatalf("svm-train %v: %v\n%s", args, err, out)
+		}
+		compareOptimum(t, fmt.Sprint("libsvm c=", cost), d, blankout.HingeGaussian{Ell: 1}, cost, batch.FreeIntercept, libsvmWeights(t, model, d))
+	}
+}
+
+// compareOptimum holds an oracle's weights against our solution.
+func compareOptimum(t *testing.T, name string, d *batch.Data, loss blankout.Loss, cost float64, it batch.Intercept, theirs []float64) {
+	t.Helper()
+	y := make([]float64, d.Rows())
+	for i := range y {
+		y[i] = float64(2*d.Label(i) - 1)
+	}
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: loss, Kappa: blankout.Cost(loss, cost), Intercept: it,
+		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := o.ValueGrad(theirs, nil)
+	t.Logf("%s: ours %.10g (gap %.2g), theirs %.10g", name, r.Objective, r.Gap, value)
+	if !r.Converged || value < r.Objective-r.Gap || math.Abs(value-r.Objective) > 1e-4*r.Objective {
+		t.Errorf("%s: their weights reach %.10g, ours %.10g with a gap of %.2g", name, value, r.Objective, r.Gap)
+	}
+}
+
+type oracleSet struct {
+	name, plain string // plain is the uncompressed file
+	data        *batch.Data
+}
+
+func oracleSets(t *testing.T) []oracleSet {
+	sets := []oracleSet{readOracleSet(t, "a9a", "testdata/a9a/train.svm.gz", math.MaxUint32)}
+	if dir := os.Getenv("BLANKOUT_ORACLE_DATA"); dir != "" {
+		sets = append(sets, readOracleSet(t, "w8a", filepath.Join(dir, "w8a/train.svm.gz"), math.MaxUint32),
+			readOracleSet(t, "imdb unigrams", filepath.Join(dir, "imdb/train.svm.gz"), 47123))
+	}
+	return sets
+}
+
+// readOracleSet unpacks a set, leaving out columns beyond the given number, and
+// reads it.
+func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := oracleSet{name: name, plain: filepath.Join(t.TempDir(), "train.svm")}
+	out, err := os.Create(set.plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, lines := bufio.NewWriter(out), bufio.NewScanner(z)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		for i, word := range strings.Fields(lines.Text()) {
+			if i == 0 {
+				w.WriteString(word)
+				continue
+			}
+			index, _, _ := strings.Cut(word, ":")
+			if n, err := strconv.ParseUint(index, 10, 32); err == nil && uint32(n) <= columns {
+				w.WriteString(" " + word)
+			}
+		}
+		w.WriteString("\n")
+	}
+	if err := errors.Join(lines.Err(), w.Flush(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c := stream.DefaultRecordConfig()
+	schema := c.Schema()
+	src, err := stream.OpenFile(set.plain, c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	var b batch.Builder
+	var events blankout.Batch
+	for {
+		if err := src.Next(context.Background(), &events); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i := range events.Examples {
+			if err := b.Add(&events.Examples[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	set.data = b.Data(schema).SortClasses()
+	return set
+}
+
+// liblinearWeights reads a model of two classes with an intercept.
+func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(string(text), "\nw\n")
+	sign := 1.0
+	if strings.Contains(head, "label -1 1") {
+		sign = -1
+	}
+	var all []float64
+	for _, field := range strings.Fields(body) {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sign*v)
+	}
+	w := make([]float64, d.Columns()+1)
+	for c := range d.Columns() {
+		w[c] = all[d.Column(c)]
+	}
+	w[d.Columns()] = all[len(all)-1]
+	return w
+}
+
+// libsvmWeights adds up the support vectors of a linear model.
+func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(string(text), "\nSV\n")
+	column := map[int]int{}
+	for c := range d.Columns() {
+		column[int(d.Column(c))+1] = c
+	}
+	w := make([]float64, d.Columns()+1)
+	for line := range strings.Lines(body) {
+		fields := strings.Fields(line)
+		coef, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fields[1:] {
+			var index int
+			var v float64
+			if _, err := fmt.Sscanf(f, "%d:%g", &index, &v); err != nil {
+				t.Fatal(err)
+			}
+			w[column[index]] += coef * v
+		}
+	}
+	sign := 1.0
+	for line := range strings.Lines(head) {
+		if rho, ok := strings.CutPrefix(line, "rho "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rho), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w[d.Columns()] = -v
+		}
+		if strings.HasPrefix(line, "label -1 1") {
+			sign = -1
+		}
+	}
+	for i := range w {
+		w[i] *= sign
+	}
+	return w
+}
