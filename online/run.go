@@ -506,7 +506,14 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 // storeRefused stores the refused ones among the first n examples, and keeps at
 // it for as long as it takes: meanwhile nothing is read, and the run is not ready.
 func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error {
-	added, stored := 0, map[blankout.Reason]uint64{}
+	first := 0
+	for first < n && b.Examples[first].Refused == nil {
+		first++
+	}
+	if first == n {
+		return nil
+	}
+	added, stored := first, map[blankout.Reason]uint64{}
 	try := func() error {
 		if err := failpoint.Here("run.deadletters"); err != nil {
 			return err
@@ -523,9 +530,6 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 		}
 		return l.DeadLetters.Flush(ctx)
 	}
-	if !slices.ContainsFunc(b.Examples[:n], func(e blankout.Example) bool { return e.Refused != nil }) {
-		return nil
-	}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
 		if err == nil {
@@ -539,7 +543,7 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 		}
 		l.current.DeadLetterFailures++
 		l.log.Error("dead letters cannot be stored; learning waits", "topic", b.Topic, "partition", b.Partition,
-			"offsets", fmt.Sprintf("[%d, %d)", b.Examples[0].Offset, b.Next), "retry_in", wait, "err", err)
+			"offset", b.Examples[first].Offset, "retry_in", wait, "err", err)
 		l.report(fmt.Sprintf("dead letters cannot be stored: %v", err))
 		for timer := time.After(wait); timer != nil; {
 			select {

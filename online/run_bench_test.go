@@ -1,0 +1,138 @@
+package online_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+)
+
+// BenchmarkSave measures what a checkpoint costs a learner of a million
+// features: the pause (the copy) when all of them or some were met since the
+// last one, and the encoding and writing beside learning.
+func BenchmarkSave(b *testing.B) {
+	const features = 1_000_000
+	for _, met := range []int{features, features / 100} {
+		b.Run(fmt.Sprintf("met=%d", met), func(b *testing.B) {
+			l, err := online.New(online.DefaultConfig(), blankout.NewSchema(22, []string{"no", "yes"}, 2))
+			if err != nil {
+				b.Fatal(err)
+			}
+			store, err := checkpoint.Open(b.TempDir(), 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			learn := func(n int) {
+				e := blankout.Example{Weight: 1}
+				for at := 0; at < n; at += 100 {
+					e.Features = blankout.Vec{}
+					for i := range 100 {
+						e.Features.Index = append(e.Features.Index, uint32(at+i))
+						e.Features.Value = append(e.Features.Value, 1)
+					}
+					e.Label = at / 100 % 2
+					l.Learn(&e)
+				}
+			}
+			learn(features)
+			l.Snapshot()
+			var pause, save time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				learn(met)
+				b.StartTimer()
+				begin := time.Now()
+				s := l.Snapshot()
+				pause += time.Since(begin)
+				begin = time.Now()
+				blocks, err := s.EachBlock()
+				if err == nil {
+					var saved checkpoint.Saved
+					saved, err = store.Save(checkpoint.Linear, blocks)
+					b.ReportMetric(float64(saved.Bytes), "B")
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				save += time.Since(begin)
+			}
+			b.ReportMetric(float64(pause.Microseconds())/1000/float64(b.N), "pause-ms/op")
+			b.ReportMetric(float64(save.Microseconds())/1000/float64(b.N), "save-ms/op")
+		})
+	}
+}
+
+// BenchmarkRun is what the run loop adds to learning: events of twenty features
+// from memory, through Run and, for comparison, straight into the Learner.
+func BenchmarkRun(b *testing.B) {
+	const batches, size = 8, 512
+	schema := blankout.NewSchema(18, []string{"no", "yes"}, 2)
+	r := rand.New(rand.NewPCG(1, 1))
+	made := make([]blankout.Batch, batches)
+	for i := range made {
+		made[i] = blankout.Batch{Topic: "t", Fields: 1, Classes: 2, HighWater: -1}
+		for range size {
+			e := blankout.Example{Weight: 1, Label: r.IntN(2), Time: 1}
+			for d := range 20 {
+				e.Features.Index = append(e.Features.Index, uint32(d*1000+r.IntN(1000)))
+				e.Features.Value = append(e.Features.Value, 1)
+			}
+			made[i].Examples = append(made[i].Examples, e)
+		}
+	}
+	learner := func() *online.Learner {
+		l, err := online.New(online.DefaultConfig(), schema)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return l
+	}
+	b.Run("learner", func(b *testing.B) {
+		l := learner()
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			l.Learn(&made[i/size%batches].Examples[i%size])
+		}
+	})
+	b.Run("run", func(b *testing.B) {
+		s := &rounds{made: made, left: b.N}
+		run := &online.Runner{Config: online.DefaultRunConfig(), Learner: learner(), Schema: schema, Source: s}
+		run.Config.Refused = online.PolicySkip
+		b.ReportAllocs()
+		b.ResetTimer()
+		if err := run.Run(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// rounds hands the same batches out again and again, at the offsets that follow.
+type rounds struct {
+	made   []blankout.Batch
+	left   int
+	offset int64
+}
+
+func (s *rounds) Next(_ context.Context, b *blankout.Batch) error {
+	if s.left <= 0 {
+		return io.EOF
+	}
+	from := &s.made[int(s.offset)/len(s.made[0].Examples)%len(s.made)]
+	examples := append(b.Examples[:0], from.Examples[:min(s.left, len(from.Examples))]...)
+	*b = *from
+	b.Examples = examples
+	for i := range examples {
+		examples[i].Offset = s.offset
+		s.offset++
+	}
+	s.left -= len(examples)
+	b.Next = s.offset
+	return nil
+}
