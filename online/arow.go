@@ -48,3 +48,10 @@ func (arow) rescale(l *Learner, p []float64, ratio float64) {
 		p[2*n+j] *= ratio
 	}
 }
+
+// forget raises the variance, at most to where it started from.
+func (arow) forget(l *Learner, p []float64, keep float64) {
+	for j := l.n; j < 2*l.n; j++ {
+		p[j] = min(p[j]/keep, 1)
+	}
+}

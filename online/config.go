@@ -54,6 +54,19 @@ type Config struct {
 	Alpha float64 `toml:"alpha"`
 	// ClassWeight multiplies the importance of the events of a class, by name.
 	ClassWeight map[string]float64 `toml:"class_weight"`
+	// HalfLife is the number of events, HalfLifeTime of seconds of event time, in
+	// which the metric forgets half of what it has seen, so that the weights stay
+	// mobile; 0 is never.
+	HalfLife     float64 `toml:"half_life"`
+	HalfLifeTime float64 `toml:"half_life_time"`
+	// OnDrift is what an alarm of the drift detector does: log leaves it at being
+	// reported, forget also makes the metric forget nine tenths.
+	OnDrift string `toml:"on_drift"`
+	// Calibrate fits probabilities to the progressive scores (two classes only).
+	Calibrate bool `toml:"calibrate"`
+	// Suspect is the influence, in [0, 1), below which an event is counted as one
+	// whose label is probably wrong (loss t-logistic only); 0 counts none.
+	Suspect float64 `toml:"suspect"`
 	// Threshold is the probability of the positive class above which a binary
 	// event counts as positive in the progressive error.
 	Threshold float64 `toml:"threshold"`
@@ -73,6 +86,7 @@ func DefaultConfig() Config {
 		Average:      0.1,
 		Adapt:        true,
 		Standardise:  "auto",
+		OnDrift:      "log",
 		Threshold:    0.5,
 	}
 }
@@ -149,6 +163,23 @@ func (c Config) parse() (settings, error) {
 	if c.Alpha > 0 && !s.rule.metric {
 		return s, fmt.Errorf("alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
+	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
+		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
+			return s, fmt.Errorf("%s = %v: must be at least 1, or 0 for never", name, x)
+		}
+		if x > 0 && !s.rule.metric {
+			return s, fmt.Errorf("%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
+		}
+	}
+	if c.OnDrift != "log" && c.OnDrift != "forget" {
+		return s, fmt.Errorf("on_drift %q: want log or forget", c.OnDrift)
+	}
+	if !(c.Suspect >= 0 && c.Suspect < 1) {
+		return s, fmt.Errorf("suspect = %v: must lie in [0, 1)", c.Suspect)
+	}
+	if _, ok := s.loss.(blankout.TLogistic); c.Suspect > 0 && !ok {
+		return s, fmt.Errorf("suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
+	}
 	for name, w := range c.ClassWeight {
 		if !(w >= 0) || math.IsInf(w, 0) {
 			return s, fmt.Errorf("class_weight of %q = %v: must be a number, at least 0", name, w)
@@ -216,7 +247,9 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"loss": c.Loss, "noise": c.Noise, "rule": c.Rule, "c": fmt.Sprint(c.C),
 		"marginalised": fmt.Sprint(c.Marginalised), "eta": fmt.Sprint(c.Eta), "start": fmt.Sprint(c.Start),
 		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "adapt": fmt.Sprint(c.Adapt), "standardise": c.Standardise,
-		"l1": fmt.Sprint(c.L1), "zero_based": fmt.Sprint(s.ZeroBased),
+		"half_life": fmt.Sprint(c.HalfLife), "half_life_time": fmt.Sprint(c.HalfLifeTime), "on_drift": c.OnDrift,
+		"calibrate": fmt.Sprint(c.Calibrate),
+		"l1":        fmt.Sprint(c.L1), "zero_based": fmt.Sprint(s.ZeroBased),
 		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),

@@ -23,9 +23,9 @@ func (descent) step(l *Learner) {
 		w, m, u := p[:n], p[n:2*n], p[2*n:3*n]
 		x, basis, c := now.x[i], now.basis[i], metricVariance(l, v, i)
 		for j, df := range now.df {
-			m[j] += now.h[j] * c
+			m[j] += l.growth * now.h[j] * c
 			g := df*x + now.shrink[j]*basis*w[j]
-			delta := now.minusEta[j] * g / (h0 + m[j])
+			delta := now.minusEta[j] * g / (h0 + m[j]/l.growth)
 			w[j] += delta
 			u[j] -= delta * inverse
 		}
@@ -51,7 +51,7 @@ func (descent) unlabelled(l *Learner) {
 	for i, row := range now.rows {
 		m, c := row[blankout.ScalerWidth+l.n:], metricVariance(l, &l.levels[0], i)
 		for j, h := range now.h {
-			m[j] += h * c
+			m[j] += l.growth * h * c
 		}
 	}
 }

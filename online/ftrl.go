@@ -79,3 +79,10 @@ func (f ftrl) rescale(l *Learner, p []float64, ratio float64) {
 		f.fit(l, p, j, false)
 	}
 }
+
+func (f ftrl) forget(l *Learner, p []float64, keep float64) {
+	f.plain.forget(l, p, keep)
+	for j := range l.n {
+		f.fit(l, p, j, &p[0] == &l.weights(l.bias)[0])
+	}
+}

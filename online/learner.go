@@ -46,7 +46,10 @@ type Learner struct {
 	scaler blankout.Scaler
 	bias   []float64 // the intercepts, laid out as a row
 	average
-	dense denseFinder
+	dense       denseFinder
+	calibration calibration
+	hinkley     pageHinkley
+	fade
 
 	events  uint64 // met, labelled or not, with a weight above 0
 	steps   uint64 // updates made
@@ -88,7 +91,9 @@ type event struct {
 	minusEta         []float64 // minus the learning rate
 	importance       float64
 
+	suspect            bool
 	published, sampled []float64 // of foretellSampled
+	faded              []float64 // of adagrad
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -129,6 +134,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	if l.k > 1 {
 		e.published, e.sampled = make([]float64, l.n), make([]float64, ForecastPoints*l.n)
+	}
+	l.growth = 1
+	l.calibration = newCalibration()
+	if l.k == 1 {
+		l.metrics.Binary = &Binary{}
 	}
 	l.chosen = l.nearestLevel(c.ExpectedMissing)
 	l.bias = make([]float64, width)
@@ -197,6 +207,8 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	}
 	l.grow(e)
 	l.events++
+	l.now.suspect = false
+	l.pass(l, e.Time)
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
 		l.metrics.Unlabelled++
@@ -205,6 +217,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	}
 	l.measure(e.Label, e.Weight)
 	l.foretell(e.Label)
+	l.doubt(e.Label)
 	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)
 	for i := range int(repeats) {
@@ -214,6 +227,31 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		l.step(e.Label, weight/repeats)
 	}
 	return l.now.scores
+}
+
+// Suspect says whether the event last learned had an influence below
+// Config.Suspect, which t-logistic regression gives to events whose label is
+// probably wrong.
+func (l *Learner) Suspect() bool { return l.now.suspect }
+
+// doubt finds out whether the event at hand is a suspect.
+func (l *Learner) doubt(label int) {
+	loss, ok := l.loss.(interface {
+		Influence(y, f, v float64) float64
+	})
+	if !ok || l.config.Suspect == 0 {
+		return
+	}
+	// The output of the event's own class: the others only say "not this one".
+	k := 0
+	if l.k > 1 {
+		k = label
+	}
+	j := l.chosen*l.k + k
+	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[l.chosen], j, k))
+	if l.now.suspect = influence < l.config.Suspect; l.now.suspect {
+		l.metrics.Suspects++
+	}
 }
 
 // Score writes the published scores of an event to out, which must have room
@@ -498,6 +536,10 @@ func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.s
 func (l *Learner) Metrics() Metrics {
 	m := l.metrics
 	m.Classes = slices.Clone(m.Classes)
+	if m.Binary != nil {
+		b := *m.Binary
+		m.Binary = &b
+	}
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = l.levels[l.chosen].noise.String()
 	m.Forecasts = l.forecasts()

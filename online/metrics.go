@@ -12,6 +12,7 @@ type Metrics struct {
 	Events     uint64 // met with a weight above 0, unlabelled ones included
 	Unlabelled uint64
 	Refused    uint64
+	Suspects   uint64   // of very small influence, see Config.Suspect
 	Features   int      // columns seen
 	Classes    []uint64 // labelled events by class
 
@@ -20,6 +21,9 @@ type Metrics struct {
 
 	Total  Progress // since the beginning
 	Window Progress // recently: an event's weight halves every 700 events or so
+
+	Binary *Binary // nil with more than two classes
+	Drift  Drift
 }
 
 // Progress is a sum of progressive losses.
@@ -35,12 +39,91 @@ func (p Progress) Error() float64 { return p.Wrong / p.Weight }
 // MeanLogLoss returns the mean log-loss in nats, NaN without events.
 func (p Progress) MeanLogLoss() float64 { return p.LogLoss / p.Weight }
 
-func newMetrics() Metrics { return Metrics{} }
-
 func (p *Progress) add(weight, wrong, logLoss, keep float64) {
 	p.Weight = p.Weight*keep + weight
 	p.Wrong = p.Wrong*keep + wrong
 	p.LogLoss = p.LogLoss*keep + logLoss
+}
+
+// Binary are measures of two classes, for positives that are rare.
+type Binary struct {
+	// Confusion holds the weight of the events by true and predicted class.
+	Confusion [2][2]float64
+	// Scores holds the weight of the events of each class by score, in bins that
+	// are about 1/48 wide at 0 and grow with the score.
+	Scores [2][scoreBins]float64
+	// Reliability groups the events by the probability of the positive class.
+	Reliability [10]Reliability
+}
+
+const scoreBins = 256
+
+// Reliability is one bar of a reliability diagram.
+type Reliability struct {
+	Weight      float64
+	Probability float64 // sum of the probabilities given
+	Positive    float64 // weight of the positive events among them
+}
+
+func (b *Binary) add(score, probability float64, label, predicted int, weight float64) {
+	b.Confusion[label][predicted] += weight
+	bin := int(scoreBins/2 + 24*math.Asinh(2*score))
+	b.Scores[label][max(0, min(bin, scoreBins-1))] += weight
+	r := &b.Reliability[min(int(10*probability), 9)]
+	r.Weight += weight
+	r.Probability += weight * probability
+	r.Positive += weight * float64(label)
+}
+
+// Precision returns the share of the events predicted positive that are, NaN if
+// there are none.
+func (b *Binary) Precision() float64 {
+	return b.Confusion[1][1] / (b.Confusion[0][1] + b.Confusion[1][1])
+}
+
+// Recall returns the share of the positive events predicted so, NaN if there
+// are none.
+func (b *Binary) Recall() float64 {
+	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
+}
+
+// AUC returns the area under the ROC curve, events of one bin counting as equal;
+// NaN without events of both classes.
+func (b *Binary) AUC() float64 {
+	area, negatives := 0.0, 0.0
+	positives := 0.0
+	for i := range scoreBins {
+		n, p := b.Scores[0][i], b.Scores[1][i]
+		area += p * (negatives + n/2)
+		negatives += n
+		positives += p
+	}
+	return area / (positives * negatives)
+}
+
+// AveragePrecision returns the area under the precision-recall curve, events of
+// one bin counting as equal; NaN without positive events.
+func (b *Binary) AveragePrecision() float64 {
+	found, seen, sum := 0.0, 0.0, 0.0
+	for i := scoreBins - 1; i >= 0; i-- {
+		p := b.Scores[1][i]
+		seen += b.Scores[0][i] + p
+		if found += p; p > 0 {
+			sum += p * found / seen
+		}
+	}
+	return sum / found
+}
+
+// CalibrationError returns the expected calibration error: the mean distance of
+// the probability given from the share of positives, NaN without events.
+func (b *Binary) CalibrationError() float64 {
+	off, weight := 0.0, 0.0
+	for _, r := range b.Reliability {
+		off += math.Abs(r.Probability - r.Positive)
+		weight += r.Weight
+	}
+	return off / weight
 }
 
 // measure counts in the scores at hand.
@@ -50,18 +133,31 @@ func (l *Learner) measure(label int, weight float64) {
 		m.Classes = append(m.Classes, 0)
 	}
 	m.Classes[label]++
+	predicted := l.predict(scores)
 	wrong := 0.0
-	if l.predict(scores) != label {
+	if predicted != label {
 		wrong = weight
 	}
-	loss := weight * logLoss(scores, label)
-	m.Total.add(weight, wrong, loss, 1)
-	m.Window.add(weight, wrong, loss, 0.999)
+	var loss float64
+	if l.k == 1 {
+		f := l.calibration.apply(scores[0])
+		p := 1 / (1 + math.Exp(-f))
+		loss = softplus(-target(label, 0, 1) * f)
+		m.Binary.add(scores[0], p, label, predicted, weight)
+		if l.config.Calibrate {
+			l.calibration.learn(scores[0], label, weight)
+		}
+	} else {
+		loss = logLoss(scores, label)
+	}
+	m.Total.add(weight, wrong, weight*loss, 1)
+	m.Window.add(weight, wrong, weight*loss, 0.999)
+	l.watch(loss)
 }
 
 func (l *Learner) predict(scores []float64) int {
 	if len(scores) == 1 {
-		if scores[0] > l.logit {
+		if l.calibration.apply(scores[0]) > l.logit {
 			return 1
 		}
 		return 0
@@ -69,16 +165,9 @@ func (l *Learner) predict(scores []float64) int {
 	return blankout.Predict(scores)
 }
 
-// logLoss is minus the logarithm of the probability of a class, as
-// blankout.Model.Probabilities has it.
+// logLoss is minus the logarithm of the probability of one of several classes,
+// as blankout.Model.Probabilities has it.
 func logLoss(scores []float64, label int) float64 {
-	if len(scores) == 1 {
-		f := scores[0]
-		if label == 1 {
-			f = -f
-		}
-		return softplus(f)
-	}
 	sum := 0.0
 	for _, f := range scores {
 		sum += 1 / (1 + math.Exp(-f))

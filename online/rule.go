@@ -17,6 +17,8 @@ type rule interface {
 	rescale(l *Learner, p []float64, ratio float64)
 	// moved says that weights were changed from outside.
 	moved(l *Learner, p []float64)
+	// forget leaves a share of the metric, as if less had been seen.
+	forget(l *Learner, p []float64, keep float64)
 	// step updates the rows of l.now. The gradient of feature i at index j is
 	//
 	//	df[j] x + (shrink[j] basis + ridge) w.
@@ -29,7 +31,7 @@ type ruleEntry struct {
 	name   string
 	eta    float64 // the default
 	slots  int     // values for a level and output
-	metric bool    // unlabelled events add to it
+	metric bool    // a sum over events that unlabelled ones add to and that may fade
 	rule
 }
 
@@ -49,6 +51,11 @@ func (plain) start([]float64, int)                          {}
 func (plain) set(_ *Learner, p []float64, j int, b float64) { p[j] = b }
 func (plain) moved(*Learner, []float64)                     {}
 func (plain) unlabelled(*Learner)                           {}
+func (plain) forget(l *Learner, p []float64, keep float64) {
+	for j := l.n; j < 2*l.n; j++ {
+		p[j] *= keep
+	}
+}
 func (plain) rescale(l *Learner, p []float64, ratio float64) {
 	n, inverse := l.n, 1/(ratio*ratio)
 	for j := range n {

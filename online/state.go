@@ -69,7 +69,8 @@ func (l *Learner) head(s *blankout.Schema) blankout.Head {
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
-		Events: l.events, Trained: "online " + l.rule.name,
+		Calibration: l.calibration.published(),
+		Events:      l.events, Trained: "online " + l.rule.name,
 	}
 	for k := range h.Intercept {
 		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
@@ -122,14 +123,43 @@ func (l *Learner) state(c *coder) {
 	c.uint(&l.dense.events)
 	c.uint32s(&l.dense.candidates)
 	c.uints(&l.dense.seen)
+	for _, p := range []*float64{
+		&l.growth, &l.calibration.a, &l.calibration.b, &l.calibration.aa, &l.calibration.ab, &l.calibration.bb,
+		&l.hinkley.n, &l.hinkley.mean, &l.hinkley.sum, &l.hinkley.lowest, &l.hinkley.since, &l.hinkley.recent,
+	} {
+		c.float(p)
+	}
+	last := uint64(l.lastTime)
+	c.uint(&last)
+	l.lastTime = int64(last)
 	m := &l.metrics
 	c.uint(&m.Unlabelled)
 	c.uint(&m.Refused)
+	c.uint(&m.Suspects)
 	c.uints(&m.Classes)
 	for _, p := range []*Progress{&m.Total, &m.Window} {
 		c.float(&p.Weight)
 		c.float(&p.Wrong)
 		c.float(&p.LogLoss)
+	}
+	c.uint(&m.Drift.Alarms)
+	c.uint(&m.Drift.Event)
+	c.float(&m.Drift.Before)
+	c.float(&m.Drift.After)
+	if b := m.Binary; b != nil {
+		for label := range 2 {
+			for i := range b.Confusion[label] {
+				c.float(&b.Confusion[label][i])
+			}
+			for i := range b.Scores[label] {
+				c.float(&b.Scores[label][i])
+			}
+		}
+		for i := range b.Reliability {
+			c.float(&b.Reliability[i].Weight)
+			c.float(&b.Reliability[i].Probability)
+			c.float(&b.Reliability[i].Positive)
+		}
 	}
 }
 

@@ -1,0 +1,55 @@
+package online
+
+import (
+	"math"
+
+	"blankout"
+)
+
+// calibration is Platt's map of a score to a probability, 1/(1+exp(-(A f+B))),
+// fitted to the progressive scores: logistic regression on one variable by
+// Newton's method, one step an event, whose memory fades over calibrationMemory
+// events. It starts from the identity, held by a prior of calibrationPrior
+// events.
+type calibration struct {
+	a, b       float64
+	aa, ab, bb float64 // decayed Hessian
+}
+
+const (
+	calibrationMemory = 5000
+	calibrationPrior  = 10
+)
+
+func newCalibration() calibration {
+	return calibration{a: 1, aa: calibrationPrior, bb: calibrationPrior}
+}
+
+func (c *calibration) apply(f float64) float64 { return c.a*f + c.b }
+
+func (c *calibration) learn(f float64, label int, weight float64) {
+	// Scores beyond 30 say nothing new and would own the fit.
+	f = max(-30, min(f, 30))
+	p := 1 / (1 + math.Exp(-c.apply(f)))
+	const keep = 1 - 1.0/calibrationMemory
+	h := weight * p * (1 - p)
+	c.aa = keep*c.aa + h*f*f
+	c.ab = keep*c.ab + h*f
+	c.bb = keep*c.bb + h
+	g := weight * (p - float64(label))
+	// A little of the prior always stays, so that the system stays regular.
+	aa, bb := c.aa+0.1, c.bb+0.1
+	det := aa*bb - c.ab*c.ab
+	da, db := (bb*f-c.ab)*g/det, (aa-c.ab*f)*g/det
+	// No step turns the map over or runs away from one event.
+	c.a = max(0.01, min(c.a-max(-0.5, min(da, 0.5)), 100))
+	c.b = max(-30, min(c.b-max(-0.5, min(db, 0.5)), 30))
+}
+
+// published returns the map for the model, nil for the identity.
+func (c *calibration) published() *blankout.Calibration {
+	if c.a == 1 && c.b == 0 {
+		return nil
+	}
+	return &blankout.Calibration{A: c.a, B: c.b}
+}

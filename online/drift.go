@@ -1,0 +1,110 @@
+package online
+
+import (
+	"math"
+
+	"blankout"
+)
+
+// Drift is what the detector on the progressive log-loss has seen: the test of
+// Page and Hinkley, which adds up by how much the loss exceeds its own mean and
+// raises an alarm when that sum has risen far above its lowest point.
+type Drift struct {
+	Alarms uint64 `json:"alarms"`
+	// Event is the number of the event that raised the latest alarm; Before and
+	// After are the mean log-loss up to it since the alarm before, and over the
+	// events that made the sum rise.
+	Event  uint64  `json:"event,omitempty"`
+	Before float64 `json:"before,omitempty"`
+	After  float64 `json:"after,omitempty"`
+}
+
+// pageHinkley is the detector's state since the latest alarm.
+type pageHinkley struct {
+	n, mean float64
+	sum     float64 // of the excess over the mean
+	lowest  float64 // value of sum
+	since   float64 // events since it was lowest
+	recent  float64 // sum of losses since then
+}
+
+const (
+	driftSlack  = 0.05 // nats by which the loss may exceed its mean for free
+	driftAlarm  = 50   // nats of the sum above its lowest point
+	driftWarmup = 500  // events before the mean means something
+	driftLimit  = 5    // nats that one event counts at most
+)
+
+// watch shows the detector the log-loss of an event. On an alarm, if the
+// configuration wants that, the memory is shortened: see Learner.forget.
+func (l *Learner) watch(loss float64) {
+	p := &l.hinkley
+	loss = min(loss, driftLimit)
+	p.n++
+	p.mean += (loss - p.mean) / p.n
+	if p.n < driftWarmup {
+		return
+	}
+	p.sum += loss - p.mean - driftSlack
+	p.since++
+	p.recent += loss
+	if p.sum < p.lowest {
+		p.lowest, p.since, p.recent = p.sum, 0, 0
+	}
+	if p.sum-p.lowest < driftAlarm {
+		return
+	}
+	d := &l.metrics.Drift
+	d.Alarms++
+	d.Event, d.After = l.events, p.recent/p.since
+	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
+	*p = pageHinkley{}
+	if l.config.OnDrift == "forget" {
+		l.forget(driftKeep)
+	}
+}
+
+// driftKeep is the share of the metric that an alarm leaves.
+const driftKeep = 0.1
+
+// forget leaves the given share of every metric, as if only that much of the
+// past had been seen: the weights stay and move faster from here.
+func (l *Learner) forget(keep float64) {
+	l.rule.forget(l, l.bias[blankout.ScalerWidth:], keep)
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], keep)
+	}
+}
+
+// fade makes the metric forget by half in HalfLife events (or HalfLifeTime
+// seconds of event time), lazily: instead of every metric shrinking, what is
+// added grows. An addition counts growth times, and the metric in force is the
+// stored one divided by growth.
+type fade struct {
+	growth   float64
+	lastTime int64 // the latest event time, milliseconds
+}
+
+const maxGrowth = 1e100
+
+// pass lets the time of an event go by.
+func (f *fade) pass(l *Learner, time int64) {
+	halves := 0.0
+	if l.config.HalfLife > 0 {
+		halves = 1 / l.config.HalfLife
+	}
+	if l.config.HalfLifeTime > 0 && time > f.lastTime {
+		if f.lastTime > 0 {
+			halves += min(float64(time-f.lastTime)/1000/l.config.HalfLifeTime, 100)
+		}
+		f.lastTime = time
+	}
+	if halves == 0 {
+		return
+	}
+	if f.growth *= math.Exp2(halves); f.growth > maxGrowth {
+		l.forget(1 / f.growth)
+		f.growth = 1
+	}
+}

@@ -1,0 +1,217 @@
+package online
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// The binned measures against their definitions over all events.
+func TestBinaryMeasures(t *testing.T) {
+	type event struct {
+		f     float64
+		label int
+	}
+	for _, share := range []float64{0.5, 0.01} {
+		r := rand.New(rand.NewPCG(1, 2))
+		b, events := &Binary{}, []event{}
+		for range 20000 {
+			e := event{r.NormFloat64() * 2, 0}
+			if r.Float64() < share {
+				e.label = 1
+				e.f += 2.5
+			}
+			events = append(events, e)
+			predicted := 0
+			if e.f > 0 {
+				predicted = 1
+			}
+			b.add(e.f, 1/(1+math.Exp(-e.f)), e.label, predicted, 1)
+		}
+		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(b.f, a.f) })
+		auc, ap, positives, negatives := 0.0, 0.0, 0.0, 0.0
+		for i, e := range events {
+			if e.label == 1 {
+				positives++
+				ap += positives / float64(i+1)
+			} else {
+				negatives++
+				auc += positives
+			}
+		}
+		auc, ap = auc/(positives*negatives), ap/positives
+		if got := b.AUC(); math.Abs(got-auc) > 2e-3 {
+			t.Errorf("share %v: AUC %v, want %v", share, got, auc)
+		}
+		if got := b.AveragePrecision(); math.Abs(got-ap) > 2e-3+0.02*ap {
+			t.Errorf("share %v: average precision %v, want %v", share, got, ap)
+		}
+		above, right := 0.0, 0.0
+		for _, e := range events {
+			if e.f > 0 {
+				above++
+				right += float64(e.label)
+			}
+		}
+		if b.Precision() != right/above || b.Recall() != right/positives {
+			t.Errorf("share %v: precision %v and recall %v, want %v and %v", share, b.Precision(), b.Recall(), right/above, right/positives)
+		}
+	}
+}
+
+// Scores that are known to be off by a factor and a constant are mapped back.
+func TestCalibration(t *testing.T) {
+	const a, b = 0.4, -1.5
+	r, c := rand.New(rand.NewPCG(4, 2)), newCalibration()
+	for range 30000 {
+		f := 3 * r.NormFloat64()
+		label := 0
+		if r.Float64() < 1/(1+math.Exp(-(a*f+b))) {
+			label = 1
+		}
+		c.learn(f, label, 1)
+	}
+	if math.Abs(c.a-a) > 0.05 || math.Abs(c.b-b) > 0.1 {
+		t.Errorf("calibrated by %v f + %v, want %v f + %v", c.a, c.b, a, b)
+	}
+}
+
+// The lazy half-life against a metric that shrinks at every event.
+func TestHalfLife(t *testing.T) {
+	for _, rule := range []string{"adagrad", "dropout-descent"} {
+		c := DefaultConfig()
+		c.Rule, c.Noise, c.HalfLife = rule, "dropout:0.3", 20
+		lazy := mustNew(t, c, 2)
+		eager := c
+		eager.HalfLife = 0
+		slow := mustNew(t, eager, 2)
+		s := newStream(9, 2)
+		for i := range 400 {
+			e := s.next()
+			slow.forget(math.Exp2(-1.0 / 20))
+			if i == 200 {
+				lazy.growth *= 1 // the rebasing must not be seen
+				lazy.forget(1 / lazy.growth)
+				lazy.growth = 1
+			}
+			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
+			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
+				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
+			}
+		}
+	}
+}
+
+// The detector keeps quiet while nothing changes and sees the classes exchanged.
+func TestDrift(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise, c.Adapt, c.Average = "dropout:0.3", false, 0 // which would adapt by themselves
+	final := map[string]float64{}
+	for _, c.OnDrift = range []string{"log", "forget"} {
+		l, s := mustNew(t, c, 2), newStream(21, 2)
+		for i := range 6000 {
+			e := s.next()
+			e.Weight = 1
+			if i >= 4000 {
+				e.Label = 1 - e.Label
+			}
+			l.Learn(e)
+			if i == 3999 && l.Metrics().Drift.Alarms > 0 {
+				t.Errorf("an alarm without a cause: %+v", l.Metrics().Drift)
+			}
+		}
+		d := l.Metrics().Drift
+		if d.Alarms == 0 || d.Event < 4000 || d.After < d.Before {
+			t.Errorf("the classes were exchanged after 4000 events: %+v", d)
+		}
+		final[c.OnDrift] = l.Metrics().Window.MeanLogLoss()
+	}
+	if final["forget"] > final["log"] {
+		t.Errorf("log-loss %v after forgetting, %v without", final["forget"], final["log"])
+	}
+}
+
+// With t-logistic regression wrong labels have little influence.
+func TestSuspects(t *testing.T) {
+	c := DefaultConfig()
+	c.Loss, c.Noise, c.Suspect = "t-logistic:1.7", "none", 0.3
+	l, s, r := mustNew(t, c, 2), newStream(2, 2), rand.New(rand.NewPCG(1, 1))
+	found, wrong, suspects := 0, 0, 0
+	for i := range 6000 {
+		e := s.next()
+		// Make the classes easy to tell, and then one label of ten wrong.
+		e.Features.Value[0] = 20 * float64(e.Label)
+		flipped := r.IntN(10) == 0
+		if flipped {
+			e.Label = 1 - e.Label
+		}
+		l.Learn(e)
+		if i < 2000 {
+			continue
+		}
+		if flipped {
+			wrong++
+		}
+		if l.Suspect() {
+			suspects++
+			if flipped {
+				found++
+			}
+		}
+	}
+	if found < wrong*8/10 || suspects > wrong*12/10 {
+		t.Errorf("%d suspects, %d of the %d wrong labels among them", suspects, found, wrong)
+	}
+}
+
+// The forecast against what deletion really does to the published weights.
+func TestForecast(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		c := DefaultConfig()
+		c.Noise = "dropout:0.3"
+		l, r := mustNew(t, c, classes), rand.New(rand.NewPCG(6, 6))
+		var actual [ForecastPoints]float64
+		const warm, n = 2000, 6000
+		e := &blankout.Example{Weight: 1}
+		for i := range warm + n {
+			e.Label = r.IntN(classes)
+			e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+			for d := range uint32(60) {
+				if x := r.NormFloat64() + 0.35*float64((e.Label*7+int(d))%3-1); x > 0 {
+					e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, min(x, 1))
+				}
+			}
+			if i >= warm && i%8 == 0 {
+				m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+				for point := range actual {
+					d := ForecastMissing(point)
+					kept := blankout.Example{}
+					for j, column := range e.Features.Index {
+						if r.Float64() >= d {
+							kept.Features.Index = append(kept.Features.Index, column)
+							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
+						}
+					}
+					if blankout.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, l.k))) != e.Label {
+						actual[point] += 8.0 / n
+					}
+				}
+			}
+			l.Learn(e)
+		}
+		// Standard errors are about 2 points for the actual deletion, more for masks.
+		within := 0.06
+		if classes > 2 {
+			within = 0.12
+		}
+		for point, want := range actual {
+			if got := l.Metrics().Forecasts[0].Error[point]; math.Abs(got-want) > within {
+				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, ForecastMissing(point), got, want)
+			}
+		}
+	}
+}
