@@ -155,6 +155,11 @@ func (c RecordConfig) Check() error {
 			return fmt.Errorf("classes %q: empty or twice the same", c.Classes)
 		}
 	}
+	for _, x := range c.Crosses {
+		if x[0] == "" || x[1] == "" {
+			return fmt.Errorf("crosses %q: want pairs of names of fields", x)
+		}
+	}
 	special := c.special()
 	for i, name := range special {
 		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
