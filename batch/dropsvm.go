@@ -43,7 +43,7 @@ type DropKernel struct {
 // Kernel computes the DropKernel of a Gram matrix: about 3 n^3 operations (and
 // n^3 for each round of sampling), 24 n^2 bytes.
 func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	d := &DropKernel{Kbar: k, k: k}
@@ -67,7 +67,8 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	return d, nil
 }
 
-func (s DropSVM) check() error {
+// Check returns what is wrong with the settings.
+func (s DropSVM) Check() error {
 	switch {
 	case !(s.Q >= 0 && s.Q <= 1e15):
 		return fmt.Errorf("the strength q = %v of DropSVM must lie in [0, 1e15]", s.Q)
@@ -136,7 +137,7 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 // (Tran 2016, section 3). s are importance weights, nil for ones. With an
 // intercept b = s.(y - K gamma)/sum s as well; without one b = 0.
 func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float64, b float64, err error) {
-	if err := d.check(); err != nil {
+	if err := d.Check(); err != nil {
 		return nil, 0, err
 	}
 	n := k.n

@@ -20,6 +20,7 @@ import (
 //	support/index           uint32 by entry: its compact column
 //	support/values          float64 by entry
 //	support/coefficients    float64 by support vector and output
+//	names …                 the Schema's dictionary, if it has one
 //	columns, rows/0000 …    the Scaler's statistics, if it has any
 type KernelModel struct {
 	blankout.Head
@@ -148,6 +149,7 @@ func (m *KernelModel) Blocks() ([]blankout.Block, error) {
 	}
 	out := []blankout.Block{{Name: "model", Data: head}, {Name: "support/columns", Data: columns}, {Name: "support/ends", Data: ends},
 		{Name: "support/index", Data: index}, {Name: "support/values", Data: values}, {Name: "support/coefficients", Data: coef}}
+	out = append(out, m.Schema.Names.Blocks()...)
 	if m.Rows != nil {
 		out = append(out, m.Rows.Blocks()...)
 	}
@@ -171,8 +173,12 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	if r, ok := k.(RBFKernel); ok && r.Sigma == 0 || k == (RBFChi2Kernel{}) {
 		return nil, fmt.Errorf("block model: the kernel %q lacks its width", head.Kernel)
 	}
-	if head.Schema == nil || head.Outputs < 1 || len(head.Intercept) != head.Outputs {
+	if head.Schema == nil || head.Outputs < 1 || len(head.Intercept) != head.Outputs ||
+		head.Pairs && head.Outputs != len(head.Schema.Classes)*(len(head.Schema.Classes)-1)/2 {
 		return nil, fmt.Errorf("block model: %d outputs and %d intercepts do not fit", head.Outputs, len(head.Intercept))
+	}
+	if head.Schema.Names, err = blankout.ReadNames(blocks); err != nil {
+		return nil, err
 	}
 	ints := map[string][]uint32{}
 	for _, name := range []string{"support/columns", "support/ends", "support/index"} {

@@ -152,9 +152,9 @@ func (c Config) Check() error {
 		return fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
 	}
 	switch c.Solver {
-	case "", Newton, IRLS, LBFGS:
+	case "", Newton, IRLS, LBFGS, SMO:
 	default:
-		return fmt.Errorf("solver %q: want newton, irls or lbfgs", c.Solver)
+		return fmt.Errorf("solver %q: want newton, irls, lbfgs or smo", c.Solver)
 	}
 	if c.Copies < 0 {
 		return fmt.Errorf("%d corrupted copies: want 0 (the expectation) or more", c.Copies)

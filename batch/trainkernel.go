@@ -62,7 +62,7 @@ func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*Kerne
 	if err != nil {
 		return nil, err
 	}
-	if err := k.Drop.check(); err != nil {
+	if err := k.Drop.Check(); err != nil {
 		return nil, err
 	}
 	kappa, l2 := c.kappa(blankout.HingeChen{})

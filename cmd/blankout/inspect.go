@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/online"
 )
@@ -72,6 +73,8 @@ type inspection struct {
 	Trained     string           `json:"trained"`
 	Standardise string           `json:"standardise"`
 	Intercept   []float64        `json:"intercept"`
+	Kernel      string           `json:"kernel,omitempty"`
+	Support     int              `json:"support_vectors,omitempty"`
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
@@ -115,7 +118,15 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
 	}
 	i.Blocks = append(i.Blocks, rows)
-	if file.Kind != checkpoint.Linear {
+	if file.Kind == checkpoint.Kernel {
+		m, err := batch.ReadKernelModel(file.Blocks)
+		if err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+		s := m.Schema
+		i.Events, i.Classes, i.Fields, i.Columns, i.Names = m.Events, s.Classes, len(s.Fields), s.Columns(), s.Names.Len()
+		i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
+		i.Intercept, i.Kernel, i.Support = m.Intercept, m.Kernel.String(), m.Support()
 		return i, nil
 	}
 	m, err := blankout.ReadModel(file.Blocks)
@@ -138,7 +149,12 @@ func inspectFile(path string, weights int) (*inspection, error) {
 
 func (i *inspection) print(out *bufio.Writer) {
 	fmt.Fprintf(out, "%s: %s, %s, every checksum right\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
-	if i.Kind == checkpoint.Linear {
+	switch i.Kind {
+	case checkpoint.Kernel:
+		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, kernel %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Kernel)
+		fmt.Fprintf(out, "classes       %q\n", i.Classes)
+		fmt.Fprintf(out, "support       %s vectors, intercept %.4g\n", humanize.Comma(int64(i.Support)), i.Intercept)
+	case checkpoint.Linear:
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, noise %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Noise)
 		fmt.Fprintf(out, "classes       %q\n", i.Classes)
 		fmt.Fprintf(out, "features      %s of %s columns, in %d fields; %s names known, %s of them share a column\n", humanize.Comma(int64(i.Features)),

@@ -35,6 +35,7 @@ type trainFlags struct {
 	grid       []string
 	missing    float64
 	plot       string
+	kernel     kernelFlags
 }
 
 func (p *program) train() *cobra.Command {
@@ -65,7 +66,11 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 			if (o.folds > 0) != (len(o.grid) > 0) {
 				return usageError{fmt.Errorf("train: --folds and --grid go together")}
 			}
-			if err := o.config.Check(); err != nil {
+			check := o.config.Check
+			if isKernel(o.config.Loss) {
+				check = o.checkKernel
+			}
+			if err := check(); err != nil {
 				return usageError{fmt.Errorf("train: %w", err)}
 			}
 			if err := p.runTrain(c.Context(), &o); err != nil {
@@ -87,7 +92,7 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge")
 	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes")
-	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls or lbfgs (default: the one that fits)")
+	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs or smo (default: the one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
 	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000)")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
@@ -101,6 +106,7 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg, .png or .pdf)")
+	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	return c
 }
@@ -146,15 +152,16 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		gaps[g.Problem] = g.Gap / math.Abs(g.Objective)
 		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, gaps[g.Problem]))
 	}
-	fit, err := batch.Train(ctx, d, o.config)
+	solve := o.trainLinear
+	if isKernel(o.config.Loss) {
+		solve = o.trainKernel
+	}
+	fit, err := solve(ctx, d, scaler)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return refusedError{err}
-	}
-	if scaler != nil {
-		fit.Model = withScaler(fit.Model, scaler)
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
 		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes)}
@@ -168,16 +175,16 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
-	if o.config.Loss != "linear" && o.config.Loss != "poisson" {
-		e := 100 * fit.TrainError(d)
+	if fit.trainError != nil {
+		e := 100 * fit.trainError()
 		r.TrainError = &e
 	}
 	if o.model != "" {
-		blocks, err := fit.Model.Blocks()
+		blocks, err := fit.blocks()
 		if err != nil {
 			return err
 		}
-		if err := checkpoint.WriteFile(o.model, checkpoint.Linear, slices.Values(blocks)); err != nil {
+		if err := checkpoint.WriteFile(o.model, fit.kind, slices.Values(blocks)); err != nil {
 			return err
 		}
 	}
