@@ -142,3 +142,21 @@ func write(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 }
+
+// The configuration that the README shows is one.
+func TestReadmeConfiguration(t *testing.T) {
+	data, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "```toml\n")
+	text, _, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("README.md shows no configuration")
+	}
+	file := filepath.Join(t.TempDir(), "service.toml")
+	write(t, file, text)
+	if _, err := Load(Source{File: file}); err != nil {
+		t.Error(err)
+	}
+}
