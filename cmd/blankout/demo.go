@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +95,9 @@ func (d *demo) run(ctx context.Context) error {
 	d.say("Each is a sentence about a film. Is it an opinion (subjective) or the plot (objective)?\n  %.100s…", d.events[3])
 
 	c := online.DefaultConfig()
-	d.say("\nLearning, each sentence once, as if its words went missing at random (%s):", c.Noise)
+	c.ExpectedMissing = 0.5
+	d.say("\nLearning, each sentence once, as if its words went missing at random. How many is\n"+
+		"chosen meanwhile, to suit a user who expects to lose %.0f %% of them later:", 100*c.ExpectedMissing)
 	half := len(d.events) / 2
 	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -217,7 +221,7 @@ func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, s
 	for _, row := range []struct {
 		name  string
 		model *blankout.Model
-	}{{"learned with " + c.Noise, model}, {"the same, learned with no noise", plain}} {
+	}{{"learned with " + metrics.Level, model}, {"the same, learned with no noise", plain}} {
 		fmt.Fprintf(out, "\n  %-34s", row.name)
 		examples, err := d.decode(d.test, row.model.Schema)
 		if err != nil {
@@ -225,6 +229,13 @@ func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, s
 		}
 		for _, level := range levels {
 			fmt.Fprintf(out, "%7.1f", 100*errorUnderDeletion(row.model, examples, level))
+		}
+	}
+
+	if i := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level }); i >= 0 {
+		fmt.Fprintf(out, "\n  %-34s", "forecast while learning")
+		for _, level := range levels {
+			fmt.Fprintf(out, "%7.1f", 100*metrics.Forecasts[i].Error[int(math.Round(level*online.ForecastPoints))])
 		}
 	}
 
