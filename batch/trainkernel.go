@@ -249,7 +249,8 @@ func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, 
 	if m.drop != nil {
 		r.gamma = m.drop.Expansion(dual.Beta)
 	}
-	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*max(dual.Gap, 0)
+	// The certificate covers the rounding of the sums it is made of.
+	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
 	r.converged, r.iterations = dual.Converged, dual.Iterations
 	return r, nil
 }
@@ -362,7 +363,7 @@ func (s *solver) smo(ctx context.Context, o *Expected) error {
 			}
 		}
 	}
-	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.p.Alpha != 0 {
+	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.free != nil {
 		return fmt.Errorf("solver smo: it is for the hinge loss without noise and the penalty |w|^2")
 	}
 	var rows []int
