@@ -45,7 +45,7 @@ type Trained struct {
 	// outputs; Error is the share of training events that the published weights
 	// get wrong. NaN if not evaluated.
 	Objective, Error float64
-	Level            blankout.Noise // in force at the end
+	Level            float64 // of the noise published at the end: its Q, SD or B
 }
 
 // Run trains. It returns the context's error if that ends first.
@@ -71,7 +71,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 		t.Learner.EndPass()
 		result.Passes++
 	}
-	result.Level = t.Learner.levels[t.Learner.chosen].noise
+	result.Level = t.Learner.level()
 	if t.Evaluate {
 		e := newEvaluation(t.Learner)
 		err := t.pass(kept, false, func(s Source) error { return e.run(ctx, s, max(t.Threads, 1)) })
@@ -197,20 +197,48 @@ type evaluation struct {
 type evaluated struct{ loss, weight, wrong float64 }
 
 func newEvaluation(l *Learner) *evaluation {
-	e := &evaluation{l: l, weights: blankout.NewTable(blankout.ScalerWidth + l.k), kappa: blankout.Cost(l.loss, l.config.C)}
+	e := &evaluation{l: l, weights: l.publishedRows(), kappa: blankout.Cost(l.loss, l.config.C)}
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
 	}
+	return e
+}
+
+// publishedRows returns rows of the Scaler's statistics and published weights.
+func (l *Learner) publishedRows() *blankout.Table {
+	rows := blankout.NewTable(blankout.ScalerWidth + l.k)
 	c, at := l.coefficient*l.levels[l.chosen].blend, l.chosen*l.k
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
-		to, w, lag := e.weights.Touch(column), l.weights(row)[at:], l.lags(row)[at:]
+		to, w, lag := rows.Touch(column), l.weights(row)[at:], l.lags(row)[at:]
 		copy(to, row[:blankout.ScalerWidth])
 		for k := range l.active {
 			to[blankout.ScalerWidth+k] = w[k] + c*lag[k]
 		}
 	}
-	return e
+	return rows
+}
+
+// Published returns the published model alone, without what only learning needs:
+// a much smaller one than a Snapshot's.
+func (l *Learner) Published() *blankout.Model {
+	m := &blankout.Model{Head: l.head(l.schema.Clone(-1, -1)), Rows: l.publishedRows()}
+	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0}
+	return m
+}
+
+// level returns the published level: a dropout's Q, Gaussian noise's SD, a
+// Laplacian's B; 0 where there is none.
+func (l *Learner) level() float64 {
+	switch n := l.levels[l.chosen].noise.(type) {
+	case blankout.Dropout:
+		return n.Q
+	case blankout.Gaussian:
+		return n.SD
+	case blankout.Laplace:
+		return n.B
+	}
+	return 0
 }
 
 // objective returns the penalty.
