@@ -25,6 +25,7 @@ import (
 )
 
 type trainFlags struct {
+	online     onlineFlags
 	data       dataFlags
 	config     batch.Config
 	model      string
@@ -49,12 +50,23 @@ noise over all examples, and says how far from the minimum it may still be: the
 certificate is an upper bound on objective - minimum.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
-other losses; with --l2 X it is X|w|^2 + sum loss.`,
+other losses; with --l2 X it is X|w|^2 + sum loss.
+
+--solver online makes passes of the online learner instead: of every event the
+prediction is made before it is learned, which gives the progressive error. There
+--noise is auto and --standardise auto unless given.`,
 		Example: "  blankout train -d train.svm -m model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
-			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5",
+			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
+			"  blankout train -d train.svm --solver online --passes 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.config.Solver == "online" {
+				return p.trainOnline(c.Context(), c, &o)
+			}
+			if err := refuseFlags(c, onlineOnly, "is for --solver online"); err != nil {
+				return err
+			}
 			if c.Flags().Changed("l2") {
 				if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
 					return usageError{fmt.Errorf("train: -c and --l2 both weigh the losses against the penalty: give one of them")}
@@ -80,19 +92,20 @@ other losses; with --l2 X it is X|w|^2 + sum loss.`,
 		},
 	}
 	o.data.add(c)
+	o.online.add(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "hinge, logistic, quadratic, linear, poisson, exponential, probit, ramp, t-logistic:T, fdrop:K or dropsvm")
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, "none, dropout:Q, gaussian:SD, laplace:B or poisson")
+	f.StringVar(&t.Noise, "noise", t.Noise, "none, dropout:Q, gaussian:SD, laplace:B, poisson; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge")
 	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes")
-	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs or smo (default: the one that fits)")
+	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
 	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000)")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")

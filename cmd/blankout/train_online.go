@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/online"
+)
+
+// onlineFlags are the flags of train that only --solver online takes.
+type onlineFlags struct {
+	config  online.Config
+	passes  int
+	classes []string
+}
+
+func (o *onlineFlags) add(c *cobra.Command) {
+	o.config = online.DefaultConfig()
+	f, t := c.Flags(), &o.config
+	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
+	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow or ftrl")
+	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
+	f.StringVar(&t.Standardise, "standardise", t.Standardise, "online: auto, all, scale or none")
+	f.StringSliceVar(&o.classes, "classes", nil, "online: `NAME,…` of all classes, the last of two is the positive one (default: found in\nthe data, but -1 or 0 and 1 on standard input)")
+}
+
+// onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
+// ones that --solver online refuses.
+var (
+	onlineOnly = []string{"passes", "rule", "eta", "standardise", "classes"}
+	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "unlabelled", "alpha", "scaler", "multiclass", "folds", "grid", "plot"}
+)
+
+// refuseFlags returns an error that names the first of the flags that was given.
+func refuseFlags(c *cobra.Command, names []string, why string) error {
+	for _, name := range names {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+			return usageError{fmt.Errorf("train: --%s %s", name, why)}
+		}
+	}
+	return nil
+}
+
+// onlineResult is what train --solver online prints.
+type onlineResult struct {
+	trainResult
+	ProgressiveError   *float64 `json:"progressive_error"`
+	ProgressiveLogLoss *float64 `json:"progressive_log_loss"`
+	Level              float64  `json:"level"`
+	Noise              string   `json:"noise"` // the level by name
+	Unlabelled         uint64   `json:"unlabelled"`
+}
+
+// trainOnline is train by passes of the online learner.
+func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFlags) error {
+	if err := refuseFlags(c, exactOnly, "is for the exact solvers"); err != nil {
+		return err
+	}
+	l2 := 1.0
+	config, err := o.onlineConfig(c.Flags().Changed("noise"), c.Flags().Changed("l2"), &l2)
+	if err != nil {
+		return err
+	}
+	if len(o.data.paths) == 0 {
+		return usageError{errors.New("train: name a file of examples with -d (- is standard input)")}
+	}
+	screen := p.newScreen(10 * time.Second)
+	begin := time.Now()
+	classes := o.online.classes
+	if len(classes) == 0 && !slices.Contains(o.data.paths, "-") {
+		if classes, err = o.findClasses(ctx, 1); err != nil {
+			return err
+		}
+	}
+	learner, trained, err := p.passOnline(ctx, o, config, classes, screen)
+	var refused *online.RefusedError
+	if errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel && len(o.online.classes) == 0 && !slices.Contains(o.data.paths, "-") {
+		// A class that the first examples did not show: look at all of them.
+		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
+			return err
+		}
+		learner, trained, err = p.passOnline(ctx, o, config, classes, screen)
+	}
+	if err != nil {
+		return err
+	}
+	m := learner.Metrics()
+	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled}
+	r.trainResult = trainResult{Objective: l2 * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
+		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
+		Features: m.Features, Classes: len(learner.Schema().Classes)}
+	r.TrainError = inPercent(trained.Error)
+	r.ProgressiveError = inPercent(trained.Progressive.Error())
+	if x := trained.Progressive.MeanLogLoss(); !math.IsNaN(x) {
+		r.ProgressiveLogLoss = &x
+	}
+	if o.model != "" {
+		blocks, err := learner.Published().Blocks()
+		if err != nil {
+			return err
+		}
+		if err := checkpoint.WriteFile(o.model, checkpoint.Linear, slices.Values(blocks)); err != nil {
+			return err
+		}
+	}
+	if !p.quiet {
+		screen.done(fmt.Sprintf("%s examples, %s features, %d %s, noise %s, %.2f s", humanize.Comma(int64(r.Examples)), humanize.Comma(int64(r.Features)),
+			r.Passes, map[bool]string{true: "pass", false: "passes"}[r.Passes == 1], r.Noise, r.Seconds))
+		if r.ProgressiveError != nil {
+			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)
+		}
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	return nil
+}
+
+// inPercent returns a share in percent, nil for NaN.
+func inPercent(share float64) *float64 {
+	if math.IsNaN(share) {
+		return nil
+	}
+	x := 100 * share
+	return &x
+}
+
+// onlineConfig makes the learner's configuration of train's flags. l2 is set to
+// what an objective with penalty |w|^2 must be multiplied by.
+func (o *trainFlags) onlineConfig(noise, hasL2 bool, l2 *float64) (online.Config, error) {
+	t := o.online.config
+	t.Loss = o.config.Loss
+	if o.config.Bound != "" {
+		t.Loss += ":" + o.config.Bound
+	}
+	if o.config.Ell != 1 {
+		if o.config.Bound == "" {
+			t.Loss += ":gaussian"
+		}
+		t.Loss = fmt.Sprintf("%s:%g", t.Loss, o.config.Ell)
+	}
+	if noise {
+		t.Noise = o.config.Noise
+	}
+	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
+	t.C = o.config.Cost
+	if hasL2 {
+		loss, err := blankout.ParseLoss(t.Loss)
+		if err != nil {
+			return t, usageError{fmt.Errorf("train: %w", err)}
+		}
+		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
+		t.C = 1 / (o.config.L2 * blankout.Cost(loss, 1))
+		if *l2 = o.config.L2; *l2 == 0 {
+			*l2 = 1
+		}
+	}
+	if o.online.passes < 1 {
+		return t, usageError{fmt.Errorf("train: --passes %d: want at least 1", o.online.passes)}
+	}
+	if err := t.Check(); err != nil {
+		return t, usageError{fmt.Errorf("train: %w", err)}
+	}
+	return t, nil
+}
+
+// findClasses returns the classes of the first batches of every path, in order.
+func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, error) {
+	schema := o.data.record.Schema()
+	var labels batch.Builder
+	for _, path := range o.data.paths {
+		err := func() (err error) {
+			s, err := o.data.open(ctx, path, schema)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			var b blankout.Batch
+			for range batches {
+				if err := s.Next(ctx, &b); err == io.EOF {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				for i := range b.Examples {
+					if e := &b.Examples[i]; e.Refused == nil && e.Label != blankout.Unlabelled {
+						if err := labels.Add(&blankout.Example{Label: e.Label}); err != nil {
+							return err
+						}
+					}
+				}
+			}
+			return nil
+		}()
+		if err != nil {
+			return nil, err
+		}
+	}
+	classes := labels.Data(schema).SortClasses().Schema.Classes
+	if len(classes) < 2 {
+		return nil, nil // as they come
+	}
+	return classes, nil
+}
+
+// passOnline makes the passes with the given classes, nil for the first two.
+func (p *program) passOnline(ctx context.Context, o *trainFlags, config online.Config, classes []string, screen *screen) (*online.Learner, *online.Trained, error) {
+	data := o.data
+	data.record.Classes, data.record.MaxClasses = classes, 2
+	schema := data.record.Schema()
+	learner, err := online.New(config, schema)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	t := &online.Training{
+		Learner: learner, Schema: schema, Passes: o.online.passes, Memory: 1 << 30, Refused: online.PolicyFail,
+		Threads: o.config.Threads, Evaluate: !p.quiet || o.json,
+		Open: func() (online.Source, error) { return &paths{data: &data, schema: schema, left: data.paths}, nil },
+		Observe: func(pass int, s *online.Status) {
+			if screen.due() {
+				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive error %.2f %%", pass+1, humanize.Comma(int64(s.Learned)), 100*s.Metrics.Window.Error()))
+			}
+		},
+	}
+	trained, err := t.Run(ctx)
+	return learner, trained, err
+}
+
+// paths is the source of all examples of several paths, one after the other.
+type paths struct {
+	data   *dataFlags
+	schema *blankout.Schema
+	left   []string
+	now    source
+}
+
+func (p *paths) Next(ctx context.Context, b *blankout.Batch) error {
+	for {
+		if p.now == nil {
+			if len(p.left) == 0 {
+				return io.EOF
+			}
+			s, err := p.data.open(ctx, p.left[0], p.schema)
+			if err != nil {
+				return err
+			}
+			p.now, p.left = s, p.left[1:]
+		}
+		err := p.now.Next(ctx, b)
+		if err != io.EOF {
+			return err
+		}
+		if err := p.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *paths) Close() error {
+	if p.now == nil {
+		return nil
+	}
+	err := p.now.Close()
+	p.now = nil
+	return err
+}
