@@ -1,0 +1,249 @@
+// Command quality compares the online learner with Vowpal Wabbit, River,
+// LIBLINEAR and the exact solvers on the reference data sets and writes the
+// tables of docs/quality.md:
+//
+//	go run ./tests/quality -data DIR -vw vw -python python -liblinear liblinear-train
+//
+// DIR has a folder for each data set with gzipped svmlight files (stream, or
+// train and test) or MNIST's idx files. Peers that are not given are left out.
+// With -only it makes some of the sections: streams, rules, exact, deletion.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// comparison is what the sections share.
+type comparison struct {
+	data, vw, python, liblinear string
+	scripts                     string // where river_stream.py is
+	work                        string // for files of the peers
+	w                           io.Writer
+}
+
+func main() {
+	c := &comparison{w: os.Stdout}
+	only := flag.String("only", "streams,rules,exact,deletion", "the `SECTIONS` to make")
+	flag.StringVar(&c.data, "data", "", "`DIR` of the data sets")
+	flag.StringVar(&c.vw, "vw", "", "Vowpal Wabbit's `COMMAND`")
+	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
+	flag.StringVar(&c.liblinear, "liblinear", "", "LIBLINEAR's train `COMMAND`; its predict must be beside it")
+	flag.StringVar(&c.scripts, "scripts", "tests/quality", "`DIR` of river_stream.py")
+	flag.Parse()
+	if err := c.run(strings.Split(*only, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "quality:", err)
+		os.Exit(1)
+	}
+}
+
+func (c *comparison) run(only []string) (err error) {
+	if c.data == "" {
+		return errors.New("name the folder of the data sets with -data")
+	}
+	if c.work, err = os.MkdirTemp("", "quality"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(c.work)) }()
+	sections := []struct {
+		name string
+		make func() error
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}}
+	for _, s := range sections {
+		if slices.Contains(only, s.name) {
+			if err := s.make(); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// set is a data set in memory.
+type set struct {
+	name     string
+	schema   *blankout.Schema
+	examples []blankout.Example
+}
+
+// load reads a file; classes are in ascending order.
+func load(path string, maxClasses int) (*set, error) {
+	c := stream.DefaultRecordConfig()
+	c.MaxClasses = maxClasses
+	if maxClasses > 2 {
+		// Find them first: their order must not depend on which comes first.
+		first, err := read(path, c)
+		if err != nil {
+			return nil, err
+		}
+		c.Classes = slices.Clone(first.schema.Classes)
+		slices.Sort(c.Classes) // one digit each
+	}
+	return read(path, c)
+}
+
+func read(path string, c stream.RecordConfig) (*set, error) {
+	s := &set{name: filepath.Base(filepath.Dir(path)), schema: c.Schema()}
+	f, err := stream.OpenFile(path, c, s.schema)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for {
+		var b blankout.Batch // a fresh one: its examples are kept
+		if err := f.Next(context.Background(), &b); err == io.EOF {
+			return s, nil
+		} else if err != nil {
+			return nil, err
+		}
+		for _, e := range b.Examples {
+			if e.Refused != nil {
+				return nil, e.Refused
+			}
+		}
+		s.examples = append(s.examples, b.Examples...)
+	}
+}
+
+func (c *comparison) path(name ...string) string {
+	return filepath.Join(append([]string{c.data}, name...)...)
+}
+
+// learned is what one pass over a set came to.
+type learned struct {
+	*online.Learner
+	scored []scored // of binary sets: the scores before each event was learned
+}
+
+func learn(s *set, c online.Config, passes int) (*learned, error) {
+	l, err := online.New(c, s.schema)
+	if err != nil {
+		return nil, err
+	}
+	out := &learned{Learner: l}
+	for pass := range passes {
+		for i := range s.examples {
+			e := &s.examples[i]
+			f := l.Learn(e)
+			if pass == 0 && len(f) == 1 {
+				out.scored = append(out.scored, scored{f[0], e.Label == 1})
+			}
+		}
+		if passes > 1 {
+			l.EndPass()
+		}
+	}
+	return out, nil
+}
+
+// scored is a score and whether its event is of the positive class.
+type scored struct {
+	score    float64
+	positive bool
+}
+
+// measures returns the share of errors, the mean log-loss of the scores as
+// log-odds, and the area under the ROC curve, ties counting half.
+func measures(events []scored) (wrong, logLoss, auc float64) {
+	events = slices.Clone(events)
+	slices.SortFunc(events, func(a, b scored) int {
+		if a.score < b.score {
+			return -1
+		} else if a.score > b.score {
+			return 1
+		}
+		return 0
+	})
+	ranks, positive := 0.0, 0.0
+	for i, j := 0, 0; i < len(events); i = j {
+		n := 0.0
+		for j = i; j < len(events) && events[j].score == events[i].score; j++ {
+			u := events[j].score
+			if events[j].positive {
+				u = -u
+				n++
+			}
+			if (events[j].score > 0) != events[j].positive {
+				wrong++
+			}
+			logLoss += max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))
+		}
+		ranks += n * float64(i+1+j) / 2
+		positive += n
+	}
+	n := float64(len(events))
+	return wrong / n, logLoss / n, (ranks - positive*(positive+1)/2) / (positive * (n - positive))
+}
+
+// testError returns the share of a test set that a model gets wrong with
+// features deleted with probability d, survivors rescaled. The masks are those
+// of blankout predict --delete d --rescale.
+func testError(m *blankout.Model, s *set, d float64) float64 {
+	scores := make([]float64, m.Outputs)
+	wrong := 0
+	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}}
+	for i := range s.examples {
+		e := s.examples[i]
+		e.Features = m.Standardised(&e, blankout.Vec{})
+		if d > 0 {
+			corrupt.Vec(e.Features, i, 0)
+		}
+		if blankout.Predict(scoreVec(m, e.Features, scores)) != e.Label {
+			wrong++
+		}
+	}
+	return float64(wrong) / float64(len(s.examples))
+}
+
+// scoreVec scores standardised features.
+func scoreVec(m *blankout.Model, x blankout.Vec, out []float64) []float64 {
+	copy(out, m.Intercept)
+	for i, d := range x.Index {
+		for k := range out {
+			out[k] += x.Value[i] * m.Weight(d, k)
+		}
+	}
+	return out
+}
+
+// exactModel solves the batch problem of a learner's configuration on the
+// features as the model from sees them.
+func exactModel(s *set, from *blankout.Model, c batch.Config) (*batch.Fit, error) {
+	var b batch.Builder
+	for i := range s.examples {
+		e := s.examples[i]
+		e.Features = from.Standardised(&e, blankout.Vec{})
+		if err := b.Add(&e); err != nil {
+			return nil, err
+		}
+	}
+	c.Threads = runtime.GOMAXPROCS(0)
+	return batch.Train(context.Background(), b.Data(s.schema), c)
+}
+
+// withScaler scores raw features with an exact solution found on those that from
+// had standardised.
+type withScaler struct{ from, exact *blankout.Model }
+
+func (w withScaler) testError(s *set, d float64) float64 {
+	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}
+	for i := range t.examples {
+		e := &t.examples[i]
+		e.Features = w.from.Standardised(e, blankout.Vec{})
+	}
+	return testError(w.exact, t, d)
+}

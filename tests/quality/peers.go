@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"blankout"
+)
+
+// streamPeer is a learner of others and how it makes one pass.
+type streamPeer struct {
+	name string
+	run  func(s *set, path string) (progressive, error)
+}
+
+func (c *comparison) streamPeers() []streamPeer {
+	var peers []streamPeer
+	if c.vw != "" {
+		for _, x := range [][]string{{"VW"}, {"VW, squared loss", "squared"}, {"VW --coin", "--coin"}, {"VW --ftrl", "--ftrl"}} {
+			peers = append(peers, streamPeer{x[0], func(s *set, _ string) (progressive, error) { return c.vwStream(s, x[1:]) }})
+		}
+	}
+	if c.python != "" {
+		peers = append(peers, streamPeer{"River StandardScaler + LR", c.river})
+	}
+	return peers
+}
+
+// command runs a command quietly and returns what it printed.
+func command(name string, args ...string) ([]byte, error) {
+	x := exec.Command(name, args...)
+	var stderr bytes.Buffer
+	x.Stderr = &stderr
+	out, err := x.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(x.Args, " "), err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+func (c *comparison) river(_ *set, path string) (progressive, error) {
+	out, err := command(c.python, filepath.Join(c.scripts, "river_stream.py"), path)
+	if err != nil {
+		return progressive{}, err
+	}
+	var r struct {
+		Error   float64  `json:"error"`
+		LogLoss *float64 `json:"log_loss"`
+		AUC     *float64 `json:"auc"`
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		return progressive{}, err
+	}
+	p := progressive{wrong: r.Error / 100}
+	if r.AUC != nil {
+		p.logLoss, p.auc = *r.LogLoss, *r.AUC
+	}
+	return p, nil
+}
+
+// vwOptions are those of a set: the logistic loss unless another is asked for,
+// and one against all for more than two classes.
+func vwOptions(s *set, options []string) []string {
+	loss := "logistic"
+	var out []string
+	for _, o := range options {
+		if o == "squared" {
+			loss = o
+			continue
+		}
+		out = append(out, o)
+	}
+	if k := s.schema.Outputs(); k > 1 {
+		out = append(out, "--oaa", strconv.Itoa(k))
+	}
+	return append(out, "--loss_function", loss, "--quiet")
+}
+
+func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
+	data, predictions := filepath.Join(c.work, s.name+".vw"), filepath.Join(c.work, "predictions")
+	if _, err := os.Stat(data); err != nil {
+		if err := writeText(data, s, true, nil); err != nil {
+			return progressive{}, err
+		}
+	}
+	if _, err := command(c.vw, append(vwOptions(s, options), "-d", data, "-p", predictions)...); err != nil {
+		return progressive{}, err
+	}
+	return predicted(predictions, s, true)
+}
+
+// predicted reads a peer's predictions, a line each: of VW scores or, of more
+// than two classes, the class counted from 1; of LIBLINEAR our class.
+func predicted(name string, s *set, vw bool) (progressive, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return progressive{}, err
+	}
+	defer f.Close()
+	var binary []scored
+	i, wrong := 0, 0
+	for lines := bufio.NewScanner(f); lines.Scan(); i++ {
+		word, _, _ := strings.Cut(lines.Text(), " ")
+		x, err := strconv.ParseFloat(word, 64)
+		if err != nil || i >= len(s.examples) {
+			return progressive{}, fmt.Errorf("line %d of the predictions: %q", i+1, word)
+		}
+		label := s.examples[i].Label
+		switch {
+		case vw && s.schema.Outputs() == 1:
+			binary = append(binary, scored{x, label == 1})
+		case vw && int(x) != label+1, !vw && int(x) != label:
+			wrong++
+		}
+	}
+	if i != len(s.examples) {
+		return progressive{}, fmt.Errorf("%d predictions for %d events", i, len(s.examples))
+	}
+	if len(binary) == 0 {
+		return progressive{wrong: float64(wrong) / float64(i)}, nil
+	}
+	var p progressive
+	p.wrong, p.logLoss, p.auc = measures(binary)
+	return p, nil
+}
+
+// writeText writes a set in VW's text format or LIBLINEAR's. change may alter
+// the features of example number i; it may be nil.
+func writeText(name string, s *set, vw bool, change func(i int, x blankout.Vec) blankout.Vec) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := appendText(w, s, vw, change); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func appendText(w io.Writer, s *set, vw bool, change func(i int, x blankout.Vec) blankout.Vec) error {
+	var line []byte
+	for i := range s.examples {
+		e := &s.examples[i]
+		label := e.Label
+		if vw && s.schema.Outputs() == 1 {
+			label = 2*label - 1
+		} else if vw {
+			label++
+		}
+		line = strconv.AppendInt(line[:0], int64(label), 10)
+		if vw {
+			line = append(line, " |"...)
+		}
+		x := e.Features
+		if change != nil {
+			x = change(i, x.Clone())
+		}
+		for j, d := range x.Index {
+			if x.Value[j] == 0 {
+				continue
+			}
+			line = strconv.AppendUint(append(line, ' '), uint64(d)+1, 10)
+			line = strconv.AppendFloat(append(line, ':'), x.Value[j], 'g', 6, 64)
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
