@@ -166,8 +166,15 @@ func (r *recordReader) next(rec *rawRecord) (bool, error) {
 
 // varint reads a zigzag varint; n <= 0 says that there is none.
 func varint(b []byte) (v int64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+	// One and two bytes hold everything up to 8191: nearly all there is.
+	if len(b) > 1 {
+		if b[0] < 0x80 {
+			return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+		}
+		if b[1] < 0x80 {
+			u := uint64(b[0]&0x7f) | uint64(b[1])<<7
+			return int64(u>>1) ^ -int64(u&1), 2
+		}
 	}
 	return binary.Varint(b)
 }

@@ -1,0 +1,332 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/online"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// nothing decodes a record into an event without features.
+type nothing struct{ records int }
+
+func (d *nothing) Decode(r Record, e *blankout.Example) {
+	*e = blankout.Example{Label: blankout.Unlabelled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
+	d.records++
+}
+
+// readBenchmark returns a fetched response of records of 200 bytes, and a
+// Consumer that can read it.
+func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Consumer, *fetcher, *fetched, int) {
+	var response []byte
+	records := 0
+	for base := int64(0); len(response) < 1<<20 && records < 20_000; {
+		var w batchWriter
+		for len(w.records) < 100_000 {
+			var key []byte
+			if keys {
+				key = fmt.Appendf(nil, "key%d", records)
+			}
+			w.add(key, []byte(benchRecords["json"]), int64(records), nil)
+			records++
+		}
+		var err error
+		if response, err = w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}); err != nil {
+			t.Fatal(err)
+		}
+		base += int64(w.count)
+	}
+	c := &Consumer{config: DefaultConsumerConfig(), decoder: decoder, schema: blankout.NewSchema(8, nil, 2), unpack: unpacker{limit: maxUnpacked}}
+	f := &fetcher{consumer: c, topic: "t", end: -1}
+	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
+}
+
+// readOnce scans and reads the response.
+func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.Batch) {
+	f.next, buf.batches, c.at = 0, buf.batches[:0], 0
+	if _, err := f.scan(buf); err != nil {
+		t.Fatal(err)
+	}
+	for c.at < len(buf.batches) {
+		b.Examples = b.Examples[:0]
+		b.Next = c.read(b, buf)
+	}
+}
+
+// BenchmarkRead takes a response of 200-byte records apart: checksums, records,
+// fingerprints, keys; nothing is decoded.
+func BenchmarkRead(b *testing.B) {
+	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		b.Run(name, func(b *testing.B) {
+			c, f, buf, records := readBenchmark(b, int16(codec), false, &nothing{})
+			var batch blankout.Batch
+			readOnce(b, c, f, buf, &batch)
+			b.ReportAllocs()
+			for b.Loop() {
+				readOnce(b, c, f, buf, &batch)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*records), "ns/record")
+		})
+	}
+}
+
+func TestReadAllocatesNothing(t *testing.T) {
+	for _, codec := range []int16{0, 2, 4} { // gzip and lz4 allocate a reader for each batch
+		c, f, buf, records := readBenchmark(t, codec, true, &nothing{})
+		var b blankout.Batch
+		readOnce(t, c, f, buf, &b)
+		if n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) }); n > 2 {
+			t.Errorf("codec %d: %v allocations for %d records", codec, n, records)
+		}
+	}
+}
+
+// TestBrokerProcess is not a test but the broker of BenchmarkConsume, in a
+// process of its own. It ends when its standard input does.
+func TestBrokerProcess(t *testing.T) {
+	if os.Getenv("BLANKOUT_BROKER_PROCESS") == "" {
+		t.Skip("only as a process of BenchmarkConsume")
+	}
+	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	fmt.Println("broker:", b.Brokers()[0])
+	io.Copy(io.Discard, os.Stdin)
+}
+
+func brokerProcess(b *testing.B) (address string) {
+	process := exec.Command(os.Args[0], "-test.run=^TestBrokerProcess$")
+	process.Env = append(os.Environ(), "BLANKOUT_BROKER_PROCESS=1")
+	in, err := process.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := process.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		in.Close()
+		process.Wait()
+	})
+	if _, err := fmt.Fscanf(out, "broker: %s\n", &address); err != nil {
+		b.Fatal(err)
+	}
+	go io.Copy(io.Discard, out) // ends with the process
+	return address
+}
+
+// BenchmarkConsume reads a topic of 200-byte JSON events from a broker in
+// another process, in five ways in turn, and reports the rate of each and its
+// ratio to that of the first:
+//
+//	fetch     a loop over kafka-go's Client.Fetch that only counts
+//	raw       a loop over the raw fetch path that only counts, without prefetch
+//	consumer  Consumer.Next with a decoder that does nothing
+//	decode    Consumer.Next with the JSON decoder
+//	learn     the whole run loop: decoding ahead, learning at noise dropout:0.5
+func BenchmarkConsume(b *testing.B) {
+	const events = 300_000
+	address := brokerProcess(b)
+	ctx := context.Background()
+	write := DefaultProducerConfig()
+	write.Brokers, write.Topic = []string{address}, "t"
+	p, err := NewProducer(ctx, write)
+	if err != nil {
+		b.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range events {
+		if err := p.Write(ctx, Message{Value: benchEvent(random)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := errors.Join(p.Flush(ctx), p.Close()); err != nil {
+		b.Fatal(err)
+	}
+
+	names := []string{"fetch", "raw", "consumer", "decode", "learn"}
+	ways := []func() (int, error){
+		func() (int, error) { return countFetch(ctx, address, events) },
+		func() (int, error) { return countRaw(ctx, address, events) },
+		func() (int, error) { return countConsumer(ctx, address, &nothing{}, blankout.NewSchema(8, nil, 2)) },
+		func() (int, error) {
+			c := DefaultRecordConfig()
+			s := c.Schema()
+			d, err := NewDecoder(c, s)
+			if err != nil {
+				return 0, err
+			}
+			return countConsumer(ctx, address, d, s)
+		},
+		func() (int, error) { return learn(ctx, address) },
+	}
+	took := make([]time.Duration, len(ways))
+	for b.Loop() {
+		for i, way := range ways {
+			start := time.Now()
+			n, err := way()
+			took[i] += time.Since(start)
+			if err != nil || n != events {
+				b.Fatalf("%s: %d of %d events, %v", names[i], n, events, err)
+			}
+		}
+	}
+	for i, name := range names {
+		b.ReportMetric(float64(b.N)*events/took[i].Seconds()/1e6, name+"-M/s")
+		if i > 0 {
+			b.ReportMetric(took[0].Seconds()/took[i].Seconds(), name+"/fetch")
+		}
+	}
+	b.ReportMetric(took[1].Seconds()/took[4].Seconds(), "learn/raw")
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchEvent makes an event of about 200 bytes with 4 numbers and 6 names.
+func benchEvent(r *rand.Rand) []byte {
+	x := r.NormFloat64()
+	return fmt.Appendf(nil, `{"label":%d,"age":%d,"hours":%d,"gain":%.1f,"workclass":"work%d","education":"school%d","marital":"state%d","sex":"s%d","country":"country%03d","night":%v,"score":%.3f,"shop":"shop-%04d"}`,
+		r.IntN(2), r.IntN(80), r.IntN(60), 1000*r.Float64(), r.IntN(8), r.IntN(16), r.IntN(5), r.IntN(2), r.IntN(40), x > 0, x, r.IntN(1000))
+}
+
+func countFetch(ctx context.Context, address string, events int) (int, error) {
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(address), Transport: transport}
+	n := 0
+	for n < events {
+		r, err := client.Fetch(ctx, &kafka.FetchRequest{Topic: "t", Offset: int64(n), MinBytes: 1, MaxBytes: 1 << 20, MaxWait: 500 * time.Millisecond})
+		if err = errors.Join(err, fetchError(r)); err != nil {
+			return n, err
+		}
+		for {
+			record, err := r.Records.ReadRecord()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return n, err
+			}
+			for _, b := range []kafka.Bytes{record.Key, record.Value} {
+				if b != nil {
+					b.Close()
+				}
+			}
+			n++
+		}
+	}
+	return n, nil
+}
+
+func fetchError(r *kafka.FetchResponse) error {
+	if r == nil {
+		return nil
+	}
+	return r.Error
+}
+
+func countRaw(ctx context.Context, address string, events int) (int, error) {
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	var x fetchExchange
+	var r fetchResponse
+	n := 0
+	for n < events {
+		x.set("t", 0, int64(n), 1<<20, 500*time.Millisecond, true)
+		if _, err := transport.RoundTrip(ctx, kafka.TCP(address), &x); err != nil {
+			return n, err
+		}
+		if err := x.parse(&r); err != nil {
+			return n, err
+		}
+		for rest := r.records; len(rest) > 0; {
+			var batch recordBatch
+			var err error
+			if batch, rest, err = parseBatch(rest); err == errPartialBatch {
+				break
+			} else if err != nil {
+				return n, err
+			}
+			records := recordReader{rest: batch.records, left: batch.count}
+			var record rawRecord
+			for {
+				ok, err := records.next(&record)
+				if err != nil {
+					return n, err
+				}
+				if !ok {
+					break
+				}
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func benchConsumer(ctx context.Context, address string, d Decoder, s *blankout.Schema) (*Consumer, error) {
+	config := DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd = []string{address}, []string{"t"}, true
+	return NewConsumer(ctx, config, d, s, nil)
+}
+
+func countConsumer(ctx context.Context, address string, d Decoder, s *blankout.Schema) (int, error) {
+	c, err := benchConsumer(ctx, address, d, s)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	n := 0
+	for b := (blankout.Batch{}); ; {
+		switch err := c.Next(ctx, &b); err {
+		case nil:
+			n += len(b.Examples)
+		case io.EOF:
+			return n, nil
+		default:
+			return n, err
+		}
+	}
+}
+
+func learn(ctx context.Context, address string) (int, error) {
+	records := DefaultRecordConfig()
+	records.Classes = []string{"0", "1"}
+	s := records.Schema()
+	d, err := NewDecoder(records, s)
+	if err != nil {
+		return 0, err
+	}
+	config := online.DefaultConfig()
+	config.Noise = "dropout:0.5"
+	l, err := online.New(config, s)
+	if err != nil {
+		return 0, err
+	}
+	c, err := benchConsumer(ctx, address, d, s)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	r := online.Runner{Config: online.DefaultRunConfig(), Source: c, Learner: l, Schema: s}
+	r.Config.Refused = online.PolicyFail
+	if err := r.Run(ctx); err != nil {
+		return 0, err
+	}
+	return int(r.Offsets[0].Records), nil
+}
