@@ -332,13 +332,17 @@ func backoff(ctx context.Context, attempt int) bool {
 
 // retry calls f until it succeeds, fails for good, or ctx ends.
 func (k *cluster) retry(ctx context.Context, doing string, f func() error) error {
+	var before error
 	for attempt := 1; ; attempt++ {
 		epoch := k.now()
 		err := f()
 		if err == nil {
 			return nil
 		}
-		err = k.cause(ctx, err)
+		if err = k.cause(ctx, err); ctx.Err() != nil && before != nil {
+			err = before // says more than that the time is up
+		}
+		before = err
 		if permanent(err) {
 			return fmt.Errorf("%s: %w", doing, explain(err))
 		}

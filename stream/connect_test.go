@@ -114,7 +114,7 @@ func TestSecurity(t *testing.T) {
 			edit := func(c *ConnectConfig) {
 				c.TLS, c.SASL = test.tls, test.sasl
 				if test.retried {
-					c.ConnectTimeout = 300 * time.Millisecond
+					c.ConnectTimeout = time.Second
 				}
 			}
 			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })

@@ -30,7 +30,7 @@ func (d *nothing) Decode(r Record, e *blankout.Example) {
 func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Consumer, *fetcher, *fetched, int) {
 	var response []byte
 	records := 0
-	for base := int64(0); len(response) < 1<<20 && records < 20_000; {
+	for base := int64(0); len(response) < 1<<20 && records < 6000; {
 		var w batchWriter
 		for len(w.records) < 100_000 {
 			var key []byte
@@ -85,7 +85,8 @@ func TestReadAllocatesNothing(t *testing.T) {
 		c, f, buf, records := readBenchmark(t, codec, true, &nothing{})
 		var b blankout.Batch
 		readOnce(t, c, f, buf, &b)
-		if n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) }); n > 2 {
+		n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) })
+		if n > float64(records)/50 { // zstd pools memory, and the race detector empties pools
 			t.Errorf("codec %d: %v allocations for %d records", codec, n, records)
 		}
 	}

@@ -513,6 +513,9 @@ type PartitionStats struct {
 	Next      int64 // offset after the last record handed out by Next
 	HighWater int64 // the partition's end
 	Lag       int64 // HighWater - Next, at least 0
+	// Failing is the cause of the retries that are under way, as in Retries; ""
+	// while the partition can be read.
+	Failing string
 }
 
 // Stats returns the counters. It may be called from any goroutine.
@@ -524,6 +527,9 @@ func (c *Consumer) Stats() ConsumerStats {
 	for _, f := range c.fetchers {
 		p := PartitionStats{Topic: f.topic, Partition: f.partition, Next: f.delivered.Load(), HighWater: f.highWater.Load()}
 		p.Lag = max(p.HighWater-p.Next, 0)
+		if failing := f.failing.Load(); failing != nil {
+			p.Failing = *failing
+		}
 		s.Partitions = append(s.Partitions, p)
 	}
 	return s

@@ -25,7 +25,8 @@ type DeadLetterConfig struct {
 //
 // In a topic a dead letter is the record's value as it came, keyed
 // topic/partition/offset, with the headers reason, detail, topic, partition,
-// offset and, if the record had one, key. In a file it is a line
+// offset, time (ms) and, if the record had one, key. Its own timestamp is the
+// present, so that a retention time counts from here. In a file it is a line
 //
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
@@ -92,12 +93,13 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 		panic("stream: a dead letter that was not refused")
 	}
 	if d.producer != nil {
-		m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", topic, partition, e.Offset), Value: r.Value, Time: e.Time, Headers: []Header{
+		m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", topic, partition, e.Offset), Value: r.Value, Headers: []Header{
 			{"reason", []byte(r.Reason)},
 			{"detail", []byte(r.Detail)},
 			{"topic", []byte(topic)},
 			{"partition", strconv.AppendInt(nil, int64(partition), 10)},
 			{"offset", strconv.AppendInt(nil, e.Offset, 10)},
+			{"time", strconv.AppendInt(nil, e.Time, 10)},
 		}}
 		if e.Key != nil {
 			m.Headers = append(m.Headers, Header{"key", e.Key})

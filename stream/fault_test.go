@@ -484,8 +484,15 @@ func TestHungBroker(t *testing.T) {
 			time.AfterFunc(500*time.Millisecond, n.hang.Unlock)
 		}
 	})
-	if c.Stats().Retries["timeout"] == 0 {
-		t.Errorf("retries %v", c.Stats().Retries)
+	if s := c.Stats(); s.Retries["timeout"] == 0 || s.Partitions[0].Failing != "" {
+		t.Errorf("stats %+v", s)
+	}
+	n.hang.Lock()
+	defer n.hang.Unlock()
+	for deadline := time.Now().Add(10 * time.Second); c.Stats().Partitions[0].Failing != "timeout"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("stats %+v", c.Stats())
+		}
 	}
 	c.Close()
 }

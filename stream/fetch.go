@@ -263,6 +263,7 @@ type fetcher struct {
 	// For Stats.
 	delivered atomic.Int64 // next offset, as far as Next has handed out
 	highWater atomic.Int64
+	failing   atomic.Pointer[string] // cause of the retries under way, nil: none
 }
 
 // run fetches until the context ends, the end is reached or an error is final.
@@ -324,6 +325,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				f.consumer.log.Info("fetching again", "topic", f.topic, "partition", f.partition, "attempts", attempt)
 			}
 			attempt, corrupt = 1, 0
+			f.failing.Store(nil)
 			if moved {
 				return
 			}
@@ -365,6 +367,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			label = "timeout"
 		}
 		f.consumer.retried(label)
+		f.failing.Store(&label)
 		if logged(attempt) {
 			f.consumer.log.Warn("fetching failed, trying again", "topic", f.topic, "partition", f.partition,
 				"offset", f.next, "attempt", attempt, "cause", label, "err", explain(cause))
