@@ -335,8 +335,8 @@ func (r *reference) compare(s *blankout.Schema, e *blankout.Example, key []byte,
 		if x, err := strconv.ParseFloat(want, 64); err == nil {
 			want = strconv.FormatFloat(x, 'g', -1, 64)
 		}
-		if want == "" {
-			r.refused = "an empty label"
+		if want == "" || len(*r.label) > maxNameBytes {
+			r.refused = "an empty label, or a long one"
 		} else if e.Refused == nil && (e.Label < 0 || s.Classes[e.Label] != want) {
 			return fmt.Errorf("class %d of %q, want %q", e.Label, s.Classes, want)
 		}
