@@ -27,7 +27,8 @@ type Config struct {
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (blankout.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
-	// Rule names the update rule: adagrad, dropout-descent, sgd, arow or ftrl.
+	// Rule names the update rule: adagrad, dropout-descent, sgd, arow, ftrl, or
+	// irls, which leaves everything to the refresh.
 	Rule string `toml:"rule"`
 	// Marginalised takes the gradient of the expected loss; otherwise the rule
 	// sees the loss of the clean features.
@@ -39,6 +40,9 @@ type Config struct {
 	Start float64 `toml:"start"`
 	// L1 is the penalty of FTRL-Proximal that makes weights exactly zero.
 	L1 float64 `toml:"l1"`
+	// Refresh solves so many events at a time exactly, against a quadratic summary
+	// of everything before them, beside or instead of the rule's updates; 0 never.
+	Refresh int `toml:"refresh"`
 	// Intercept is free (no ridge), penalised or none.
 	Intercept string `toml:"intercept"`
 	// Average is the share of the stream that the published average of the
@@ -194,6 +198,22 @@ func (c Config) parse() (settings, error) {
 	}
 	if c.L1 > 0 && c.Rule != "ftrl" {
 		return s, fmt.Errorf("l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
+	}
+	if c.Refresh < 0 || c.Refresh > 100_000 {
+		return s, fmt.Errorf("refresh = %d: must lie in 0 to 100000", c.Refresh)
+	}
+	if c.Rule == "irls" && c.Refresh == 0 {
+		return s, fmt.Errorf("rule irls: it only refreshes; set refresh to a number of events, as 200")
+	}
+	if c.Refresh > 0 {
+		switch {
+		case !solvable(s.loss):
+			return s, fmt.Errorf("refresh: loss %q is not convex", c.Loss)
+		case s.noiseKind != square:
+			return s, fmt.Errorf("refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+		case c.Rule == "ftrl" || c.Rule == "arow":
+			return s, fmt.Errorf("refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
+		}
 	}
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
 		return s, fmt.Errorf("noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)

@@ -70,10 +70,18 @@ const driftKeep = 0.1
 // forget leaves the given share of every metric, as if only that much of the
 // past had been seen: the weights stay and move faster from here.
 func (l *Learner) forget(keep float64) {
-	l.rule.forget(l, l.bias[blankout.ScalerWidth:], keep)
+	forget := func(row []float64) {
+		l.rule.forget(l, row[blankout.ScalerWidth:], keep)
+		if l.refresh.size > 0 {
+			for j := range l.n {
+				l.metricOf(row)[j] *= keep
+			}
+		}
+	}
+	forget(l.bias)
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
-		l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], keep)
+		forget(l.table.Touch(column))
 	}
 }
 

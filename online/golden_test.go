@@ -131,3 +131,45 @@ func TestGoldenAROW(t *testing.T) {
 		testGolden(t, g, c, config, c.Sigma, 1)
 	})
 }
+
+// The refresh starts from given weights and metric; the events before it have
+// been seen, so that their columns have rows.
+func TestGoldenRefresh(t *testing.T) {
+	eachGolden(t, "irls-refresh", func(t *testing.T, g golden, c goldenCase) {
+		config := plainConfig("irls")
+		config.Marginalised = true
+		config.Loss = c.Params.Loss + ":chen"
+		config.Noise, config.C = fmt.Sprintf("dropout:%v", c.Params.Level), math.Inf(1)
+		config.Refresh, config.Intercept = len(g.X)-c.Params.FromRow, "penalised"
+		l, err := New(config, blankout.NewSchema(8, []string{"-1", "1"}, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := uint32(len(c.Weights))
+		kappa := blankout.Cost(l.loss, c.Params.C)
+		give := func(row []float64, d int) {
+			l.weights(row)[0], l.metricOf(row)[0] = c.Start[d], c.Metric[d]/kappa
+		}
+		for d := range last {
+			row := l.touch(d)
+			row[0] = 1
+			give(row, int(d))
+		}
+		give(l.bias, int(last))
+		for i := c.Params.FromRow; i < len(g.X); i++ {
+			e := g.example(i)
+			e.Features.Index = e.Features.Index[:e.Features.Len()-1]
+			e.Features.Value = e.Features.Value[:len(e.Features.Index)]
+			l.Learn(e)
+		}
+		for d, want := range append(c.Weights, c.Intercept) {
+			row := l.bias
+			if d < int(last) {
+				row = l.table.Row(uint32(d))
+			}
+			if got := l.weights(row)[0]; math.Abs(got-want) > 1e-5 {
+				t.Errorf("weight %d = %v, want %v", d, got, want)
+			}
+		}
+	})
+}

@@ -49,6 +49,7 @@ type Learner struct {
 	dense       denseFinder
 	calibration calibration
 	hinkley     pageHinkley
+	refresh     refresh
 	fade
 
 	events  uint64 // met, labelled or not, with a weight above 0
@@ -113,7 +114,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
-	width := blankout.ScalerWidth + l.rule.slots*l.n
+	slots := l.rule.slots
+	if l.refresh.size = c.Refresh; c.Refresh > 0 {
+		slots++
+	}
+	width := blankout.ScalerWidth + slots*l.n
 	if width*8 > 1<<18 {
 		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
@@ -226,6 +231,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		}
 		l.step(e.Label, weight/repeats)
 	}
+	l.collect(e, weight)
 	return l.now.scores
 }
 

@@ -12,9 +12,11 @@ type Metrics struct {
 	Events     uint64 // met with a weight above 0, unlabelled ones included
 	Unlabelled uint64
 	Refused    uint64
-	Suspects   uint64   // of very small influence, see Config.Suspect
-	Features   int      // columns seen
-	Classes    []uint64 // labelled events by class
+	Suspects   uint64 // of very small influence, see Config.Suspect
+	// RefreshFailures counts refreshes that found no solution and changed nothing.
+	RefreshFailures uint64
+	Features        int      // columns seen
+	Classes         []uint64 // labelled events by class
 
 	Level     string     // the noise level that is published
 	Forecasts []Forecast // by level

@@ -82,9 +82,12 @@ func TestCalibration(t *testing.T) {
 
 // The lazy half-life against a metric that shrinks at every event.
 func TestHalfLife(t *testing.T) {
-	for _, rule := range []string{"adagrad", "dropout-descent"} {
+	for _, rule := range []string{"adagrad", "dropout-descent", "irls"} {
 		c := DefaultConfig()
 		c.Rule, c.Noise, c.HalfLife = rule, "dropout:0.3", 20
+		if rule == "irls" {
+			c.Refresh = 30
+		}
 		lazy := mustNew(t, c, 2)
 		eager := c
 		eager.HalfLife = 0

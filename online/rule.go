@@ -42,6 +42,7 @@ var rules = []ruleEntry{
 	{"sgd", 0.5, 3, false, sgd{}},
 	{"arow", 1, 3, false, arow{}},
 	{"ftrl", 0.3, 4, false, ftrl{}},
+	{"irls", 1, 3, true, irls{}},
 }
 
 // plain is what rules have in common whose metric is a sum of squared gradients.

@@ -148,6 +148,11 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 		}
 	}
 	l.rule.rescale(l, row[blankout.ScalerWidth:], ratio)
+	if l.refresh.size > 0 {
+		for j := range l.n {
+			l.metricOf(row)[j] /= ratio * ratio
+		}
+	}
 }
 
 // denseFinder finds the columns of sparse text formats that count as numeric:

@@ -132,7 +132,14 @@ func (l *Learner) state(c *coder) {
 	last := uint64(l.lastTime)
 	c.uint(&last)
 	l.lastTime = int64(last)
+	w := &l.refresh.window
+	c.uint32s(&w.ends)
+	c.uint32s(&w.column)
+	c.floats(&w.value)
+	c.uint32s(&w.labels)
+	c.floats(&w.weights)
 	m := &l.metrics
+	c.uint(&m.RefreshFailures)
 	c.uint(&m.Unlabelled)
 	c.uint(&m.Refused)
 	c.uint(&m.Suspects)
@@ -199,6 +206,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	switch {
 	case d.failed || len(d.in) != 0:
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
+	case len(l.refresh.window.ends) != len(l.refresh.window.labels) || len(l.refresh.window.ends) != len(l.refresh.window.weights) ||
+		len(l.refresh.window.column) != len(l.refresh.window.value):
+		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
 		len(l.dense.seen) != len(m.Scaler.Dense):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")

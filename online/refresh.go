@@ -1,0 +1,219 @@
+package online
+
+import (
+	"context"
+	"slices"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// refresh solves the latest events exactly against a quadratic summary of
+// everything before them: every size events the iterate becomes
+//
+//	argmin sum_{n in window} loss_n(w) + 1/2 (w - w_t)' D (w - w_t),
+//	D = R + sum_{before} 2 dv (x^2 + Var[x~]),
+//
+// w_t being the iterate and R the ridge of the objective. It is the proximal
+// step of dropout descent with the loss kept exact instead of linearised (docs/
+// mathematics.md). D's sums are a further value of a row for each level and
+// output, after the rule's own. Only columns that occur in the window take part.
+type refresh struct {
+	size   int // 0: none
+	window window
+}
+
+// window holds events as they came, before the Scaler.
+type window struct {
+	ends    []uint32 // of the events' features in column and value
+	column  []uint32
+	value   []float64
+	labels  []uint32
+	weights []float64
+}
+
+func (w *window) add(e *blankout.Example, weight float64) {
+	w.column = append(w.column, e.Features.Index...)
+	w.value = append(w.value, e.Features.Value...)
+	w.ends = append(w.ends, uint32(len(w.column)))
+	w.labels = append(w.labels, uint32(e.Label))
+	w.weights = append(w.weights, weight)
+}
+
+func (w *window) reset() {
+	w.ends, w.column, w.value = w.ends[:0], w.column[:0], w.value[:0]
+	w.labels, w.weights = w.labels[:0], w.weights[:0]
+}
+
+// solvable says whether a refresh knows what to do with a loss: it is convex, or
+// t-logistic, whose theta-steps are.
+func solvable(l blankout.Loss) bool {
+	if _, ok := l.(blankout.TLogistic); ok {
+		return true
+	}
+	_, smooth := l.(blankout.Smooth)
+	return smooth && batch.Convex(l, true)
+}
+
+// metricOf returns the sums of D that belong to a row.
+func (l *Learner) metricOf(row []float64) []float64 {
+	return row[blankout.ScalerWidth+l.rule.slots*l.n:]
+}
+
+// collect takes the event at hand into the window and refreshes when it is full.
+func (l *Learner) collect(e *blankout.Example, weight float64) {
+	if l.refresh.size == 0 || weight == 0 {
+		return
+	}
+	w := &l.refresh.window
+	if w.add(e, weight); len(w.ends) < l.refresh.size {
+		return
+	}
+	l.solveWindow()
+	w.reset()
+}
+
+func (l *Learner) solveWindow() {
+	w := &l.refresh.window
+	m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+	var b batch.Builder
+	var vec blankout.Vec
+	start := uint32(0)
+	for _, end := range w.ends {
+		e := blankout.Example{Features: blankout.Vec{Index: w.column[start:end], Value: w.value[start:end]}, Weight: 1}
+		vec = m.Standardised(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
+		e.Features = vec
+		if err := b.Add(&e); err != nil {
+			panic(err) // Learn has checked it
+		}
+		start = end
+	}
+	d := b.Data(l.schema)
+	rows := make([][]float64, d.Columns(), d.Columns()+1)
+	for c := range rows {
+		rows[c] = l.table.Touch(d.Column(c))
+	}
+	if l.intercept {
+		rows = append(rows, l.bias)
+	}
+	y := make([]float64, len(w.labels))
+	for v := range l.levels {
+		for k := range l.active {
+			for i, label := range w.labels {
+				y[i] = target(int(label), k, l.k)
+			}
+			l.solveOutput(v, v*l.k+k, d, y, rows)
+		}
+	}
+}
+
+// solveOutput refreshes index j of the rows, which are those of the data's
+// columns and of the intercept.
+func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64) {
+	lv := &l.levels[v]
+	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
+	if !l.config.Marginalised {
+		p.Noise = blankout.NoNoise{}
+	}
+	if l.intercept {
+		p.Intercept = batch.PenalisedIntercept
+	}
+	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
+	for c, row := range rows {
+		centre[c] = l.weights(row)[j]
+		metric[c] = l.metricOf(row)[j]/l.growth + l.ridge
+	}
+	if l.intercept && l.config.Intercept != "penalised" {
+		// Not quite free, lest a window of one class sends it to infinity.
+		metric[len(rows)-1] = max(l.metricOf(l.bias)[j]/l.growth, 0.01)
+	}
+	p.Penalty = batch.Penalty{R: metric, Centre: centre}
+
+	found := centre
+	steps := 1
+	robust, isRobust := l.loss.(blankout.TLogistic)
+	if isRobust {
+		// Theta-steps: the convex part with every event weighted by its influence.
+		p.Loss, steps = robust.Theta(), 3
+		p.Weight = slices.Clone(p.Weight)
+	}
+	for range steps {
+		if isRobust {
+			l.eachOf(d, lv, found, func(i int, f, variance float64) {
+				p.Weight[i] = l.refresh.window.weights[i] * robust.Influence(y[i], f, variance)
+			})
+		}
+		o, err := batch.NewExpected(p)
+		if err != nil {
+			panic(err) // New has checked the settings
+		}
+		r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6, MaxIterations: 50, Start: found})
+		if err != nil || slices.ContainsFunc(r.W, func(w float64) bool { return w-w != 0 }) {
+			l.metrics.RefreshFailures++
+			return
+		}
+		found = r.W
+	}
+
+	for c, row := range rows {
+		delta := found[c] - l.weights(row)[j]
+		l.weights(row)[j] = found[c]
+		l.lags(row)[j] -= delta * l.inverse
+	}
+	_, c1, c2 := p.Noise.Coefficients()
+	l.eachOf(d, lv, found, func(i int, f, variance float64) {
+		_, _, dv := l.loss.At(y[i], f, max(variance, refreshVariance))
+		h := 2 * dv * l.refresh.window.weights[i] * l.growth
+		row := d.Row(i)
+		for n := range row.Len() {
+			x := row.At(n)
+			l.metricOf(rows[row.Index[n]])[j] += h * (x*x + c1*x + c2*x*x)
+		}
+		if l.intercept {
+			l.metricOf(l.bias)[j] += h
+		}
+	})
+}
+
+// refreshVariance is what the metric takes the variance of a score to be at
+// least: without noise the hinge has no curvature that could be summed.
+const refreshVariance = 0.01
+
+// eachOf calls f with the score of every event and its variance under weights.
+func (l *Learner) eachOf(d *batch.Data, lv *level, weights []float64, f func(i int, score, variance float64)) {
+	_, c1, c2 := lv.noise.Coefficients()
+	if !l.config.Marginalised {
+		c1, c2 = 0, 0
+	}
+	for i := range d.Rows() {
+		score, variance := 0.0, 0.0
+		row := d.Row(i)
+		for n, c := range row.Index {
+			x := row.At(n)
+			score += weights[c] * x
+			variance += weights[c] * weights[c] * (c1*x + c2*x*x)
+		}
+		if l.intercept {
+			score += weights[d.Columns()]
+		}
+		f(i, score, variance)
+	}
+}
+
+// irls is the rule that leaves all learning to the refresh.
+type irls struct{ plain }
+
+func (irls) step(*Learner) {}
+
+func (irls) unlabelled(l *Learner) {
+	now := &l.now
+	for i, row := range now.rows {
+		m := l.metricOf(row)
+		for v := range l.levels {
+			c := l.growth * (now.x[i]*now.x[i] + l.levels[v].strength*now.basis[i])
+			for j := v * l.k; j < (v+1)*l.k; j++ {
+				m[j] += now.h[j] * c
+			}
+		}
+	}
+}
