@@ -40,6 +40,7 @@ type Config struct {
 	MaxIterations int
 	Threads       int
 	Prior         string // of t-logistic: student or l2
+	Starts        int    // of t-logistic: random starts after the one from zero
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress) `toml:"-"`
 }
@@ -243,7 +244,11 @@ var objectives = []struct {
 		}
 		p.Loss = loss
 		_, l2 := c.kappa(loss)
-		return NewTLogistic(p, Prior(c.Prior), 2*l2)
+		o, err := NewTLogistic(p, Prior(c.Prior), 2*l2)
+		if err == nil {
+			o.Starts, o.Seed = c.Starts, c.Seed
+		}
+		return o, err
 	}},
 }
 

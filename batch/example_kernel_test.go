@@ -1,0 +1,35 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// A circle within a ring: no line parts them, a kernel machine does.
+func ExampleTrainKernel() {
+	var b batch.Builder
+	points := [][2]float64{{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {3, 0}, {0, 3}, {-3, 0}, {0, -3}}
+	for i, p := range points {
+		e := blankout.Example{Label: i / 4, Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1}, Value: p[:]}}
+		if err := b.Add(&e); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	data := b.Data(blankout.NewSchema(1, []string{"circle", "ring"}, 2))
+
+	config, kernel := batch.DefaultConfig(), batch.DefaultKernelConfig()
+	config.Cost, kernel.Kernel = 10, "poly:2"
+	fit, err := batch.TrainKernel(context.Background(), data, config, kernel)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	event := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{-2, 2}}}
+	class := blankout.Predict(fit.Model.Score(&event, make([]float64, 1)))
+	fmt.Println(data.Schema.Classes[class], fit.Converged, fit.Gap < 1e-6*fit.Objective)
+	// Output: ring true true
+}
