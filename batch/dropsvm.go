@@ -57,7 +57,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	}
 	var err error
 	if d.a, d.Jitter, err = cholesky(a, n); err != nil {
-		return nil, fmt.Errorf("K + 2q M of DropSVM: %w", err)
+		return nil, fmt.Errorf("dropsvm: factorising K + 2q M: %w", err)
 	}
 	// Kbar = (L^-1 K)'(L^-1 K), symmetric and positive semidefinite to the bit.
 	half := append([]float64(nil), k.data...)
@@ -163,7 +163,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 	}
 	l, _, err := cholesky(a, n)
 	if err != nil {
-		return nil, 0, fmt.Errorf("K K + 2q M of DropSVM: %w", err)
+		return nil, 0, fmt.Errorf("dropsvm: factorising K K + 2q M: %w", err)
 	}
 	solve := func(v []float64) []float64 { // (K S K + 2q M)^-1 K S v
 		sv, out := make([]float64, n), make([]float64, n)

@@ -214,7 +214,7 @@ func withoutNoise(l blankout.Loss) blankout.Loss {
 	case blankout.HingeGaussian:
 		// The hinge as well. Smoothed, its curvature falls off slowly away
 		// from the margin, which Newton's method likes better.
-		return blankout.HingeChen{Ell: l.Ell}
+		return blankout.HingeChen(l)
 	}
 	return l
 }

@@ -91,9 +91,7 @@ func (m *Measures) Add(label int, weight float64, scores, probabilities []float6
 		bin.right += weight
 	}
 	m.outputs = len(scores)
-	for _, s := range scores {
-		m.scores = append(m.scores, s)
-	}
+	m.scores = append(m.scores, scores...)
 	m.labels = append(m.labels, int32(label))
 	m.weights = append(m.weights, weight)
 }

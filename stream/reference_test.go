@@ -26,7 +26,6 @@ type reference struct {
 	columns  uint64
 	sum      map[uint32]float64
 	kind     map[uint32]blankout.Kind
-	order    []string // what the columns were, for messages
 	null     []string
 	label    *string
 	weight   float64

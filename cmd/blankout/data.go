@@ -20,9 +20,8 @@ import (
 // dataFlags are the flags of a command that reads examples: files, standard
 // input, or the records of a topic between two offsets.
 type dataFlags struct {
-	paths      []string
-	record     stream.RecordConfig
-	unlabelled bool
+	paths  []string
+	record stream.RecordConfig
 }
 
 func (d *dataFlags) add(c *cobra.Command) {

@@ -41,6 +41,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return 0
 	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintln(stderr, "blankout:", strings.TrimRight(line, "\n"))
 	}

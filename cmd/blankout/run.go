@@ -79,6 +79,10 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)
 	s, err := openService(c.Context(), &l.Config, o, log)
+	if err != nil && c.Context().Err() != nil {
+		log.Info("stopped before anything was learned", "while", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
