@@ -31,6 +31,7 @@ const (
 // view is what one scrape sees.
 type view struct {
 	status     *online.Status
+	notReady   string
 	partitions []online.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
 	model      *blankout.Model       // nil before the first
@@ -46,7 +47,7 @@ var metrics = []metric{
 		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
 	{"blankout_ready", gauge, nil, "1 if events are being consumed, 0 if not (/readyz says why).",
 		one(func(v *view) float64 {
-			if v.status.NotReady != "" {
+			if v.notReady != "" {
 				return 0
 			}
 			return 1
@@ -93,6 +94,16 @@ var metrics = []metric{
 		})},
 	{"blankout_partition_records_total", counter, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
 		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Records) })},
+	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are tried again.",
+		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
+			n := 0.0
+			for _, p := range s.Partitions {
+				if p.Failing != "" {
+					n++
+				}
+			}
+			emit(n)
+		})},
 	{"blankout_newest_event_timestamp_seconds", gauge, nil, "Event time of the newest event learned, in Unix time.",
 		one(func(v *view) float64 { return unix(v.status.NewestTime) })},
 	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time to when it had been learned.",
@@ -216,7 +227,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), model: c.service.model(), version: c.service.Version}
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), model: c.service.model(), version: c.service.Version}
 	v.partitions = v.status.Partitions
 	if c.service.Source != nil {
 		v.source = c.service.Source()

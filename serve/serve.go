@@ -87,6 +87,30 @@ func (s Service) status() *online.Status {
 	return &online.Status{NotReady: "not started"}
 }
 
+// notReady says why events are not being consumed: the run's own reason, or
+// partitions that cannot be read. "" means that they are.
+func (s Service) notReady() string {
+	if why := s.status().NotReady; why != "" || s.Source == nil {
+		return why
+	}
+	source := s.Source()
+	if source == nil {
+		return ""
+	}
+	failing, first := 0, ""
+	for _, p := range source.Partitions {
+		if p.Failing != "" {
+			if failing++; failing == 1 {
+				first = fmt.Sprintf("%s/%d cannot be read (%s)", p.Topic, p.Partition, p.Failing)
+			}
+		}
+	}
+	if failing > 1 {
+		first += fmt.Sprintf(" and %d more partitions", failing-1)
+	}
+	return first
+}
+
 func (s Service) model() *blankout.Model {
 	if s.Model == nil {
 		return nil
@@ -160,7 +184,7 @@ func Handler(c Config, s Service) http.Handler {
 		reply(w, http.StatusOK, map[string]bool{"healthy": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if why := s.status().NotReady; why != "" {
+		if why := s.notReady(); why != "" {
 			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
 			return
 		}

@@ -156,6 +156,30 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// Partitions that cannot be read make a run that is going not ready.
+func TestFailingPartitions(t *testing.T) {
+	var stats stream.ConsumerStats
+	service := serve.Service{
+		Status: func() *online.Status { return &online.Status{} },
+		Source: func() *stream.ConsumerStats { return &stats },
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	for want, failing := range map[string][]string{
+		`200 {"ready":true}`: {"", "", ""},
+		`503 {"error":"not ready: t/1 cannot be read (timeout)","where":"/readyz"}`:                         {"", "timeout", ""},
+		`503 {"error":"not ready: t/0 cannot be read (no-leader) and 1 more partitions","where":"/readyz"}`: {"no-leader", "", "timeout"},
+	} {
+		stats.Partitions = nil
+		for i, cause := range failing {
+			stats.Partitions = append(stats.Partitions, stream.PartitionStats{Topic: "t", Partition: int32(i), Failing: cause})
+		}
+		status, text, _ := call(t, "GET", url+"/readyz", "")
+		if got := fmt.Sprintf("%d %s", status, strings.TrimSpace(text)); got != want {
+			t.Errorf("%q: %s", failing, got)
+		}
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
