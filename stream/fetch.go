@@ -342,6 +342,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			}
 			f.consumer.retried("offset-out-of-range")
 			if !backoff(ctx, attempt) { // the log moved while it was asked about
+				buf.err = ctx.Err()
 				return
 			}
 			attempt++
