@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -52,8 +53,17 @@ Kafka, and ends with it; a file that has grown since is gone on with.`,
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
+	for flag, key := range learnerFlags {
+		f.String(flag, "", "instead of "+key)
+	}
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
+}
+
+// learnerFlags are the flags that mean the same as those of train.
+var learnerFlags = map[string]string{
+	"loss": "learner.loss", "noise": "learner.noise", "expected-missing": "learner.expected_missing",
+	"rule": "learner.rule", "eta": "learner.eta", "standardise": "learner.standardise",
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.
@@ -70,9 +80,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.reset && o.from != "" {
 		return usageError{errors.New("run: --reset and --from exclude each other")}
 	}
-	l, err := settings.load(changed(c, map[string]string{
-		"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end",
-	})...)
+	flags := maps.Clone(learnerFlags)
+	flags["brokers"], flags["topic"], flags["until-end"] = "kafka.brokers", "kafka.topics", "kafka.until_end"
+	l, err := settings.load(changed(c, flags)...)
 	if err != nil {
 		return err
 	}

@@ -106,8 +106,8 @@ func (s *screen) draw() {
 	}
 	line := s.line
 	if f, ok := s.w.(interface{ Fd() uintptr }); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && len(line) >= width {
-			line = line[:max(width-1, 0)]
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && len(line) >= width {
+			line = line[:width-1]
 		}
 	}
 	io.WriteString(s.w, line)
