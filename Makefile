@@ -40,3 +40,15 @@ lint:
 
 ci:
 	.ci/run
+
+# The tables of docs/quality.md. DATA is the folder of the data sets; the peers,
+# each left out if it is not there: VW the vw program, PYTHON one with River,
+# LIBLINEAR liblinear-train.
+VW ?=
+PYTHON ?=
+LIBLINEAR ?=
+quality:
+	go run ./tests/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -liblinear "$(LIBLINEAR)"
+
+speed:
+	go run ./tests/quality -data "$(DATA)" -vw "$(VW)" -only speed

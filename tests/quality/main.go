@@ -6,7 +6,7 @@
 //
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
-// With -only it makes some of the sections: streams, rules, exact, deletion.
+// With -only it makes some of the sections: streams, rules, exact, deletion, speed.
 package main
 
 import (
@@ -62,7 +62,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
@@ -93,6 +93,13 @@ func load(path string, maxClasses int) (*set, error) {
 		c.Classes = slices.Clone(first.schema.Classes)
 		slices.Sort(c.Classes) // one digit each
 	}
+	return read(path, c)
+}
+
+// loadJSON reads events with the label where vw --json wants it.
+func loadJSON(path string) (*set, error) {
+	c := stream.DefaultRecordConfig()
+	c.Label, c.Classes = "_label", []string{"-1", "1"}
 	return read(path, c)
 }
 
@@ -143,9 +150,7 @@ func learn(s *set, c online.Config, passes int) (*learned, error) {
 				out.scored = append(out.scored, scored{f[0], e.Label == 1})
 			}
 		}
-		if passes > 1 {
-			l.EndPass()
-		}
+		l.EndPass() // as train does: the average is published
 	}
 	return out, nil
 }

@@ -5,8 +5,8 @@
 prints one JSON object: events, error (%), log_loss (nats) and auc of one pass
 in the order of the file, every event predicted before it is learned. More than
 two classes are learned one against the rest. An event is a dict of the entries
-its line has, as River is used with sparse data; in a file where nine columns of
-ten are there, absent entries are the zeros they stand for.
+its line has, as River is used with sparse data; in a file where most entries are
+there, absent ones are the zeros they stand for.
 """
 
 import gzip
