@@ -121,6 +121,36 @@ func (t *Table) Touch(column uint32) []float64 {
 	return t.add(column)
 }
 
+// TouchAll appends the rows of columns to rows, as Touch returns them. fresh
+// says that some of them start with a zero, as new ones do. Looking at all of
+// them at once, it waits for several rows from memory at the same time.
+func (t *Table) TouchAll(columns []uint32, rows [][]float64) (all [][]float64, fresh bool) {
+	at := len(rows)
+	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
+	out := rows[at:]
+	pages, blocks, width, perBits := t.pages, t.blocks, t.width, t.perBits&31
+	for i, column := range columns {
+		slot := uint32(0)
+		if p := int(column >> pageBits); p < len(pages) && pages[p] != nil {
+			slot = pages[p][column&pageMask]
+		}
+		if slot == 0 {
+			out[i], fresh = t.add(column), true
+			pages, blocks = t.pages, t.blocks
+			continue
+		}
+		slot--
+		t.written[slot>>perBits] = t.epoch
+		from := int(slot&(1<<perBits-1)) * width
+		row := blocks[slot>>perBits][from : from+width : from+width]
+		if row[0] == 0 {
+			fresh = true
+		}
+		out[i] = row
+	}
+	return rows, fresh
+}
+
 func (t *Table) add(column uint32) []float64 {
 	slot := uint32(len(t.columns))
 	t.columns = append(t.columns, column)

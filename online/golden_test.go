@@ -151,7 +151,7 @@ func TestGoldenRefresh(t *testing.T) {
 			l.weights(row)[0], l.metricOf(row)[0] = c.Start[d], c.Metric[d]/kappa
 		}
 		for d := range last {
-			row := l.touch(d)
+			row := l.table.Touch(d)
 			row[0] = 1
 			give(row, int(d))
 		}

@@ -77,6 +77,9 @@ type event struct {
 	rows  [][]float64 // of its features; the intercepts come last
 	x     []float64   // standardised values
 	ridge []float64   // factor of w in the ridge's gradient
+	// The columns and values of an event that leaves dense columns out.
+	columns []uint32
+	raw     []float64
 	// What their noise's variance is proportional to: x^2, x, or 1 for constant
 	// noise. That acts on absent features too, which is made up for where they are
 	// present: 1 becomes the number of events for each that holds the feature.
@@ -320,8 +323,8 @@ func (l *Learner) gather(e *blankout.Example) {
 		l.gatherStandardised(e)
 		l.addMoved(l.bias, 1, -1)
 	} else {
-		for i, column := range e.Features.Index {
-			row := l.touch(column)
+		l.touch(e.Features.Index)
+		for i, row := range now.rows {
 			row[0]++
 			l.add(row, e.Features.Value[i])
 		}
@@ -332,7 +335,8 @@ func (l *Learner) gather(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		now.append(l.bias, 1, 0, ridge)
+		now.rows = append(now.rows, l.bias)
+		now.add(1, 0, ridge)
 		l.sum(len(now.rows) - 1)
 	}
 	c := l.coefficient * l.levels[l.chosen].blend
@@ -348,27 +352,32 @@ func (l *Learner) gather(e *blankout.Example) {
 	}
 }
 
-// touch returns the row of a column, made ready if it is new.
-func (l *Learner) touch(column uint32) []float64 {
-	row := l.table.Touch(column)
-	if row[0] == 0 {
-		l.rule.start(row[blankout.ScalerWidth:], l.n)
+// touch makes the rows of columns those at hand, new ones made ready.
+func (l *Learner) touch(columns []uint32) {
+	now := &l.now
+	var fresh bool
+	if now.rows, fresh = l.table.TouchAll(columns, now.rows); !fresh {
+		return
 	}
-	return row
+	for _, row := range now.rows {
+		if row[0] == 0 {
+			l.rule.start(row[blankout.ScalerWidth:], l.n)
+		}
+	}
 }
 
-// add takes a feature up into the event at hand; sum adds it to the scores.
+// add takes up the value of the next row at hand; sum adds it to the scores.
 func (l *Learner) add(row []float64, x float64) {
 	basis := x * x
-	if l.noiseKind == linear {
+	switch l.noiseKind {
+	case linear:
 		basis = max(x, 0)
-	} else if l.noiseKind == constant {
+	case constant:
 		basis = float64(l.events) / row[0]
 	}
-	l.now.append(row, x, basis, l.ridgeOf(row[0]))
+	l.now.add(x, basis, l.ridgeOf(row[0]))
 }
 
-// reset makes room for the given number of features, of which it has none.
 func (e *event) reset(most int) {
 	e.rows = slices.Grow(e.rows[:0], most)
 	e.x = slices.Grow(e.x[:0], most)
@@ -376,10 +385,10 @@ func (e *event) reset(most int) {
 	e.ridge = slices.Grow(e.ridge[:0], most)
 }
 
-func (e *event) append(row []float64, x, basis, ridge float64) {
-	n := len(e.rows)
-	e.rows, e.x, e.basis, e.ridge = e.rows[:n+1], e.x[:n+1], e.basis[:n+1], e.ridge[:n+1]
-	e.rows[n], e.x[n], e.basis[n], e.ridge[n] = row, x, basis, ridge
+func (e *event) add(x, basis, ridge float64) {
+	n := len(e.x)
+	e.x, e.basis, e.ridge = e.x[:n+1], e.basis[:n+1], e.ridge[:n+1]
+	e.x[n], e.basis[n], e.ridge[n] = x, basis, ridge
 }
 
 // sum adds the rows from the first on to the sums f, lag and q.

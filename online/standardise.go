@@ -66,50 +66,61 @@ func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) 
 
 // gatherStandardised is gather's loop over the features where a Scaler is on.
 func (l *Learner) gatherStandardised(e *blankout.Example) {
-	dense := l.scaler.Dense
+	now := &l.now
+	columns, raw, dense := e.Features.Index, e.Features.Value, l.scaler.Dense
+	if len(dense) > 0 {
+		columns, raw = now.fill(e.Features, dense)
+	}
+	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
-	kind := l.kinds[0]
-	for i, column := range e.Features.Index {
-		isDense := false
-		for len(dense) > 0 && dense[0] <= column {
-			if dense[0] == column {
-				isDense = true
-			} else {
-				l.addStandardised(dense[0], 0, treatNumeric)
-			}
+	kind, stored := l.kinds[0], 0
+	for i, row := range now.rows {
+		isDense := len(dense) > 0 && dense[0] == columns[i]
+		if isDense {
 			dense = dense[1:]
 		}
-		if e.Field != nil {
-			kind = l.kinds[e.Field[i]]
+		if e.Field != nil && stored < len(e.Features.Index) && e.Features.Index[stored] == columns[i] {
+			kind = l.kinds[e.Field[stored]]
+			stored++
 		}
-		raw := e.Features.Value[i]
 		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
-			row := l.table.Touch(column)
-			if x := raw * row[4]; row[4] > 0 && x >= -1 && x <= 1 {
+			if x := raw[i] * row[4]; row[4] > 0 && x >= -1 && x <= 1 {
 				row[0]++
 				l.add(row, x)
 				continue
 			}
 		}
-		l.addStandardised(column, raw, l.treatment(kind, isDense))
-	}
-	for _, column := range dense {
-		l.addStandardised(column, 0, treatNumeric)
+		stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+		l.addMoved(row, l.scaler.Apply(stats, raw[i]), 1)
+		l.observe(columns[i], row, raw[i], l.treatment(kind, isDense))
+		x := l.scaler.Apply(stats, raw[i])
+		l.addMoved(row, x, -1)
+		l.add(row, x)
 	}
 	l.sum(0)
 	l.dense.event(l, e) // may move more weights
 }
 
-func (l *Learner) addStandardised(column uint32, raw float64, t treatment) {
-	row := l.touch(column)
-	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	l.addMoved(row, l.scaler.Apply(stats, raw), 1)
-	l.observe(column, row, raw, t)
-	x := l.scaler.Apply(stats, raw)
-	l.addMoved(row, x, -1)
-	l.add(row, x)
+// fill returns the columns and values of x with the dense columns that it leaves
+// out as the number 0; they are valid until the next event.
+func (e *event) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
+	columns, raw = e.columns[:0], e.raw[:0]
+	for i, column := range x.Index {
+		for len(dense) > 0 && dense[0] <= column {
+			if dense[0] < column {
+				columns, raw = append(columns, dense[0]), append(raw, 0)
+			}
+			dense = dense[1:]
+		}
+		columns, raw = append(columns, column), append(raw, x.Value[i])
+	}
+	for _, column := range dense {
+		columns, raw = append(columns, column), append(raw, 0)
+	}
+	e.columns, e.raw = columns, raw
+	return columns, raw
 }
 
 // addMoved adds sign times a feature's part of the published scores to moved.
