@@ -168,7 +168,7 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 
 // denseFinder finds the columns of sparse text formats that count as numeric:
 // those present in at least nine of ten of the first denseEvents events, and
-// ever after. It looks after 10, 20, 40, … events already, so that a stream of
+// ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
 // readings is standardised almost from the start.
 type denseFinder struct {
 	events     uint64
@@ -235,6 +235,9 @@ func (d *denseFinder) review(l *Learner) {
 			continue
 		}
 		row := l.table.Touch(column)
+		if row[1] == 1 && row[2] == 0 {
+			continue // never anything but 1: one-hot, or a constant
+		}
 		if seen := uint64(row[0]); isDense(seen, d.events) {
 			d.promote(l, row)
 			keep(column, seen)
