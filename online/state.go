@@ -30,7 +30,7 @@ func (l *Learner) Snapshot() *Snapshot {
 func (s *Snapshot) Model() *blankout.Model { return s.model }
 
 // Blocks encodes the state: the published model as blankout.ReadModel reads it,
-// and the block "learner", which makes a Learner of it again. docs/format.md
+// and the block "learner", which makes a Learner of it again. docs/checkpoint-format.md
 // has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 	each, err := s.EachBlock()
@@ -207,7 +207,8 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	case d.failed || len(d.in) != 0:
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case len(l.refresh.window.ends) != len(l.refresh.window.labels) || len(l.refresh.window.ends) != len(l.refresh.window.weights) ||
-		len(l.refresh.window.column) != len(l.refresh.window.value):
+		len(l.refresh.window.column) != len(l.refresh.window.value) || !slices.IsSorted(l.refresh.window.ends) ||
+		len(l.refresh.window.ends) > 0 && int(l.refresh.window.ends[len(l.refresh.window.ends)-1]) != len(l.refresh.window.column):
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
 		len(l.dense.seen) != len(m.Scaler.Dense):

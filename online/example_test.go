@@ -1,0 +1,40 @@
+package online_test
+
+import (
+	"fmt"
+
+	"blankout"
+	"blankout/online"
+)
+
+// A Learner for two classes, fed by hand. The first two columns say the same;
+// the third says a little less.
+func Example() {
+	schema := blankout.NewSchema(4, []string{"fine", "broken"}, 2)
+	config := online.DefaultConfig()
+	config.Noise = "dropout:0.5" // as if half of the sensors might fail
+	learner, err := online.New(config, schema)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range 1000 {
+		e := blankout.Example{Weight: 1, Label: i % 2}
+		third := e.Label
+		if i%10 == 0 {
+			third = 1 - third
+		}
+		e.Features.Index = []uint32{uint32(e.Label), 2 + uint32(e.Label), 4 + uint32(third)}
+		e.Features.Value = []float64{1, 1, 1}
+		learner.Learn(&e)
+	}
+	fmt.Printf("progressive error %.1f %%\n", 100*learner.Metrics().Total.Error())
+
+	model := learner.Snapshot().Model() // immutable, for other goroutines
+	only := blankout.Example{Features: blankout.Vec{Index: []uint32{5}, Value: []float64{1}}}
+	class := blankout.Predict(model.Score(&only, make([]float64, 1)))
+	fmt.Println("with the first two sensors gone:", schema.Classes[class])
+	// Output:
+	// progressive error 0.1 %
+	// with the first two sensors gone: broken
+}

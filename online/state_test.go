@@ -1,0 +1,96 @@
+package online
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+func TestRestoreRefuses(t *testing.T) {
+	c := DefaultConfig()
+	c.Refresh = 7
+	l, s := mustNew(t, c, 3), newStream(4, 3)
+	for range 40 {
+		l.Learn(s.next())
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(c, blocks); err != nil {
+		t.Fatal(err)
+	}
+	state, _ := blankout.FindBlock(blocks, "learner")
+	with := func(data []byte) []blankout.Block {
+		other := slices.DeleteFunc(slices.Clone(blocks), func(b blankout.Block) bool { return b.Name == "learner" })
+		if data != nil {
+			other = append(other, blankout.Block{Name: "learner", Data: data})
+		}
+		return other
+	}
+	for n := range len(state) {
+		if _, err := Restore(c, with(state[:n:n])); err == nil {
+			t.Errorf("the first %d of %d bytes were restored", n, len(state))
+		}
+	}
+	if _, err := Restore(c, with(append(slices.Clone(state), 0))); err == nil {
+		t.Error("a byte too many was restored")
+	}
+	newer := slices.Clone(state)
+	newer[0]++
+	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("a later version: %v", err)
+	}
+	if _, err := Restore(c, with(nil)); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+		t.Errorf("a model: %v", err)
+	}
+	other := c
+	other.Loss, other.Eta = "hinge", 0.7
+	var mismatch *MismatchError
+	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
+		`eta: was "0", is "0.7"`, `loss: was "logistic:gaussian", is "hinge:gaussian"`}) {
+		t.Errorf("%v", err)
+	}
+	// What only says how the weights are used may change.
+	other = c
+	other.ExpectedMissing, other.Threshold = 0.5, 0.9
+	if _, err := Restore(other, blocks); err != nil {
+		t.Error(err)
+	}
+}
+
+// Learning goes on while a Snapshot is encoded, and the Snapshot stays what it was.
+func TestSnapshotIsImmutable(t *testing.T) {
+	l, s := mustNew(t, DefaultConfig(), 3), newStream(4, 3)
+	for range 50 {
+		l.Learn(s.next())
+	}
+	snapshot := l.Snapshot()
+	want, err := snapshot.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		want[i].Data = slices.Clone(want[i].Data)
+	}
+	done := make(chan error)
+	var got []blankout.Block
+	go func() {
+		var err error
+		got, err = snapshot.Blocks()
+		done <- err
+	}()
+	for range 500 {
+		l.Learn(s.next())
+		l.Snapshot()
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(got, want, func(a, b blankout.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
+		t.Error("the snapshot changed")
+	}
+}
