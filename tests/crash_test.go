@@ -48,31 +48,37 @@ func crashBroker(t *testing.T) *stream.Embedded {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	for name, topic := range crashTopics {
-		c := stream.DefaultProducerConfig()
-		c.Brokers, c.Topic, c.Compression = broker.Brokers(), name, "lz4"
-		p, err := stream.NewProducer(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
+	for name := range crashTopics {
+		fillCrashTopic(t, broker.Brokers(), name)
+	}
+	return broker
+}
+
+// fillCrashTopic produces the records of one of crashTopics.
+func fillCrashTopic(t *testing.T, brokers []string, name string) {
+	t.Helper()
+	c := stream.DefaultProducerConfig()
+	c.Brokers, c.Topic, c.Compression = brokers, name, "lz4"
+	p, err := stream.NewProducer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range crashTopics[name].records {
+		value := "{spoilt"
+		if i%crashRefused != 5 {
+			x, y := r.NormFloat64(), r.NormFloat64()
+			label := x+0.3*r.NormFloat64() > 0
+			value = fmt.Sprintf(`{"label":%q,"x":%.4f,"y":%.4f,"shop":"s%d","words":["w%d","w%d"]}`,
+				strconv.FormatBool(label), x, y, r.IntN(50), r.IntN(2000), r.IntN(2000))
 		}
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := range topic.records {
-			value := "{spoilt"
-			if i%crashRefused != 5 {
-				x, y := r.NormFloat64(), r.NormFloat64()
-				label := x+0.3*r.NormFloat64() > 0
-				value = fmt.Sprintf(`{"label":%q,"x":%.4f,"y":%.4f,"shop":"s%d","words":["w%d","w%d"]}`,
-					strconv.FormatBool(label), x, y, r.IntN(50), r.IntN(2000), r.IntN(2000))
-			}
-			if err := p.Write(t.Context(), stream.Message{Key: strconv.AppendInt(nil, int64(i), 10), Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+		if err := p.Write(t.Context(), stream.Message{Key: strconv.AppendInt(nil, int64(i), 10), Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return broker
+	if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // buildProgram builds the program with the given flags and returns its path.
@@ -96,7 +102,7 @@ type learner struct {
 	flags        []string
 }
 
-func newLearner(t *testing.T, program string, broker *stream.Embedded, topic string) *learner {
+func newLearner(t *testing.T, program, broker, topic string) *learner {
 	t.Helper()
 	dir := t.TempDir()
 	config := fmt.Sprintf(`
@@ -114,7 +120,7 @@ events = 1000
 file = %q
 [http]
 address = ""
-`, broker.Brokers()[0], topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
+`, broker, topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
 	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -289,13 +295,13 @@ func TestCrash(t *testing.T) {
 	broker := crashBroker(t)
 	for _, topic := range []string{"one", "three"} {
 		t.Run(topic, func(t *testing.T) {
-			whole := newLearner(t, program, broker, topic)
+			whole := newLearner(t, program, broker.Brokers()[0], topic)
 			whole.finish(t)
 			whole.expect(t, topic)
 			// Kills are to fall into the time a run takes, at its best.
 			took := time.Hour
 			for range 2 {
-				l := newLearner(t, program, broker, topic)
+				l := newLearner(t, program, broker.Brokers()[0], topic)
 				begin := time.Now()
 				l.finish(t)
 				took = min(took, time.Since(begin))
@@ -305,7 +311,7 @@ func TestCrash(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
 			killed, rounds, resumed := 0, 0, 0
 			for killed < (kills+1)/2 {
-				l := newLearner(t, program, broker, topic)
+				l := newLearner(t, program, broker.Brokers()[0], topic)
 				for done := false; !done; {
 					u := r.Float64()
 					err := l.live(t, time.Duration(u*u*float64(took)), (*os.Process).Kill)
@@ -335,7 +341,7 @@ func TestCrash(t *testing.T) {
 func TestCrashAtFailpoints(t *testing.T) {
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t)
-	whole := newLearner(t, program, broker, "short")
+	whole := newLearner(t, program, broker.Brokers()[0], "short")
 	whole.finish(t)
 	places := []string{"checkpoint.mkdir", "checkpoint.create", "checkpoint.write", "checkpoint.sync", "checkpoint.rename",
 		"checkpoint.syncdir", "checkpoint.remove", "run.deadletters", "run.commit"}
@@ -348,7 +354,7 @@ func TestCrashAtFailpoints(t *testing.T) {
 			if place == "checkpoint.mkdir" && !strings.HasSuffix(what, "1") {
 				continue // made once
 			}
-			l := newLearner(t, program, broker, "short")
+			l := newLearner(t, program, broker.Brokers()[0], "short")
 			l.env = []string{"BLANKOUT_FAILPOINTS=" + place + "=" + what}
 			err := l.live(t, 0, nil)
 			if what == "kill@1" && err == nil {
@@ -369,12 +375,12 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM")
 	}
-	whole := newLearner(t, program, broker, "one")
+	whole := newLearner(t, program, broker.Brokers()[0], "one")
 	begin := time.Now()
 	whole.finish(t)
 	took := time.Since(begin)
 
-	l := newLearner(t, program, broker, "one")
+	l := newLearner(t, program, broker.Brokers()[0], "one")
 	for i := range 5 {
 		if err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }); err != nil {
 			t.Errorf("SIGTERM: %v\n%s", err, l.log())
@@ -384,7 +390,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	l.check(t, "one", whole)
 
 	// A run without an end stops too, and has the directory to itself until then.
-	l = newLearner(t, program, broker, "one")
+	l = newLearner(t, program, broker.Brokers()[0], "one")
 	l.flags = nil
 	first := l.start(t)
 	ended := make(chan error, 1)

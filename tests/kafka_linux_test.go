@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/checkpoint"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,6 +42,7 @@ func TestKafka(t *testing.T) {
 	t.Run("Commit", k.commit)
 	t.Run("DeadLetters", k.deadLetters)
 	t.Run("Restarts", k.restarts)
+	t.Run("Learner", k.learner)
 }
 
 type kafkaTest struct {
@@ -524,4 +526,44 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	if retries["connection"] == 0 || retries["timeout"] == 0 {
 		t.Errorf("retries %v: the broker was not missed", retries)
 	}
+}
+
+// learner kills the program again and again while it learns from the broker,
+// and the broker too: the state must come out as if nothing had happened.
+func (k *kafkaTest) learner(t *testing.T) {
+	const topic = "one"
+	if _, err := k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	fillCrashTopic(t, []string{k.plain}, topic)
+	program := buildProgram(t)
+	whole := newLearner(t, program, k.plain, topic)
+	begin := time.Now()
+	whole.finish(t)
+	took := time.Since(begin)
+	whole.expect(t, topic)
+
+	l := newLearner(t, program, k.plain, topic)
+	resumed := 0
+	for i := range 10 {
+		life := l.start(t)
+		// The later lives are the longer ones, so that some get far.
+		time.Sleep(took * time.Duration(i+1) / 16)
+		if i%5 == 4 {
+			k.stop(t)
+			k.start(t)
+			time.Sleep(took / 16)
+		}
+		life.Process.Kill()
+		life.Wait() // how it ended is of no interest: the state is
+		if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
+			resumed++
+		}
+	}
+	if resumed == 0 {
+		t.Errorf("no life of %v left a checkpoint to go on from", took)
+	}
+	l.finish(t)
+	l.check(t, topic, whole)
+	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
 }
