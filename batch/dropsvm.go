@@ -245,9 +245,18 @@ func solveCholesky(l []float64, n int, v []float64) {
 	blas64.Trsv(blas.Trans, lower(l, n), x)
 }
 
-// syrk writes x'x to out, both n by n, the upper triangle copied to the lower.
+// syrk writes x'x to out, both n by n: the blocks on and above the diagonal,
+// which are then copied below it.
 func syrk(x, out []float64, n int) {
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1, general(x, n), general(x, n), 0, general(out, n))
+	const block = 256
+	columns := func(data []float64, rows, from int) blas64.General {
+		return blas64.General{Rows: rows, Cols: min(block, n-from), Data: data[from:], Stride: n}
+	}
+	for i := 0; i < n; i += block {
+		for j := i; j < n; j += block {
+			blas64.Gemm(blas.Trans, blas.NoTrans, 1, columns(x, n, i), columns(x, n, j), 0, columns(out[i*n:], min(block, n-i), j))
+		}
+	}
 	for i := range n {
 		for j := range i {
 			out[i*n+j] = out[j*n+i]

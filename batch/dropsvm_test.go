@@ -206,3 +206,24 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 		t.Error("a kernel matrix of zeros passed")
 	}
 }
+
+// Products by blocks, at sizes around a block's.
+func TestSyrk(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	for _, n := range []int{0, 1, 3, 256, 300} {
+		x, got := make([]float64, n*n), make([]float64, n*n)
+		for i := range x {
+			x[i] = r.NormFloat64()
+		}
+		syrk(x, got, n)
+		for range min(n*n, 500) {
+			i, j, want := r.IntN(n), r.IntN(n), 0.0
+			for k := range n {
+				want += x[k*n+i] * x[k*n+j]
+			}
+			if math.Abs(got[i*n+j]-want) > 1e-11 || got[i*n+j] != got[j*n+i] {
+				t.Fatalf("n=%d: (x'x)(%d, %d) = %v, want %v", n, i, j, got[i*n+j], want)
+			}
+		}
+	}
+}
