@@ -1,0 +1,554 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"blankout"
+)
+
+// Validation says how far a live model is from the exact solution of the
+// problem it works on, over the same events seen through the same Scaler, and
+// what both can stand. Errors are in percent, log-losses in nats, NaN-free: what
+// is undefined is nil.
+type Validation struct {
+	// ID, Time and the fields up to Seconds are for whoever keeps reports; Validate
+	// sets Seconds.
+	ID       string    `json:"id,omitempty"`
+	Time     time.Time `json:"time"`
+	Events   uint64    `json:"events"`   // that the live model has learned from
+	Covered  uint64    `json:"covered"`  // of those, the ones in the exact problem
+	Coverage float64   `json:"coverage"` // Covered / Events
+	// Window says that the exact problem was meant to be about the last events
+	// only, Verified that it holds exactly the events that were learned: counts
+	// and sums of fingerprints agree.
+	Window   bool             `json:"window"`
+	Verified bool             `json:"verified"`
+	Offsets  blankout.Offsets `json:"offsets,omitempty"`
+	Seconds  float64          `json:"seconds"`       // solving and measuring
+	Reading  float64          `json:"read_seconds"`  // reading the events again
+	Pause    float64          `json:"pause_seconds"` // waiting, to leave the processor to others
+
+	Loss     string  `json:"loss"`
+	Noise    string  `json:"noise"`
+	Cost     float64 `json:"c"` // null as 0: no penalty
+	Features int     `json:"features"`
+	Classes  int     `json:"classes"`
+
+	Live  Standing `json:"live"`
+	Exact Standing `json:"exact"`
+	// Certificate bounds Exact.Objective - minimum, nil where there is none.
+	Certificate *float64 `json:"certificate"`
+	Converged   bool     `json:"converged"`
+	// Gap is Live.Objective - Exact.Objective, RelativeGap that in units of
+	// Exact.Objective.
+	Gap         float64  `json:"gap"`
+	RelativeGap *float64 `json:"relative_gap"`
+	// Distance is |w_live - w_exact|, Cosine that of the angle between them. Both
+	// leave the intercepts out.
+	Distance    float64      `json:"distance"`
+	Cosine      *float64     `json:"cosine"`
+	Differences []Difference `json:"differences"`
+
+	// MeasuredOn is holdout, or learned where no event was held out. The standing's
+	// measures, the robustness and the failures are of those events.
+	MeasuredOn string `json:"measured_on"`
+	Holdout    int    `json:"holdout"` // events held out
+	// Deletions are the shares of the features, deleted at random with the survivors
+	// scaled by 1/(1-d), of Standing.Robustness.
+	Deletions []float64 `json:"deletions"`
+	// Failures are the single points of failure, the worst of each kind first.
+	Failures []Failure `json:"failures"`
+}
+
+// Standing is one side of a Validation.
+type Standing struct {
+	Objective        float64    `json:"objective"`
+	Norm             float64    `json:"norm"` // |w|
+	Intercept        []float64  `json:"intercept"`
+	Error            *float64   `json:"error"`
+	LogLoss          *float64   `json:"log_loss"`
+	CalibrationError *float64   `json:"calibration_error"`
+	Robustness       []*float64 `json:"robustness"` // expected error by deletion
+}
+
+// Difference is a feature whose weights differ.
+type Difference struct {
+	Feature string  `json:"feature"`
+	Class   string  `json:"class"` // whose weight it is
+	Live    float64 `json:"live"`
+	Exact   float64 `json:"exact"`
+}
+
+// Failure is what becomes of the error if something dies for good: if what it
+// contributes to the score becomes zero in every event.
+type Failure struct {
+	Kind  string  `json:"kind"` // feature, field or group
+	Name  string  `json:"name"`
+	Share float64 `json:"share"` // of the events that hold it
+	Live  float64 `json:"live"`  // error if it dies
+	Rise  float64 `json:"rise"`  // Live less the error now, in percentage points
+	Exact float64 `json:"exact"`
+}
+
+// ValidateConfig says what Validate does.
+type ValidateConfig struct {
+	// Config is the exact problem: loss, noise and penalty of the live model.
+	// Multiclass and Copies are ignored.
+	Config
+	Deletions []float64 // in [0, 1)
+	Top       int       // so many differences, and failures of each kind
+	// Sample is the most events for robustness and failures, taken evenly.
+	Sample int
+	// Start is an earlier exact solution of the same learner; the solver starts
+	// there if that is better than the live weights. May be nil.
+	Start *blankout.Model
+}
+
+// DefaultValidateConfig returns the values that a report has.
+func DefaultValidateConfig() ValidateConfig {
+	c := ValidateConfig{Config: DefaultConfig(), Top: 20, Sample: 10_000}
+	for i := range 10 {
+		c.Deletions = append(c.Deletions, float64(i)/10)
+	}
+	return c
+}
+
+// Evidence gathers the events that a live model has learned from, and others
+// that it has not, as its Scaler shows them.
+type Evidence struct {
+	live    *blankout.Model
+	builder Builder
+	rows    int
+	learned []int
+	heldOut []int
+	x       blankout.Vec
+	fieldOf map[uint32]uint16 // by column, of named fields
+}
+
+// NewEvidence returns empty Evidence about a live model.
+func NewEvidence(live *blankout.Model) *Evidence {
+	return &Evidence{live: live, fieldOf: map[uint32]uint16{}}
+}
+
+// Learned copies in an event that the live model has learned, importance being
+// its weight times that of its class. Unlabelled and refused events must not
+// come here.
+func (v *Evidence) Learned(e *blankout.Example, importance float64) error {
+	v.learned = append(v.learned, v.rows)
+	return v.add(e, importance)
+}
+
+// HeldOut copies in an event that the live model has not learned.
+func (v *Evidence) HeldOut(e *blankout.Example) error {
+	v.heldOut = append(v.heldOut, v.rows)
+	return v.add(e, e.Weight)
+}
+
+func (v *Evidence) add(e *blankout.Example, importance float64) error {
+	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
+	for i, id := range e.Field {
+		if id != 0 {
+			v.fieldOf[e.Features.Index[i]] = id
+		}
+	}
+	v.rows++
+	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Weight: importance, Offset: e.Offset})
+}
+
+// linear is a linear scorer of Data: by output the weights of the compact
+// columns, then the intercept.
+type linear [][]float64
+
+// Validate solves the exact problem on the learned events and compares. It
+// returns the exact solution as a model too, with the live one's Scaler. The
+// Evidence is used up. Errors are of the data (only one class has appeared) and
+// of ctx.
+func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *blankout.Model, error) {
+	begin := time.Now()
+	all := v.builder.Data(v.live.Schema)
+	learned := all.Subset(v.learned)
+	noise, err := blankout.ParseNoise(c.Noise)
+	if err != nil {
+		return nil, nil, err
+	}
+	build, name, err := c.objective(noise)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &Validation{Time: begin.UTC(), Loss: name, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
+		Covered: uint64(len(v.learned)), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: true}
+	if c.L2 == 0 {
+		r.Cost = 0
+	}
+	for _, class := range all.Schema.Classes {
+		if class != "" {
+			r.Classes++
+		}
+	}
+	live, earlier := v.weights(all, v.live, c.Config), linear(nil)
+	if c.Start != nil {
+		earlier = v.weights(all, c.Start, c.Config)
+	}
+	exact := make(linear, len(live))
+	gap, solved := 0.0, 0
+	for k := range live {
+		problem, ok := learned.againstTheRest(k, len(live))
+		if !ok {
+			// A class that has not appeared, or the only one: nothing to tell apart.
+			exact[k] = make([]float64, len(live[k]))
+			copy(exact[k][all.Columns():], live[k][all.Columns():])
+			continue
+		}
+		solved++
+		o, err := build(learned, problem, c.Config)
+		if err != nil {
+			return nil, nil, err
+		}
+		now := o.ValueGrad(live[k], nil)
+		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: live[k], Progress: c.Progress}
+		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < now {
+			opt.Start = earlier[k]
+		}
+		solution, err := Solve(ctx, o, opt)
+		if err != nil {
+			return nil, nil, fmt.Errorf("solving the exact problem: %w", err)
+		}
+		exact[k] = solution.W
+		r.Live.Objective += now
+		r.Exact.Objective += solution.Objective
+		gap += solution.Gap
+		r.Converged = r.Converged && solution.Converged
+	}
+	if solved == 0 {
+		return nil, nil, fmt.Errorf("the %d labelled events are not of two classes: nothing to tell apart", len(v.learned))
+	}
+	r.Live.Objective += v.outside(all, c.Config)
+	r.Certificate, r.Gap = defined(gap), r.Live.Objective-r.Exact.Objective
+	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
+	v.compare(r, all, live, exact, c)
+
+	measured := all.Subset(v.heldOut)
+	r.MeasuredOn = "holdout"
+	if measured.Rows() == 0 {
+		measured, r.MeasuredOn = learned, "learned"
+	}
+	model := v.model(all, exact, c.Config, name)
+	for _, side := range []struct {
+		to *Standing
+		w  linear
+		m  *blankout.Model
+	}{{&r.Live, live, v.live}, {&r.Exact, exact, model}} {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		side.to.Intercept = side.m.Intercept
+		side.w.measure(measured, side.m, side.to)
+		for _, e := range side.w.robustness(measured.sample(c.Sample), c.Deletions) {
+			side.to.Robustness = append(side.to.Robustness, defined(e))
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	r.Failures = v.failures(measured.sample(c.Sample), live, exact, c.Top)
+	r.Seconds = time.Since(begin).Seconds()
+	return r, model, nil
+}
+
+// defined is x for JSON: nil where it is no number.
+func defined(x float64) *float64 {
+	if !finite(x) {
+		return nil
+	}
+	return &x
+}
+
+// weights returns a model's weights of the columns of d.
+func (v *Evidence) weights(d *Data, m *blankout.Model, c Config) linear {
+	w := make(linear, m.Outputs)
+	n := d.Columns()
+	if c.Intercept != NoIntercept {
+		n++
+	}
+	for k := range w {
+		w[k] = make([]float64, n)
+		for j := range d.Columns() {
+			w[k][j] = m.Weight(d.Column(j), k)
+		}
+		if n > d.Columns() {
+			w[k][d.Columns()] = m.Intercept[k]
+		}
+	}
+	return w
+}
+
+// outside returns the penalty of the live model's weights of columns that no
+// event of d holds: those of the exact solution are zero.
+func (v *Evidence) outside(d *Data, c Config) float64 {
+	l2 := 1.0
+	if c.L2 >= 0 {
+		l2 = c.L2
+	}
+	sum := 0.0
+	v.eachOutside(d, func(w float64) { sum += w * w })
+	return l2 * sum
+}
+
+func (v *Evidence) eachOutside(d *Data, f func(w float64)) {
+	for i := range v.live.Rows.Len() {
+		column, _ := v.live.Rows.Column(i)
+		if _, ok := slices.BinarySearch(d.columns, column); ok {
+			continue
+		}
+		for k := range v.live.Outputs {
+			f(v.live.Weight(column, k))
+		}
+	}
+}
+
+// againstTheRest returns the problem of output k of a model with so many of
+// them; ok is false if the labels do not have both sides.
+func (d *Data) againstTheRest(k, outputs int) (p subproblem, ok bool) {
+	positive := k
+	if outputs == 1 {
+		positive = 1
+	}
+	p = subproblem{positive: positive, negative: -1, y: make([]float64, d.Rows())}
+	var have [2]bool
+	for i := range p.y {
+		switch l := d.Label(i); {
+		case l < 0:
+			p.y[i] = math.NaN()
+		case l == positive:
+			p.y[i] = 1
+			have[1] = have[1] || d.Weight(i) > 0
+		default:
+			p.y[i] = -1
+			have[0] = have[0] || d.Weight(i) > 0
+		}
+	}
+	return p, have[0] && have[1]
+}
+
+// compare fills in what the weights have to say.
+func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c ValidateConfig) {
+	var ll, ee, le, distance float64
+	var order []Difference
+	name := v.live.Schema.Namer()
+	type at struct{ k, j int }
+	var apart []at
+	for k := range live {
+		for j := range d.Columns() {
+			a, b := live[k][j], exact[k][j]
+			ll, ee, le, distance = ll+a*a, ee+b*b, le+a*b, distance+(a-b)*(a-b)
+			if a != b {
+				apart = append(apart, at{k, j})
+			}
+		}
+	}
+	v.eachOutside(d, func(w float64) { ll, distance = ll+w*w, distance+w*w })
+	by := func(p at) float64 { return math.Abs(live[p.k][p.j] - exact[p.k][p.j]) }
+	slices.SortStableFunc(apart, func(a, b at) int { return cmp.Compare(by(b), by(a)) })
+	for _, p := range apart[:min(len(apart), c.Top)] {
+		positive := p.k
+		if len(live) == 1 {
+			positive = 1
+		}
+		order = append(order, Difference{name(d.Column(p.j)), v.class(positive), live[p.k][p.j], exact[p.k][p.j]})
+	}
+	r.Live.Norm, r.Exact.Norm, r.Distance = math.Sqrt(ll), math.Sqrt(ee), math.Sqrt(distance)
+	r.Cosine, r.Differences = defined(le/math.Sqrt(ll*ee)), order
+}
+
+func (v *Evidence) class(k int) string {
+	if k < len(v.live.Schema.Classes) {
+		return v.live.Schema.Classes[k]
+	}
+	return ""
+}
+
+// model returns weights as a model with the live one's Scaler and its
+// statistics.
+func (v *Evidence) model(d *Data, w linear, c Config, loss string) *blankout.Model {
+	head := v.live.Head
+	k := len(w)
+	head.Loss, head.Noise, head.Trained, head.Calibration = loss, c.Noise, "validate", nil
+	head.Events = uint64(len(v.learned))
+	head.Intercept = make([]float64, k)
+	head.Layout = blankout.Layout{Width: k, Stats: -1}
+	stats := v.live.Layout.Stats
+	if stats >= 0 {
+		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
+	}
+	m := &blankout.Model{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
+	if stats >= 0 {
+		for i := range v.live.Rows.Len() {
+			column, row := v.live.Rows.Column(i)
+			copy(m.Rows.Touch(column)[k:], row[stats:stats+blankout.ScalerWidth])
+		}
+	}
+	for i := range w {
+		for j := range d.Columns() {
+			if x := w[i][j]; x != 0 {
+				m.Rows.Touch(d.Column(j))[i] = x
+			}
+		}
+		if c.Intercept != NoIntercept {
+			m.Intercept[i] = w[i][d.Columns()]
+		}
+	}
+	return m
+}
+
+// scores writes the scores of a row to out.
+func (w linear) scores(d *Data, row Row, out []float64) []float64 {
+	for k := range w {
+		out[k] = row.Dot(w[k]) + w.intercept(d, k)
+	}
+	return out
+}
+
+func (w linear) intercept(d *Data, k int) float64 {
+	if len(w[k]) > d.Columns() {
+		return w[k][d.Columns()]
+	}
+	return 0
+}
+
+func (w linear) measure(d *Data, m *blankout.Model, to *Standing) {
+	measures := NewMeasures(len(d.Schema.Classes))
+	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
+	for i := range d.Rows() {
+		s := w.scores(d, d.Row(i), scores)
+		chances = m.Probabilities(s, chances)
+		measures.Add(d.Label(i), d.Weight(i), s, chances)
+	}
+	r := measures.Report()
+	to.Error, to.LogLoss, to.CalibrationError = r.Error, r.LogLoss, r.CalibrationError
+}
+
+// sample returns at most n rows, taken evenly.
+func (d *Data) sample(n int) *Data {
+	if n <= 0 || d.Rows() <= n {
+		return d
+	}
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = int(int64(i) * int64(d.Rows()) / int64(n))
+	}
+	return d.Subset(rows)
+}
+
+// failures returns what the death of each feature, named field and group does
+// to the error, the worst first.
+func (v *Evidence) failures(d *Data, live, exact linear, top int) []Failure {
+	name := v.live.Schema.Namer()
+	fields := v.live.Schema.Fields
+	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
+	for j := range part {
+		part[j] = int(v.fieldOf[d.Column(j)])
+	}
+	var groups []string
+	groupOf := make([]int, len(fields)) // 1 + index of groups
+	for id, f := range fields {
+		if f.Group == "" {
+			continue
+		}
+		if i := slices.Index(groups, f.Group); i >= 0 {
+			groupOf[id] = i + 1
+		} else {
+			groups = append(groups, f.Group)
+			groupOf[id] = len(groups)
+		}
+	}
+	var out []Failure
+	kind := func(kind string, parts int, of func(column int) int, name func(int) string) {
+		a, b := live.without(d, parts, of), exact.without(d, parts, of)
+		var list []Failure
+		for i := range parts {
+			if a.held[i] > 0 {
+				list = append(list, Failure{kind, name(i), a.held[i] / a.total, a.percent(i), a.percent(i) - a.percent(-1), b.percent(i)})
+			}
+		}
+		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(y.Live, x.Live) })
+		out = append(out, list[:min(len(list), top)]...)
+	}
+	if len(groups) > 0 {
+		kind("group", len(groups), func(c int) int { return groupOf[part[c]] - 1 }, func(i int) string { return groups[i] })
+	}
+	if slices.ContainsFunc(part, func(id int) bool { return id != 0 }) {
+		kind("field", len(fields), func(c int) int { return cmp.Or(part[c], -1) }, func(i int) string { return fields[i].Name })
+	}
+	kind("feature", d.Columns(), func(c int) int { return c }, func(i int) string { return name(d.Column(i)) })
+	return out
+}
+
+// losses is the weight of the events, of those predicted wrongly, and by part
+// of those that hold it and how much the wrong ones grow without it.
+type losses struct {
+	total, wrong float64
+	held, growth []float64
+}
+
+// percent returns the error without part i, with all parts for i < 0.
+func (l *losses) percent(i int) float64 {
+	if i < 0 {
+		return 100 * l.wrong / l.total
+	}
+	return 100 * (l.wrong + l.growth[i]) / l.total
+}
+
+// without finds out what happens to the error when a part of the columns dies;
+// of says which part a column belongs to, a negative one is none.
+func (w linear) without(d *Data, parts int, of func(column int) int) losses {
+	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
+	k := len(w)
+	scores, less := make([]float64, k), make([]float64, k)
+	lost := make([]float64, parts*k) // zero between rows
+	var seen []int
+	for i := range d.Rows() {
+		label, weight := d.Label(i), d.Weight(i)
+		row := d.Row(i)
+		w.scores(d, row, scores)
+		wrong := blankout.Predict(scores) != label
+		l.total += weight
+		if wrong {
+			l.wrong += weight
+		}
+		seen = seen[:0]
+		for j, c := range row.Index {
+			p := of(int(c))
+			if p < 0 {
+				continue
+			}
+			if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbours mostly
+				seen = append(seen, p)
+			}
+			x := row.At(j)
+			for o := range w {
+				lost[p*k+o] += x * w[o][c]
+			}
+		}
+		slices.Sort(seen)
+		seen = slices.Compact(seen)
+		for _, p := range seen {
+			for o := range less {
+				less[o] = scores[o] - lost[p*k+o]
+				lost[p*k+o] = 0
+			}
+			l.held[p] += weight
+			switch now := blankout.Predict(less) != label; {
+			case now && !wrong:
+				l.growth[p] += weight
+			case !now && wrong:
+				l.growth[p] -= weight
+			}
+		}
+	}
+	return l
+}

@@ -1,0 +1,238 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// events returns events that a test can present again and again.
+func events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
+	t.Helper()
+	c := stream.DefaultRecordConfig()
+	c.Classes = []string{"-1", "1"}
+	schema := c.Schema()
+	file, err := stream.OpenFile(path, c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []blankout.Example
+	for {
+		var b blankout.Batch
+		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
+			return schema, all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Examples {
+			e.Features = e.Features.Clone()
+			all = append(all, e)
+		}
+	}
+}
+
+// several returns events of k classes with numeric features of which class c
+// shows in feature j if j%k == c.
+func several(k, n int) (*blankout.Schema, []blankout.Example) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var classes []string
+	for c := range k {
+		classes = append(classes, fmt.Sprint("c", c))
+	}
+	schema := blankout.NewSchema(10, classes, k)
+	for i := range 20 {
+		schema.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric, Group: []string{"left", "right"}[i/10]})
+	}
+	var all []blankout.Example
+	for i := range n {
+		e := blankout.Example{Label: i % k, Weight: 1, Offset: int64(i)}
+		for j := range 20 {
+			x := 3 + 2*r.NormFloat64()
+			if j%k == e.Label {
+				x += 3
+			}
+			e.Features.Index = append(e.Features.Index, uint32(j))
+			e.Features.Value = append(e.Features.Value, x)
+			e.Field = append(e.Field, uint16(j+1))
+		}
+		all = append(all, e)
+	}
+	return schema, all
+}
+
+// validated learns every event but each tenth and validates.
+func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *blankout.Model) {
+	t.Helper()
+	config := online.DefaultConfig()
+	config.Noise = "dropout:0.3"
+	change(&config)
+	learner, err := online.New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if i%10 > 0 {
+			learner.Learn(&all[i])
+		}
+	}
+	live = learner.Snapshot().Model()
+	v := batch.NewEvidence(live)
+	for i := range all {
+		if i%10 > 0 {
+			err = v.Learned(&all[i], all[i].Weight)
+		} else {
+			err = v.HeldOut(&all[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Loss, c.Noise = live.Loss, live.Noise
+	r, exact, err = v.Validate(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, live, exact
+}
+
+// The exact side is what Train finds on the same events, through the Scaler
+// frozen at the live model.
+func TestValidateIsTrain(t *testing.T) {
+	adultSchema, adult := events(t, "testdata/adult.svm.gz")
+	severalSchema, more := several(4, 800)
+	tests := []struct {
+		name   string
+		schema *blankout.Schema
+		all    []blankout.Example
+		change func(*online.Config)
+		loss   string
+	}{
+		{"adult", adultSchema, adult, func(*online.Config) {}, "logistic"},
+		{"hinge", adultSchema, adult, func(c *online.Config) { c.Loss = "hinge" }, "hinge"},
+		{"constant noise", adultSchema, adult, func(c *online.Config) { c.Noise = "gaussian:0.1" }, "logistic"},
+		{"four classes", severalSchema, more, func(*online.Config) {}, "logistic"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := batch.DefaultValidateConfig()
+			c.Tol = 1e-10
+			r, live, exact := validated(t, tt.schema, tt.all, tt.change, c)
+
+			train := batch.DefaultConfig()
+			train.Loss, train.Noise, train.Tol = tt.loss, live.Noise, 1e-10
+			var b batch.Builder
+			for i := range tt.all {
+				if e := tt.all[i]; i%10 > 0 {
+					e.Features = live.Standardised(&e, blankout.Vec{})
+					if err := b.Add(&e); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			fit, err := batch.Train(context.Background(), b.Data(tt.schema), train)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
+				t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+			}
+			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
+				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
+			}
+			// The model is the solution: raw events, through its Scaler, score the same.
+			wrong, held := 0, 0
+			for i := range tt.all {
+				if i%10 == 0 {
+					held++
+					if blankout.Predict(exact.Score(&tt.all[i], make([]float64, exact.Outputs))) != tt.all[i].Label {
+						wrong++
+					}
+				}
+			}
+			if want := 100 * float64(wrong) / float64(held); math.Abs(want-*r.Exact.Error) > 1e-9 || r.Holdout != held {
+				t.Errorf("error %v %% on %d events, the model says %v %% on %d", *r.Exact.Error, r.Holdout, want, held)
+			}
+		})
+	}
+}
+
+// The forecast is within a point of what deletion does, and what the death of a
+// feature or group does is what zeroing it does.
+func TestForecastIsSimulation(t *testing.T) {
+	adultSchema, adult := events(t, "testdata/adult.svm.gz")
+	severalSchema, more := several(4, 2000)
+	binarySchema, binary := several(2, 4000) // 20 features: the normal approximation
+	for _, tt := range []struct {
+		name   string
+		schema *blankout.Schema
+		all    []blankout.Example
+	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, live, _ := validated(t, tt.schema, tt.all, func(*online.Config) {}, batch.DefaultValidateConfig())
+			var held []blankout.Example
+			for i := 0; i < len(tt.all); i += 10 {
+				held = append(held, tt.all[i])
+			}
+			for k, d := range r.Deletions {
+				if d > 0.7 {
+					continue
+				}
+				const copies = 60
+				wrong := 0
+				draw := batch.Corrupter{Noise: blankout.Dropout{Q: d}, Seed: 3}
+				for i := range held {
+					x := live.Standardised(&held[i], blankout.Vec{})
+					for c := range copies {
+						y := x.Clone()
+						draw.Vec(y, i, c)
+						if blankout.Predict(live.ScoreVec(y, make([]float64, live.Outputs))) != held[i].Label {
+							wrong++
+						}
+					}
+				}
+				simulated := 100 * float64(wrong) / float64(copies*len(held))
+				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
+				if math.Abs(*r.Live.Robustness[k]-simulated) > 1 {
+					t.Errorf("at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
+				}
+			}
+			name := tt.schema.Namer()
+			kinds := map[string]int{}
+			for _, f := range r.Failures {
+				kinds[f.Kind]++
+				wrong := 0
+				for i := range held {
+					x := live.Standardised(&held[i], blankout.Vec{})
+					for j, column := range x.Index {
+						field := tt.schema.Fields[0]
+						if held[i].Field != nil {
+							field = tt.schema.Fields[held[i].Field[j]]
+						}
+						if map[string]string{"feature": name(column), "field": field.Name, "group": field.Group}[f.Kind] == f.Name {
+							x.Value[j] = 0
+						}
+					}
+					if blankout.Predict(live.ScoreVec(x, make([]float64, live.Outputs))) != held[i].Label {
+						wrong++
+					}
+				}
+				if want := 100 * float64(wrong) / float64(len(held)); math.Abs(want-f.Live) > 1e-9 {
+					t.Errorf("%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
+				}
+			}
+			if kinds["feature"] == 0 || tt.all[0].Field != nil && (kinds["group"] != 2 || kinds["field"] != 20) {
+				t.Errorf("failures by kind: %v", kinds)
+			}
+		})
+	}
+}
