@@ -117,6 +117,9 @@ type Position struct {
 	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal
 	// sums over equal ranges show that every record was counted exactly once.
 	Sum uint64 `json:"sum"`
+	// First is where the counting began: who wants the same records again reads
+	// from here to Next.
+	First int64 `json:"first"`
 }
 
 // Offsets is how far a stream has been learned: one Position for each
@@ -130,7 +133,7 @@ func comparePosition(a, b Position) int {
 // At returns the Position of a partition, creating one that starts at offset
 // next if there is none. The pointer is valid until the next call of At.
 func (o *Offsets) At(topic string, partition int32, next int64) *Position {
-	p := Position{Topic: topic, Partition: partition, Next: next}
+	p := Position{Topic: topic, Partition: partition, Next: next, First: next}
 	i, ok := slices.BinarySearchFunc(*o, p, comparePosition)
 	if !ok {
 		*o = slices.Insert(*o, i, p)

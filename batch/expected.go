@@ -73,6 +73,16 @@ type Problem struct {
 	// examples the penalty is n/(n + alpha m) (R + alpha R_unlabelled).
 	Alpha   float64
 	Threads int
+	// Pause is called between passes over the data. May be nil.
+	Pause func()
+}
+
+// pass counts a pass over the data, and pauses for the one before.
+func (o *Expected) pass() {
+	o.passes++
+	if o.p.Pause != nil {
+		o.p.Pause()
+	}
 }
 
 // Intercept says what the last parameter is.
@@ -357,7 +367,7 @@ func (o *Expected) scores(w []float64) {
 	if o.c0 != 0 {
 		base = o.c0 * dot(w[:o.columns], w[:o.columns])
 	}
-	o.passes++
+	o.pass()
 	o.sum.each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
@@ -488,7 +498,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 		copy(o.w, w)
 		o.curved = false
 	}
-	o.passes++
+	o.pass()
 	value := o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
@@ -554,7 +564,7 @@ func (o *Expected) HessVec(v, out []float64) {
 		base = o.c0 * dot(o.w[:o.columns], v[:o.columns])
 	}
 	total := o.total
-	o.passes++
+	o.pass()
 	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			m, ff, fv, vv := o.m[i], o.ff[i], o.fv[i], o.vv[i]
@@ -581,7 +591,7 @@ func (o *Expected) HessVec(v, out []float64) {
 func (o *Expected) Diagonal(out []float64) {
 	o.curve()
 	clear(out)
-	o.passes++
+	o.pass()
 	d := o.p.Data
 	o.sum.sum(out, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
@@ -664,7 +674,7 @@ func (o *Expected) dense() *mat.SymDense {
 	for i, m := range o.m {
 		mixed = mixed || m != 0 && (o.fv[i] != 0 || o.vv[i] != 0)
 	}
-	o.passes++
+	o.pass()
 	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. Of that
 	// the matrix takes the part of z that lies in the row's own columns, the
 	// two vectors behind it sum what meets the rest of z, which is c0 w.

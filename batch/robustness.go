@@ -26,7 +26,7 @@ const (
 // predicted wrongly with probability Phi(-y f/sd). A few large parts of a score
 // are not normal: over what becomes of those we sum, which is exact for events of
 // few features. With more classes masks are drawn.
-func (w linear) robustness(d *Data, deletions []float64) []float64 {
+func (w linear) robustness(d *Data, deletions []float64, rest func(row int)) []float64 {
 	wrong := make([]float64, len(deletions))
 	total := 0.0
 	add := w.foretell
@@ -34,6 +34,7 @@ func (w linear) robustness(d *Data, deletions []float64) []float64 {
 		add = w.foretellSampled
 	}
 	for i := range d.Rows() {
+		rest(i)
 		total += d.Weight(i)
 		add(d, i, deletions, wrong)
 	}

@@ -43,6 +43,9 @@ type Config struct {
 	Starts        int    // of t-logistic: random starts after the one from zero
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress) `toml:"-"`
+	// Pause is called between passes over the data, on the solving goroutines: a
+	// place to wait, so that others get the processor. May be nil.
+	Pause func() `toml:"-"`
 }
 
 // DefaultConfig returns logistic regression without noise, to a certified gap of
@@ -286,7 +289,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	problem := func(d *Data, b subproblem, c Config, loss blankout.Loss) Problem {
 		kappa, l2 := c.kappa(loss)
 		return Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
-			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads}
+			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 	}
 	first, level, _ := strings.Cut(c.Loss, ":")
 	for _, o := range objectives {

@@ -16,13 +16,14 @@ import (
 // what both can stand. Errors are in percent, log-losses in nats, NaN-free: what
 // is undefined is nil.
 type Validation struct {
-	// ID, Time and the fields up to Seconds are for whoever keeps reports; Validate
-	// sets Seconds.
+	// ID, Time and the fields up to Pause are for whoever reads the events and keeps the
+	// report; Validate sets Time, Events and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
-	Events   uint64    `json:"events"`   // that the live model has learned from
-	Covered  uint64    `json:"covered"`  // of those, the ones in the exact problem
-	Coverage float64   `json:"coverage"` // Covered / Events
+	Events   int       `json:"events"`       // labelled, in the exact problem
+	Records  uint64    `json:"records"`      // the live model's place in the stream
+	Read     uint64    `json:"records_read"` // of those, so many were read again
+	Coverage float64   `json:"coverage"`     // Read / Records
 	// Window says that the exact problem was meant to be about the last events
 	// only, Verified that it holds exactly the events that were learned: counts
 	// and sums of fingerprints agree.
@@ -152,7 +153,7 @@ func (v *Evidence) HeldOut(e *blankout.Example) error {
 func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	for i, id := range e.Field {
-		if id != 0 {
+		if id != 0 && int(id) < len(v.live.Schema.Fields) {
 			v.fieldOf[e.Features.Index[i]] = id
 		}
 	}
@@ -170,6 +171,11 @@ type linear [][]float64
 // of ctx.
 func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *blankout.Model, error) {
 	begin := time.Now()
+	rest := func(i int) {
+		if c.Pause != nil && i%256 == 0 {
+			c.Pause()
+		}
+	}
 	all := v.builder.Data(v.live.Schema)
 	learned := all.Subset(v.learned)
 	noise, err := blankout.ParseNoise(c.Noise)
@@ -181,7 +187,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		return nil, nil, err
 	}
 	r := &Validation{Time: begin.UTC(), Loss: name, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
-		Covered: uint64(len(v.learned)), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: true}
+		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: true}
 	if c.L2 == 0 {
 		r.Cost = 0
 	}
@@ -247,15 +253,15 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			return nil, nil, err
 		}
 		side.to.Intercept = side.m.Intercept
-		side.w.measure(measured, side.m, side.to)
-		for _, e := range side.w.robustness(measured.sample(c.Sample), c.Deletions) {
+		side.w.measure(measured, side.m, side.to, rest)
+		for _, e := range side.w.robustness(measured.sample(c.Sample), c.Deletions, rest) {
 			side.to.Robustness = append(side.to.Robustness, defined(e))
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	r.Failures = v.failures(measured.sample(c.Sample), live, exact, c.Top)
+	r.Failures = v.failures(measured.sample(c.Sample), live, exact, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, model, nil
 }
@@ -420,10 +426,11 @@ func (w linear) intercept(d *Data, k int) float64 {
 	return 0
 }
 
-func (w linear) measure(d *Data, m *blankout.Model, to *Standing) {
+func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row int)) {
 	measures := NewMeasures(len(d.Schema.Classes))
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
+		rest(i)
 		s := w.scores(d, d.Row(i), scores)
 		chances = m.Probabilities(s, chances)
 		measures.Add(d.Label(i), d.Weight(i), s, chances)
@@ -446,7 +453,7 @@ func (d *Data) sample(n int) *Data {
 
 // failures returns what the death of each feature, named field and group does
 // to the error, the worst first.
-func (v *Evidence) failures(d *Data, live, exact linear, top int) []Failure {
+func (v *Evidence) failures(d *Data, live, exact linear, top int, rest func(row int)) []Failure {
 	name := v.live.Schema.Namer()
 	fields := v.live.Schema.Fields
 	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
@@ -468,7 +475,7 @@ func (v *Evidence) failures(d *Data, live, exact linear, top int) []Failure {
 	}
 	var out []Failure
 	kind := func(kind string, parts int, of func(column int) int, name func(int) string) {
-		a, b := live.without(d, parts, of), exact.without(d, parts, of)
+		a, b := live.without(d, parts, of, rest), exact.without(d, parts, of, rest)
 		var list []Failure
 		for i := range parts {
 			if a.held[i] > 0 {
@@ -505,13 +512,14 @@ func (l *losses) percent(i int) float64 {
 
 // without finds out what happens to the error when a part of the columns dies;
 // of says which part a column belongs to, a negative one is none.
-func (w linear) without(d *Data, parts int, of func(column int) int) losses {
+func (w linear) without(d *Data, parts int, of func(column int) int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
 	k := len(w)
 	scores, less := make([]float64, k), make([]float64, k)
 	lost := make([]float64, parts*k) // zero between rows
 	var seen []int
 	for i := range d.Rows() {
+		rest(i)
 		label, weight := d.Label(i), d.Weight(i)
 		row := d.Row(i)
 		w.scores(d, row, scores)
