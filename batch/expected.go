@@ -387,62 +387,86 @@ func (o *Expected) gather(i int) (s, t float64) {
 	return r.dotPair(o.pair, o.c1, o.c2)
 }
 
-// dotPair returns sum x_d p_2d and sum (c1 x_d + c2 x_d^2) p_2d+1.
+// dotPair returns sum x_d p_2d and sum (c1 x_d + c2 x_d^2) p_2d+1. Two entries
+// at a time: with one, each sum would wait for its own last addition.
 func (r Row) dotPair(p []float64, c1, c2 float64) (s, t float64) {
 	switch {
 	case r.f32 != nil:
-		values := r.f32[:len(r.Index)]
-		for i, d := range r.Index {
+		return dotPairOf(r.Index, r.f32, p, c1, c2)
+	case r.f64 != nil:
+		return dotPairOf(r.Index, r.f64, p, c1, c2)
+	}
+	var s2, t2 float64
+	index := r.Index
+	for len(index) >= 2 {
+		q, o := p[2*index[0]:][:2], p[2*index[1]:][:2]
+		s += q[0]
+		t += q[1]
+		s2 += o[0]
+		t2 += o[1]
+		index = index[2:]
+	}
+	for _, d := range index {
+		s += p[2*d]
+		t += p[2*d+1]
+	}
+	return s + s2, (t + t2) * (c1 + c2)
+}
+
+func dotPairOf[T float32 | float64](index []uint32, values []T, p []float64, c1, c2 float64) (s, t float64) {
+	values = values[:len(index)]
+	if c1 != 0 {
+		for i, d := range index {
 			x := float64(values[i])
 			q := p[2*d : 2*d+2]
 			s += x * q[0]
 			t += x * (c1 + c2*x) * q[1]
 		}
-	case r.f64 != nil:
-		values := r.f64[:len(r.Index)]
-		for i, d := range r.Index {
-			x := values[i]
-			q := p[2*d : 2*d+2]
-			s += x * q[0]
-			t += x * (c1 + c2*x) * q[1]
-		}
-	default:
-		for _, d := range r.Index {
-			q := p[2*d : 2*d+2]
-			s += q[0]
-			t += q[1]
-		}
-		t *= c1 + c2
+		return s, t
 	}
-	return s, t
+	var s2, t2 float64
+	i := 0
+	for ; i+1 < len(index); i += 2 {
+		x, y := float64(values[i]), float64(values[i+1])
+		q, o := p[2*index[i]:][:2], p[2*index[i+1]:][:2]
+		s += x * q[0]
+		t += x * x * q[1]
+		s2 += y * o[0]
+		t2 += y * y * o[1]
+	}
+	for ; i < len(index); i++ {
+		x := float64(values[i])
+		q := p[2*index[i]:][:2]
+		s += x * q[0]
+		t += x * x * q[1]
+	}
+	return s + s2, c2 * (t + t2)
 }
 
 // addPair adds a x_d to p_2d and b (c1 x_d + c2 x_d^2) to p_2d+1.
 func (r Row) addPair(p []float64, a, b, c1, c2 float64) {
 	switch {
 	case r.f32 != nil:
-		values := r.f32[:len(r.Index)]
-		for i, d := range r.Index {
-			x := float64(values[i])
-			q := p[2*d : 2*d+2]
-			q[0] += a * x
-			q[1] += b * x * (c1 + c2*x)
-		}
+		addPairOf(r.Index, r.f32, p, a, b*c1, b*c2)
 	case r.f64 != nil:
-		values := r.f64[:len(r.Index)]
-		for i, d := range r.Index {
-			x := values[i]
-			q := p[2*d : 2*d+2]
-			q[0] += a * x
-			q[1] += b * x * (c1 + c2*x)
-		}
+		addPairOf(r.Index, r.f64, p, a, b*c1, b*c2)
 	default:
 		b *= c1 + c2
 		for _, d := range r.Index {
-			q := p[2*d : 2*d+2]
+			q := p[2*d:][:2]
 			q[0] += a
 			q[1] += b
 		}
+	}
+}
+
+func addPairOf[T float32 | float64](index []uint32, values []T, p []float64, a, b1, b2 float64) {
+	values = values[:len(index)]
+	for i, d := range index {
+		x := float64(values[i])
+		q := p[2*d:][:2]
+		q[0] += a * x
+		q[1] += x * (b1 + b2*x)
 	}
 }
 

@@ -1,0 +1,63 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// A training set like images: 20 % of 784 pixels are there.
+func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var builder Builder
+	var y []float64
+	for i := range 5000 {
+		e := blankout.Example{Weight: 1}
+		for d := range 784 {
+			if r.IntN(5) == 0 {
+				v := 1.0
+				if !binary {
+					v = float64(1+r.IntN(255)) / 256
+				}
+				e.Features.Index = append(e.Features.Index, uint32(d))
+				e.Features.Value = append(e.Features.Value, v)
+			}
+		}
+		if err := builder.Add(&e); err != nil {
+			b.Fatal(err)
+		}
+		y = append(y, float64(2*(i%2)-1))
+	}
+	return builder.Data(blankout.NewSchema(20, []string{"-1", "1"}, 2)), y
+}
+
+// The time of a pass over the data, per entry.
+func BenchmarkPass(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		binary bool
+		noise  blankout.Noise
+	}{
+		{"float32/none", false, blankout.NoNoise{}}, {"float32/dropout", false, blankout.Dropout{Q: 0.5}},
+		{"binary/none", true, blankout.NoNoise{}}, {"binary/dropout", true, blankout.Dropout{Q: 0.5}},
+	} {
+		d, y := benchmarkData(b, c.binary)
+		o := newExpected(b, d, y, blankout.LogisticChen{}, c.noise, 1, FreeIntercept)
+		w, g := make([]float64, o.Dim()), make([]float64, o.Dim())
+		for i := range w {
+			w[i] = 0.01 * float64(i%7-3)
+		}
+		run := func(name string, f func()) {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					f()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*d.Entries()), "ns/entry")
+			})
+		}
+		run("gradient", func() { o.ValueGrad(w, g) })
+		run("hessian", func() { o.HessVec(w, g) })
+	}
+}
