@@ -676,19 +676,24 @@ func (d *Data) firstNegative() int {
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
 
-// dense returns the matrix of HessVec, nil where conjugate gradients are the
-// quicker way: many columns, or rows so long that the sum of their outer
-// products costs more than some dozens of products with a vector.
-func (o *Expected) dense() *mat.SymDense {
-	n := o.dim
+// formable reports whether dense is worth it.
+func (o *Expected) formable() bool {
 	if o.outer == 0 {
 		for _, r := range o.p.Data.rows {
 			o.outer += int(r.n) * int(r.n)
 		}
 	}
-	if n > 1024 || o.outer > 50*o.p.Data.entries {
+	return o.dim <= 1024 && o.outer <= 50*o.p.Data.entries
+}
+
+// dense returns the matrix of HessVec, nil where conjugate gradients are the
+// quicker way: many columns, or rows so long that the sum of their outer
+// products costs more than some dozens of products with a vector.
+func (o *Expected) dense() *mat.SymDense {
+	if !o.formable() {
 		return nil
 	}
+	n := o.dim
 	o.curve()
 	if o.denseSum == nil {
 		o.denseSum = newSummer(o.p.Data, n*n+2*n, o.p.Threads)

@@ -130,7 +130,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		}
 		if e, ok := o.(*Expected); ok && e.plainHinge() > 0 {
 			s.kinky = nil
-			err = s.interior(ctx, e, e.plainHinge())
+			err = s.hinge(ctx, e, e.plainHinge())
 		} else {
 			err = s.newton(ctx, hv, false)
 		}
@@ -162,6 +162,20 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	}
 	r.Seconds = time.Since(begin).Seconds()
 	return r, nil
+}
+
+// hinge minimises the hinge loss without noise: by coordinate descent, and where
+// that is slow and the columns are few by the interior point.
+func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
+	few := o.formable()
+	epochs := s.opt.MaxIterations
+	if few {
+		epochs = min(epochs, 60)
+	}
+	if done, err := s.coordinate(ctx, o, ell, epochs); done || err != nil || !few {
+		return err
+	}
+	return s.interior(ctx, o, ell)
 }
 
 type solver struct {
