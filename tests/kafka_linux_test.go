@@ -521,10 +521,15 @@ func (k *kafkaTest) restarts(t *testing.T) {
 			t.Fatalf("record %d is %s", i, s)
 		}
 	}
+	// Which causes there are depends on where a fetch was when the broker went.
+	total := uint64(0)
 	retries := c.Stats().Retries
+	for _, n := range retries {
+		total += uint64(n)
+	}
 	t.Logf("%d records, retries %v", len(got), retries)
-	if retries["connection"] == 0 || retries["timeout"] == 0 {
-		t.Errorf("retries %v: the broker was not missed", retries)
+	if total == 0 {
+		t.Error("no retries: the broker was not missed")
 	}
 }
 
