@@ -107,20 +107,21 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 // out as the number 0; they are valid until the next event.
 func (e *event) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
 	columns, raw = e.columns[:0], e.raw[:0]
-	for i, column := range x.Index {
-		for len(dense) > 0 && dense[0] <= column {
-			if dense[0] < column {
-				columns, raw = append(columns, dense[0]), append(raw, 0)
-			}
-			dense = dense[1:]
+	from, i := 0, 0
+	for _, d := range dense {
+		for i < len(x.Index) && x.Index[i] < d {
+			i++
 		}
-		columns, raw = append(columns, column), append(raw, x.Value[i])
+		if i == len(x.Index) || x.Index[i] > d {
+			columns, raw = append(append(columns, x.Index[from:i]...), d), append(append(raw, x.Value[from:i]...), 0)
+			from = i
+		}
 	}
-	for _, column := range dense {
-		columns, raw = append(columns, column), append(raw, 0)
+	if from == 0 && len(columns) == 0 {
+		return x.Index, x.Value
 	}
-	e.columns, e.raw = columns, raw
-	return columns, raw
+	e.columns, e.raw = append(columns, x.Index[from:]...), append(raw, x.Value[from:]...)
+	return e.columns, e.raw
 }
 
 // addMoved adds sign times a feature's part of the published scores to moved.
