@@ -50,8 +50,11 @@ type Head struct {
 	Layout    Layout    `json:"layout"`
 	// Calibration maps a score to a probability, see Probabilities.
 	Calibration *Calibration `json:"calibration,omitempty"`
-	Events      uint64       `json:"events"`            // learned from
-	Trained     string       `json:"trained,omitempty"` // by which solver, for people
+	// Threshold is the probability above which an event of two classes counts as
+	// positive; 0 is one half. See Predict.
+	Threshold float64 `json:"threshold,omitempty"`
+	Events    uint64  `json:"events"`            // learned from
+	Trained   string  `json:"trained,omitempty"` // by which solver, for people
 }
 
 // Layout says where in a row the weights are. A learner's rows also hold its
@@ -227,6 +230,26 @@ func Predict(scores []float64) (class int) {
 	return class
 }
 
+// Predict returns the class of an event given its scores, as the function Predict
+// does, but of two classes with one output the positive one only if its
+// probability exceeds Threshold.
+func (h *Head) Predict(scores []float64) (class int) {
+	if len(scores) != 1 || h.Calibration == nil && h.Threshold == 0 {
+		return Predict(scores)
+	}
+	f := scores[0]
+	if c := h.Calibration; c != nil {
+		f = c.A*f + c.B
+	}
+	if h.Threshold > 0 {
+		f -= math.Log(h.Threshold / (1 - h.Threshold))
+	}
+	if f > 0 {
+		return 1
+	}
+	return 0
+}
+
 // Probabilities writes the probability of every class to out, which must have
 // room for max(2, K) values. One output: the calibrated logistic function of
 // the score. More: the one-against-all probabilities divided by their sum.
@@ -298,7 +321,7 @@ func ReadModel(blocks []Block) (*Model, error) {
 	h, l := &m.Head, m.Layout
 	bad := h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs ||
 		l.Weight < 0 || l.Weight+h.Outputs > l.Width || l.Lag < 0 || l.Lag+h.Outputs > l.Width ||
-		l.Stats >= l.Width || math.IsNaN(l.Average) ||
+		l.Stats >= l.Width || math.IsNaN(l.Average) || !(h.Threshold >= 0 && h.Threshold < 1) ||
 		h.Pairs && h.Outputs != len(h.Schema.Classes)*(len(h.Schema.Classes)-1)/2
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)

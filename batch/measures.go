@@ -12,6 +12,9 @@ import (
 // measure counts an example with its importance weight. The zero value is not
 // ready: use NewMeasures.
 type Measures struct {
+	// Decide turns scores into a class; nil is blankout.Predict.
+	Decide func(scores []float64) int
+
 	classes    int
 	examples   int
 	weight     float64
@@ -68,7 +71,11 @@ func (m *Measures) Add(label int, weight float64, scores, probabilities []float6
 		return
 	}
 	m.weight += weight
-	predicted := blankout.Predict(scores)
+	decide := blankout.Predict
+	if m.Decide != nil {
+		decide = m.Decide
+	}
+	predicted := decide(scores)
 	if predicted != label {
 		m.wrong += weight
 	}

@@ -286,6 +286,10 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[blankout.Block]) error {
 }
 
 func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout.Block]) (size int64, err error) {
+	return replaceFile(fsys, path, func(w io.Writer) error { return Write(w, kind, blocks) })
+}
+
+func replaceFile(fsys fileSystem, path string, write func(io.Writer) error) (size int64, err error) {
 	temporary := path + temporarySuffix
 	f, err := fsys.Create(temporary)
 	if err != nil {
@@ -297,7 +301,7 @@ func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout
 		}
 	}()
 	counted := &countingWriter{w: f}
-	err = Write(counted, kind, blocks)
+	err = write(counted)
 	if err == nil {
 		err = f.Sync()
 	}

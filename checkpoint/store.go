@@ -150,6 +150,34 @@ func (s *Store) removeTemporary() error {
 	return nil
 }
 
+// startsName is the file that counts the calls of NextStart.
+const startsName = "starts"
+
+// NextStart returns how often it has been called for this directory, this call
+// included: a number that grows with every start, whatever becomes of the
+// checkpoints. It is safe on the disk before it is returned.
+func (s *Store) NextStart() (uint64, error) {
+	path := filepath.Join(s.dir, startsName)
+	n := uint64(0)
+	switch data, err := s.fs.ReadFile(path); {
+	case err == nil:
+		if n, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63); err != nil {
+			return 0, fmt.Errorf("%s: %q is not a number of starts: write a large one there, or remove the file", path, data)
+		}
+	case !notFound(err):
+		return 0, fmt.Errorf("counting starts: %w", err)
+	}
+	n++
+	_, err := replaceFile(s.fs, path, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, n)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting starts: %w", err)
+	}
+	return n, nil
+}
+
 // Close gives the directory up.
 func (s *Store) Close() error {
 	if s.lock == nil {

@@ -445,3 +445,37 @@ func (f testFile) Sync() error {
 }
 
 func (f testFile) Close() error { return f.disk.step() }
+
+// Starts are counted whatever becomes of the checkpoints.
+func TestNextStart(t *testing.T) {
+	dir := t.TempDir()
+	for want := uint64(1); want <= 3; want++ {
+		s, err := Open(dir, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.SetAside(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.NextStart(); err != nil || got != want {
+			t.Errorf("start %d, %v, want %d", got, err, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := List(dir); err != nil || len(names) != 0 {
+		t.Error(names, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, startsName), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if n, err := s.NextStart(); err == nil {
+		t.Error(n)
+	}
+}

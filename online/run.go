@@ -74,9 +74,21 @@ type Runner struct {
 	// Observe sees every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	Log     *slog.Logger // nil logs nothing
+	// FirstVersion is that of the first Model published. Who sees to it that it
+	// lies above all those of earlier runs has versions that never go back.
+	FirstVersion uint64
 
-	status atomic.Pointer[Status]
-	model  atomic.Pointer[blankout.Model]
+	status    atomic.Pointer[Status]
+	published atomic.Pointer[Published]
+}
+
+// Published is a Model handed to readers and where it belongs. It is immutable.
+type Published struct {
+	*blankout.Model
+	Version uint64           // larger means published later
+	Offsets blankout.Offsets // how far the stream had been learned
+	Records uint64           // counted in since Run began
+	At      time.Time
 }
 
 // RunConfig says when Run saves, publishes and stops.
@@ -205,9 +217,17 @@ func (r *Runner) Status() *Status {
 	return &Status{NotReady: "not started"}
 }
 
-// Model returns the latest published Model, nil if there is none yet. It may be
-// called by anyone at any time.
-func (r *Runner) Model() *blankout.Model { return r.model.Load() }
+// Published returns the latest published Model, nil if there is none yet. It may
+// be called by anyone at any time.
+func (r *Runner) Published() *Published { return r.published.Load() }
+
+// Model returns the Model of Published.
+func (r *Runner) Model() *blankout.Model {
+	if p := r.published.Load(); p != nil {
+		return p.Model
+	}
+	return nil
+}
 
 // Run learns until the Source ends, MaxEvents have come, ctx ends, or something
 // fails. When it ends in the first three ways it saves and returns nil, within
@@ -568,7 +588,10 @@ func firstError(err error, then func() error) error {
 // publish hands a new Model to readers.
 func (l *loop) publish() {
 	began := time.Now()
-	l.model.Store(l.freeze().Model())
+	l.Runner.published.Store(&Published{
+		Model: l.freeze().Model(), Version: l.FirstVersion + l.current.Published,
+		Offsets: l.Offsets.Clone(), Records: l.records, At: began,
+	})
 	l.published, l.publishCost = began, time.Since(began)
 	l.current.Published++
 	l.publishAt, l.unpublished = l.records+l.Config.PublishEvents, false

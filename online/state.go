@@ -72,6 +72,9 @@ func (l *Learner) head(s *blankout.Schema) blankout.Head {
 		Calibration: l.calibration.published(),
 		Events:      l.events, Trained: "online " + l.rule.name,
 	}
+	if t := l.config.Threshold; t != 0.5 {
+		h.Threshold = t
+	}
 	for k := range h.Intercept {
 		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
 		if k >= l.active {

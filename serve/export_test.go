@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,3 +21,6 @@ func MetricsTable() string {
 	}
 	return b.String()
 }
+
+// Handler answers what a Server answers to a Config without a token.
+func Handler(c Config, s Service) http.Handler { return guard(c, "", newSite(c, s).handler()) }

@@ -3,6 +3,7 @@ package serve
 import (
 	"math"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type view struct {
 	notReady   string
 	partitions []online.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
-	model      *blankout.Model       // nil before the first
+	published  *online.Published     // nil before the first
 	norm       float64               // of its weights
 	version    string
 }
@@ -125,6 +126,28 @@ var metrics = []metric{
 		one(func(v *view) float64 { return v.norm })},
 	{"blankout_models_published_total", counter, nil, "Models handed to readers.",
 		one(func(v *view) float64 { return float64(v.status.Published) })},
+	{"blankout_model_version", gauge, nil, "Version of the model that readers get; it never goes back, restarts included.",
+		fromModel(func(v *view, p *online.Published) float64 { return float64(p.Version) })},
+	{"blankout_model_age_seconds", gauge, nil, "Time since the model that readers get was published.",
+		fromModel(func(v *view, p *online.Published) float64 { return time.Since(p.At).Seconds() })},
+	{"blankout_model_staleness_records", gauge, nil, "Records counted in since the model that readers get was published.",
+		fromModel(func(v *view, p *online.Published) float64 {
+			s := v.status
+			return max(float64(s.Learned+s.Unlabelled+s.Refused)-float64(p.Records), 0)
+		})},
+	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the published weights if that share of the features goes missing.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, f := range v.status.Metrics.Forecasts {
+				if f.Level != v.status.Metrics.Level {
+					continue
+				}
+				for i, e := range f.Error {
+					emit(e, strconv.FormatFloat(online.ForecastMissing(i), 'g', -1, 64))
+				}
+			}
+		}},
+	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector, those before a restart included.",
+		one(func(v *view) float64 { return float64(v.status.Metrics.Drift.Alarms) })},
 	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
 		one(func(v *view) float64 { return v.status.LearnTime.Seconds() })},
 	{"blankout_checkpoints_total", counter, []string{"outcome"}, "Checkpoints: saved or failed.",
@@ -148,6 +171,14 @@ var metrics = []metric{
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
+}
+
+func fromModel(read func(*view, *online.Published) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.published != nil {
+			emit(read(v, v.published))
+		}
+	}
 }
 
 func one(read func(*view) float64) func(*view, func(float64, ...string)) {
@@ -227,7 +258,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), notReady: c.service.notReady(), model: c.service.model(), version: c.service.Version}
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), published: c.service.model(), version: c.service.Version}
 	v.partitions = v.status.Partitions
 	if c.service.Source != nil {
 		v.source = c.service.Source()
@@ -246,8 +277,8 @@ func (c *collector) view() *view {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.model != nil && v.model != c.model {
-		c.model, c.norm = v.model, norm(v.model)
+	if v.published != nil && v.published.Model != c.model {
+		c.model, c.norm = v.published.Model, norm(v.published.Model)
 	}
 	v.norm = c.norm
 	return v

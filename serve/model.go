@@ -1,91 +1,93 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"blankout"
-	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/online"
 	"blankout/stream"
-
-	"github.com/cespare/xxhash/v2"
 )
 
-// models answers with the current model and with what it predicts.
+// models answers with the current model and with what it predicts. It makes of
+// every published model a client.Model, so a server predicts as its clients do.
 type models struct {
 	service Service
 	maxBody int64
 
-	mu      sync.Mutex
-	current *blankout.Model
-	etag    string    // of current, "" until somebody asks
-	idle    []decoder // made for current's Schema
+	mu        sync.Mutex
+	published *online.Published
+	current   *client.Model // of published
 }
 
-// decoder is one of several that work at a time; it keeps its memory.
-type decoder struct {
-	stream.Decoder
-	example *blankout.Example
-	scores  []float64
-	chances []float64
-}
-
-// take returns the current model, nil if there is none, and forgets what
-// belongs to the one before. The caller holds mu.
-func (s *models) take() *blankout.Model {
-	if m := s.service.model(); m != s.current {
-		s.current, s.etag, s.idle = m, "", nil
+// take returns the current model, nil if there is none.
+func (s *models) take() *client.Model {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.service.model(); p != s.published {
+		s.published, s.current = p, nil
+		if p != nil {
+			record := stream.DefaultRecordConfig()
+			if s.service.Record != nil {
+				record = *s.service.Record
+			}
+			s.current = client.New(p.Model, record)
+			s.current.Version, s.current.Offsets, s.current.At = p.Version, p.Offsets, p.At
+		}
 	}
 	return s.current
 }
 
+// tag is the ETag of a model. The time is in it for the case that a learner
+// begins anew in another directory, and its versions with it.
+func tag(m *client.Model, form string) string {
+	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
+}
+
 // get answers GET /v1/model: the model as a file, or under Accept:
-// application/json its head. The tag is a hash of the contents, so it holds
-// across restarts.
+// application/json its head, with ?weights=1 its weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
 	m := s.take()
 	if m == nil {
-		s.mu.Unlock()
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
-	if s.etag == "" {
-		hash := xxhash.New()
-		if err := writeModel(hash, m); err != nil {
-			s.mu.Unlock()
-			fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
-			return
-		}
-		s.etag = fmt.Sprintf(`"%016x"`, hash.Sum64())
-	}
-	etag := s.etag
-	s.mu.Unlock()
-
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
+	weights := r.URL.Query().Get("weights") == "1"
+	form := ""
 	if asJSON {
-		etag = strings.TrimSuffix(etag, `"`) + `-json"`
+		form = "-json"
+		if weights {
+			form = "-weights"
+		}
 	}
 	w.Header().Set("Vary", "Accept")
-	w.Header().Set("ETag", etag)
-	if matches(r.Header.Get("If-None-Match"), etag) {
+	w.Header().Set("ETag", tag(m, form))
+	w.Header().Set("Blankout-Version", strconv.FormatUint(m.Version, 10))
+	w.Header().Set("Last-Modified", m.At.UTC().Format(http.TimeFormat))
+	if matches(r.Header.Get("If-None-Match"), tag(m, form)) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	if asJSON {
-		reply(w, http.StatusOK, m.Head)
+		w.Header().Set("Content-Type", "application/json")
+		// The status is out by now; a cut leaves JSON that does not end.
+		_ = writeJSON(w, m, weights)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	// The status is out by now; a reader notices a cut by the file's checksum.
-	_ = writeModel(w, m)
+	// A reader notices a cut by the file's checksum.
+	_ = m.Encode(w)
 }
 
 func matches(header, etag string) bool {
@@ -97,29 +99,106 @@ func matches(header, etag string) bool {
 	return false
 }
 
-func writeModel(w io.Writer, m *blankout.Model) error {
-	blocks, err := m.EachBlock()
+// place is where a model belongs in the stream: the answer to
+// GET /v1/model/offsets and the beginning of the model in JSON.
+type place struct {
+	Version uint64           `json:"version"`
+	At      time.Time        `json:"published"`
+	Age     float64          `json:"age_seconds"`
+	Events  uint64           `json:"events"`
+	Offsets blankout.Offsets `json:"offsets"`
+}
+
+func placeOf(m *client.Model) place {
+	return place{m.Version, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
+}
+
+func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
+	m := s.take()
+	if m == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+		return
+	}
+	reply(w, http.StatusOK, placeOf(m))
+}
+
+// column is what one column of a model weighs. The score of output k gains
+// weights[k] (x - centre)/scale, clipped; scale 0 stands for a constant column,
+// which counts for nothing.
+type column struct {
+	Column  uint32    `json:"column"`
+	Feature string    `json:"feature"`
+	Weights []float64 `json:"weights"`
+	Centre  float64   `json:"centre"`
+	Scale   float64   `json:"scale"`
+}
+
+// writeJSON writes the model as one JSON object, its columns one at a time.
+func writeJSON(w io.Writer, m *client.Model, weights bool) error {
+	where, err := json.Marshal(placeOf(m))
 	if err != nil {
 		return err
 	}
-	return checkpoint.Write(w, checkpoint.Linear, blocks)
+	head, err := json.Marshal(m.Head)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, `%s,"model":%s`, bytes.TrimSuffix(where, []byte("}")), head)
+	if weights {
+		name := m.Schema.Namer()
+		out.WriteString(`,"weights":[`)
+		for i := range m.Rows.Len() {
+			if i > 0 {
+				out.WriteString(",\n")
+			}
+			number, row := m.Rows.Column(i)
+			c := column{Column: number, Feature: name(number), Weights: make([]float64, m.Outputs), Scale: 1}
+			for k := range c.Weights {
+				c.Weights[k] = m.Weight(number, k)
+			}
+			if at := m.Layout.Stats; at >= 0 && m.Scaler.Mode != "" && m.Scaler.Mode != blankout.StandardiseNone {
+				if c.Centre, c.Scale = row[at+3], row[at+4]; c.Scale > 0 {
+					c.Scale = 1 / c.Scale
+				}
+			}
+			data, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			out.Write(data)
+		}
+		out.WriteString("]")
+	}
+	out.WriteString("}\n")
+	return out.Flush()
 }
 
-// prediction is the answer for one event. Error is set instead of the others
-// for an event that cannot be used.
+// prediction is the answer for one event: a prediction, or why there is none.
 type prediction struct {
-	ID          string             `json:"id,omitempty"`
-	Class       string             `json:"class,omitempty"`
-	Probability float64            `json:"probability"` // of that class
-	Classes     map[string]float64 `json:"probabilities,omitempty"`
-	Scores      []float64          `json:"scores,omitempty"`
-	Error       string             `json:"error,omitempty"`
-	Where       string             `json:"where,omitempty"`
+	*client.Prediction
+	Error string `json:"error,omitempty"`
+	Where string `json:"where,omitempty"`
 }
+
+// A request may bring this many events and ask for so much explanation of each.
+const (
+	maxEvents  = 1 << 16
+	maxExplain = 100
+)
 
 // predict answers POST /v1/predict: events in the stream's format, one a line,
-// in JSON also one after another or in an array. Labels are not needed.
+// in JSON also one after another or in an array. Labels are ignored.
 func (s *models) predict(w http.ResponseWriter, r *http.Request) {
+	explain := 0
+	if text := r.URL.Query().Get("explain"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > maxExplain {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("explain=%.20q: want a number of features from 0 to %d", text, maxExplain), "query")
+			return
+		}
+		explain = n
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBody))
 	if err != nil {
 		status := http.StatusBadRequest
@@ -130,79 +209,36 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	events, err := split(body)
-	if err != nil {
+	switch {
+	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
 		return
-	}
-	if len(events) == 0 {
+	case len(events) == 0:
 		fail(w, http.StatusBadRequest, "no events", "body")
 		return
+	case len(events) > maxEvents:
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("%d events: a request may bring %d", len(events), maxEvents), "body")
+		return
 	}
-	m, d, err := s.decoder()
-	if err != nil {
-		fail(w, http.StatusServiceUnavailable, err.Error(), r.URL.Path)
+	m := s.take()
+	if m == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	predictions := make([]prediction, len(events))
 	for i, event := range events {
-		predictions[i] = d.predict(m, int64(i), event)
-	}
-	s.mu.Lock()
-	if s.current == m {
-		s.idle = append(s.idle, d)
-	}
-	s.mu.Unlock()
-	reply(w, http.StatusOK, map[string]any{"events": m.Events, "predictions": predictions})
-}
-
-// decoder returns the current model and a decoder for its Schema.
-func (s *models) decoder() (*blankout.Model, decoder, error) {
-	s.mu.Lock()
-	m := s.take()
-	if m != nil && len(s.idle) > 0 {
-		d := s.idle[len(s.idle)-1]
-		s.idle = s.idle[:len(s.idle)-1]
-		s.mu.Unlock()
-		return m, d, nil
-	}
-	s.mu.Unlock()
-	if m == nil {
-		return nil, decoder{}, errors.New("there is no model yet")
-	}
-	schema := m.Schema.Clone(-1, -1)
-	schema.Names = nil // for reports, not for predictions
-	d, err := s.service.Decoder(schema)
-	if err != nil {
-		return nil, decoder{}, fmt.Errorf("decoding events: %w", err)
-	}
-	return m, decoder{d, &blankout.Example{}, make([]float64, m.Outputs), make([]float64, max(2, m.Outputs))}, nil
-}
-
-func (d *decoder) predict(m *blankout.Model, i int64, event []byte) prediction {
-	e := d.example
-	d.Decode(stream.Record{Value: event, Offset: i}, e)
-	if e.Refused != nil {
-		return prediction{Error: e.Refused.Error(), Where: "event " + itoa(i)}
-	}
-	scores := m.Score(e, d.scores)
-	chances := m.Probabilities(scores, d.chances)
-	class := blankout.Predict(scores)
-	p := prediction{ID: string(e.Key), Class: className(m, class), Probability: chances[class], Scores: slices.Clone(scores)}
-	if m.Outputs > 1 {
-		p.Classes = map[string]float64{}
-		for k := range min(len(chances), len(m.Schema.Classes)) {
-			p.Classes[className(m, k)] = chances[k]
+		p, err := m.Predict(event, explain)
+		if err == nil {
+			predictions[i] = prediction{Prediction: &p}
+		} else {
+			predictions[i] = prediction{Error: err.Error(), Where: "event " + strconv.Itoa(i)}
 		}
 	}
-	return p
-}
-
-// className returns a class's name, its number if it has none yet.
-func className(m *blankout.Model, class int) string {
-	if class < len(m.Schema.Classes) && m.Schema.Classes[class] != "" {
-		return m.Schema.Classes[class]
-	}
-	return itoa(int64(class))
+	reply(w, http.StatusOK, struct {
+		Version     uint64       `json:"version"`
+		Events      uint64       `json:"events"` // the model has learned from
+		Predictions []prediction `json:"predictions"`
+	}{m.Version, m.Events, predictions})
 }
 
 // split takes a body apart into events: JSON values, the elements of a JSON

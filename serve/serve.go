@@ -1,5 +1,5 @@
-// Package serve shows a running learner over HTTP: metrics for Prometheus,
-// health and readiness, the current model, and predictions by it.
+// Package serve shows a running learner over HTTP: a page for people, metrics for
+// Prometheus, health and readiness, the current model, and predictions by it.
 //
 // A [Server] only reads what the run publishes, immutable values behind atomic
 // pointers: however many ask, learning is not held up. It listens on loopback
@@ -8,6 +8,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
 	"blankout/online"
 	"blankout/stream"
 
@@ -31,16 +31,26 @@ import (
 // Config is the section [http] of the configuration.
 type Config struct {
 	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
-	// Public allows an address that other machines reach. There is no password:
-	// who gets there can read the model and ask for predictions.
+	// Public allows an address that other machines reach without a token or
+	// without TLS: who gets there can read the model and ask for predictions.
 	Public bool `toml:"public"`
-	Pprof  bool `toml:"pprof"` // profiles under /debug/pprof
+	// The token that every request must bring, but those for health, is in the
+	// file TokenFile, or else in the environment variable named TokenEnv; where
+	// there is none, none is asked for.
+	TokenEnv  string `toml:"token_env"`
+	TokenFile string `toml:"token_file"` // a newline at its end is dropped
+	// CertFile and KeyFile are PEM files; with them the server speaks TLS.
+	CertFile string `toml:"cert_file"`
+	KeyFile  string `toml:"key_file"`
+	Pprof    bool   `toml:"pprof"` // profiles under /debug/pprof
 	// MaxBody bounds a request's body in bytes.
 	MaxBody int64 `toml:"max_body"`
 }
 
 // DefaultConfig returns the values of an empty section.
-func DefaultConfig() Config { return Config{Address: "127.0.0.1:8642", MaxBody: 8 << 20} }
+func DefaultConfig() Config {
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20}
+}
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
@@ -57,10 +67,7 @@ func (c Config) Check() error {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return fmt.Errorf("address: %q, want a port from 0 to 65535", c.Address)
 	}
-	if ip := net.ParseIP(host); !c.Public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("address: %q can be reached from other machines; set public = true if that is meant, or listen on 127.0.0.1", c.Address)
-	}
-	return nil
+	return c.checkAccess(host)
 }
 
 // Service is what a Server shows. Its functions are called by many goroutines.
@@ -68,14 +75,13 @@ type Service struct {
 	Version string // of the program
 	// Status and Model are a Runner's.
 	Status func() *online.Status
-	Model  func() *blankout.Model
+	Model  func() *online.Published
 	// Source returns the counters of the Consumer, nil while there is none. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
-	// Decoder returns a Decoder of events as the stream has them, for
-	// predictions: best one that ignores labels. It may add to the Schema, which
-	// is a copy. A nil Decoder serves no predictions.
-	Decoder func(*blankout.Schema) (stream.Decoder, error)
+	// Record says how the stream's events are written, and so those of
+	// predictions. Nil serves no predictions.
+	Record *stream.RecordConfig
 }
 
 func (s Service) status() *online.Status {
@@ -111,7 +117,7 @@ func (s Service) notReady() string {
 	return first
 }
 
-func (s Service) model() *blankout.Model {
+func (s Service) model() *online.Published {
 	if s.Model == nil {
 		return nil
 	}
@@ -122,6 +128,8 @@ func (s Service) model() *blankout.Model {
 type Server struct {
 	listener net.Listener
 	http     *http.Server
+	site     *site
+	scheme   string
 	done     chan struct{}
 	failed   error // why it stopped; read after done
 }
@@ -131,6 +139,19 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+	token, err := c.token()
+	if err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	scheme, secure := "http", (*tls.Config)(nil)
+	if c.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("http: cert_file, key_file: %w", err)
+		}
+		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	site := newSite(c, s)
 	listener, err := net.Listen("tcp", c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
@@ -138,7 +159,8 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	server := &Server{
 		listener: listener,
 		http: &http.Server{
-			Handler:           Handler(c, s),
+			Handler:           guard(c, token, site.handler()),
+			TLSConfig:         secure,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       30 * time.Second,
 			WriteTimeout:      2 * time.Minute, // a profile takes its time
@@ -146,12 +168,21 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			MaxHeaderBytes:    1 << 16,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
+		site: site, scheme: scheme,
 		done: make(chan struct{}),
 	}
 	go func() {
 		defer close(server.done)
-		if err := server.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		var watching sync.WaitGroup
+		watching.Go(site.watch)
+		defer watching.Wait()
+		answer := func() error { return server.http.Serve(listener) }
+		if secure != nil {
+			answer = func() error { return server.http.ServeTLS(listener, "", "") }
+		}
+		if err := answer(); !errors.Is(err, http.ErrServerClosed) {
 			server.failed = err
+			site.close()
 			log.Error("the HTTP server has stopped", "err", err)
 		}
 	}()
@@ -159,10 +190,11 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 }
 
 // URL returns where the server listens, as in http://127.0.0.1:8642.
-func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
 // Close answers the requests at hand, until ctx ends, and stops.
 func (s *Server) Close(ctx context.Context) error {
+	s.site.close() // who listens to events would never be done
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		s.http.Close()
@@ -172,11 +204,30 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(err, s.failed)
 }
 
-// Handler answers the requests that Start serves.
-func Handler(c Config, s Service) http.Handler {
+// site answers requests.
+type site struct {
+	config    Config
+	service   Service
+	collector *collector
+	models    *models
+	history   history
+	watchers  chan struct{} // holds one for each listener to events
+	closing   chan struct{}
+	close     func()
+}
+
+func newSite(c Config, s Service) *site {
+	closing := make(chan struct{})
+	return &site{
+		config: c, service: s, collector: newCollector(s), models: &models{service: s, maxBody: c.MaxBody},
+		watchers: make(chan struct{}, maxWatchers), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
+	}
+}
+
+func (t *site) handler() http.Handler {
+	c, s, models := t.config, t.service, t.models
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(s), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	models := &models{service: s, maxBody: c.MaxBody}
+	registry.MustRegister(t.collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -190,8 +241,11 @@ func Handler(c Config, s Service) http.Handler {
 		}
 		reply(w, http.StatusOK, map[string]bool{"ready": true})
 	})
+	mux.HandleFunc("GET /{$}", servePage)
+	mux.HandleFunc("GET /v1/events", t.events)
 	mux.HandleFunc("GET /v1/model", models.get)
-	if s.Decoder != nil {
+	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
+	if s.Record != nil {
 		mux.HandleFunc("POST /v1/predict", models.predict)
 	}
 	if c.Pprof {

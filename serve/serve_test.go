@@ -1,14 +1,25 @@
 package serve_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +44,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // learned returns a Runner that has learned from a small file of JSON events,
 // some of them spoilt, and the Service over it.
-func learned(t *testing.T) (*online.Runner, serve.Service) {
+func learned(t testing.TB) (*online.Runner, serve.Service) {
 	t.Helper()
 	var lines bytes.Buffer
 	for i := range 400 {
@@ -64,13 +75,11 @@ func learned(t *testing.T) (*online.Runner, serve.Service) {
 	}
 	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
 	r.Config.Refused = online.PolicySkip
-	record.Unlabelled = true
 	return r, serve.Service{
-		Version: "v1.2.3", Status: r.Status, Model: r.Model,
+		Version: "v1.2.3", Status: r.Status, Model: r.Published, Record: &record,
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
 		},
-		Decoder: func(s *blankout.Schema) (stream.Decoder, error) { return stream.NewDecoder(record, s) },
 	}
 }
 
@@ -305,6 +314,305 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+func TestModelJSON(t *testing.T) {
+	runner, service := learned(t)
+	runner.FirstVersion = 5 << 32
+	url := start(t, serve.DefaultConfig(), service)
+	if status, _, _ := call(t, "GET", url+"/v1/model/offsets", ""); status != 503 {
+		t.Errorf("before: %d", status)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var where, whole struct {
+		Version, Events uint64
+		Offsets         blankout.Offsets
+		Model           *blankout.Head
+		Weights         []struct {
+			Column  uint32
+			Feature string
+			Weights []float64
+		}
+	}
+	_, text, _ := call(t, "GET", url+"/v1/model/offsets", "")
+	if err := json.Unmarshal([]byte(text), &where); err != nil || where.Version <= 5<<32 || where.Events != 400 || len(where.Offsets) != 1 || where.Offsets[0].Records != 404 {
+		t.Errorf("%s: %v", text, err)
+	}
+	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
+	if err := json.Unmarshal([]byte(text), &whole); err != nil {
+		t.Fatal(err)
+	}
+	m := runner.Model()
+	if whole.Version != where.Version || header.Get("Blankout-Version") != fmt.Sprint(where.Version) || whole.Model.Events != 400 || len(whole.Weights) != m.Rows.Len() {
+		t.Errorf("version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
+	}
+	named := map[string]float64{}
+	for _, w := range whole.Weights {
+		if w.Weights[0] != m.Weight(w.Column, 0) {
+			t.Errorf("%+v", w)
+		}
+		named[w.Feature] = w.Weights[0]
+	}
+	if named["word=yes1"] <= 0 || named["word=no1"] >= 0 {
+		t.Errorf("%v", named)
+	}
+	if _, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); strings.Contains(text, "yes1") || !strings.Contains(text, `"intercept"`) {
+		t.Errorf("the head: %s", text)
+	}
+}
+
+// A threshold that the learner decides by is the one that predictions decide by.
+func TestThreshold(t *testing.T) {
+	runner, service := learned(t)
+	config := online.DefaultConfig()
+	config.Threshold = 0.999999
+	var err error
+	if runner.Learner, err = online.New(config, runner.Schema); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := call(t, "POST", url+"/v1/predict?explain=2", `{"word":"yes1","x":1}`)
+	var answer struct {
+		Predictions []struct {
+			Class       string
+			Probability float64
+			Scores      []float64
+			Explanation []struct {
+				Feature              string
+				Value, Weight, Score float64
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(text, err)
+	}
+	if p := answer.Predictions[0]; p.Class != "no" || p.Scores[0] <= 0 || p.Probability >= 0.5 || len(p.Explanation) != 2 || p.Explanation[0].Feature != "word=yes1" {
+		t.Errorf("%+v", p)
+	}
+	if status, text, _ := call(t, "POST", url+"/v1/predict?explain=1000000", `{}`); status != 400 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// A page that resolves its own name to 127.0.0.1 learns nothing, and no page
+// makes the server do anything.
+func TestBrowsersAreKeptOut(t *testing.T) {
+	_, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	for _, c := range []struct {
+		method, path, host, origin string
+		status                     int
+	}{
+		{"GET", "/v1/model/offsets", "", "", 503}, {"GET", "/", "localhost:9", "", 200}, {"GET", "/", "[::1]:9", "", 200},
+		{"GET", "/", "evil.example", "", 421}, {"GET", "/metrics", "127.0.0.1.evil.example:80", "", 421},
+		{"POST", "/v1/predict", "", "http://evil.example", 403}, {"POST", "/v1/predict", "", "", 503},
+	} {
+		request, err := http.NewRequest(c.method, url+c.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.host != "" {
+			request.Host = c.host
+		}
+		if c.origin != "" {
+			request.Header.Set("Origin", c.origin)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != c.status {
+			t.Errorf("%+v: %s", c, response.Status)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	_, service := learned(t)
+	config := serve.DefaultConfig()
+	config.TokenEnv = "BLANKOUT_TEST_TOKEN"
+	t.Setenv(config.TokenEnv, "open sesame")
+	url := start(t, config, service)
+	for _, c := range []struct {
+		path, authorization string
+		status              int
+	}{
+		{"/metrics", "", 401}, {"/metrics", "Bearer ", 401}, {"/metrics", "Bearer open", 401}, {"/metrics", "open sesame", 401}, {"/nothing", "", 401},
+		{"/metrics", "Bearer open sesame", 200}, {"/metrics", "bearer open sesame", 200},
+		{"/", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:open sesame")), 200},
+		{"/", "Basic " + base64.StdEncoding.EncodeToString([]byte("open sesame:")), 401},
+		{"/healthz", "", 200}, {"/readyz", "", 503},
+	} {
+		status, text, header := call(t, "GET", url+c.path, "", "Authorization", c.authorization)
+		if status != c.status || (status == 401) != (len(header.Values("WWW-Authenticate")) == 2) || status == 401 && strings.Contains(text, "open") {
+			t.Errorf("%+v: %d %s", c, status, text)
+		}
+	}
+}
+
+// An address that others reach takes a token and TLS, or the user's word for it.
+func TestAccess(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir)
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, token, cert, key string
+		want                   string
+	}{
+		{"nothing", "", "", "", "lacks a token (in the variable BLANKOUT_TEST_NO_TOKEN or in token_file) and TLS (cert_file, key_file)"},
+		{"no TLS", token, "", "", "lacks TLS"}, {"no token", "", cert, key, "lacks a token"},
+		{"half", token, cert, "", "TLS needs both"}, {"no file", token + "x", cert, key, "token_file"}, {"both", token, cert, key, ""},
+	} {
+		config := serve.DefaultConfig()
+		config.Address, config.TokenEnv = "0.0.0.0:0", "BLANKOUT_TEST_NO_TOKEN"
+		config.TokenFile, config.CertFile, config.KeyFile = c.token, c.cert, c.key
+		if err := config.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+
+	_, service := learned(t)
+	config := serve.DefaultConfig()
+	config.CertFile, config.KeyFile = cert, key
+	url := start(t, config, service)
+	pool := x509.NewCertPool()
+	chain, err := os.ReadFile(cert)
+	if err != nil || !pool.AppendCertsFromPEM(chain) {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(url + "/healthz")
+	if err != nil || !strings.HasPrefix(url, "https://") {
+		t.Fatal(url, err)
+	}
+	response.Body.Close()
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// FuzzRequests sends anything to the server: it never fails by its own fault,
+// and every answer that is no success is JSON that says what is wrong.
+func FuzzRequests(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"POST", "/v1/predict", `{"word":"yes1"}`}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`}, {"POST", "/v1/predict", "1 2:3\n{"},
+		{"GET", "/v1/model?weights=1", ""}, {"GET", "/v1/model/../../etc/passwd", ""}, {"GET", "/v1/model/offsets?x=%zz", ""}, {"DELETE", "/", ""}, {"GET", "//", ""},
+	} {
+		f.Add(seed[0], seed[1], seed[2], "")
+	}
+	runner, service := learned(f)
+	if err := runner.Run(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	handler := serve.Handler(serve.DefaultConfig(), service)
+	f.Fuzz(func(t *testing.T, method, path, body, header string) {
+		request, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+		if err != nil || strings.HasPrefix(request.URL.Path, "/v1/events") { // that one does not end
+			return
+		}
+		request.Host = "127.0.0.1"
+		request.Header.Set("If-None-Match", header)
+		request.Header.Set("Accept", header)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request)
+		if w.Code >= 500 {
+			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
+		if w.Code >= 400 && method != "HEAD" {
+			var e struct{ Error, Where *string }
+			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Where == nil {
+				t.Errorf("%s %s: %d %q", method, path, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// GET /v1/events tells the run so far and then how it is now, and lets the server stop.
+func TestEvents(t *testing.T) {
+	runner, service := learned(t)
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, service, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Get(server.URL() + "/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	data := map[string]string{}
+	for kind := ""; data["status"] == "" && lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			kind = name
+		} else if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			data[kind] = text
+		}
+	}
+	var status struct {
+		Events, Refused uint64
+		Forecasts       []struct{ Error []float64 }
+		Partitions      []struct{ Records uint64 }
+		Model           struct{ Version uint64 }
+		Classes         []struct {
+			Name   string
+			Events uint64
+		}
+		Refused_by map[string]uint64
+	}
+	if err := json.Unmarshal([]byte(data["status"]), &status); err != nil || !strings.HasPrefix(data["history"], "[") {
+		t.Fatalf("%v: %v", data, err)
+	}
+	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecasts) == 0 || len(status.Partitions) != 1 ||
+		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
+		t.Errorf("%+v", status)
+	}
+	if err := server.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for lines.Scan() {
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 // Readers and the learner at full speed; for the race detector.
 func TestReadersDoNotDisturb(t *testing.T) {
 	runner, service := learned(t)
@@ -357,7 +665,7 @@ func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
 	var runner online.Runner // a real one has a Learner and a Source, and runs
-	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: runner.Model}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: runner.Published}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,10 +8,12 @@
 package stream
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -196,6 +198,58 @@ func NewDecoder(c RecordConfig, s *blankout.Schema) (Decoder, error) {
 		}
 	}
 	panic("unreachable: Check knows the formats")
+}
+
+// Settings returns what of c, beside the Schema, decides how a record becomes an
+// event, by key. A checkpoint keeps it; ParseSettings is the inverse.
+func (c RecordConfig) Settings() map[string]string {
+	return map[string]string{
+		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
+		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
+		"missing": joinList(c.Missing), "separator": c.Separator, "unlabelled": strconv.FormatBool(c.Unlabelled),
+	}
+}
+
+// ParseSettings returns the configuration that Settings came from, its other
+// keys at their defaults. Keys it does not know are left alone.
+func ParseSettings(settings map[string]string) (RecordConfig, error) {
+	c := DefaultRecordConfig()
+	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
+		*to = settings[key]
+	}
+	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing} {
+		list, err := splitList(settings[key])
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", key, err)
+		}
+		*to = list
+	}
+	c.Unlabelled = settings["unlabelled"] == "true"
+	return c, c.Check()
+}
+
+// joinList writes a list with commas, as a JSON array if that would be ambiguous.
+func joinList(list []string) string {
+	text := strings.Join(list, ",")
+	if again, err := splitList(text); err == nil && slices.Equal(again, list) {
+		return text
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return string(data)
+}
+
+func splitList(text string) (list []string, err error) {
+	switch {
+	case text == "":
+		return nil, nil
+	case text[0] == '[':
+		err = json.Unmarshal([]byte(text), &list)
+		return list, err
+	}
+	return strings.Split(text, ","), nil
 }
 
 // Fingerprint is the hash of a record that Position.Sum adds up.

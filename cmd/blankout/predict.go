@@ -86,6 +86,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	classes := head.Schema.Classes
 	measures := batch.NewMeasures(len(classes))
+	measures.Decide = head.Predict
 	score := m.Score
 	if o.remove > 0 {
 		score = deleting(m, o)
@@ -105,7 +106,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 			return nil
 		}
 		line = line[:0]
-		if k := blankout.Predict(s); k < len(classes) {
+		if k := head.Predict(s); k < len(classes) {
 			line = append(line, classes[k]...)
 		}
 		for _, f := range s {

@@ -25,7 +25,7 @@ import (
 func newRunner(c online.Config, record stream.RecordConfig, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
 	r := &online.Runner{
 		Config:      online.DefaultRunConfig(),
-		Fingerprint: recordFingerprint(record),
+		Fingerprint: record.Settings(),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if saved.Prune != nil {
@@ -66,16 +66,6 @@ func newRunner(c online.Config, record stream.RecordConfig, store *checkpoint.St
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
 	return r, nil
-}
-
-// recordFingerprint is what of the section [record] gives weights their meaning
-// and is not in the Schema.
-func recordFingerprint(c stream.RecordConfig) online.Fingerprint {
-	return online.Fingerprint{
-		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
-		"drop": strings.Join(c.Drop, ","), "categorical": strings.Join(c.Categorical, ","), "columns": strings.Join(c.Columns, ","),
-		"missing": strings.Join(c.Missing, ","), "separator": c.Separator, "unlabelled": fmt.Sprint(c.Unlabelled),
-	}
 }
 
 // deadLetters is what a Runner takes refused records to.
@@ -134,6 +124,11 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	s.runner = r
+	start, err := store.NextStart()
+	if err != nil {
+		return nil, err
+	}
+	r.FirstVersion = start << 32 // no run publishes so often
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
@@ -187,12 +182,11 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 // serve starts the HTTP server, which is there before anything is consumed.
 func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) (*serve.Server, error) {
 	version, revision := buildVersion()
-	record := c.Record
-	record.Unlabelled = true
 	server, err := serve.Start(c.HTTP.Config, serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
 		Status:  s.runner.Status,
-		Model:   s.runner.Model,
+		Model:   s.runner.Published,
+		Record:  &c.Record,
 		Source: func() *stream.ConsumerStats {
 			if consumer := consuming.Load(); consumer != nil {
 				stats := consumer.Stats()
@@ -200,7 +194,6 @@ func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consu
 			}
 			return nil
 		},
-		Decoder: func(schema *blankout.Schema) (stream.Decoder, error) { return stream.NewDecoder(record, schema) },
 	}, log)
 	if err == nil {
 		log.Info("serving", "url", server.URL())

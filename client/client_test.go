@@ -1,0 +1,240 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// learner returns a Runner over n JSON events of a file, and how they are written.
+func learner(dir string, n int) (*online.Runner, stream.RecordConfig, error) {
+	var lines bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, `{"sort":"%s","word":"%s%d","x":%d,"id":7}`+"\n", []string{"no", "yes"}[i%2], []string{"n", "y"}[i%2], i%5, i%3)
+	}
+	path := filepath.Join(dir, "events.jsonl")
+	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+		return nil, stream.RecordConfig{}, err
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format, record.Label, record.Drop, record.Classes = "json", "sort", []string{"id", "a,b"}, []string{"no", "yes"}
+	schema := record.Schema()
+	source, err := stream.OpenFile(path, record, schema)
+	if err != nil {
+		return nil, record, err
+	}
+	l, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		return nil, record, err
+	}
+	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 1 << 32}
+	r.Config.Refused = online.PolicySkip
+	return r, record, nil
+}
+
+// A server, a checkpoint and the bytes of either predict alike, and like the
+// learner.
+func TestSourcesAgree(t *testing.T) {
+	dir := t.TempDir()
+	r, record, err := learner(dir, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := checkpoint.Open(filepath.Join(dir, "checkpoints"), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		saved, err := store.Save(checkpoint.Linear, blocks)
+		return saved.Name, saved.Bytes, err
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := serve.DefaultConfig()
+	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
+	if err := os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close(context.Background())
+	if _, err := client.Open(t.Context(), server.URL(), client.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("without the token: %v", err)
+	}
+	served, err := client.Open(t.Context(), server.URL(), client.Options{Token: "open sesame"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := client.Open(t.Context(), store.Dir(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := served.Encode(&file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := client.Decode(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := r.Published(); served.Version != p.Version || served.Version <= 1<<32 || len(served.Offsets) != 1 || served.Offsets[0] != p.Offsets[0] || again.Version != p.Version {
+		t.Errorf("served version %d at %v, published %d at %v", served.Version, served.Offsets, p.Version, p.Offsets)
+	}
+	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
+	live := client.New(r.Model(), record)
+	want, err := live.Predict(event, 5)
+	if err != nil || want.Class != "yes" || want.Probability <= 0.5 {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	for name, m := range map[string]*client.Model{"server": served, "checkpoint": saved, "bytes": again} {
+		if got, err := m.Predict(event, 5); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+		if _, err := m.Predict([]byte("{"), 0); !client.IsRefused(err) {
+			t.Errorf("%s: a spoilt event: %v", name, err)
+		}
+	}
+	// What is named explains the whole score.
+	all, err := live.Predict(event, 100)
+	sum := 0.0
+	for i, c := range all.Explanation {
+		sum += c.Score
+		if i > 0 && math.Abs(c.Score) > math.Abs(all.Explanation[i-1].Score) {
+			t.Errorf("%+v is out of order", c)
+		}
+	}
+	if err != nil || len(all.Explanation) < 3 || math.Abs(sum-all.Scores[0]) > 1e-12 {
+		t.Errorf("explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
+	}
+	for i := range file.Len() {
+		if i%97 == 0 {
+			if _, err := client.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
+				t.Fatalf("cut at %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// Followers, predictions and the learner at full speed; for the race detector.
+// Versions never go back.
+func TestFollow(t *testing.T) {
+	r, record, err := learner(t.TempDir(), 3000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Config.PublishEvents = 1
+	c := serve.DefaultConfig()
+	c.Address = "127.0.0.1:0"
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close(context.Background())
+	var once sync.Once
+	var watching sync.WaitGroup
+	ended := make(chan struct{})
+	r.Observe = func(*online.Status) {
+		once.Do(func() {
+			for range 2 {
+				f, err := client.Follow(t.Context(), server.URL(), client.Options{Interval: time.Millisecond})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 2 {
+					watching.Go(func() {
+						version := uint64(0)
+						for {
+							m, err := f.Model()
+							if err != nil || m.Version < version {
+								t.Errorf("version %d after %d, %v", m.Version, version, err)
+							}
+							version = m.Version
+							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
+								t.Error(err)
+							}
+							select {
+							case <-ended:
+								if m.Version == r.Published().Version {
+									return
+								}
+							default:
+							}
+						}
+					})
+				}
+				t.Cleanup(f.Close)
+			}
+		})
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(ended)
+	watching.Wait()
+}
+
+func Example() {
+	dir, err := os.MkdirTemp("", "client")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	r, record, err := learner(dir, 200) // stands for the service that learns
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := r.Run(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close(context.Background())
+
+	// From here on it is what a program of your own would do.
+	m, err := client.Open(context.Background(), server.URL(), client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := m.Predict([]byte(`{"word": "y3", "x": 1}`), 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.Class, p.Probability > 0.5, p.Explanation[0].Feature)
+	// Output: yes true word=y3
+}

@@ -1,0 +1,300 @@
+package serve
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout"
+	"blankout/online"
+)
+
+// page is what / serves: one file that asks for nothing but GET /v1/events and
+// GET /v1/reports.
+//
+//go:embed page.html
+var page []byte
+
+// policy is the page's content security policy: it may run its own script and
+// ask its own server, nothing else.
+var policy = sync.OnceValue(func() string {
+	_, rest, _ := strings.Cut(string(page), "<script>")
+	script, _, _ := strings.Cut(rest, "</script>")
+	sum := sha256.Sum256([]byte(script))
+	return "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'"
+})
+
+func servePage(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", policy())
+	w.Write(page)
+}
+
+// point is a moment of a run, as the page draws it. What is undefined is null.
+type point struct {
+	Time    int64    `json:"t"`       // milliseconds since 1970
+	Records uint64   `json:"records"` // counted in since the start
+	Lag     *float64 `json:"lag"`
+	Error   *float64 `json:"error"` // recent, a share
+	Total   *float64 `json:"error_total"`
+	Loss    *float64 `json:"loss"` // recent, nats
+	Refused uint64   `json:"refused"`
+}
+
+// history remembers a run at even intervals. When it is full it forgets every
+// other point and goes on at twice the interval: it always spans the whole run.
+type history struct {
+	mu     sync.Mutex
+	points []point
+	every  int // ticks between two points
+	ticks  int
+}
+
+const (
+	historyPoints = 600
+	tickInterval  = time.Second
+)
+
+func (h *history) tick(s *collector) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ticks++; h.ticks%max(h.every, 1) != 0 {
+		return
+	}
+	if len(h.points) == historyPoints {
+		for i := range historyPoints / 2 {
+			h.points[i] = h.points[2*i+1]
+		}
+		h.points = h.points[:historyPoints/2]
+		h.every = 2 * max(h.every, 1)
+	}
+	h.points = append(h.points, pointOf(s.view()))
+}
+
+func (h *history) copy() []point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]point{}, h.points...)
+}
+
+func pointOf(v *view) point {
+	s := v.status
+	return point{
+		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabelled + s.Refused, Lag: lag(v),
+		Error: number(s.Metrics.Window.Error()), Total: number(s.Metrics.Total.Error()),
+		Loss: number(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
+	}
+}
+
+// lag is the sum over the partitions whose end is known.
+func lag(v *view) *float64 {
+	sum, known := 0.0, false
+	for _, p := range v.partitions {
+		if l := p.Lag(); l >= 0 {
+			sum, known = sum+float64(l), true
+		}
+	}
+	if !known {
+		return nil
+	}
+	return &sum
+}
+
+// report is what a server-sent event "status" holds: all that the page shows of
+// the moment.
+type report struct {
+	point
+	Version    string                     `json:"version"`
+	NotReady   string                     `json:"not_ready"`
+	Started    *int64                     `json:"started"`
+	Learned    uint64                     `json:"learned"`
+	Unlabelled uint64                     `json:"unlabelled"`
+	Events     uint64                     `json:"events"` // the state was learned from
+	Partitions []partition                `json:"partitions"`
+	TotalLoss  *float64                   `json:"loss_total"`
+	AUC        *float64                   `json:"auc"`
+	Features   int                        `json:"features"`
+	Classes    []class                    `json:"classes"`
+	Level      string                     `json:"level"`
+	Forecasts  []forecast                 `json:"forecasts"`
+	Deletions  []float64                  `json:"deletions"` // of the forecasts
+	Drift      online.Drift               `json:"drift"`
+	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
+	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
+	Failures   uint64                     `json:"dead_letter_failures"`
+	Checkpoint saved                      `json:"checkpoint"`
+	Model      *modelReport               `json:"model"`
+	Age        *float64                   `json:"newest_age_seconds"`
+}
+
+type partition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Next      int64  `json:"next"`
+	HighWater int64  `json:"high_water"`
+	Records   uint64 `json:"records"`
+	Failing   string `json:"failing,omitempty"`
+}
+
+type class struct {
+	Name   string `json:"name"`
+	Events uint64 `json:"events"`
+}
+
+type forecast struct {
+	Level string     `json:"level"`
+	Error []*float64 `json:"error"`
+}
+
+type saved struct {
+	Name   string  `json:"name"`
+	Bytes  int64   `json:"bytes"`
+	At     *int64  `json:"at"`
+	Took   float64 `json:"seconds"`
+	Pause  float64 `json:"pause_seconds"`
+	Saved  uint64  `json:"saved"`
+	Failed uint64  `json:"failed"`
+}
+
+type modelReport struct {
+	Version uint64 `json:"version"`
+	At      int64  `json:"published"`
+	Events  uint64 `json:"events"`
+	Loss    string `json:"loss"`
+	Noise   string `json:"noise"`
+	Trained string `json:"trained"`
+}
+
+func reportOf(v *view) report {
+	s, m := v.status, v.status.Metrics
+	r := report{
+		point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
+		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift,
+		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
+		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
+	}
+	if m.Binary != nil {
+		r.AUC = number(m.Binary.AUC())
+	}
+	for _, p := range v.partitions {
+		out := partition{Topic: p.Topic, Partition: p.Partition, Next: p.Next, HighWater: p.HighWater, Records: p.Records}
+		if v.source != nil {
+			for _, q := range v.source.Partitions {
+				if q.Topic == p.Topic && q.Partition == p.Partition {
+					out.Failing = q.Failing
+				}
+			}
+		}
+		r.Partitions = append(r.Partitions, out)
+	}
+	for i := range online.ForecastPoints {
+		r.Deletions = append(r.Deletions, online.ForecastMissing(i))
+	}
+	for _, f := range m.Forecasts {
+		out := forecast{Level: f.Level}
+		for _, e := range f.Error {
+			out.Error = append(out.Error, number(e))
+		}
+		r.Forecasts = append(r.Forecasts, out)
+	}
+	if p := v.published; p != nil {
+		r.Model = &modelReport{p.Version, p.At.UnixMilli(), p.Events, p.Loss, p.Noise, p.Trained}
+		for i, name := range p.Schema.Classes {
+			if i < len(m.Classes) && i < 20 {
+				r.Classes = append(r.Classes, class{name, m.Classes[i]})
+			}
+		}
+	}
+	if !s.NewestTime.IsZero() {
+		r.Age = number(s.NewestAge.Seconds())
+	}
+	return r
+}
+
+func number(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+func milli(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
+}
+
+// maxWatchers is how many may listen to GET /v1/events at a time.
+const maxWatchers = 64
+
+// events answers GET /v1/events: one event "history", the run so far, and then
+// every second one "status".
+func (s *site) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.watchers <- struct{}{}:
+		defer func() { <-s.watchers }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d are listening already", maxWatchers), r.URL.Path)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies: pass it on at once
+	out := http.NewResponseController(w)
+	// The limits of time that suit other requests would end this one.
+	if err := out.SetReadDeadline(time.Time{}); err != nil {
+		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
+		return
+	}
+	send := func(kind string, data any) error {
+		text, err := json.Marshal(data)
+		if err != nil {
+			return err
+		}
+		if err := out.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if send("history", s.history.copy()) != nil {
+		return
+	}
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	for send("status", reportOf(s.collector.view())) == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.closing:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// watch keeps the history until the site closes.
+func (s *site) watch() {
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-tick.C:
+			s.history.tick(s.collector)
+		}
+	}
+}
