@@ -87,7 +87,7 @@ func DefaultConfig() Config {
 		Marginalised: true,
 		Start:        1,
 		Intercept:    "free",
-		Average:      0.1,
+		Average:      0.15,
 		Adapt:        true,
 		Standardise:  "auto",
 		OnDrift:      "log",

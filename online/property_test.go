@@ -70,6 +70,9 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "linear"} {
 			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson"} {
 				for _, classes := range []int{2, 3} {
+					if classes > 2 && noise != "dropout:0.5" && noise != "auto" {
+						continue
+					}
 					c := DefaultConfig()
 					c.Rule, c.Loss, c.Noise = rule.name, loss, noise
 					if noise == "poisson" {
@@ -114,7 +117,7 @@ func stateOf(t testing.TB, l *Learner) []byte {
 
 func TestEveryRule(t *testing.T) {
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
-		const n, cut = 300, 137
+		const n, cut = 160, 77
 		l, s := mustNew(t, c, classes), newStream(7, classes)
 		other, s2 := mustNew(t, c, classes), newStream(7, classes)
 		for i := range n {
@@ -263,7 +266,7 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 // able to go on as before.
 func TestJump(t *testing.T) {
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
-		if classes > 2 || strings.Contains(c.Loss, ":") || strings.HasPrefix(c.Noise, "laplace") {
+		if classes > 2 || strings.Contains(c.Loss, ":") || c.Loss == "linear" || c.Noise == "auto" || strings.HasPrefix(c.Noise, "laplace") {
 			return // the others cover it
 		}
 		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
@@ -399,7 +402,7 @@ func TestFixedPoint(t *testing.T) {
 					return norm + blankout.Cost(l.loss, c.C)*j
 				}
 				best := minimise(objective, dim)
-				const passes = 400
+				const passes = 200
 				for range passes {
 					for i := range events {
 						l.Learn(&events[i])
