@@ -546,7 +546,7 @@ func TestBatchesWithoutExamples(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := blankout.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77}}
+	want := blankout.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
 	if !slices.Equal(s.Offsets, want) {
 		t.Errorf("%+v", s.Offsets)
 	}
