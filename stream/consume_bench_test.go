@@ -51,6 +51,25 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Cons
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
 }
 
+// consumerOf is readBenchmark with records of one's own.
+func consumerOf(t testing.TB, values [][]byte, codec int16, decoder Decoder, s *blankout.Schema) (*Consumer, *fetcher, *fetched) {
+	var response []byte
+	for at := 0; at < len(values); {
+		var w batchWriter
+		first := at
+		for ; at < len(values) && len(w.records) < 100_000; at++ {
+			w.add(nil, values[at], int64(at), nil)
+		}
+		var err error
+		if response, err = w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Consumer{config: DefaultConsumerConfig(), decoder: decoder, schema: s, unpack: unpacker{limit: maxUnpacked}}
+	f := &fetcher{consumer: c, topic: "t", end: -1}
+	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
+}
+
 // readOnce scans and reads the response.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.Batch) {
 	f.next, buf.batches, c.at = 0, buf.batches[:0], 0
@@ -177,12 +196,13 @@ func BenchmarkConsume(b *testing.B) {
 		},
 		func() (int, error) { return learn(ctx, address) },
 	}
-	took := make([]time.Duration, len(ways))
+	took, cpu := make([]time.Duration, len(ways)), make([]time.Duration, len(ways))
 	for b.Loop() {
 		for i, way := range ways {
-			start := time.Now()
+			start, cpuStart := time.Now(), cpuTime()
 			n, err := way()
 			took[i] += time.Since(start)
+			cpu[i] += cpuTime() - cpuStart
 			if err != nil || n != events {
 				b.Fatalf("%s: %d of %d events, %v", names[i], n, events, err)
 			}
@@ -190,6 +210,7 @@ func BenchmarkConsume(b *testing.B) {
 	}
 	for i, name := range names {
 		b.ReportMetric(float64(b.N)*events/took[i].Seconds()/1e6, name+"-M/s")
+		b.ReportMetric(float64(cpu[i].Nanoseconds())/float64(b.N)/events, name+"-cpu-ns")
 		if i > 0 {
 			b.ReportMetric(took[0].Seconds()/took[i].Seconds(), name+"/fetch")
 		}
@@ -203,6 +224,67 @@ func benchEvent(r *rand.Rand) []byte {
 	x := r.NormFloat64()
 	return fmt.Appendf(nil, `{"label":%d,"age":%d,"hours":%d,"gain":%.1f,"workclass":"work%d","education":"school%d","marital":"state%d","sex":"s%d","country":"country%03d","night":%v,"score":%.3f,"shop":"shop-%04d"}`,
 		r.IntN(2), r.IntN(80), r.IntN(60), 1000*r.Float64(), r.IntN(8), r.IntN(16), r.IntN(5), r.IntN(2), r.IntN(40), x > 0, x, r.IntN(1000))
+}
+
+// BenchmarkEvent takes a response of 200-byte JSON events through all the stages
+// on one goroutine, each stage on top of the one before, and reports what each
+// costs an event:
+//
+//	read    checksums, records, fingerprints, as BenchmarkRead
+//	decode  the JSON decoder too
+//	learn   a learner at noise dropout:0.5 too
+func BenchmarkEvent(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	events := make([][]byte, 4096)
+	for i := range events {
+		events[i] = benchEvent(random)
+	}
+	for _, stage := range []string{"read", "decode", "learn"} {
+		b.Run(stage, func(b *testing.B) {
+			records := DefaultRecordConfig()
+			records.Classes = []string{"0", "1"}
+			s := records.Schema()
+			decoder, err := NewDecoder(records, s)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if stage == "read" {
+				decoder = &nothing{}
+			}
+			config := online.DefaultConfig()
+			config.Noise = "dropout:0.5"
+			l, err := online.New(config, s)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, f, buf := consumerOf(b, events, 0, decoder, s)
+			var batch blankout.Batch
+			cycle := func() {
+				f.next, buf.batches, c.at = 0, buf.batches[:0], 0
+				if _, err := f.scan(buf); err != nil {
+					b.Fatal(err)
+				}
+				for c.at < len(buf.batches) {
+					batch.Examples = batch.Examples[:0]
+					batch.Next = c.read(&batch, buf)
+					if stage == "learn" {
+						for i := range batch.Examples {
+							l.Learn(&batch.Examples[i])
+						}
+					}
+				}
+			}
+			for range 5 {
+				cycle()
+			}
+			b.ReportAllocs()
+			start := cpuTime()
+			for b.Loop() {
+				cycle()
+			}
+			b.ReportMetric(float64((cpuTime()-start).Nanoseconds())/float64(b.N*len(events)), "cpu-ns/event")
+		})
+	}
 }
 
 func countFetch(ctx context.Context, address string, events int) (int, error) {
