@@ -91,7 +91,9 @@ func (s *Scaler) Observe(stats []float64, x float64) (ratio, shift float64) {
 	mean := stats[1] + d/n
 	m2 := stats[2] + d*(x-mean)
 	stats[0], stats[1], stats[2] = n, mean, m2
-	if n > 32 && uint64(n)&(1<<(math.Ilogb(n)-4)-1) != 0 {
+	// Sixteenths of the power of two below n are where all but four bits of the
+	// mantissa are 0.
+	if n > 32 && math.Float64bits(n)&(1<<48-1) != 0 {
 		return 1, 0
 	}
 	newInverse := 0.0

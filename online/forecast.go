@@ -84,6 +84,15 @@ func (f *forecast) add(wrong *[ForecastPoints]float64) {
 	}
 }
 
+// forecastRatio is sqrt((1-d)/(2d)) at each deletion rate d but the first, 0.
+var forecastRatio = func() (r [ForecastPoints]float64) {
+	for i := 1; i < len(r); i++ {
+		d := ForecastMissing(i)
+		r[i] = math.Sqrt((1 - d) / (2 * d))
+	}
+	return r
+}()
+
 func (l *Learner) foretellBinary(y float64) {
 	now := &l.now
 	for v := range l.levels {
@@ -96,12 +105,15 @@ func (l *Learner) foretellBinary(y float64) {
 		}
 		margin := y * (now.f[v] + c*now.lag[v] - l.logit)
 		var wrong [ForecastPoints]float64
-		for i := range wrong {
-			d := ForecastMissing(i)
-			if sd := math.Sqrt(d / (1 - d) * q); sd > 0 {
-				wrong[i] = 0.5 * math.Erfc(margin/(sd*math.Sqrt2))
-			} else if margin < 0 || margin == 0 && y > 0 {
-				wrong[i] = 1
+		step := 0.0
+		if margin < 0 || margin == 0 && y > 0 {
+			step = 1
+		}
+		wrong[0] = step
+		sd := math.Sqrt(q)
+		for i := 1; i < len(wrong); i++ {
+			if wrong[i] = step; sd > 0 {
+				wrong[i] = 0.5 * math.Erfc(margin/sd*forecastRatio[i])
 			}
 		}
 		lv.forecast.add(&wrong)

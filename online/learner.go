@@ -89,6 +89,7 @@ type event struct {
 	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
 	// the published score was more before the Scaler moved.
 	f, lag, q, moved []float64
+	hasMoved         bool      // the Scaler did; otherwise moved says nothing
 	y                []float64 // target: -1 or 1, 0 for a class not in use
 	df, h            []float64 // importance times d/df and 2 d/dv
 	shrink           []float64 // h times the noise's strength, 0 for clean gradients
@@ -316,12 +317,9 @@ func (l *Learner) gather(e *blankout.Example) {
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
-	on := l.scaler.Mode != blankout.StandardiseNone
-	if on {
-		clear(now.moved)
-		l.addMoved(l.bias, 1, 1)
+	now.hasMoved = false
+	if l.scaler.Mode != blankout.StandardiseNone {
 		l.gatherStandardised(e)
-		l.addMoved(l.bias, 1, -1)
 	} else {
 		l.touch(e.Features.Index)
 		for i, row := range now.rows {
@@ -343,7 +341,7 @@ func (l *Learner) gather(e *blankout.Example) {
 	at := l.chosen * l.k
 	for k := range l.active {
 		now.scores[k] = now.f[at+k] + c*now.lag[at+k]
-		if on {
+		if now.hasMoved {
 			now.scores[k] += now.moved[at+k]
 		}
 	}

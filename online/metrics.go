@@ -60,6 +60,44 @@ type Binary struct {
 
 const scoreBins = 256
 
+// scoreBin returns the bin of a score f, floor(scoreBins/2 + 24 asinh(2f)) kept
+// within the bins. Its edges are known as values of exp(asinh(2|f|)), to be found
+// by the exponent and the five leading bits of the mantissa: no interval of
+// those holds two edges.
+func scoreBin(f float64) int {
+	z := 2 * math.Abs(f)
+	t := z + math.Sqrt(z*z+1)
+	key := math.Float64bits(t)>>47 - 1023<<5
+	i := scoreBins/2 - 1 // beyond all edges
+	if key < uint64(len(scoreBinAt)) {
+		i = int(scoreBinAt[key])
+		if t >= scoreEdges[i+1] {
+			i++
+		}
+		i = min(i, scoreBins/2-1)
+	}
+	if f < 0 {
+		return scoreBins/2 - 1 - i
+	}
+	return scoreBins/2 + i
+}
+
+// scoreEdges holds exp(i/24), scoreBinAt the last edge, but never edge 128, up to
+// the smallest number of each key.
+var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
+	for i := range edges {
+		edges[i] = math.Exp(float64(i) / 24)
+	}
+	i := 0
+	for key := range at {
+		for t := math.Float64frombits(uint64(key+1023<<5) << 47); i+2 < len(edges) && edges[i+1] <= t; {
+			i++
+		}
+		at[key] = uint8(i)
+	}
+	return edges, at
+}()
+
 // Reliability is one bar of a reliability diagram.
 type Reliability struct {
 	Weight      float64
@@ -69,8 +107,7 @@ type Reliability struct {
 
 func (b *Binary) add(score, probability float64, label, predicted int, weight float64) {
 	b.Confusion[label][predicted] += weight
-	bin := int(scoreBins/2 + 24*math.Asinh(2*score))
-	b.Scores[label][max(0, min(bin, scoreBins-1))] += weight
+	b.Scores[label][scoreBin(score)] += weight
 	r := &b.Reliability[min(int(10*probability), 9)]
 	r.Weight += weight
 	r.Probability += weight * probability
@@ -143,8 +180,12 @@ func (l *Learner) measure(label int, weight float64) {
 	var loss float64
 	if l.k == 1 {
 		f := l.calibration.apply(scores[0])
-		p := 1 / (1 + math.Exp(-f))
-		loss = softplus(-target(label, 0, 1) * f)
+		e := math.Exp(-math.Abs(f)) // one exponential for both
+		p := 1 / (1 + e)
+		if f < 0 {
+			p *= e
+		}
+		loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
 		m.Binary.add(scores[0], p, label, predicted, weight)
 		if l.config.Calibrate {
 			l.calibration.learn(scores[0], label, weight)

@@ -218,3 +218,23 @@ func TestForecast(t *testing.T) {
 		}
 	}
 }
+
+func TestScoreBin(t *testing.T) {
+	check := func(f float64) {
+		exact := scoreBins/2 + 24*math.Asinh(2*f)
+		if f != 0 && math.Abs(exact-math.Round(exact)) < 1e-9 {
+			return // on an edge: rounding decides
+		}
+		if got, want := scoreBin(f), int(max(0, min(math.Floor(exact), scoreBins-1))); got != want {
+			t.Errorf("scoreBin(%g) = %d, want %d", f, got, want)
+		}
+	}
+	for _, f := range []float64{0, 1e-300, 1e-9, 103, 104, 1e9, 1e200, math.MaxFloat64} {
+		check(f)
+		check(-f)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		check(math.Sinh(6*r.NormFloat64()/2) / 2)
+	}
+}

@@ -37,11 +37,10 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 	return treatAlone
 }
 
-// observe counts a feature into its column's statistics, moving the weights
-// along so that no score changes.
-func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) {
-	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	ratio, shift := 1.0, 0.0
+// observe counts a feature into its column's statistics. The weights must then
+// move by ratio and shift for no score to change.
+func (l *Learner) observe(column uint32, stats []float64, x float64, t treatment) (ratio, shift float64) {
+	ratio = 1
 	switch t {
 	case treatAlone:
 		stats[0]++
@@ -59,9 +58,7 @@ func (l *Learner) observe(column uint32, row []float64, x float64, t treatment) 
 			l.dense.candidates = append(l.dense.candidates, column)
 		}
 	}
-	if ratio != 1 || shift != 0 {
-		l.move(row, ratio, shift)
-	}
+	return ratio, shift
 }
 
 // gatherStandardised is gather's loop over the features where a Scaler is on.
@@ -93,14 +90,23 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			}
 		}
 		stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-		l.addMoved(row, l.scaler.Apply(stats, raw[i]), 1)
-		l.observe(columns[i], row, raw[i], l.treatment(kind, isDense))
-		x := l.scaler.Apply(stats, raw[i])
-		l.addMoved(row, x, -1)
+		x, centre, inverse := l.scaler.Apply(stats, raw[i]), stats[3], stats[4]
+		ratio, shift := l.observe(columns[i], stats, raw[i], l.treatment(kind, isDense))
+		if stats[3] != centre || stats[4] != inverse { // seldom
+			l.addMoved(row, x, 1)
+			if ratio != 1 || shift != 0 {
+				l.move(row, ratio, shift)
+			}
+			x = l.scaler.Apply(stats, raw[i])
+			l.addMoved(row, x, -1)
+		}
 		l.add(row, x)
 	}
 	l.sum(0)
 	l.dense.event(l, e) // may move more weights
+	if now.hasMoved {
+		l.addMoved(l.bias, 1, -1)
+	}
 }
 
 // fill returns the columns and values of x with the dense columns that it leaves
@@ -124,8 +130,14 @@ func (e *event) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []fl
 	return e.columns, e.raw
 }
 
-// addMoved adds sign times a feature's part of the published scores to moved.
+// addMoved adds sign times a feature's part of the published scores to moved,
+// which starts from the intercepts as they were.
 func (l *Learner) addMoved(row []float64, x, sign float64) {
+	if !l.now.hasMoved {
+		l.now.hasMoved = true
+		clear(l.now.moved)
+		l.addMoved(l.bias, 1, 1)
+	}
 	if x == 0 {
 		return
 	}
@@ -144,6 +156,9 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 func (l *Learner) move(row []float64, ratio, shift float64) {
 	w, u := l.weights(row), l.lags(row)
 	if l.intercept && shift != 0 {
+		if !l.now.hasMoved {
+			l.addMoved(l.bias, 0, 1) // takes note of the intercepts
+		}
 		b, bu := l.weights(l.bias), l.lags(l.bias)
 		for j, w := range w {
 			b[j] += w * shift
