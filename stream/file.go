@@ -101,7 +101,9 @@ func (f *File) fill(k *block, copied bool) {
 	r := f.records
 	examples := k.batch.Examples[:0]
 	k.err = nil
-	k.bytes = r.move(k.bytes)
+	if !copied { // else nobody borrows the buffer: it is read to its end first
+		k.bytes = r.move(k.bytes)
+	}
 	var record Record
 	for len(examples) < batchExamples {
 		ok := r.scan(&record)
