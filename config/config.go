@@ -36,6 +36,7 @@ type Config struct {
 	Checkpoint Checkpoint          `toml:"checkpoint"`
 	HTTP       HTTP                `toml:"http"`
 	DeadLetter DeadLetter          `toml:"dead_letter"`
+	Validate   Validate            `toml:"validate"`
 }
 
 // Kafka is what is consumed, and how the cluster is reached.
@@ -97,6 +98,21 @@ func (c *DeadLetter) check() error {
 	return nil
 }
 
+// Validate says how live weights are compared with the exact solution.
+type Validate struct {
+	online.ValidateConfig
+	// Directory keeps the reports of a running learner, the newest Keep of them.
+	Directory string `toml:"directory"`
+	Keep      int    `toml:"keep"`
+}
+
+func (c *Validate) check() error {
+	if c.Keep < 1 {
+		return fmt.Errorf("keep %d: want at least 1", c.Keep)
+	}
+	return c.ValidateConfig.Check()
+}
+
 // Default returns what an empty file means.
 func Default() Config {
 	run := online.DefaultRunConfig()
@@ -110,6 +126,7 @@ func Default() Config {
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
 		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
+		Validate:   Validate{ValidateConfig: online.DefaultValidateConfig(), Directory: "reports", Keep: 100},
 	}
 	c.Kafka.Topics = []string{"events"}
 	return c
@@ -124,6 +141,7 @@ func (c *Config) sections() []section {
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.Check},
 		{"dead_letter", c.DeadLetter.check},
+		{"validate", c.Validate.check},
 	}
 }
 

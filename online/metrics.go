@@ -198,6 +198,14 @@ func (l *Learner) measure(label int, weight float64) {
 	l.watch(loss)
 }
 
+// logLoss is minus the logarithm of the probability that scores give a class.
+func (l *Learner) logLoss(scores []float64, label int) float64 {
+	if l.k == 1 {
+		return softplus(-target(label, 0, 1) * l.calibration.apply(scores[0]))
+	}
+	return logLoss(scores, label)
+}
+
 func (l *Learner) predict(scores []float64) int {
 	if len(scores) == 1 {
 		if l.calibration.apply(scores[0]) > l.logit {

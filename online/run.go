@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/internal/failpoint"
 )
 
@@ -42,8 +43,8 @@ type DeadLetters interface {
 // Learner's state and its place in the stream together in checkpoints.
 //
 // Two goroutines do it: one reads and decodes ahead, the caller of Run learns. A
-// third encodes and writes a checkpoint while learning goes on; it works on a
-// copy. All are Run's and end before it returns.
+// third encodes and writes a checkpoint while learning goes on, a fourth
+// validates; they work on copies. All are Run's and end before it returns.
 //
 // The state after a number of events depends on those events alone: neither
 // saves, nor publishing, nor where a batch ends changes a weight. A run that is
@@ -73,13 +74,21 @@ type Runner struct {
 	DeadLetters DeadLetters
 	// Observe sees every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
-	Log     *slog.Logger // nil logs nothing
+	// Validator compares the live weights with the exact solution beside learning,
+	// and says which records are held out. May be nil; without its Open there is
+	// only a holdout.
+	Validator *Validator
+	// Report takes a finished validation, on a goroutine of Run's. May be nil.
+	Report func(*batch.Validation) error
+	Log    *slog.Logger // nil logs nothing
 	// FirstVersion is that of the first Model published. Who sees to it that it
 	// lies above all those of earlier runs has versions that never go back.
 	FirstVersion uint64
 
-	status    atomic.Pointer[Status]
-	published atomic.Pointer[Published]
+	status     atomic.Pointer[Status]
+	published  atomic.Pointer[Published]
+	exact      atomic.Pointer[blankout.Model]
+	validation atomic.Bool // one is asked for
 }
 
 // Published is a Model handed to readers and where it belongs. It is immutable.
@@ -168,6 +177,8 @@ type Status struct {
 	Started  time.Time
 	// Counts of records since Run began.
 	Learned, Unlabelled, Refused uint64
+	HeldOut                      uint64   // and not learned
+	Holdout                      Progress // their scores as they came
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
@@ -181,6 +192,7 @@ type Status struct {
 	Save       SaveStatus
 	Published  uint64  // Models handed to readers
 	Metrics    Metrics // the Learner's
+	Validation ValidationStatus
 }
 
 // PartitionStatus is how far one partition has been learned.
@@ -249,6 +261,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
+	l.startValidating()
 	l.publish()
 	l.report("")
 
@@ -257,6 +270,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	ahead := readAhead(reading, r.Source)
 	err := l.learn(ctx, ahead)
 	stop()
+	l.endValidation(ctx, err)
 
 	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)
 	defer cancel()
@@ -345,6 +359,8 @@ type loop struct {
 	saving      bool
 	saved       chan saveResult
 	saveTrouble string // the last save's failure, "" if it went well
+
+	validating
 }
 
 type partition struct {
@@ -369,6 +385,9 @@ func (l *loop) learn(ctx context.Context, ahead *ahead) error {
 			return nil
 		case result := <-l.saved:
 			l.finishSave(result)
+			continue
+		case result := <-l.validated:
+			l.finishValidation(result)
 			continue
 		case <-tick.C:
 			l.takeStock()
@@ -406,6 +425,7 @@ func (l *loop) takeStock() {
 	if due && l.moved && !l.saving {
 		l.beginSave()
 	}
+	l.validateIfDue()
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
 		l.report("")
 	}
@@ -512,6 +532,9 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		case e.Refused != nil:
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
+			continue
+		case HeldOut(b.Partition, e.Offset, l.holdout):
+			l.hold(e)
 			continue
 		case e.Label == blankout.Unlabelled:
 			l.current.Unlabelled++

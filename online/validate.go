@@ -241,3 +241,166 @@ func (t *throttle) rest() {
 	t.since = time.Now()
 	t.waited += t.since.Sub(begin)
 }
+
+// Validate asks for a validation. It comes at the end of a batch, unless one is
+// under way, and at once when that ends. Anyone may call it at any time; without
+// a Validator that can read the events again it returns an error.
+func (r *Runner) Validate() error {
+	if r.Validator == nil || r.Validator.Open == nil {
+		return errors.New("this run cannot read its events again, so it cannot validate")
+	}
+	r.validation.Store(true)
+	return nil
+}
+
+// Exact returns the latest exact solution, nil if there is none yet. It may be
+// called by anyone at any time.
+func (r *Runner) Exact() *blankout.Model { return r.exact.Load() }
+
+// ValidationStatus is about validations since Run began.
+type ValidationStatus struct {
+	Running      bool
+	Done, Failed uint64
+	Last         *batch.Validation // nil before the first; shared, never changed
+	// Alarm is set, under the policy alarm, while the last one's gap is too large.
+	Alarm bool
+}
+
+// validating is the part of a loop that validates.
+type validating struct {
+	holdout    uint64
+	before     uint64 // records counted in before Run began
+	validateAt uint64 // records, those before included, at which the next is due
+	validated  chan validationResult
+	cancel     context.CancelFunc // of the one under way, nil if there is none
+}
+
+type validationResult struct {
+	report *batch.Validation
+	exact  *blankout.Model
+	err    error
+}
+
+func (l *loop) startValidating() {
+	if l.Validator == nil {
+		return
+	}
+	l.holdout = l.Validator.Config.Holdout
+	l.validated = make(chan validationResult, 1)
+	for _, p := range l.Offsets {
+		l.before += p.Records
+	}
+	l.nextValidation()
+}
+
+// nextValidation puts the next one at the next multiple of the configured number.
+func (l *loop) nextValidation() {
+	if n := l.Validator.Config.Events; n > 0 {
+		l.validateAt = ((l.before+l.records)/n + 1) * n
+	}
+}
+
+// hold scores a held-out event.
+func (l *loop) hold(e *blankout.Example) {
+	l.current.HeldOut++
+	if e.Label == blankout.Unlabelled || !usable(e) {
+		return
+	}
+	scores := l.Learner.Score(e, make([]float64, l.Learner.k))
+	wrong := 0.0
+	if l.Learner.predict(scores) != e.Label {
+		wrong = e.Weight
+	}
+	l.current.Holdout.add(e.Weight, wrong, e.Weight*l.Learner.logLoss(scores, e.Label), 1)
+}
+
+// validateIfDue begins a validation if one is due or asked for.
+func (l *loop) validateIfDue() {
+	if l.Validator == nil || l.Validator.Open == nil || l.cancel != nil {
+		return
+	}
+	due := l.validateAt > 0 && l.before+l.records >= l.validateAt
+	if !due && !l.validation.Load() || l.before+l.records == 0 {
+		return
+	}
+	l.validation.Store(false)
+	l.nextValidation()
+	l.beginValidation()
+}
+
+// beginValidation copies the model and has a goroutine validate it.
+func (l *loop) beginValidation() {
+	live, at, earlier := l.freeze().Model(), l.Offsets.Clone(), l.exact.Load()
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.current.Validation.Running, l.unreported = true, true
+	go func() {
+		var r validationResult
+		r.report, r.exact, r.err = l.Validator.Validate(ctx, live, at, earlier)
+		if r.err == nil {
+			// Named so that the order of names is that of time.
+			r.report.ID = fmt.Sprintf("%s-%012d", r.report.Time.Format("20060102T150405.000Z"), r.report.Records)
+			if l.Report != nil {
+				r.err = l.Report(r.report)
+			}
+		}
+		l.validated <- r // one place, one validation at a time: never blocks
+	}()
+}
+
+// finishValidation takes the result over. This is also where a policy that
+// adopts the exact solution would make it the live state.
+func (l *loop) finishValidation(r validationResult) {
+	l.cancel()
+	l.cancel, l.unreported = nil, true
+	s := &l.current.Validation
+	s.Running = false
+	if r.report != nil {
+		l.exact.Store(r.exact)
+		s.Last = r.report
+		gap := math.NaN()
+		if r.report.RelativeGap != nil {
+			gap = *r.report.RelativeGap
+		}
+		s.Alarm = l.Validator.Config.Policy == "alarm" && !(gap <= l.Validator.Config.MaxGap)
+		log := l.log.Info
+		if s.Alarm {
+			log = l.log.Warn
+		}
+		log("validated", "id", r.report.ID, "relative_gap", gap, "alarm", s.Alarm, "records", r.report.Records,
+			"coverage", r.report.Coverage, "took", time.Duration((r.report.Reading+r.report.Seconds)*float64(time.Second)))
+	}
+	switch {
+	case r.err == nil:
+		s.Done++
+	case errors.Is(r.err, context.Canceled):
+		l.log.Info("a validation was given up, the run ends")
+	default:
+		s.Failed++
+		l.log.Error("a validation failed", "err", r.err)
+	}
+}
+
+// endValidation waits for a validation under way, and makes the one that is due,
+// if the run ends because there is no more to learn; if it was stopped, or has
+// failed, the validation is given up.
+func (l *loop) endValidation(ctx context.Context, failed error) {
+	done := ctx.Done()
+	for {
+		if failed == nil && ctx.Err() == nil {
+			l.validateIfDue()
+		}
+		if l.cancel == nil {
+			return
+		}
+		if failed != nil || ctx.Err() != nil {
+			l.cancel()
+			done = nil
+		}
+		select {
+		case r := <-l.validated:
+			l.finishValidation(r)
+		case <-done:
+		}
+	}
+}

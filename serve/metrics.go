@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/online"
 	"blankout/stream"
 
@@ -53,10 +54,11 @@ var metrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled or refused.",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled, held-out or refused.",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabelled), "unlabelled")
+			emit(float64(v.status.HeldOut), "held-out")
 			emit(float64(v.status.Refused), "refused")
 		}},
 	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used, by reason.",
@@ -171,6 +173,64 @@ var metrics = []metric{
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
+	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events since the start, scored as they came.",
+		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
+	{"blankout_holdout_error_ratio", gauge, nil, "Share of held-out events since the start predicted wrongly.",
+		one(func(v *view) float64 { return v.status.Holdout.Error() })},
+	{"blankout_validations_total", counter, []string{"outcome"}, "Validations against the exact solution: done or failed.",
+		func(v *view, emit func(float64, ...string)) {
+			emit(float64(v.status.Validation.Done), "done")
+			emit(float64(v.status.Validation.Failed), "failed")
+		}},
+	{"blankout_validation_running", gauge, nil, "1 while a validation is under way.",
+		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
+	{"blankout_validation_alarm", gauge, nil, "1 under validate.policy alarm while the last validation's gap exceeds max_gap.",
+		one(func(v *view) float64 { return flag(v.status.Validation.Alarm) })},
+	{"blankout_validation_gap_ratio", gauge, nil, "Objective of the live weights less that of the exact ones, in units of the latter, at the last validation.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.RelativeGap)) })},
+	{"blankout_validation_objective", gauge, []string{"side"}, "Objective at the last validation: live or exact.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
+			emit(r.Live.Objective, "live")
+			emit(r.Exact.Objective, "exact")
+		})},
+	{"blankout_validation_certificate", gauge, nil, "Bound on how far the exact objective is above the minimum.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.Certificate)) })},
+	{"blankout_validation_error_ratio", gauge, []string{"side"}, "Share of the measured events predicted wrongly at the last validation: live or exact.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
+			emit(gaugeOf(r.Live.Error)/100, "live")
+			emit(gaugeOf(r.Exact.Error)/100, "exact")
+		})},
+	{"blankout_validation_coverage_ratio", gauge, nil, "Share of the counted records that the last validation could read again.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Coverage) })},
+	{"blankout_validation_seconds", gauge, nil, "Time the last validation took, reading and waiting included.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Reading + r.Seconds) })},
+	{"blankout_validation_timestamp_seconds", gauge, nil, "When the last validation was made, in Unix time.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(unix(r.Time)) })},
+}
+
+// flag is a truth as a metric has it.
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// gaugeOf is x as a metric has it, NaN for none.
+func gaugeOf(x *float64) float64 {
+	if x == nil {
+		return math.NaN()
+	}
+	return *x
+}
+
+// ofLast reads the last validation, if there is one.
+func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.status.Validation.Last != nil {
+			read(v.status.Validation.Last, emit)
+		}
+	}
 }
 
 func fromModel(read func(*view, *online.Published) float64) func(*view, func(float64, ...string)) {

@@ -82,6 +82,10 @@ type Service struct {
 	// Record says how the stream's events are written, and so those of
 	// predictions. Nil serves no predictions.
 	Record *stream.RecordConfig
+	// Reports are those of validations; nil serves none.
+	Reports *Reports
+	// Validate asks for a validation; nil takes no such requests.
+	Validate func() error
 }
 
 func (s Service) status() *online.Status {
@@ -247,6 +251,19 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
 	if s.Record != nil {
 		mux.HandleFunc("POST /v1/predict", models.predict)
+	}
+	if s.Reports != nil {
+		mux.HandleFunc("GET /v1/reports", s.Reports.answerList)
+		mux.HandleFunc("GET /v1/reports/{id}", s.Reports.answer)
+	}
+	if s.Validate != nil {
+		mux.HandleFunc("POST /v1/validate", func(w http.ResponseWriter, r *http.Request) {
+			if err := s.Validate(); err != nil {
+				fail(w, http.StatusConflict, err.Error(), r.URL.Path)
+				return
+			}
+			reply(w, http.StatusAccepted, map[string]string{"reports": "/v1/reports"})
+		})
 	}
 	if c.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

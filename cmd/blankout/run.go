@@ -34,7 +34,8 @@ func (p *program) runCommand() *cobra.Command {
 		Short: "Learn from a topic: consume, learn, checkpoint, serve",
 		Long: `run learns from the topics of the configuration, event by event, until it is told
 to stop (SIGTERM or SIGINT: it finishes what it holds, saves and exits 0). It
-starts where the newest checkpoint left off.
+starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
+validate makes one, beside learning.
 
 With -d it learns from a file, or with -d - from standard input, instead of
 Kafka, and ends with it; a file that has grown since is gone on with.`,
@@ -106,7 +107,13 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Info("learning", look.look(s).log()...)
 		}
 	}
+	stop := onValidateSignal(func() {
+		if err := s.runner.Validate(); err != nil {
+			log.Warn("no validation", "err", err)
+		}
+	})
 	err = s.runner.Run(c.Context())
+	stop()
 	status := s.runner.Status()
 	if screen.terminal {
 		screen.done(whole(status).String())
@@ -134,6 +141,10 @@ type runSummary struct {
 	Checkpoints uint64            `json:"checkpoints"`
 	Offsets     blankout.Offsets  `json:"offsets"`
 	RefusedBy   map[string]uint64 `json:"refused_by"`
+	HeldOut     uint64            `json:"held_out"`
+	Validations uint64            `json:"validations"`
+	// HoldoutError is of the held-out events, scored as they came.
+	HoldoutError *float64 `json:"holdout_error"`
 }
 
 func summary(s *online.Status, offsets blankout.Offsets) runSummary {
@@ -142,6 +153,7 @@ func summary(s *online.Status, offsets blankout.Offsets) runSummary {
 		Error: number(100 * s.Metrics.Total.Error()), LogLoss: number(s.Metrics.Total.MeanLogLoss()),
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
+		HeldOut: s.HeldOut, HoldoutError: number(100 * s.Holdout.Error()), Validations: s.Validation.Done,
 	}
 	for reason, n := range s.RefusedBy {
 		out.RefusedBy[string(reason)] = n

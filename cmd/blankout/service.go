@@ -22,10 +22,10 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, record stream.RecordConfig, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
+func newRunner(c online.Config, record stream.RecordConfig, holdout uint64, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
 	r := &online.Runner{
 		Config:      online.DefaultRunConfig(),
-		Fingerprint: record.Settings(),
+		Fingerprint: runFingerprint(record, holdout),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if saved.Prune != nil {
@@ -66,6 +66,16 @@ func newRunner(c online.Config, record stream.RecordConfig, store *checkpoint.St
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
 	return r, nil
+}
+
+// runFingerprint is what gives weights their meaning beside the learner's own
+// settings and the Schema: how records become events, and which are held out.
+func runFingerprint(c stream.RecordConfig, holdout uint64) online.Fingerprint {
+	f := online.Fingerprint(c.Settings())
+	if holdout > 0 {
+		f["holdout"] = fmt.Sprint(holdout)
+	}
+	return f
 }
 
 // deadLetters is what a Runner takes refused records to.
@@ -119,7 +129,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			log.Info("the checkpoints there were are set aside", "directory", aside)
 		}
 	}
-	r, err := newRunner(c.Learner, c.Record, store, o.from, log)
+	r, err := newRunner(c.Learner, c.Record, c.Validate.Holdout, store, o.from, log)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +144,21 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	r.Config.Refused = c.DeadLetter.Policy
 	r.Config.MaxEvents = o.maxEvents
 	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
+	r.Validator = newValidator(c, o.data, log)
+	if o.data == "-" {
+		r.Validator.Open = nil // it cannot be read again
+	}
+	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
+	if err != nil {
+		return nil, err
+	}
+	if len(foreign) > 0 {
+		log.Warn("files among the reports are none, they are left alone", "files", foreign)
+	}
+	r.Report = reports.Add
 	var consuming atomic.Pointer[stream.Consumer]
 	if c.HTTP.Address != "" {
-		server, err := s.serve(c, &consuming, log)
+		server, err := s.serve(c, &consuming, reports, log)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +202,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 }
 
 // serve starts the HTTP server, which is there before anything is consumed.
-func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) (*serve.Server, error) {
+func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, log *slog.Logger) (*serve.Server, error) {
 	version, revision := buildVersion()
 	server, err := serve.Start(c.HTTP.Config, serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
@@ -194,6 +216,7 @@ func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consu
 			}
 			return nil
 		},
+		Reports: reports, Validate: s.runner.Validate,
 	}, log)
 	if err == nil {
 		log.Info("serving", "url", server.URL())

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/config"
+	"blankout/online"
+	"blankout/stream"
+)
+
+type validateFlags struct {
+	model   string
+	data    string
+	brokers string
+	topics  string
+	output  string
+	json    bool
+}
+
+func (p *program) validate() *cobra.Command {
+	var o validateFlags
+	var settings configFlags
+	c := &cobra.Command{
+		Use:   "validate -m CHECKPOINT -f CONFIG",
+		Short: "Compare live weights with the exact solution on the same events",
+		Long: `validate reads the events that a checkpoint was learned from once more, up to its
+offsets, solves the same problem exactly (loss, noise, penalty, standardising as
+frozen in the checkpoint) and says how far the live weights are from it, how both
+do on the events held out ([validate] holdout), what random deletion would do to
+them, and which single features, fields or groups would hurt most if they died.
+
+A directory of checkpoints stands for its newest. A checkpoint learned from a
+file wants the same file with -d.`,
+		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
+			"  blankout validate -m checkpoints/checkpoint-000000000007.blankout -f blankout.toml --json\n" +
+			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl -o exact.blankout",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := settings.load(changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
+			if err != nil {
+				return err
+			}
+			if err := p.runValidate(c.Context(), &l.Config, &o); err != nil {
+				return fmt.Errorf("validate: %w", err)
+			}
+			return nil
+		},
+	}
+	settings.add(c)
+	f := c.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or the newest one of a directory")
+	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, for a checkpoint learned from one")
+	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
+	f.BoolVar(&o.json, "json", false, "the report as one JSON object on standard output")
+	return c
+}
+
+// newestCheckpoint returns the file that a path stands for: itself, or of a
+// directory the newest checkpoint in it.
+func newestCheckpoint(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, err
+	}
+	names, err := checkpoint.List(path)
+	if err != nil {
+		return "", err
+	}
+	if len(names) == 0 {
+		return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("holds no checkpoint")}
+	}
+	return filepath.Join(path, names[0]), nil
+}
+
+// newValidator returns what validates a learner of this configuration, whose
+// events come from the file data or, if that is "", from Kafka.
+func newValidator(c *config.Config, data string, log *slog.Logger) *online.Validator {
+	v := &online.Validator{Config: c.Validate.ValidateConfig, Learner: c.Learner}
+	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		if data != "" {
+			file, err := stream.OpenFile(data, c.Record, s)
+			if err != nil {
+				return nil, err
+			}
+			if position, ok := from.Lookup(data, 0); ok {
+				err = file.Skip(position.Next)
+			}
+			if err != nil {
+				return nil, errors.Join(err, file.Close())
+			}
+			return file, nil
+		}
+		decoder, err := stream.NewDecoder(c.Record, s)
+		if err != nil {
+			return nil, err
+		}
+		k := c.Kafka.ConsumerConfig
+		k.Log = log
+		// What is gone from the log is left out, and the report says so.
+		k.UntilEnd, k.CreateTopics, k.Start, k.OutOfRange = true, false, "earliest", "earliest"
+		return stream.NewConsumer(ctx, k, decoder, s, from)
+	}
+	return v
+}
+
+func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags) error {
+	if o.model == "" {
+		return usageError{errors.New("name a checkpoint with -m")}
+	}
+	path, err := newestCheckpoint(o.model)
+	if err != nil {
+		return err
+	}
+	file, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if file.Kind != checkpoint.Linear {
+		return refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", path, file.Kind)}
+	}
+	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.Holdout), file.Blocks)
+	if err != nil {
+		if is[*online.MismatchError](err) {
+			return usageError{fmt.Errorf("%s: %w", path, err)}
+		}
+		return refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
+	live, err := blankout.ReadModel(file.Blocks)
+	if err != nil {
+		return refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
+	if err := checkTopics(offsets, c, o); err != nil {
+		return usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	screen := p.newScreen(10 * time.Second)
+	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
+	v.Config.CPU = 1 // nobody is waiting
+	v.Progress = func(g batch.Progress) {
+		if screen.due() {
+			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
+		}
+	}
+	r, exact, err := v.Validate(ctx, live, offsets, nil)
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		blocks, err := exact.EachBlock()
+		if err != nil {
+			return err
+		}
+		if err := checkpoint.WriteFile(o.output, checkpoint.Linear, blocks); err != nil {
+			return err
+		}
+	}
+	if !p.quiet {
+		screen.done("validated " + path)
+		printValidation(p.stderr, r)
+	}
+	if !r.Converged {
+		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	return nil
+}
+
+// checkTopics makes sure that the checkpoint's events are where they are looked for.
+func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) error {
+	if len(offsets) == 0 {
+		return errors.New("it was learned from no event")
+	}
+	for _, p := range offsets {
+		switch {
+		case o.data != "" && p.Topic != o.data:
+			return fmt.Errorf("it was learned from %q, not from %q: name it as run did", p.Topic, o.data)
+		case o.data == "" && !slices.Contains(c.Kafka.Topics, p.Topic):
+			return fmt.Errorf("it was learned from %q, which is none of kafka.topics (%s): a file is named with -d", p.Topic, strings.Join(c.Kafka.Topics, ", "))
+		}
+	}
+	return nil
+}
+
+// printValidation writes a report for people.
+func printValidation(out io.Writer, r *batch.Validation) {
+	share := func(x *float64) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4g", *x)
+	}
+	fmt.Fprintf(out, "%s of %s records read again (%.4g %%)", humanize.Comma(int64(r.Read)), humanize.Comma(int64(r.Records)), 100*r.Coverage)
+	switch {
+	case r.Verified:
+		fmt.Fprint(out, ", exactly the ones that were counted")
+	case r.Window:
+		fmt.Fprint(out, ", the latest ones (validate.window)")
+	default:
+		fmt.Fprint(out, ", not all of the ones that were counted: the log has lost some")
+	}
+	fmt.Fprintf(out, "; %s labelled events, %s held out\n", humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Holdout)))
+	gap := "-"
+	if r.RelativeGap != nil {
+		gap = fmt.Sprintf("%.3g %%", 100**r.RelativeGap)
+	}
+	fmt.Fprintf(out, "loss %s, noise %s: the live objective is %s above the exact one", r.Loss, r.Noise, gap)
+	if r.Certificate != nil {
+		fmt.Fprintf(out, " (which is within %.2g of the minimum)", *r.Certificate)
+	}
+	fmt.Fprintf(out, "\nweights: distance %.4g, cosine %s; measured on %s events\n\n", r.Distance, share(r.Cosine), map[string]string{"holdout": "the held-out", "learned": "the learned"}[r.MeasuredOn])
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tlive\texact\t")
+	fmt.Fprintf(w, "objective\t%.8g\t%.8g\t\n", r.Live.Objective, r.Exact.Objective)
+	fmt.Fprintf(w, "norm of weights\t%.4g\t%.4g\t\n", r.Live.Norm, r.Exact.Norm)
+	fmt.Fprintf(w, "error %%\t%s\t%s\t\n", share(r.Live.Error), share(r.Exact.Error))
+	fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", share(r.Live.LogLoss), share(r.Exact.LogLoss))
+	fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", share(r.Live.CalibrationError), share(r.Exact.CalibrationError))
+	for i, d := range r.Deletions {
+		fmt.Fprintf(w, "error %% with %g %% deleted\t%s\t%s\t\n", 100*d, share(r.Live.Robustness[i]), share(r.Exact.Robustness[i]))
+	}
+	w.Flush()
+	if len(r.Failures) > 0 {
+		fmt.Fprintln(out, "\nsingle points of failure:")
+		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "  kind\tname\tin % of events\tlive error % without\trise\texact\t")
+		kinds := map[string]int{}
+		for _, f := range r.Failures {
+			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {
+				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, f.Name, 100*f.Share, f.Live, f.Rise, f.Exact)
+			}
+		}
+		w.Flush()
+	}
+	if len(r.Differences) > 0 {
+		fmt.Fprintln(out, "\nthe weights that differ most:")
+		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "  feature\tclass\tlive\texact\t")
+		for _, d := range r.Differences[:min(5, len(r.Differences))] {
+			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", d.Feature, d.Class, d.Live, d.Exact)
+		}
+		w.Flush()
+	}
+}

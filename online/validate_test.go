@@ -1,0 +1,192 @@
+package online_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/online"
+)
+
+// validating has a service hold out every seventh record or so and validate.
+func (s *service) validating(events uint64) *[]*batch.Validation {
+	c := online.DefaultValidateConfig()
+	c.Holdout, c.Events, c.CPU = 7, events, 1
+	n := s.source.n
+	s.Validator = &online.Validator{Config: c, Learner: online.DefaultConfig(),
+		Open: func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+			return newStream(schema, from, n, 99), nil
+		}}
+	reports := new([]*batch.Validation)
+	s.Report = func(r *batch.Validation) error {
+		*reports = append(*reports, r)
+		return nil
+	}
+	return reports
+}
+
+// Validating changes nothing: with it and without, in one life or several, the
+// state is the same, and it is that of the events that are not held out.
+func TestValidateChangesNothing(t *testing.T) {
+	const n = 1500
+	whole := t.TempDir()
+	s := start(t, whole, n, 0)
+	s.validating(0)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, p := newest(t, whole)
+	held := 0
+	for offset := range int64(n) {
+		if online.HeldOut(3, offset, 7) {
+			held++
+		}
+	}
+	status := s.Status()
+	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabelled != uint64(n-held) {
+		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabelled)
+	}
+	if w := status.Holdout.Weight; !(w > float64(held)*0.8 && w <= float64(held)) || !(status.Holdout.MeanLogLoss() > 0) {
+		t.Errorf("holdout %+v of %d events", status.Holdout, held)
+	}
+	schema := blankout.NewSchema(18, nil, 2)
+	schema.Names = blankout.NewNames(2000)
+	alone, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := newStream(schema, nil, n, 0)
+	for i := range n {
+		if e := stream.record(i); !online.HeldOut(3, int64(i), 7) {
+			alone.Learn(&e)
+		}
+	}
+	if got, want := s.Learner.Snapshot().Model(), alone.Snapshot().Model(); got.Events != want.Events || got.Intercept[0] != want.Intercept[0] {
+		t.Errorf("learned %d events to %v, alone %d to %v", got.Events, got.Intercept, want.Events, want.Intercept)
+	}
+
+	dir := t.TempDir()
+	for life, stop := range []uint64{400, 555, 0} {
+		s := start(t, dir, n, uint64(life))
+		reports := s.validating(200)
+		s.Config.MaxEvents = stop
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.store.Close()
+		v := s.Status().Validation
+		if int(v.Done) != len(*reports) || v.Done == 0 || v.Failed > 0 || v.Running || v.Last != (*reports)[len(*reports)-1] || s.Exact() == nil {
+			t.Errorf("life %d: %d reports, status %+v", life, len(*reports), v)
+		}
+		for _, r := range *reports {
+			if !r.Verified || r.Coverage != 1 || r.MeasuredOn != "holdout" || !(r.Gap > 0) || *r.Certificate > 1e-6*r.Exact.Objective {
+				t.Errorf("life %d: %+v", life, r)
+			}
+		}
+	}
+	if got, p := newest(t, dir); !bytes.Equal(got, want) {
+		t.Errorf("with validations it ends in another state, at %+v", p)
+	}
+}
+
+// What is validated is the checkpoint's model, by file as beside learning.
+func TestValidateCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 1200, 1)
+	reports := s.validating(1200)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(*reports) != 1 {
+		t.Fatalf("%d reports", len(*reports))
+	}
+	data, _ := newest(t, dir)
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, err := blankout.ReadModel(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := online.ReadOffsets(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, exact, err := s.Validator.Validate(t.Context(), live, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := (*reports)[0]
+	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
+		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
+	}
+	// From the earlier exact solution the solver has nothing left to do.
+	again, _, err := s.Validator.Validate(t.Context(), live, at, exact)
+	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	// A window, and a log that has lost its beginning.
+	s.Validator.Config.Window = 300
+	if r, _, err := s.Validator.Validate(t.Context(), live, at, nil); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
+		t.Errorf("window: %+v, %v", r, err)
+	}
+	s.Validator.Config.Window = 0
+	open := s.Validator.Open
+	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		from[0].Next = 600
+		return open(ctx, schema, from)
+	}
+	if r, _, err := s.Validator.Validate(t.Context(), live, at, nil); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
+		t.Errorf("lost: %+v, %v", r, err)
+	}
+}
+
+// A validation that fails or is slow is no trouble to the run.
+func TestValidateIsNoTrouble(t *testing.T) {
+	s := start(t, t.TempDir(), 1000, 1)
+	s.validating(300)
+	s.Validator.Open = func(context.Context, *blankout.Schema, blankout.Offsets) (online.Source, error) {
+		return nil, errors.New("no broker")
+	}
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Status().Validation; v.Failed == 0 || v.Done > 0 || v.Running {
+		t.Errorf("%+v", v)
+	}
+
+	s = start(t, t.TempDir(), 1000, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.validating(300)
+	s.Validator.Open = func(ctx context.Context, _ *blankout.Schema, _ blankout.Offsets) (online.Source, error) {
+		cancel() // stopped while it reads
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s.source.end = nil
+	s.source.n = math.MaxInt // endless
+	if err := s.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
+		t.Errorf("given up: %+v", v)
+	}
+
+	s = start(t, t.TempDir(), 100, 1)
+	if err := s.Validate(); err == nil {
+		t.Error("a run without a Validator takes a request")
+	}
+	s.validating(0)
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done+s.Status().Validation.Failed != 1 {
+		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
+	}
+}
