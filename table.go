@@ -5,40 +5,107 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 )
 
 // Table maps columns to rows of Width float64 values. Rows are given out in
-// slots on first touch, so memory follows the columns seen (8 Width + 8 bytes
-// for each, in blocks of at most 1 MB), not the columns there could be. A block
-// knows when it was last written, so that a Snapshot copies only what changed.
+// slots on first touch, so memory follows the columns seen (8 Width bytes and 15
+// to 26 more for each, the rows in blocks of at most 512 KB), not the columns there
+// could be. A block knows when it was last written, so that a Snapshot copies only
+// what changed.
 type Table struct {
 	width   int
 	perBits uint        // log2 of the rows in a block
-	pages   []*page     // column>>pageBits -> column&pageMask -> slot+1
+	index   index       // slots by column
 	columns []uint32    // by slot
 	blocks  [][]float64 // rows, 1<<perBits of them in each
 	written []uint64    // by block: the epoch of its last write
 	epoch   uint64      // counts Snapshots
-	lazy    *lazyIndex  // of a Snapshot: stands in for pages
+	lazy    *lazyIndex  // of a Snapshot: stands in for index
 }
 
-// lazyIndex makes the pages of a Snapshot when Row is first called. Snapshots
+// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
 // of the same columns share one.
 type lazyIndex struct {
-	once  sync.Once
-	pages []*page
+	once sync.Once
+	index
 }
 
-type page [1 << pageBits]uint32
+// blockBytes bounds a block; the snapshot topic sends one as one message.
+const blockBytes = 1 << 19
 
-const (
-	pageBits = 10
-	pageMask = 1<<pageBits - 1
-	// blockBytes bounds a block; the snapshot topic sends one as one message.
-	blockBytes = 1 << 19
-)
+// index finds the slots of columns: of the first ones, as a file numbers its
+// features, in an array; of the others, as names hash to, in an open-addressed
+// hash table at most three quarters full, in which eight neighbours share a line
+// of the cache.
+type index struct {
+	low     []uint32 // by column: slot+1, 0 is none
+	entries []uint64 // column<<32 | slot+1, 0 is empty
+	shift   uint8    // 64 less the logarithm of the number of lines
+	used    int
+}
+
+const maxLow = 1 << 17 // columns in index.low
+
+// home returns where a column's entry is if no other has taken its place.
+func (x *index) home(column uint32) int {
+	line := uint64(column>>3) * 0x9e3779b97f4a7c15 >> (x.shift & 63) // Fibonacci hashing
+	return int(line<<3 | uint64(column&7))
+}
+
+// slot returns the slot of a column plus one, 0 if it has none.
+func (x *index) slot(column uint32) uint32 {
+	if column < uint32(len(x.low)) {
+		return x.low[column]
+	}
+	if len(x.entries) == 0 {
+		return 0
+	}
+	for at := x.home(column); ; at++ {
+		at &= len(x.entries) - 1
+		if e := x.entries[at]; uint32(e>>32) == column || e == 0 {
+			return uint32(e)
+		}
+	}
+}
+
+// enter adds a column that has no slot yet.
+func (x *index) enter(column, slot uint32) {
+	if column < maxLow {
+		if column >= uint32(len(x.low)) {
+			low := make([]uint32, max(64, 1<<bits.Len32(column)))
+			copy(low, x.low)
+			x.low = low
+		}
+		x.low[column] = slot + 1
+		return
+	}
+	if x.used++; 4*x.used > 3*len(x.entries) {
+		x.resize(max(64, 2*len(x.entries)))
+	}
+	x.put(uint64(column)<<32 | uint64(slot+1))
+}
+
+// resize gives the index room for a power of two of entries.
+func (x *index) resize(size int) {
+	old := x.entries
+	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
+	for _, e := range old {
+		if e != 0 {
+			x.put(e)
+		}
+	}
+}
+
+func (x *index) put(entry uint64) {
+	at := x.home(uint32(entry >> 32))
+	for x.entries[at] != 0 {
+		at = (at + 1) & (len(x.entries) - 1)
+	}
+	x.entries[at] = entry
+}
 
 // NewTable returns an empty Table of rows of the given width.
 func NewTable(width int) *Table {
@@ -60,12 +127,7 @@ func (t *Table) Len() int { return len(t.columns) }
 
 // Bytes returns the memory that the Table holds.
 func (t *Table) Bytes() int {
-	n := 4*cap(t.columns) + 8*cap(t.pages) + 8*cap(t.written)
-	for _, p := range t.pages {
-		if p != nil {
-			n += 4 * len(p)
-		}
-	}
+	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 8*cap(t.written)
 	for _, b := range t.blocks {
 		n += 8 * cap(b)
 	}
@@ -75,32 +137,19 @@ func (t *Table) Bytes() int {
 // Row returns the row of a column for reading, nil if it has none. The slice
 // stays the column's row for the life of the Table.
 func (t *Table) Row(column uint32) []float64 {
-	pages := t.pages
+	index := &t.index
 	if t.lazy != nil {
 		t.lazy.once.Do(func() {
 			for slot, column := range t.columns {
-				enter(&t.lazy.pages, column, uint32(slot))
+				t.lazy.enter(column, uint32(slot))
 			}
 		})
-		pages = t.lazy.pages
+		index = &t.lazy.index
 	}
-	if at := int(column >> pageBits); at < len(pages) && pages[at] != nil {
-		if slot := pages[at][column&pageMask]; slot != 0 {
-			return t.slot(slot - 1)
-		}
+	if slot := index.slot(column); slot != 0 {
+		return t.slot(slot - 1)
 	}
 	return nil
-}
-
-func enter(pages *[]*page, column, slot uint32) {
-	at := int(column >> pageBits)
-	if at >= len(*pages) {
-		*pages = append(*pages, make([]*page, at+1-len(*pages))...)
-	}
-	if (*pages)[at] == nil {
-		(*pages)[at] = new(page)
-	}
-	(*pages)[at][column&pageMask] = slot + 1
 }
 
 func (t *Table) slot(slot uint32) []float64 {
@@ -112,11 +161,9 @@ func (t *Table) slot(slot uint32) []float64 {
 // has none. The row counts as written until the next Snapshot; a row that is
 // kept and written after one must be touched again.
 func (t *Table) Touch(column uint32) []float64 {
-	if at := int(column >> pageBits); at < len(t.pages) && t.pages[at] != nil {
-		if slot := t.pages[at][column&pageMask]; slot != 0 {
-			t.written[(slot-1)>>t.perBits] = t.epoch
-			return t.slot(slot - 1)
-		}
+	if slot := t.index.slot(column); slot != 0 {
+		t.written[(slot-1)>>t.perBits] = t.epoch
+		return t.slot(slot - 1)
 	}
 	return t.add(column)
 }
@@ -128,15 +175,12 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) (all [][]float64, f
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
-	pages, blocks, width, perBits := t.pages, t.blocks, t.width, t.perBits&31
+	blocks, width, perBits := t.blocks, t.width, t.perBits&31
 	for i, column := range columns {
-		slot := uint32(0)
-		if p := int(column >> pageBits); p < len(pages) && pages[p] != nil {
-			slot = pages[p][column&pageMask]
-		}
+		slot := t.index.slot(column)
 		if slot == 0 {
 			out[i], fresh = t.add(column), true
-			pages, blocks = t.pages, t.blocks
+			blocks = t.blocks
 			continue
 		}
 		slot--
@@ -154,7 +198,7 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) (all [][]float64, f
 func (t *Table) add(column uint32) []float64 {
 	slot := uint32(len(t.columns))
 	t.columns = append(t.columns, column)
-	enter(&t.pages, column, slot)
+	t.index.enter(column, slot)
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
 		t.blocks = append(t.blocks, make([]float64, t.width<<t.perBits))
 		t.written = append(t.written, t.epoch)

@@ -1,6 +1,7 @@
 package blankout
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -127,4 +128,31 @@ func BenchmarkTableRow(b *testing.B) {
 		sum += table.Touch(uint32(i) % 784)[0]
 	}
 	_ = sum
+}
+
+// BenchmarkTouchAll touches the columns of events: neighbouring columns of which
+// some are frequent, as of a text's words by number, and hashed ones.
+func BenchmarkTouchAll(b *testing.B) {
+	for _, spread := range []uint32{1, 2654435761} {
+		for _, columns := range []uint64{1000, 90_000} {
+			b.Run(fmt.Sprintf("columns=%d/hashed=%v", columns, spread != 1), func(b *testing.B) {
+				table := NewTable(8)
+				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 10, columns-1)
+				events := make([][]uint32, 5000)
+				for i := range events {
+					for range 100 {
+						column := uint32(zipf.Uint64())
+						if spread != 1 {
+							column = column * spread >> 10
+						}
+						events[i] = append(events[i], column)
+					}
+				}
+				var rows [][]float64
+				for i := 0; b.Loop(); i++ {
+					rows, _ = table.TouchAll(events[i%len(events)], rows[:0])
+				}
+			})
+		}
+	}
 }
