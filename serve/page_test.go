@@ -1,0 +1,177 @@
+package serve_test
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/serve"
+)
+
+// The page in a real browser: it shows what the server says, in light and dark
+// and on a phone, without an error and without asking anybody else.
+// BLANKOUT_SCREENSHOTS names a directory for the pictures.
+func TestPageInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		width, height int
+		scheme        string
+	}{{"light", 1240, 1500, "light"}, {"dark", 1240, 1500, "dark"}, {"phone", 390, 2900, "light"}} {
+		t.Run(c.name, func(t *testing.T) {
+			b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": c.scheme}}})
+			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": c.height, "deviceScaleFactor": 1, "mobile": c.width < 500})
+			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+			// Two points make a line.
+			for tries := 0; b.value(t, "document.body?.dataset.events + ' ' + document.querySelectorAll('#chart-error path').length") != "400 2"; tries++ {
+				if tries == 300 {
+					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			for expression, want := range map[string]any{
+				"document.querySelector('#state').textContent":                                                        "stopped",
+				"document.querySelector('#refused').textContent":                                                      "4",
+				"document.querySelector('#events').textContent":                                                       "400",
+				"document.querySelectorAll('#chart-forecast path').length":                                            5.0,
+				"document.querySelector('#counts').innerText.includes('yes')":                                         true,
+				"document.documentElement.scrollWidth <= innerWidth":                                                  true,
+				"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":             true,
+				"getComputedStyle(document.body).backgroundColor":                                                     map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[c.scheme],
+				"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)": true,
+			} {
+				if got := b.value(t, expression); got != want {
+					t.Errorf("%s: %v, want %v", expression, got, want)
+				}
+			}
+			shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
+			picture, err := base64.StdEncoding.DecodeString(shot["data"].(string))
+			if err != nil || len(picture) < 10_000 {
+				t.Errorf("a picture of %d bytes, %v", len(picture), err)
+			}
+			if dir := os.Getenv("BLANKOUT_SCREENSHOTS"); dir != "" {
+				if err := os.WriteFile(filepath.Join(dir, "page-"+c.name+".png"), picture, 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// browser is a headless Chromium spoken to in its debugging protocol: JSON
+// messages that end in a zero byte, over two pipes.
+type browser struct {
+	to         *os.File
+	from       *bufio.Reader
+	session    string
+	id         int
+	complaints []string
+}
+
+// browse starts Chromium, or skips the test where there is none.
+func browse(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil || runtime.GOOS == "windows" {
+		t.Skip("no chromium here: the page is not tested in a browser")
+	}
+	theirs, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
+	c.ExtraFiles = []*os.File{theirs, ours} // 3 and 4
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	ours.Close()
+	b := &browser{to: to, from: bufio.NewReader(from)}
+	t.Cleanup(func() {
+		fmt.Fprintf(to, `{"id":0,"method":"Browser.close"}`+"\x00")
+		c.Wait()
+		to.Close()
+		from.Close()
+	})
+	if err := from.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	target := b.call(t, "Target.createTarget", map[string]any{"url": "about:blank"})
+	b.session = b.call(t, "Target.attachToTarget", map[string]any{"targetId": target["targetId"], "flatten": true})["sessionId"].(string)
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.call(t, domain+".enable", map[string]any{})
+	}
+	return b
+}
+
+// call waits for the answer of a method and keeps what the page complains about
+// meanwhile.
+func (b *browser) call(t *testing.T, method string, params map[string]any) map[string]any {
+	t.Helper()
+	b.id++
+	message := map[string]any{"id": b.id, "method": method, "params": params}
+	if b.session != "" {
+		message["sessionId"] = b.session
+	}
+	data, err := json.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.to.Write(append(data, 0)); err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	for {
+		data, err := b.from.ReadBytes(0)
+		if err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		var answer struct {
+			ID     int
+			Method string
+			Result map[string]any
+			Error  any
+		}
+		if err := json.Unmarshal(data[:len(data)-1], &answer); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded" && !strings.Contains(string(data), "/v1/reports"): // 404 without validation
+			b.complaints = append(b.complaints, string(data))
+		case answer.ID == b.id && answer.Error != nil:
+			t.Fatalf("%s: %v", method, answer.Error)
+		case answer.ID == b.id:
+			return answer.Result
+		}
+	}
+}
+
+// value evaluates an expression in the page.
+func (b *browser) value(t *testing.T, expression string) any {
+	t.Helper()
+	result := b.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+	if thrown, ok := result["exceptionDetails"]; ok {
+		t.Fatalf("%s: %v", expression, thrown)
+	}
+	return result["result"].(map[string]any)["value"]
+}
