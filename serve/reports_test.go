@@ -1,0 +1,86 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"blankout/batch"
+	"blankout/serve"
+)
+
+// Reports outlive the program, the newest of them; a foreign file is left alone.
+func TestReports(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "reports")
+	reports, _, err := serve.OpenReports(dir, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		gap := float64(i)
+		r := &batch.Validation{ID: fmt.Sprintf("r%d", i), Records: uint64(i), RelativeGap: &gap}
+		r.Live.Objective = 10 + gap
+		if err := reports.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
+		t.Fatal(err) // what a crash leaves
+	}
+	again, foreign, err := serve.OpenReports(dir, 2)
+	if err != nil || len(foreign) != 1 || filepath.Base(foreign[0]) != "notes.json" {
+		t.Fatal(foreign, err)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "r*.json"))
+	if len(files) != 2 {
+		t.Errorf("kept %v", files)
+	}
+
+	_, service := learned(t)
+	service.Reports = again
+	asked := 0
+	service.Validate = func() error {
+		if asked++; asked > 1 {
+			return fmt.Errorf("cannot")
+		}
+		return nil
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	status, text, _ := call(t, "GET", url+"/v1/reports", "")
+	var list struct {
+		Reports []struct {
+			ID    string   `json:"id"`
+			Gap   *float64 `json:"relative_gap"`
+			Error *float64 `json:"error_live"`
+		} `json:"reports"`
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil || status != http.StatusOK || len(list.Reports) != 2 ||
+		list.Reports[0].ID != "r2" || *list.Reports[0].Gap != 2 || list.Reports[1].ID != "r1" || list.Reports[0].Error != nil {
+		t.Errorf("%d %s %v", status, text, err)
+	}
+	for path, want := range map[string]string{
+		"r1": "200 1", "latest": "200 2", "r0": "404 0", "..%2Fr1": "404 0", "notes": "404 0", "": "404 0",
+	} {
+		status, text, _ := call(t, "GET", url+"/v1/reports/"+path, "")
+		var r batch.Validation
+		_ = json.Unmarshal([]byte(text), &r)
+		if got := fmt.Sprint(status, r.Records); got != want {
+			t.Errorf("%q: %s, want %s (%s)", path, got, want, text)
+		}
+	}
+	var answers []int
+	for range 2 {
+		status, _, _ := call(t, "POST", url+"/v1/validate", "")
+		answers = append(answers, status)
+	}
+	if !slices.Equal(answers, []int{http.StatusAccepted, http.StatusConflict}) {
+		t.Errorf("asked for validations: %v", answers)
+	}
+}
