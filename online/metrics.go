@@ -1,6 +1,8 @@
 package online
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 
 	"blankout"
@@ -45,6 +47,60 @@ func (p *Progress) add(weight, wrong, logLoss, keep float64) {
 	p.Weight = p.Weight*keep + weight
 	p.Wrong = p.Wrong*keep + wrong
 	p.LogLoss = p.LogLoss*keep + logLoss
+}
+
+// Summary is Metrics in a few numbers, for people and scripts. What is not a
+// number yet is null. Errors are in percent.
+type Summary struct {
+	Error         *float64   `json:"progressive_error"`
+	LogLoss       *float64   `json:"progressive_log_loss"` // nats
+	RecentError   *float64   `json:"recent_error"`
+	RecentLogLoss *float64   `json:"recent_log_loss"`
+	AUC           *float64   `json:"auc"`
+	Level         string     `json:"level"`
+	Forecasts     []Forecast `json:"forecasts"`
+	Drift         Drift      `json:"drift"`
+}
+
+// Summary sums m up.
+func (m *Metrics) Summary() Summary {
+	number := func(x float64) *float64 {
+		if x-x != 0 { // NaN or infinite
+			return nil
+		}
+		return &x
+	}
+	s := Summary{
+		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
+		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
+		Level: m.Level, Drift: m.Drift,
+	}
+	if m.Binary != nil {
+		s.AUC = number(m.Binary.AUC())
+	}
+	for _, f := range m.Forecasts {
+		if math.IsNaN(f.Error[0]) {
+			continue // no event sampled yet
+		}
+		for i := range f.Error {
+			f.Error[i] *= 100
+		}
+		s.Forecasts = append(s.Forecasts, f)
+	}
+	return s
+}
+
+// ReadSummary returns the Summary that a checkpoint holds.
+func ReadSummary(blocks []blankout.Block) (*Summary, error) {
+	data, err := blankout.FindBlock(blocks, "summary")
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("block summary: %w", err)
+	}
+	return s, nil
 }
 
 // Binary are measures of two classes, for positives that are rare.

@@ -16,6 +16,7 @@ import (
 type Snapshot struct {
 	model   *blankout.Model
 	learner []byte
+	summary []byte
 }
 
 // Snapshot returns the state as it is now. It copies what was written since the
@@ -23,15 +24,20 @@ type Snapshot struct {
 func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.table.Snapshot(l.snapshot)
 	head := l.head(l.schema.Clone(-1, -1))
-	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode()}
+	metrics := l.Metrics()
+	summary, err := json.Marshal(metrics.Summary())
+	if err != nil {
+		panic(err) // finite numbers and strings only
+	}
+	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), summary}
 }
 
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *blankout.Model { return s.model }
 
 // Blocks encodes the state: the published model as blankout.ReadModel reads it,
-// and the block "learner", which makes a Learner of it again. docs/checkpoint-format.md
-// has the table.
+// the block "learner", which makes a Learner of it again, and for whoever looks at
+// the file the block "summary". docs/checkpoint-format.md has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 	each, err := s.EachBlock()
 	if err != nil {
@@ -47,7 +53,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		return nil, err
 	}
 	return func(yield func(blankout.Block) bool) {
-		if yield(blankout.Block{Name: "learner", Data: s.learner}) {
+		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "summary", Data: s.summary}) {
 			model(yield)
 		}
 	}, nil

@@ -73,11 +73,51 @@ func DefaultConnectConfig() ConnectConfig {
 	}
 }
 
+// check reports the first setting that cannot be used, without reading a file or
+// a secret: a configuration may be checked where those are not.
+func (c *ConnectConfig) check() error {
+	if len(c.Brokers) == 0 {
+		return errors.New("brokers: none given")
+	}
+	for _, b := range c.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return fmt.Errorf("brokers: %q: want host:port: %w", b, err)
+		}
+	}
+	if c.RequestTimeout <= 0 || c.ConnectTimeout <= 0 || c.MetadataInterval <= 0 {
+		return errors.New("request_timeout, connect_timeout and metadata_interval must be positive")
+	}
+	if err := c.TLS.check(); err != nil {
+		return err
+	}
+	return c.SASL.check()
+}
+
+func (c *TLSConfig) check() error {
+	switch {
+	case !c.Enabled && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""):
+		return errors.New("tls: files are given but enabled is false")
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("tls: cert_file and key_file go together")
+	}
+	return nil
+}
+
+func (c *SASLConfig) check() error {
+	switch {
+	case c.Mechanism == "" && c.Username != "":
+		return errors.New("sasl: a username is given but no mechanism")
+	case c.Mechanism == "":
+	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, c.Mechanism):
+		return fmt.Errorf("sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
+	case c.Username == "":
+		return errors.New("sasl: no username")
+	}
+	return nil
+}
+
 func (c *TLSConfig) load() (*tls.Config, error) {
 	if !c.Enabled {
-		if c.CAFile != "" || c.CertFile != "" || c.KeyFile != "" {
-			return nil, errors.New("tls: files are given but enabled is false")
-		}
 		return nil, nil
 	}
 	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
@@ -91,9 +131,6 @@ func (c *TLSConfig) load() (*tls.Config, error) {
 			return nil, fmt.Errorf("tls: ca_file %s holds no PEM certificate", c.CAFile)
 		}
 	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		return nil, errors.New("tls: cert_file and key_file go together")
-	}
 	if c.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
@@ -105,24 +142,14 @@ func (c *TLSConfig) load() (*tls.Config, error) {
 }
 
 func (c *SASLConfig) load() (sasl.Mechanism, error) {
-	if c.Mechanism == "" {
-		if c.Username != "" {
-			return nil, errors.New("sasl: a username is given but no mechanism")
-		}
-		return nil, nil
-	}
 	var algorithm scram.Algorithm
 	switch c.Mechanism {
-	case "PLAIN":
+	case "":
+		return nil, nil
 	case "SCRAM-SHA-256":
 		algorithm = scram.SHA256
 	case "SCRAM-SHA-512":
 		algorithm = scram.SHA512
-	default:
-		return nil, fmt.Errorf("sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
-	}
-	if c.Username == "" {
-		return nil, errors.New("sasl: no username")
 	}
 	var password string
 	if c.PasswordFile != "" {
@@ -162,16 +189,8 @@ type cluster struct {
 // connect prepares a cluster and waits for its first answer. topics limits
 // the metadata that is kept.
 func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Logger) (*cluster, error) {
-	if len(c.Brokers) == 0 {
-		return nil, errors.New("no brokers given")
-	}
-	for _, b := range c.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return nil, fmt.Errorf("broker %q: want host:port: %w", b, err)
-		}
-	}
-	if c.RequestTimeout <= 0 || c.ConnectTimeout <= 0 || c.MetadataInterval <= 0 {
-		return nil, errors.New("request_timeout, connect_timeout and metadata_interval must be positive")
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	tlsConfig, err := c.TLS.load()
 	if err != nil {

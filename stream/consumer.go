@@ -66,6 +66,9 @@ func (c *ConsumerConfig) committed() bool { return c.Isolation == "read_committe
 
 // Check reports the first setting that cannot be used.
 func (c *ConsumerConfig) Check() error {
+	if err := c.ConnectConfig.check(); err != nil {
+		return err
+	}
 	if _, err := c.startTime(); err != nil {
 		return err
 	}

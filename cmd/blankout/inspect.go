@@ -77,6 +77,7 @@ type inspection struct {
 	Support     int              `json:"support_vectors,omitempty"`
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
+	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
 }
@@ -138,9 +139,12 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Names, i.Collisions, i.Memory = s.Names.Len(), s.Names.Collisions(s.Bits), m.Rows.Bytes()
 	i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
 	i.Intercept, i.Norm, i.Largest = m.Intercept, weightNorm(m), largestWeights(m, weights)
-	// A model has no place in a stream.
+	// A model has no place in a stream, and no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 	}
@@ -162,6 +166,9 @@ func (i *inspection) print(out *bufio.Writer) {
 		fmt.Fprintf(out, "memory        %s of rows\n", humanize.IBytes(uint64(i.Memory)))
 		fmt.Fprintf(out, "weights       norm %.4g, intercept %.4g\n", i.Norm, i.Intercept)
 	}
+	if p := i.Progress; p != nil {
+		printProgress(out, p)
+	}
 	if len(i.Offsets) > 0 {
 		fmt.Fprintln(out)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -182,4 +189,36 @@ func (i *inspection) print(out *bufio.Writer) {
 		}
 		t.Flush()
 	}
+}
+
+// printProgress tells how good the progressive predictions were, and the errors
+// to expect when features go missing.
+func printProgress(out *bufio.Writer, s *online.Summary) {
+	if s.Error != nil && s.LogLoss != nil {
+		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss)
+	}
+	if s.Drift.Alarms > 0 {
+		fmt.Fprintf(out, "drift         %d alarms, the latest at event %s\n", s.Drift.Alarms, humanize.Comma(int64(s.Drift.Event)))
+	}
+	if len(s.Forecasts) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nforecast of the error, in %, when a share of the features goes missing")
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for d := range online.ForecastPoints {
+		fmt.Fprintf(t, "\t%d %%", 10*d)
+	}
+	fmt.Fprintln(t, "\t")
+	for _, f := range s.Forecasts {
+		name := "  " + f.Level
+		if f.Level == s.Level {
+			name = "* " + f.Level
+		}
+		fmt.Fprint(t, name)
+		for _, e := range f.Error {
+			fmt.Fprintf(t, "\t%.1f", e)
+		}
+		fmt.Fprintln(t, "\t")
+	}
+	t.Flush()
 }

@@ -130,12 +130,11 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 
 // runSummary is what run --json says at the end. Errors are in percent.
 type runSummary struct {
-	Events      uint64            `json:"events"` // of this run, without the refused
-	Refused     uint64            `json:"refused"`
-	Total       uint64            `json:"total_events"` // of all runs of this learner
-	Features    int               `json:"features"`
-	Error       *float64          `json:"progressive_error"`
-	LogLoss     *float64          `json:"progressive_log_loss"`
+	Events   uint64 `json:"events"` // of this run, without the refused
+	Refused  uint64 `json:"refused"`
+	Total    uint64 `json:"total_events"` // of all runs of this learner
+	Features int    `json:"features"`
+	online.Summary
 	Seconds     float64           `json:"seconds"`
 	Checkpoint  string            `json:"checkpoint"`
 	Checkpoints uint64            `json:"checkpoints"`
@@ -150,7 +149,7 @@ type runSummary struct {
 func summary(s *online.Status, offsets blankout.Offsets) runSummary {
 	out := runSummary{
 		Events: s.Learned + s.Unlabelled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
-		Error: number(100 * s.Metrics.Total.Error()), LogLoss: number(s.Metrics.Total.MeanLogLoss()),
+		Summary: s.Metrics.Summary(),
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		HeldOut: s.HeldOut, HoldoutError: number(100 * s.Holdout.Error()), Validations: s.Validation.Done,
