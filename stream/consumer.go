@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,8 @@ type ConsumerConfig struct {
 	Topics     []string `toml:"topics"`
 	Partitions []int32  `toml:"partitions"` // of every topic; none means all, new ones included
 	// Start is where a partition without a stored offset begins: "earliest",
-	// "latest" or "timestamp:" and a time as of RFC 3339. Partitions that are
-	// added to a topic later are read from their beginning.
+	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
+	// Partitions that are added to a topic later are read from their beginning.
 	Start string `toml:"start"`
 	// Isolation "read_committed" leaves out the records of aborted
 	// transactions; "read_uncommitted" delivers them.
@@ -42,6 +43,9 @@ type ConsumerConfig struct {
 	// UntilEnd ends the stream where each partition ended when the Consumer
 	// was made (under read_committed, at its last stable offset).
 	UntilEnd bool `toml:"until_end"`
+	// Before ends every partition before this offset, or where UntilEnd ends it if
+	// that comes first; 0 sets no bound. It goes with UntilEnd.
+	Before int64 `toml:"-"`
 
 	Log *slog.Logger `toml:"-"` // nil: no log
 }
@@ -85,6 +89,8 @@ func (c *ConsumerConfig) Check() error {
 		return fmt.Errorf("max_bytes %d, want 1 to %d", c.MaxBytes, maxResponse/2)
 	case c.MaxWait < time.Millisecond:
 		return fmt.Errorf("max_wait %v, want at least 1ms", c.MaxWait)
+	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
+		return fmt.Errorf("before offset %d: want a positive number, with until_end", c.Before)
 	case c.Prefetch < 1:
 		return fmt.Errorf("prefetch %d, want at least 1", c.Prefetch)
 	case c.BatchRecords < 1:
@@ -95,8 +101,21 @@ func (c *ConsumerConfig) Check() error {
 	return nil
 }
 
-// startTime returns Start as ListOffsets takes it.
+// startOffset returns the number of a Start that is an offset.
+func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
+	text, ok := strings.CutPrefix(c.Start, "offset:")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// startTime returns Start as ListOffsets takes it, the earliest for an offset.
 func (c *ConsumerConfig) startTime() (int64, error) {
+	if _, ok := c.startOffset(); ok {
+		return kafka.FirstOffset, nil
+	}
 	switch c.Start {
 	case "earliest":
 		return kafka.FirstOffset, nil
@@ -110,7 +129,7 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 		}
 		return t.UnixMilli(), nil
 	}
-	return 0, fmt.Errorf("start %q, want earliest, latest or timestamp:2006-01-02T15:04:05Z", c.Start)
+	return 0, fmt.Errorf("start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
 // Consumer is a Source of events from Kafka topics. Its goroutines, one for each
@@ -228,6 +247,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		}
 	}
 	at, _ := c.config.startTime()
+	first, isOffset := c.config.startOffset()
 	var times map[int32]int64
 	if at >= 0 {
 		if times, err = k.offsets(ctx, topic, partitions, at, false); err != nil {
@@ -246,7 +266,12 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 			if next, err = c.inRange(topic, p, stored.Next, starts[p], ends[p]); err != nil {
 				return nil, err
 			}
-		case known || at == kafka.FirstOffset:
+		case known:
+		case isOffset:
+			if next, err = c.inRange(topic, p, first, starts[p], ends[p]); err != nil {
+				return nil, err
+			}
+		case at == kafka.FirstOffset:
 		case at == kafka.LastOffset:
 			next = ends[p]
 		default:
@@ -257,6 +282,9 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		end := int64(-1)
 		if c.config.UntilEnd {
 			end = stops[p]
+		}
+		if c.config.Before > 0 {
+			end = min(end, c.config.Before)
 		}
 		f := c.newFetcher(topic, p, next, end, ends[p])
 		f.moved = ok && next != stored.Next

@@ -278,6 +278,48 @@ func TestConsumeFrom(t *testing.T) {
 	}
 }
 
+// A read between two offsets ends there, however much more the topic holds, and
+// whatever record batch the end falls into.
+func TestConsumeBetween(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, map[string]int32{"t": 2})
+	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 500 }, numbered(200)...)
+	held := map[int32][]string{}
+	for _, r := range consume(t, b, "t", nil, nil).all() {
+		held[r.partition] = append(held[r.partition], r.value)
+	}
+	for _, test := range []struct {
+		name       string
+		partitions []int32
+		start      string
+		before     int64
+		from, to   map[int32]int
+	}{
+		{"both ends", nil, "offset:5", 17, map[int32]int{0: 5, 1: 5}, map[int32]int{0: 17, 1: 17}},
+		{"one partition", []int32{1}, "offset:0", 3, map[int32]int{1: 0}, map[int32]int{1: 3}},
+		{"no more than there is", nil, "earliest", 1000, map[int32]int{}, map[int32]int{0: len(held[0]), 1: len(held[1])}},
+		{"nothing", nil, "offset:9", 4, map[int32]int{}, map[int32]int{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Partitions, c.Start, c.Before = test.partitions, test.start, test.before })
+			got := map[int32][]string{}
+			for _, r := range c.all() {
+				got[r.partition] = append(got[r.partition], r.value)
+			}
+			for p := range int32(2) {
+				if want := held[p][test.from[p]:test.to[p]]; !slices.Equal(got[p], want) {
+					t.Errorf("partition %d: %q, want %q", p, got[p], want)
+				}
+			}
+			c.Close()
+		})
+	}
+	var out *OffsetOutOfRangeError
+	if _, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "offset:201" }); !errors.As(err, &out) || out.Offset != 201 {
+		t.Errorf("a start beyond the end: %v", err)
+	}
+}
+
 func TestConsumeTail(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 2})
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false })

@@ -62,7 +62,6 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 	}
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = []string{u.Host}, []string{topic}, true
-	from, to := int64(-1), int64(-1)
 	for key, values := range u.Query() {
 		value := values[len(values)-1]
 		switch key {
@@ -76,27 +75,19 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 			}
 		case "from", "to":
 			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || n < 0 {
+			switch {
+			case value == "": // as in the pattern of the help: no bound
+			case err != nil || n < 0:
 				return nil, bad(key + " " + value)
-			}
-			if key == "from" {
-				from = n
-			} else {
-				to = n
+			case key == "from":
+				config.Start = "offset:" + value
+			case n == 0:
+				return nil, bad("nothing comes before offset 0")
+			default:
+				config.Before = n
 			}
 		default:
 			return nil, bad("unknown key " + key)
-		}
-	}
-	var start blankout.Offsets
-	if from >= 0 {
-		partitions := config.Partitions
-		if len(partitions) == 0 {
-			partitions = []int32{0}
-			config.Partitions = partitions
-		}
-		for _, p := range partitions {
-			start.At(topic, p, from)
 		}
 	}
 	if c.Format == "" {
@@ -106,29 +97,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := stream.NewConsumer(ctx, config, decoder, s, start)
-	if err != nil {
-		return nil, err
-	}
-	return &upTo{consumer, to}, nil
-}
-
-// upTo ends a source's partitions before an offset, -1 for none.
-type upTo struct {
-	source
-	to int64
-}
-
-func (u *upTo) Next(ctx context.Context, b *blankout.Batch) error {
-	if err := u.source.Next(ctx, b); err != nil || u.to < 0 {
-		return err
-	}
-	n := 0
-	for n < len(b.Examples) && b.Examples[n].Offset < u.to {
-		n++
-	}
-	b.Examples = b.Examples[:n]
-	return nil
+	return stream.NewConsumer(ctx, config, decoder, s, nil)
 }
 
 // each calls f for every example of the paths. A record that cannot be used is

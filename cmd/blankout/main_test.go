@@ -56,12 +56,18 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startBroker is the script command "broker TOPIC…": it starts an embedded broker
-// with these topics, of one partition each, for the rest of the script, and
-// points blankout's configuration at it.
+// with these topics, of one partition each or as many as TOPIC:N says, for the
+// rest of the script, and points blankout's configuration at it.
 func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	c := stream.EmbeddedConfig{Topics: map[string]int32{}}
 	for _, topic := range topics {
-		c.Topics[topic] = 1
+		name, partitions, several := strings.Cut(topic, ":")
+		c.Topics[name] = 1
+		if several {
+			n, err := strconv.ParseInt(partitions, 10, 32)
+			ts.Check(err)
+			c.Topics[name] = int32(n)
+		}
 	}
 	broker, err := stream.StartEmbedded(c)
 	ts.Check(err)
