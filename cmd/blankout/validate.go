@@ -50,8 +50,8 @@ them, and which single features, fields or groups would hurt most if they died.
 A directory of checkpoints stands for its newest. A checkpoint learned from a
 file wants the same file with -d.`,
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
-			"  blankout validate -m checkpoints/checkpoint-000000000007.blankout -f blankout.toml --json\n" +
-			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl -o exact.blankout",
+			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
+			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l, err := settings.load(changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
