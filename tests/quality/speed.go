@@ -58,7 +58,6 @@ func (c *comparison) speed() error {
 			name string
 			args []string
 			runs []run
-			last *run
 		}
 		train := append([]string{binary, "train", "-d", ours, "--solver", "online", "--quiet"}, d.ours...)
 		all := []*contestant{
