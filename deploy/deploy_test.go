@@ -1,0 +1,145 @@
+// Package deploy_test checks the files of this directory against the program.
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/config"
+	"blankout/stream"
+)
+
+// Dashboards and alerts ask only for metrics that there are.
+func TestMetricsExist(t *testing.T) {
+	table, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`\bblankout_[a-z0-9_]+\b`)
+	for _, file := range []string{"grafana/dashboards/blankout.json", "prometheus/alerts.yml", "prometheus/alerts_test.yml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := name.FindAllString(string(data), -1)
+		if len(found) < 5 {
+			t.Errorf("%s names %d metrics", file, len(found))
+		}
+		for _, metric := range found {
+			if !bytes.Contains(table, []byte("`"+metric+"`")) {
+				t.Errorf("%s: there is no metric %s", file, metric)
+			}
+		}
+	}
+}
+
+func TestDashboard(t *testing.T) {
+	data, err := os.ReadFile("grafana/dashboards/blankout.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Title  string
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	taken := map[[2]int]string{}
+	for _, p := range d.Panels {
+		if len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("%+v", p)
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if taken[at] != "" {
+					t.Fatalf("%s lies over %s", p.Title, taken[at])
+				}
+				taken[at] = p.Title
+			}
+		}
+	}
+}
+
+// The configuration is one, also under the variables that the containers set.
+func TestConfiguration(t *testing.T) {
+	compose, err := os.ReadFile("docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var env []string
+	for _, m := range regexp.MustCompile(`(?m)^ +(BLANKOUT_[A-Z_]+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(compose), -1) {
+		env = append(env, m[1]+"="+m[2])
+	}
+	l, err := config.Load(config.Source{File: "blankout.toml", Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(env) < 2 || l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
+		t.Errorf("%v: %+v", env, l.HTTP)
+	}
+}
+
+// Every event of every example can be used.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("examples/*")
+	if err != nil || len(files) != 4 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		record := stream.DefaultRecordConfig()
+		schema := record.Schema()
+		source, err := stream.OpenFile(file, record, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b blankout.Batch
+		n := 0
+		for err = source.Next(context.Background(), &b); err == nil; err = source.Next(context.Background(), &b) {
+			for i := range b.Examples {
+				if e := &b.Examples[i]; e.Refused != nil || e.Label == blankout.Unlabelled || e.Features.Len() == 0 {
+					t.Errorf("%s: event %d: %+v", file, e.Offset, e)
+				}
+				n++
+			}
+		}
+		if !errors.Is(err, io.EOF) || n < 2 || len(schema.Classes) != 2 {
+			t.Errorf("%s: %d events, classes %q, %v", file, n, schema.Classes, err)
+		}
+		source.Close()
+	}
+}
+
+// What other programs read is checked by them, where they are installed.
+func TestByTheirReaders(t *testing.T) {
+	for _, command := range []string{
+		"promtool check config prometheus/prometheus.yml",
+		"promtool test rules prometheus/alerts_test.yml",
+	} {
+		t.Run(command, func(t *testing.T) {
+			words := strings.Fields(command)
+			if _, err := exec.LookPath(words[0]); err != nil {
+				t.Skipf("no %s here", words[0])
+			}
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
