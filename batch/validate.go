@@ -153,8 +153,8 @@ func (v *Evidence) HeldOut(e *blankout.Example) error {
 func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	for i, id := range e.Field {
-		if id != 0 && int(id) < len(v.live.Schema.Fields) {
-			v.fieldOf[e.Features.Index[i]] = id
+		if column := e.Features.Index[i]; id != 0 && int(id) < len(v.live.Schema.Fields) && v.fieldOf[column] != id {
+			v.fieldOf[column] = id
 		}
 	}
 	v.rows++
