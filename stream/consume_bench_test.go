@@ -234,46 +234,10 @@ func benchEvent(r *rand.Rand) []byte {
 //	decode  the JSON decoder too
 //	learn   a learner at noise dropout:0.5 too
 func BenchmarkEvent(b *testing.B) {
-	random := rand.New(rand.NewPCG(1, 2))
-	events := make([][]byte, 4096)
-	for i := range events {
-		events[i] = benchEvent(random)
-	}
+	events := benchEvents(4096)
 	for _, stage := range []string{"read", "decode", "learn"} {
 		b.Run(stage, func(b *testing.B) {
-			records := DefaultRecordConfig()
-			records.Classes = []string{"0", "1"}
-			s := records.Schema()
-			decoder, err := NewDecoder(records, s)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if stage == "read" {
-				decoder = &nothing{}
-			}
-			config := online.DefaultConfig()
-			config.Noise = "dropout:0.5"
-			l, err := online.New(config, s)
-			if err != nil {
-				b.Fatal(err)
-			}
-			c, f, buf := consumerOf(b, events, 0, decoder, s)
-			var batch blankout.Batch
-			cycle := func() {
-				f.next, buf.batches, c.at = 0, buf.batches[:0], 0
-				if _, err := f.scan(buf); err != nil {
-					b.Fatal(err)
-				}
-				for c.at < len(buf.batches) {
-					batch.Examples = batch.Examples[:0]
-					batch.Next = c.read(&batch, buf)
-					if stage == "learn" {
-						for i := range batch.Examples {
-							l.Learn(&batch.Examples[i])
-						}
-					}
-				}
-			}
+			cycle := eventCycle(b, stage, events)
 			for range 5 {
 				cycle()
 			}
@@ -284,6 +248,62 @@ func BenchmarkEvent(b *testing.B) {
 			}
 			b.ReportMetric(float64((cpuTime()-start).Nanoseconds())/float64(b.N*len(events)), "cpu-ns/event")
 		})
+	}
+}
+
+func benchEvents(n int) [][]byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	events := make([][]byte, n)
+	for i := range events {
+		events[i] = benchEvent(random)
+	}
+	return events
+}
+
+// eventCycle returns a function that takes the events through the stages up to
+// the given one.
+func eventCycle(t testing.TB, stage string, events [][]byte) (cycle func()) {
+	records := DefaultRecordConfig()
+	records.Classes = []string{"0", "1"}
+	s := records.Schema()
+	decoder, err := NewDecoder(records, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stage == "read" {
+		decoder = &nothing{}
+	}
+	config := online.DefaultConfig()
+	config.Noise = "dropout:0.5"
+	l, err := online.New(config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, f, buf := consumerOf(t, events, 0, decoder, s)
+	var batch blankout.Batch
+	return func() {
+		f.next, buf.batches, c.at = 0, buf.batches[:0], 0
+		if _, err := f.scan(buf); err != nil {
+			t.Fatal(err)
+		}
+		for c.at < len(buf.batches) {
+			batch.Examples = batch.Examples[:0]
+			batch.Next = c.read(&batch, buf)
+			if stage == "learn" {
+				for i := range batch.Examples {
+					l.Learn(&batch.Examples[i])
+				}
+			}
+		}
+	}
+}
+
+// TestEventAllocatesNothing takes events from a response's bytes to the update.
+func TestEventAllocatesNothing(t *testing.T) {
+	cycle := eventCycle(t, "learn", benchEvents(1500))
+	cycle()
+	if n := testing.AllocsPerRun(5, cycle); n != 0 {
+		t.Errorf("%v allocations for 1500 events", n)
 	}
 }
 
