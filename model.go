@@ -117,6 +117,19 @@ func (m *Model) weight(row []float64, k int) float64 {
 	return w
 }
 
+// Norm returns the Euclidean norm of the published weights of all outputs.
+func (m *Model) Norm() float64 {
+	sum := 0.0
+	for i := range m.Rows.Len() {
+		_, row := m.Rows.Column(i)
+		for k := range m.Outputs {
+			w := m.weight(row, k)
+			sum += w * w
+		}
+	}
+	return math.Sqrt(sum)
+}
+
 // Score writes the K scores of an event to out, which must have room for them,
 // and returns out[:K]. Known-missing fields contribute nothing.
 func (m *Model) Score(e *Example, out []float64) []float64 {

@@ -57,6 +57,9 @@ func TestModelBlocks(t *testing.T) {
 			}
 		}
 	}
+	if want := math.Sqrt(1 + math.Pi*math.Pi + 4 + 9); math.Abs(got.Norm()-want) > 1e-15*want {
+		t.Errorf("norm %g, want %g", got.Norm(), want)
+	}
 	if m.Rows.Len() != 2 {
 		t.Errorf("%d rows for two columns with weights", m.Rows.Len())
 	}

@@ -85,6 +85,31 @@ func (o *Expected) pass() {
 	}
 }
 
+// binaryWeights returns Kappa times the importance of every row, 0 for rows
+// without a label, for objectives whose targets are -1 or +1.
+func (p *Problem) binaryWeights() ([]float64, error) {
+	out := make([]float64, p.Data.Rows())
+	total := 0.0
+	for i, y := range p.Y {
+		m := p.Data.Weight(i)
+		if p.Weight != nil {
+			m = p.Weight[i]
+		}
+		if m == 0 || math.IsNaN(y) {
+			continue
+		}
+		if y != 1 && y != -1 {
+			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
+		}
+		out[i] = p.Kappa * m
+		total += out[i]
+	}
+	if !(total > 0) || math.IsInf(total, 0) {
+		return nil, fmt.Errorf("no labelled example of positive weight")
+	}
+	return out, nil
+}
+
 // Intercept says what the last parameter is.
 type Intercept string
 

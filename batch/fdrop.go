@@ -60,24 +60,9 @@ func NewFDROP(p Problem, k int) (*FDROP, error) {
 			return nil, fmt.Errorf("fdrop: every weight needs a penalty around zero, column %d has %v", c, r)
 		}
 	}
-	o.m = make([]float64, d.Rows())
-	total := 0.0
-	for i, y := range p.Y {
-		m := d.Weight(i)
-		if p.Weight != nil {
-			m = p.Weight[i]
-		}
-		if m == 0 || math.IsNaN(y) {
-			continue
-		}
-		if y != 1 && y != -1 {
-			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
-		}
-		o.m[i] = p.Kappa * m
-		total += o.m[i]
-	}
-	if !(total > 0) || math.IsInf(total, 0) {
-		return nil, fmt.Errorf("no labelled example of positive weight")
+	var err error
+	if o.m, err = p.binaryWeights(); err != nil {
+		return nil, err
 	}
 	return o, nil
 }

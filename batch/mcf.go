@@ -77,24 +77,9 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 	default:
 		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian and poisson)", kind, n)
 	}
-	o.m = make([]float64, d.Rows())
-	total := 0.0
-	for i, y := range p.Y {
-		m := d.Weight(i)
-		if p.Weight != nil {
-			m = p.Weight[i]
-		}
-		if m == 0 || math.IsNaN(y) {
-			continue
-		}
-		if y != 1 && y != -1 {
-			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
-		}
-		o.m[i] = p.Kappa * m
-		total += m
-	}
-	if total == 0 {
-		return nil, fmt.Errorf("no labelled example of positive weight")
+	var err error
+	if o.m, err = p.binaryWeights(); err != nil {
+		return nil, err
 	}
 	o.w, o.grad = make([]float64, o.dim), make([]float64, o.dim)
 	o.outer = [2][]float64{make([]float64, d.Rows()), make([]float64, d.Rows())}

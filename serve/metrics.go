@@ -338,21 +338,8 @@ func (c *collector) view() *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v.published != nil && v.published.Model != c.model {
-		c.model, c.norm = v.published.Model, norm(v.published.Model)
+		c.model, c.norm = v.published.Model, v.published.Model.Norm()
 	}
 	v.norm = c.norm
 	return v
-}
-
-// norm is sqrt(sum over columns and outputs of w^2).
-func norm(m *blankout.Model) float64 {
-	sum := 0.0
-	for i := range m.Rows.Len() {
-		column, _ := m.Rows.Column(i)
-		for k := range m.Outputs {
-			w := m.Weight(column, k)
-			sum += w * w
-		}
-	}
-	return math.Sqrt(sum)
 }

@@ -138,7 +138,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Events, i.Classes, i.Fields, i.Features, i.Columns = m.Events, s.Classes, len(s.Fields), m.Rows.Len(), s.Columns()
 	i.Names, i.Collisions, i.Memory = s.Names.Len(), s.Names.Collisions(s.Bits), m.Rows.Bytes()
 	i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
-	i.Intercept, i.Norm, i.Largest = m.Intercept, weightNorm(m), largestWeights(m, weights)
+	i.Intercept, i.Norm, i.Largest = m.Intercept, m.Norm(), largestWeights(m, weights)
 	// A model has no place in a stream, and no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {

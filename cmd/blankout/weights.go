@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"blankout"
@@ -53,17 +52,4 @@ func largestWeights(m *blankout.Model, n int) [][]namedWeight {
 		out = append(out, list)
 	}
 	return out
-}
-
-// weightNorm returns the Euclidean norm of the published weights of all outputs.
-func weightNorm(m *blankout.Model) float64 {
-	sum := 0.0
-	for i := range m.Rows.Len() {
-		column, _ := m.Rows.Column(i)
-		for k := range m.Outputs {
-			w := m.Weight(column, k)
-			sum += w * w
-		}
-	}
-	return math.Sqrt(sum)
 }
