@@ -83,7 +83,7 @@ func learned(t testing.TB) (*online.Runner, serve.Service) {
 	}
 }
 
-func start(t *testing.T, c serve.Config, s serve.Service) string {
+func start(t testing.TB, c serve.Config, s serve.Service) string {
 	t.Helper()
 	c.Address = "127.0.0.1:0"
 	server, err := serve.Start(c, s, slog.New(slog.DiscardHandler))
