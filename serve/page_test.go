@@ -99,8 +99,14 @@ func browse(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
+	// Not the test's folder: helper processes may still write to theirs when the
+	// browser has ended, and the test is not about their tidiness.
+	profile, err := os.MkdirTemp("", "blankout-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile)
 	c.ExtraFiles = []*os.File{theirs, ours} // 3 and 4
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -110,7 +116,15 @@ func browse(t *testing.T) *browser {
 	b := &browser{to: to, from: bufio.NewReader(from)}
 	t.Cleanup(func() {
 		fmt.Fprintf(to, `{"id":0,"method":"Browser.close"}`+"\x00")
+		late := time.AfterFunc(10*time.Second, func() { c.Process.Kill() })
 		c.Wait()
+		late.Stop()
+		for range 20 {
+			if os.RemoveAll(profile) == nil {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 		to.Close()
 		from.Close()
 	})
