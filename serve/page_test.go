@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
+	"blankout"
+	"blankout/online"
 	"blankout/serve"
+	"blankout/stream"
 )
 
 // The page in a real browser: it shows what the server says, in light and dark
@@ -22,9 +25,27 @@ import (
 func TestPageInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
 	url := start(t, serve.DefaultConfig(), service)
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	validator := online.Validator{Config: online.DefaultValidateConfig(), Learner: online.DefaultConfig(),
+		Open: func(_ context.Context, s *blankout.Schema, _ blankout.Offsets) (online.Source, error) {
+			return stream.OpenFile(runner.Offsets[0].Topic, *service.Record, s)
+		}}
+	for i := range 2 { // two make a line
+		validation, _, err := validator.Validate(t.Context(), runner.Model(), runner.Offsets.Clone(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validation.ID = fmt.Sprint(i)
+		if err := service.Reports.Add(validation); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		name          string
@@ -36,7 +57,8 @@ func TestPageInBrowser(t *testing.T) {
 			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": c.height, "deviceScaleFactor": 1, "mobile": c.width < 500})
 			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
 			// Two points make a line.
-			for tries := 0; b.value(t, "document.body?.dataset.events + ' ' + document.querySelectorAll('#chart-error path').length") != "400 2"; tries++ {
+			drawn := "[document.body?.dataset.events, document.querySelectorAll('#chart-error path').length, document.querySelectorAll('#chart-gap path').length].join(' ')"
+			for tries := 0; b.value(t, drawn) != "400 2 1"; tries++ {
 				if tries == 300 {
 					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
 				}
@@ -46,7 +68,10 @@ func TestPageInBrowser(t *testing.T) {
 				"document.querySelector('#state').textContent":                                                        "stopped",
 				"document.querySelector('#refused').textContent":                                                      "4",
 				"document.querySelector('#events').textContent":                                                       "400",
-				"document.querySelectorAll('#chart-forecast path').length":                                            5.0,
+				"document.querySelectorAll('#chart-forecast path').length":                                            7.0, // five levels, live and exact
+				"document.querySelector('#exact').innerText.includes('the very ones learned')":                        true,
+				"document.querySelector('#failures').hidden":                                                          false,
+				"document.querySelector('#failures-table tbody tr td').textContent":                                   "word",
 				"document.querySelector('#counts').innerText.includes('yes')":                                         true,
 				"document.documentElement.scrollWidth <= innerWidth":                                                  true,
 				"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":             true,
@@ -170,7 +195,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 			t.Fatal(err)
 		}
 		switch {
-		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded" && !strings.Contains(string(data), "/v1/reports"): // 404 without validation
+		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded":
 			b.complaints = append(b.complaints, string(data))
 		case answer.ID == b.id && answer.Error != nil:
 			t.Fatalf("%s: %v", method, answer.Error)
