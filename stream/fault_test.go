@@ -468,6 +468,15 @@ func TestDroppedConnections(t *testing.T) {
 			time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, n.cut)
 		}
 	})
+	// The cuts above may all have met connections between two requests; a fetcher
+	// that waits for records is sure to be met.
+	for range 200 {
+		if c.Stats().Retries["connection"] > 0 {
+			break
+		}
+		n.cut()
+		time.Sleep(10 * time.Millisecond)
+	}
 	if c.Stats().Retries["connection"] == 0 {
 		t.Errorf("retries %v", c.Stats().Retries)
 	}
