@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -71,7 +73,20 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	o.data.record.Unlabelled = o.unlabelled
+	schema := head.Schema
+	loss, _, _ := strings.Cut(head.Loss, ":")
+	regression := loss == "linear" || loss == "poisson" // their labels are no classes
+	o.data.record.Unlabelled = o.unlabelled || regression
+	// A file of nothing but 0 is unlabelled: where 0 is no class of the model it
+	// is read as one more, and then may not stand beside others.
+	zero := -1
+	if !slices.Contains(schema.Classes, "0") && !slices.Contains(schema.Classes, "") {
+		schema = schema.Clone(-1, -1)
+		zero = len(schema.Classes)
+		schema.Classes = append(schema.Classes, "0")
+		schema.MaxClasses = len(schema.Classes)
+	}
+	zeros, labelled := 0, 0
 	var out *bufio.Writer
 	if o.out == "-" {
 		out = bufio.NewWriter(p.stdout)
@@ -95,7 +110,17 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	var line []byte
 	n := 0
-	err = o.data.each(ctx, o.data.paths, head.Schema, func(e *blankout.Example) error {
+	err = o.data.each(ctx, o.data.paths, schema, func(e *blankout.Example) error {
+		switch {
+		case e.Label == zero && zero >= 0:
+			e.Label = blankout.Unlabelled
+			zeros++
+		case e.Label >= 0:
+			labelled++
+		}
+		if zeros > 0 && labelled > 0 {
+			return fmt.Errorf("label 0 is none of the model's classes %q, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", classes)
+		}
 		if n++; n%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")
 		}
@@ -124,6 +149,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 		}
 	}
 	r := measures.Report()
+	if zeros > 0 && !p.quiet {
+		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
+	}
 	if !p.quiet {
 		printReport(p.stderr, classes, r)
 	}

@@ -31,12 +31,15 @@ type trainFlags struct {
 	model      string
 	unlabelled []string
 	scaler     string
-	json       bool
-	folds      int
-	grid       []string
-	missing    float64
-	plot       string
-	kernel     kernelFlags
+	// standardise is the mode of an exact solver.
+	standardise string
+	penalties   int // copies of the penalty report, 0 for none
+	json        bool
+	folds       int
+	grid        []string
+	missing     float64
+	plot        string
+	kernel      kernelFlags
 }
 
 func (p *program) train() *cobra.Command {
@@ -73,6 +76,25 @@ prediction is made before it is learned, which gives the progressive error. Ther
 				}
 				if !(o.config.L2 >= 0) {
 					return usageError{fmt.Errorf("train: --l2 %v: want a number that is not negative", o.config.L2)}
+				}
+			}
+			o.standardise = string(blankout.StandardiseNone)
+			if c.Flags().Changed("standardise") {
+				mode, err := blankout.ParseStandardise(o.online.config.Standardise)
+				if err != nil {
+					return usageError{fmt.Errorf("train: --%w", err)}
+				}
+				if o.scaler != "" {
+					return usageError{fmt.Errorf("train: --scaler and --standardise both say how to standardise: give one of them")}
+				}
+				o.standardise = string(mode)
+			}
+			if o.penalties != 0 {
+				if loss, _, _ := strings.Cut(o.config.Loss, ":"); !slices.Contains([]string{"linear", "logistic", "poisson"}, loss) {
+					return usageError{fmt.Errorf("train: --penalty-report is for the losses linear, logistic and poisson")}
+				}
+				if o.penalties < 2 || o.penalties > 1<<16 || o.config.Copies > 0 {
+					return usageError{fmt.Errorf("train: --penalty-report %d: want 2 to %d copies, and no --copies", o.penalties, 1<<16)}
 				}
 			}
 			if (o.folds > 0) != (len(o.grid) > 0) {
@@ -116,6 +138,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
+	f.IntVar(&o.penalties, "penalty-report", 0, "compare the quadratic noising penalty with the exact one, in closed form and by `COPIES`\ndrawn from the noise")
 	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
@@ -142,6 +165,8 @@ type trainResult struct {
 	// Selection is the cross validation of --folds, Chosen the settings taken.
 	Selection *batch.Table      `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
+	// Penalty is the report of --penalty-report.
+	Penalty *batch.Penalties `json:"penalty,omitempty"`
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -193,6 +218,15 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		e := 100 * fit.trainError()
 		r.TrainError = &e
 	}
+	if o.penalties > 0 {
+		noise, err := blankout.ParseNoise(o.config.Noise)
+		if err != nil {
+			return err
+		}
+		if r.Penalty, err = fit.Penalties(d, noise, o.penalties, o.config.Seed); err != nil {
+			return refusedError{err}
+		}
+	}
 	if o.model != "" {
 		blocks, err := fit.blocks()
 		if err != nil {
@@ -210,6 +244,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		screen.done(fmt.Sprintf("%s examples, %s features: objective %.8g, %s, %d iterations, %.2f s", humanize.Comma(int64(r.Examples)), humanize.Comma(int64(r.Features)), r.Objective, certificate, r.Iterations, r.Seconds))
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
+		}
+		if q := r.Penalty; q != nil {
+			fmt.Fprintf(p.stderr, "noising penalty: quadratic %.6g, exact %.6g, sampled %.6g +- %.2g\n", q.Quadratic, q.Exact, q.Sampled, q.SampledError)
 		}
 	}
 	if !fit.Converged {
@@ -237,8 +274,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		scaler, schema = linear, linear.Schema
 	}
+	mode := blankout.Standardise(o.standardise)
 	var b batch.Builder
 	var x blankout.Vec
+	var fit batch.Standardiser
 	count := 0
 	add := func(e *blankout.Example) error {
 		if count++; count%4096 == 0 && screen.due() {
@@ -247,6 +286,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if scaler != nil {
 			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
+		}
+		if mode != blankout.StandardiseNone {
+			fit.Observe(e, schema)
 		}
 		return b.Add(e)
 	}
@@ -267,7 +309,14 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if len(schema.Classes) == 1 && schema.Classes[0] == "0" {
 		d = d.Unlabel()
 	}
-	return d.SortClasses(), nil, nil
+	if d = d.SortClasses(); mode == blankout.StandardiseNone {
+		return d, nil, nil
+	}
+	d, scaler, err := fit.Fit(d, mode)
+	if err != nil {
+		return nil, nil, refusedError{err}
+	}
+	return d, scaler, nil
 }
 
 // withScaler returns m with the Scaler of another model and its statistics.

@@ -32,15 +32,16 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow or ftrl")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
-	f.StringVar(&t.Standardise, "standardise", t.Standardise, "online: auto, all, scale or none")
+	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
+	f.Lookup("standardise").DefValue = ""
 	f.StringSliceVar(&o.classes, "classes", nil, "online: `NAME,…` of all classes, the last of two is the positive one (default: found in\nthe data, but -1 or 0 and 1 on standard input)")
 }
 
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "rule", "eta", "standardise", "classes"}
-	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "unlabelled", "alpha", "scaler", "multiclass", "folds", "grid", "plot"}
+	onlineOnly = []string{"passes", "rule", "eta", "classes"}
+	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "unlabelled", "alpha", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.

@@ -1,0 +1,95 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"blankout"
+)
+
+// Penalties is what the noise adds to the log-loss of a generalised linear
+// model at its weights, three ways (Wager et al. 2013, section 2), summed over
+// the labelled examples, by importance, and the outputs. Where Quadratic is far
+// from the others the expansion to second order does not hold.
+type Penalties struct {
+	Quadratic float64 `json:"quadratic"` // R_q = (1/2) sum A''(f) v
+	// Exact is R = sum E A(f~) - A(f) for a normal f~, in closed form.
+	Exact float64 `json:"exact"`
+	// Sampled is R by copies drawn from the noise itself, and SampledError the
+	// standard error of that.
+	Sampled      float64 `json:"sampled"`
+	SampledError float64 `json:"sampled_error"`
+	Copies       int     `json:"copies"`
+}
+
+// Penalties computes them on the data the model was trained on. The loss must
+// be linear, logistic or poisson.
+func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) (*Penalties, error) {
+	var a func(f float64) float64                // A
+	var expect func(f, v float64) (q, r float64) // A''(f) v/2 and E A(f~) - A(f)
+	switch name, _, _ := strings.Cut(f.Model.Loss, ":"); name {
+	case "linear":
+		a = func(f float64) float64 { return f * f / 2 }
+		expect = func(f, v float64) (q, r float64) { return v / 2, v / 2 }
+	case "logistic":
+		// y f is linear: it drops out of the differences.
+		a = func(f float64) float64 { return max(f, 0) + math.Log1p(math.Exp(-math.Abs(f))) }
+		expect = func(f, v float64) (q, r float64) {
+			q1, _, _ := blankout.LogisticQuadratic{}.At(1, f, v)
+			q0, _, _ := blankout.LogisticQuadratic{}.At(1, f, 0)
+			r1, _, _ := blankout.LogisticGaussian{}.At(1, f, v)
+			r0, _, _ := blankout.LogisticGaussian{}.At(1, f, 0)
+			return q1 - q0, r1 - r0
+		}
+	case "poisson":
+		a = math.Exp
+		expect = func(f, v float64) (q, r float64) { return math.Exp(f) * v / 2, math.Exp(f) * math.Expm1(v/2) }
+	default:
+		return nil, fmt.Errorf("loss %s has no noising penalty: want linear, logistic or poisson", f.Model.Loss)
+	}
+	if copies < 2 {
+		return nil, fmt.Errorf("%d copies: want at least 2", copies)
+	}
+	noisy, err := d.Corrupted(noise, copies, seed)
+	if err != nil {
+		return nil, err
+	}
+	c0, c1, c2 := noise.Coefficients()
+	p := &Penalties{Copies: copies}
+	variance := 0.0
+	for _, r := range f.Problems {
+		w, b := r.W[:d.Columns()], 0.0
+		if len(r.W) > d.Columns() {
+			b = r.W[d.Columns()]
+		}
+		norm := dot(w, w)
+		for i := range d.Rows() {
+			m := d.Weight(i)
+			if d.Label(i) < 0 || m == 0 {
+				continue
+			}
+			row := d.Row(i)
+			v := c0 * norm
+			for j, c := range row.Index {
+				x := row.At(j)
+				v += w[c] * w[c] * (c1*x + c2*x*x)
+			}
+			s := row.Dot(w) + b
+			q, exact := expect(s, v)
+			p.Quadratic += m * q
+			p.Exact += m * exact
+			mean, square := 0.0, 0.0
+			for j := range copies {
+				x := a(noisy.Row(i*copies+j).Dot(w)+b) - a(s)
+				delta := x - mean
+				mean += delta / float64(j+1)
+				square += delta * (x - mean)
+			}
+			p.Sampled += m * mean
+			variance += m * m * square / float64((copies-1)*copies)
+		}
+	}
+	p.SampledError = math.Sqrt(variance)
+	return p, nil
+}
