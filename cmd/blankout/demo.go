@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/simulate"
 	"blankout/stream"
 )
 
@@ -228,7 +228,7 @@ func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, s
 			return fmt.Errorf("demo: %w", err)
 		}
 		for _, level := range levels {
-			fmt.Fprintf(out, "%7.1f", 100*errorUnderDeletion(row.model, examples, level))
+			fmt.Fprintf(out, "%7.1f", 100*simulate.Error(row.model, examples, simulate.Random{Share: level}))
 		}
 	}
 
@@ -281,30 +281,4 @@ func (d *demo) decode(events [][]byte, schema *blankout.Schema) ([]blankout.Exam
 		}
 	}
 	return examples, nil
-}
-
-// errorUnderDeletion returns the share of the examples whose class a model gets
-// wrong when each feature goes missing with probability d and the survivors are
-// scaled by 1/(1-d). Equal examples give equal masks, whatever the model.
-func errorUnderDeletion(m *blankout.Model, examples []blankout.Example, d float64) float64 {
-	r := rand.New(rand.NewPCG(1, uint64(1000*d)))
-	scores := make([]float64, m.Outputs)
-	wrong := 0
-	var left blankout.Example
-	for i := range examples {
-		e := &examples[i]
-		left.Features.Index, left.Features.Value, left.Field = left.Features.Index[:0], left.Features.Value[:0], left.Field[:0]
-		for j, column := range e.Features.Index {
-			if r.Float64() < d {
-				continue
-			}
-			left.Features.Index = append(left.Features.Index, column)
-			left.Features.Value = append(left.Features.Value, e.Features.Value[j])
-			left.Field = append(left.Field, e.Field[j])
-		}
-		if blankout.Predict(m.ScoreRescaled(&left, 1/(1-d), scores)) != e.Label {
-			wrong++
-		}
-	}
-	return float64(wrong) / float64(len(examples))
 }
