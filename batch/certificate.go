@@ -102,19 +102,26 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	r := o.residual
 	o.unpack(o.total, w, r, nil)
 	o.p.Penalty.valueGrad(w, r)
+	o.kink = kink
+	return o.gradientGap(r) + kink
+}
+
+// gradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
+// duality gap: +Inf where nothing penalises a parameter that r asks to move, but
+// for a free intercept.
+func (o *Expected) gradientGap(r []float64) float64 {
 	gap := 0.0
 	for d, r := range r {
 		penalty := o.p.Penalty.R[d]
 		switch {
 		case penalty > 0:
 			gap += 0.5 * r * r / penalty
-		case d == o.columns && free:
+		case d == o.columns && o.freeIntercept():
 		case r != 0:
 			return math.Inf(1)
 		}
 	}
-	o.kink = kink
-	return gap + kink
+	return gap
 }
 
 func (o *Expected) freeIntercept() bool {

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"math"
+	"slices"
 )
 
 // interior minimises the hinge loss without noise, the ordinary support vector
@@ -17,9 +18,10 @@ import (
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
 // Eliminating all but w leaves the matrix R + sum m theta x x' with
-// theta = 1/(xi/(1-p) + s/p), which is formed and factorised for few columns and
-// met by conjugate gradients otherwise, like any Hessian here. p is dual
-// feasible all the time and gives the certificate.
+// theta = 1/(xi/(1-p) + s/p), which is formed and factorised: the method is for few
+// columns. mu and the second-order terms are chosen by Mehrotra's predictor and
+// corrector (1992), two right-hand sides for one factorisation. p is dual feasible
+// all the time and gives the certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
 	buf := make([]float64, 4*n)
@@ -58,58 +60,93 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 		slack[i] = xi[i] - z
 		p[i] = 0.5
 	})
-	step, diag := make([]float64, s.dim), make([]float64, s.dim)
-	cg := newCG(s.dim)
-	sigma := 0.1
+	step := make([]float64, s.dim)
+	// Of the predictor: the second-order terms dp ds and dp dxi that a full step
+	// would leave behind.
+	dpds, dpdxi := make([]float64, n), make([]float64, n)
+	stalled := 0
 	for {
-		mu := sigma * mean(func(i int) float64 { return 0.5 * (p[i]*slack[i] + (1-p[i])*xi[i]) })
-		// The right-hand side is a gradient with p moved by what the
-		// complementarity conditions ask for.
-		rows(func(i int) {
-			theta := 1 / (xi[i]/(1-p[i]) + slack[i]/p[i])
-			r1, r2 := mu-p[i]*slack[i], mu-(1-p[i])*xi[i]
-			o.ff[i], o.fv[i], o.vv[i] = theta, 0, 0
-			df[i] = -o.p.Y[i] * (p[i] + theta*(r1/p[i]-r2/(1-p[i])))
-		})
-		o.curved, o.majorise = true, false
-		o.scatterAll(df, s.grad, s.w)
-		if !finite(norm2(s.grad)) {
-			return errNotFinite(math.NaN(), norm2(s.grad))
-		}
-		copy(o.w, s.w)
-		if err := s.direction(ctx, o, cg, diag, step, 0.01); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		o.setPair(step, step)
-		o.passes++
-		db := o.bias(step)
-		// df becomes the change of z; the change of the others follows.
 		rows(func(i int) {
-			a, _ := o.gather(i)
-			df[i] = -o.p.Y[i] * (a + db)
+			o.ff[i], o.fv[i], o.vv[i] = 1/(xi[i]/(1-p[i])+slack[i]/p[i]), 0, 0
+			dpds[i], dpdxi[i] = 0, 0
 		})
+		o.curved, o.majorise = true, false
+		copy(o.w, s.w)
+		factor, err := factorise(o.dense())
+		if err != nil {
+			return err
+		}
+		mu := 0.0
+		residuals := func(i int) (r1, r2 float64) {
+			return mu - p[i]*slack[i] - dpds[i], mu - (1-p[i])*xi[i] + dpdxi[i]
+		}
 		change := func(i int) (dp, dxi, ds float64) {
-			r1, r2 := mu-p[i]*slack[i], mu-(1-p[i])*xi[i]
+			r1, r2 := residuals(i)
 			dp = o.ff[i] * (df[i] - r2/(1-p[i]) + r1/p[i])
 			dxi = (r2 + xi[i]*dp) / (1 - p[i])
 			return dp, dxi, dxi - df[i]
 		}
-		t := 1.0
-		longest := make([]float64, len(o.sum.partial))
-		o.sum.each(func(g, lo, hi int) {
-			shrink := 1.0 // the largest part of a distance to its bound that a full step uses
-			for i := lo; i < hi; i++ {
-				if o.m[i] != 0 {
-					dp, dxi, ds := change(i)
-					shrink = max(shrink, -dp/p[i], dp/(1-p[i]), -dxi/xi[i], -ds/slack[i])
-				}
+		// solve fills step, and df with the change of z; the change of the
+		// others follows from it. It returns how much of the step leaves all
+		// of them positive.
+		solve := func() (float64, error) {
+			// The right-hand side is a gradient with p moved by what the
+			// complementarity conditions ask for.
+			rows(func(i int) {
+				r1, r2 := residuals(i)
+				df[i] = -o.p.Y[i] * (p[i] + o.ff[i]*(r1/p[i]-r2/(1-p[i])))
+			})
+			o.scatterAll(df, s.grad, s.w)
+			if norm := norm2(s.grad); !finite(norm) {
+				return 0, errNotFinite(math.NaN(), norm)
 			}
-			longest[g] = 1 / shrink
-		})
-		for _, l := range longest {
-			t = min(t, l)
+			if err := solveFactored(factor, s.grad, step); err != nil {
+				return 0, err
+			}
+			o.setPair(step, step)
+			o.pass()
+			db := o.bias(step)
+			longest := make([]float64, len(o.sum.partial))
+			o.sum.each(func(g, lo, hi int) {
+				shrink := 0.0 // the largest part of a distance to its bound that a full step uses
+				for i := lo; i < hi; i++ {
+					if o.m[i] != 0 {
+						a, _ := o.gather(i)
+						df[i] = -o.p.Y[i] * (a + db)
+						dp, dxi, ds := change(i)
+						shrink = max(shrink, -dp/p[i], dp/(1-p[i]), -dxi/xi[i], -ds/slack[i])
+					}
+				}
+				longest[g] = shrink
+			})
+			return 1 / max(slices.Max(longest), 1e-300), nil
 		}
-		t = min(1, 0.99*t)
+		// Predictor: the pure Newton step, and how far it gets.
+		t, err := solve()
+		if err != nil {
+			return err
+		}
+		t = min(t, 1)
+		now := mean(func(i int) float64 { return 0.5 * (p[i]*slack[i] + (1-p[i])*xi[i]) })
+		then := mean(func(i int) float64 {
+			dp, dxi, ds := change(i)
+			return 0.5 * ((p[i]+t*dp)*(slack[i]+t*ds) + (1-p[i]-t*dp)*(xi[i]+t*dxi))
+		})
+		rows(func(i int) {
+			dp, dxi, ds := change(i)
+			dpds[i], dpdxi[i] = dp*ds, dp*dxi
+		})
+		// Corrector.
+		ratio := max(then/now, 0)
+		mu = now * ratio * ratio * ratio
+		if t, err = solve(); err != nil {
+			return err
+		}
+		t = min(1, t*max(0.9, 1-mu/now))
+		t = min(t, 0.9999)
 		rows(func(i int) {
 			dp, dxi, _ := change(i)
 			p[i] = min(max(p[i]+t*dp, 1e-300), 1-1e-16)
@@ -120,19 +157,19 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 		for d, v := range step {
 			s.w[d] += t * v
 		}
-		// A short step means that the path was left: aim nearer to it.
-		sigma = min(max(0.5*(1-t)*(1-t), 0.02), 0.5)
 		s.iterations++
 		rows(func(i int) { o.df[i] = -o.p.Y[i] * p[i] })
 		var value float64
 		s.gap, value = o.interiorGap(s.w, ell)
-		stalled := s.value == value
+		if s.value == value {
+			stalled++
+		}
 		s.value = value
 		stop, err := s.stop(ctx)
 		if stop || err != nil {
 			return err
 		}
-		if stalled || mu < 1e-18*ell {
+		if stalled > 3 || now < 1e-18*ell {
 			return nil
 		}
 	}

@@ -71,6 +71,11 @@ type (
 		smooth(eps float64)
 		smoothingGap() float64
 	}
+	// gradientGapper knows what a gradient contributes to Gap.
+	gradientGapper interface {
+		gradientGap(grad []float64) float64
+		freeIntercept() bool
+	}
 	denser interface {
 		dense() *mat.SymDense // the matrix of HessVec
 	}
@@ -164,18 +169,14 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	return r, nil
 }
 
-// hinge minimises the hinge loss without noise: by coordinate descent, and where
-// that is slow and the columns are few by the interior point.
+// hinge minimises the hinge loss without noise: by the interior point where the
+// columns are few, else by coordinate descent.
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
-	few := o.formable()
-	epochs := s.opt.MaxIterations
-	if few {
-		epochs = min(epochs, 60)
+	if o.formable() {
+		return s.interior(ctx, o, ell)
 	}
-	if done, err := s.coordinate(ctx, o, ell, epochs); done || err != nil || !few {
-		return err
-	}
-	return s.interior(ctx, o, ell)
+	_, err := s.coordinate(ctx, o, ell, s.opt.MaxIterations)
+	return err
 }
 
 type solver struct {
@@ -286,11 +287,16 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 				return nil
 			}
 		}
-		forcing := min(0.1, math.Sqrt(norm/s.first))
+		forcing := min(0.05, math.Sqrt(norm/s.first))
 		if irls {
 			forcing = 1e-3
 		}
-		if err := s.direction(ctx, h, cg, diag, p, forcing); err != nil {
+		// Nor is a residual worth more effort than the certificate asks for.
+		enough := 0.0
+		if s.certifier != nil && !irls {
+			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
+		}
+		if err := s.direction(ctx, h, cg, diag, p, forcing, enough); err != nil {
 			return err
 		}
 		before := s.value
@@ -317,8 +323,10 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 }
 
 // direction solves H p = -s.grad, by Cholesky's method where the objective
-// offers the matrix, else by conjugate gradients. diag is for its use.
-func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing float64) error {
+// offers the matrix, else by conjugate gradients until the residual has fallen by
+// the factor forcing or would, as a gradient, leave a certificate below enough.
+// diag is for its use.
+func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if d, ok := h.(denser); ok {
 		if a := d.dense(); a != nil {
 			return solveDense(a, s.grad, p)
@@ -331,7 +339,33 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 			diag[i] = 1
 		}
 	}
-	return cg.solve(ctx, h, s.grad, diag, p, forcing)
+	g, ok := h.(gradientGapper)
+	if !ok || enough == 0 {
+		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
+	}
+	if !g.freeIntercept() {
+		return cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool { return g.gradientGap(r) <= enough })
+	}
+	// The certificate moves a free intercept to its optimum. All weights feel
+	// that, frequent features most, so it is part of the step and of the
+	// residual that is judged: k times the intercept's column of H.
+	last := s.dim - 1
+	column, moved := make([]float64, s.dim), make([]float64, s.dim)
+	clear(p)
+	p[last] = 1
+	h.HessVec(p, column)
+	if !(column[last] > 0) {
+		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
+	}
+	err := cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool {
+		k := r[last] / column[last]
+		for i, c := range column {
+			moved[i] = r[i] - k*c
+		}
+		return g.gradientGap(moved) <= enough
+	})
+	p[last] += cg.r[last] / column[last]
+	return err
 }
 
 // search returns a step along p and the value there. s.grad and s.value are
@@ -407,9 +441,9 @@ func newCG(n int) *cg {
 }
 
 // solve finds p with H p = -grad until the residual, in the norm of the
-// inverse of diag, has fallen by the factor forcing. A direction without
-// curvature ends it.
-func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64) error {
+// inverse of diag, has fallen by the factor forcing or done, which may be nil, is
+// content with it. A direction without curvature ends it.
+func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64, done func(r []float64) bool) error {
 	clear(p)
 	rz := 0.0
 	for i, g := range grad {
@@ -423,6 +457,9 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 	}
 	limit := forcing * forcing * rz
 	for n := 0; n < 2*len(grad)+10 && rz > limit; n++ {
+		if n > 0 && done != nil && done(c.r) {
+			return nil
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -457,10 +494,24 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 
 // solveDense solves a p = -grad by Cholesky's method.
 func solveDense(a *mat.SymDense, grad, p []float64) error {
+	c, err := factorise(a)
+	if err != nil {
+		return err
+	}
+	return solveFactored(c, grad, p)
+}
+
+// factorise returns Cholesky's factor of a, which it may nudge.
+func factorise(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
-		return fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it", len(grad))
+		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it", a.SymmetricDim())
 	}
+	return &c, nil
+}
+
+// solveFactored solves a p = -grad given the factor of a.
+func solveFactored(c *mat.Cholesky, grad, p []float64) error {
 	b := mat.NewVecDense(len(grad), nil)
 	for i, g := range grad {
 		b.SetVec(i, -g)
