@@ -1,0 +1,454 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Figure is a picture of measurements: one pair of axes and a legend beside it.
+// The zero value with some Series is ready to be saved. The same Figure gives
+// the same bytes.
+type Figure struct {
+	Title, X, Y string // of the picture and its axes; say the units
+	Series      []Series
+	// Categories name the places 0, 1, … of the X axis where it has no numbers.
+	Categories []string
+	LogX, LogY bool // every number on that axis must be positive
+	// YMin and YMax bound the Y axis; where both are 0 the data do.
+	YMin, YMax float64
+	Marks      []Mark
+	// Width and Height are in centimetres; 0 is 18 and 11.
+	Width, Height float64
+}
+
+// Series is one row of the legend.
+type Series struct {
+	Name string // "" keeps it out of the legend
+	Form Form
+	// X may be nil: 0, 1, … A Y that is not a finite number is a gap.
+	X, Y []float64
+	// Low and High bound the uncertainty of Y: a band around a line, whiskers on
+	// points and bars. Nil is none.
+	Low, High []float64
+	// Dashed sets a line apart as a reference, a limit or the paper's.
+	Dashed bool
+	// Colour counts in the palette from 1; 0 is the next that this Figure has not
+	// used. Series of one colour belong together.
+	Colour int
+}
+
+// Form is how a Series is drawn.
+type Form int
+
+// The forms of a Series.
+const (
+	Line     Form = iota // with a marker at each point
+	BareLine             // without, for many points
+	Points               // a scatter
+	Bars                 // side by side with those of other Series
+)
+
+// Mark is a vertical line at X, where something happens.
+type Mark struct {
+	X    float64
+	Name string
+}
+
+// palette is that of Okabe & Ito, who chose it to be told apart by people with
+// any kind of colour vision, without its yellow, which is faint on white.
+var palette = []color.NRGBA{
+	{0x00, 0x72, 0xb2, 0xff}, // blue
+	{0xd5, 0x5e, 0x00, 0xff}, // vermilion
+	{0x00, 0x9e, 0x73, 0xff}, // bluish green
+	{0xcc, 0x79, 0xa7, 0xff}, // reddish purple
+	{0xe6, 0x9f, 0x00, 0xff}, // orange
+	{0x56, 0xb4, 0xe9, 0xff}, // sky blue
+	{0x00, 0x00, 0x00, 0xff}, // black
+}
+
+// glyphs tell series apart on paper without colours, too.
+var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}}
+
+var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+
+// Save draws the Figure as base.png and base.svg. base is a path without an ending.
+func (f *Figure) Save(base string) error {
+	for _, ending := range []string{".png", ".svg"} {
+		if err := f.SaveAs(base + ending); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SaveAs draws the Figure into a file, a .png or an .svg.
+func (f *Figure) SaveAs(path string) (err error) {
+	width, height := f.Width, f.Height
+	if width == 0 {
+		width = 18
+	}
+	if height == 0 {
+		height = 11
+	}
+	w, h := vg.Length(width)*vg.Centimeter, vg.Length(height)*vg.Centimeter
+	var c vg.CanvasWriterTo
+	switch ending := filepath.Ext(path); ending {
+	case ".png":
+		c = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(110))}
+	case ".svg":
+		c = vgsvg.New(w, h)
+	default:
+		return fmt.Errorf("figure %s: want a name that ends in .png or .svg", path)
+	}
+	if err := f.draw(draw.NewCanvas(c, w, h)); err != nil {
+		return fmt.Errorf("figure %s: %w", path, err)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = c.WriteTo(file)
+	return err
+}
+
+func (f *Figure) draw(c draw.Canvas) error {
+	p := plot.New()
+	p.BackgroundColor = color.White
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
+	p.Title.Padding = vg.Points(6)
+	p.X.Label.Padding, p.Y.Label.Padding = vg.Points(4), vg.Points(4)
+	legend := plot.NewLegend()
+	legend.Top, legend.Left = true, true
+	legend.Padding, legend.ThumbnailWidth = vg.Points(3), vg.Points(24)
+	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &legend.TextStyle} {
+		style.Font = font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(9))
+	}
+	p.Title.TextStyle.Font.Size = vg.Points(11)
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
+	p.Add(grid)
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(linearTicks), plot.TickerFunc(linearTicks)
+	if f.LogX {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+	}
+	if f.LogY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+	}
+	if f.Categories != nil {
+		p.NominalX(f.Categories...)
+		p.X.Min, p.X.Max = -0.5, float64(len(f.Categories))-0.5
+		p.X.Padding = 0
+	}
+	for i := range f.Series {
+		if err := f.Series[i].check(f); err != nil {
+			return err
+		}
+	}
+	// Bands lie under all lines.
+	for i := range f.Series {
+		if s := &f.Series[i]; s.Form == Line || s.Form == BareLine {
+			for _, band := range s.bands() {
+				area, err := plotter.NewPolygon(band)
+				if err != nil {
+					return err
+				}
+				shade := f.colour(i)
+				shade.A = 40
+				area.Color, area.LineStyle.Width = shade, 0
+				p.Add(area)
+			}
+		}
+	}
+	for i := range f.Series {
+		if err := f.add(p, &legend, i, c); err != nil {
+			return fmt.Errorf("series %q: %w", f.Series[i].Name, err)
+		}
+	}
+	if f.YMin != 0 || f.YMax != 0 {
+		p.Y.Min, p.Y.Max = f.YMin, f.YMax
+	} else if f.LogY {
+		room := math.Pow(p.Y.Max/p.Y.Min, 0.04)
+		p.Y.Min, p.Y.Max = p.Y.Min/room, p.Y.Max*room
+	} else {
+		room := 0.04 * (p.Y.Max - p.Y.Min)
+		if p.Y.Max += room; p.Y.Min < 0 || p.Y.Min > room {
+			p.Y.Min -= room // an axis that starts at 0 does so exactly
+		}
+	}
+	if err := f.mark(p); err != nil {
+		return err
+	}
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	c = draw.Crop(c, vg.Points(8), -vg.Points(10), vg.Points(8), -vg.Points(8))
+	size := legend.Rectangle(c).Size()
+	if size.X == 0 {
+		p.Draw(draw.Crop(c, 0, -vg.Points(8), 0, 0))
+		return nil
+	}
+	p.Draw(draw.Crop(c, 0, -size.X-vg.Points(14), 0, 0))
+	legend.Draw(draw.Crop(c, c.Size().X-size.X, 0, 0, -vg.Points(18)))
+	return nil
+}
+
+// colour returns the colour of Series i.
+func (f *Figure) colour(i int) color.NRGBA {
+	n := f.Series[i].Colour - 1
+	if n < 0 {
+		n = i
+		for _, s := range f.Series[:i] {
+			if s.Colour > 0 {
+				n--
+			}
+		}
+	}
+	return palette[n%len(palette)]
+}
+
+func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int, c draw.Canvas) error {
+	s, shade := &f.Series[i], f.colour(i)
+	glyph := draw.GlyphStyle{Color: shade, Radius: vg.Points(2.6), Shape: glyphs[i%len(glyphs)]}
+	stroke := draw.LineStyle{Color: shade, Width: vg.Points(1.4)}
+	if s.Dashed || i >= len(palette) && s.Colour == 0 {
+		stroke.Dashes = dashes
+	}
+	var thumbs []plot.Thumbnailer
+	switch s.Form {
+	case Line, BareLine:
+		for _, run := range s.runs() {
+			line, err := plotter.NewLine(run)
+			if err != nil {
+				return err
+			}
+			line.LineStyle = stroke
+			p.Add(line)
+			thumbs = []plot.Thumbnailer{line}
+		}
+		if s.Form == BareLine {
+			break
+		}
+		fallthrough
+	case Points:
+		for _, run := range s.runs() {
+			points, err := plotter.NewScatter(run)
+			if err != nil {
+				return err
+			}
+			points.GlyphStyle = glyph
+			p.Add(points)
+			if len(thumbs) < 2 {
+				thumbs = append(thumbs, points)
+			}
+		}
+	case Bars:
+		groups, at := 0, 0
+		for j, other := range f.Series {
+			if other.Form == Bars {
+				if j < i {
+					at++
+				}
+				groups++
+			}
+		}
+		places := max(len(f.Categories), len(s.Y), 1)
+		width := 0.62 * c.Size().X / vg.Length(places*(groups+1))
+		values := make(plotter.Values, len(s.Y))
+		for j, y := range s.Y {
+			if finite(y) {
+				values[j] = y
+			}
+		}
+		bars, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return err
+		}
+		bars.Color, bars.LineStyle.Width = shade, 0
+		bars.Offset = width * (vg.Length(at) - vg.Length(groups-1)/2)
+		p.Add(bars)
+		thumbs = append(thumbs, bars)
+		if s.Low != nil {
+			p.Add(whiskers{s, bars.Offset})
+		}
+	}
+	if s.Form == Points && s.Low != nil {
+		p.Add(whiskers{s, 0})
+	}
+	if s.Name != "" && len(thumbs) > 0 {
+		legend.Add(s.Name, thumbs...)
+	}
+	return nil
+}
+
+// linearTicks returns about six round numbers, each with its label.
+func linearTicks(low, high float64) []plot.Tick {
+	if !(high > low) {
+		return []plot.Tick{{Value: low, Label: label(low)}}
+	}
+	step := math.Pow(10, math.Floor(math.Log10(high-low)))
+	for _, part := range []float64{0.1, 0.2, 0.25, 0.5, 1} {
+		if (high-low)/(part*step) <= 7 {
+			step *= part
+			break
+		}
+	}
+	var ticks []plot.Tick
+	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*step; i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: label(i * step)})
+	}
+	return ticks
+}
+
+// logTicks returns the powers of ten, and 2 and 5 times those where there are few.
+func logTicks(low, high float64) []plot.Tick {
+	if high/low < 10 {
+		return linearTicks(low, high)
+	}
+	var ticks []plot.Tick
+	few := high/low < 1000
+	for power := math.Floor(math.Log10(low)); power <= math.Log10(high); power++ {
+		for digit := range 9 {
+			x := float64(digit+1) * math.Pow(10, power)
+			if x < low*(1-1e-9) || x > high*(1+1e-9) {
+				continue
+			}
+			t := plot.Tick{Value: x}
+			if digit == 0 || few && (digit == 1 || digit == 4) {
+				t.Label = label(x)
+			}
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
+}
+
+func label(x float64) string { return strconv.FormatFloat(x+0, 'g', 6, 64) } // -0+0 is 0
+
+func (f *Figure) mark(p *plot.Plot) error {
+	low, high := p.Y.Min, p.Y.Max
+	for _, m := range f.Marks {
+		line, err := plotter.NewLine(plotter.XYs{{X: m.X, Y: low}, {X: m.X, Y: high}})
+		if err != nil {
+			return fmt.Errorf("mark %q: %w", m.Name, err)
+		}
+		line.Color, line.Width, line.Dashes = color.Gray{90}, vg.Points(0.8), []vg.Length{vg.Points(2), vg.Points(2)}
+		name, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.X, Y: high}}, Labels: []string{m.Name}})
+		if err != nil {
+			return err
+		}
+		name.Offset = vg.Point{X: vg.Points(3), Y: -vg.Points(10)}
+		name.TextStyle[0].Font = font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(8))
+		name.TextStyle[0].Color = color.Gray{60}
+		p.Add(line, name)
+	}
+	return nil
+}
+
+func (s *Series) check(f *Figure) error {
+	n := len(s.Y)
+	if s.X != nil && len(s.X) != n || s.Low != nil && len(s.Low) != n || len(s.Low) != len(s.High) {
+		return fmt.Errorf("series %q: %d values at %d places with %d lower and %d upper bounds", s.Name, n, len(s.X), len(s.Low), len(s.High))
+	}
+	for i, y := range s.Y {
+		x := s.x(i)
+		if f.LogX && !(x > 0) || f.LogY && y <= 0 {
+			return fmt.Errorf("series %q: (%g, %g) has no place on a logarithmic axis", s.Name, x, y)
+		}
+	}
+	return nil
+}
+
+func (s *Series) x(i int) float64 {
+	if s.X == nil {
+		return float64(i)
+	}
+	return s.X[i]
+}
+
+// runs returns the points between the gaps.
+func (s *Series) runs() []plotter.XYs {
+	var all []plotter.XYs
+	open := false
+	for i, y := range s.Y {
+		if !finite(y) || !finite(s.x(i)) {
+			open = false
+			continue
+		}
+		if !open {
+			all, open = append(all, nil), true
+		}
+		all[len(all)-1] = append(all[len(all)-1], plotter.XY{X: s.x(i), Y: y})
+	}
+	return all
+}
+
+// bands returns an outline of each stretch that has bounds.
+func (s *Series) bands() []plotter.XYs {
+	var all []plotter.XYs
+	var low, high plotter.XYs
+	finish := func() {
+		if len(low) > 1 {
+			slices.Reverse(low)
+			all = append(all, append(high, low...))
+		}
+		low, high = nil, nil
+	}
+	for i := range s.Low {
+		if !finite(s.Low[i]) || !finite(s.High[i]) || !finite(s.x(i)) {
+			finish()
+			continue
+		}
+		low, high = append(low, plotter.XY{X: s.x(i), Y: s.Low[i]}), append(high, plotter.XY{X: s.x(i), Y: s.High[i]})
+	}
+	finish()
+	return all
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// whiskers draws a Series' bounds as vertical strokes.
+type whiskers struct {
+	s      *Series
+	offset vg.Length // to the right
+}
+
+func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, toY := p.Transforms(&c)
+	style := draw.LineStyle{Color: color.Gray{70}, Width: vg.Points(0.9)}
+	for i := range w.s.Low {
+		if finite(w.s.Low[i]) && finite(w.s.High[i]) {
+			x := toX(w.s.x(i)) + w.offset
+			low, high := toY(w.s.Low[i]), toY(w.s.High[i])
+			c.StrokeLine2(style, x, low, x, high)
+			for _, y := range []vg.Length{low, high} {
+				c.StrokeLine2(style, x-vg.Points(2), y, x+vg.Points(2), y)
+			}
+		}
+	}
+}
+
+func (w whiskers) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for i := range w.s.Low {
+		if finite(w.s.Low[i]) && finite(w.s.High[i]) {
+			xmin, xmax = min(xmin, w.s.x(i)), max(xmax, w.s.x(i))
+			ymin, ymax = min(ymin, w.s.Low[i]), max(ymax, w.s.High[i])
+		}
+	}
+	return xmin, xmax, ymin, ymax
+}
