@@ -141,6 +141,19 @@ func (n *Names) First(count int) *Names {
 	return &Names{max: n.max, hashes: n.hashes[:count:count], ends: n.ends[:count:count], text: n.text[:bytes:bytes]}
 }
 
+// WithRoom returns a copy that may hold more names.
+func (n *Names) WithRoom(more int) *Names {
+	c := n.First(-1)
+	if c == nil {
+		c = NewNames(0)
+	}
+	c.max = max(c.max, len(c.hashes)+more)
+	return c
+}
+
+// Full reports whether no further name is taken up.
+func (n *Names) Full() bool { return n != nil && len(n.hashes) >= n.max }
+
 // Collisions counts the names that share their column with an earlier one.
 func (n *Names) Collisions(columnBits uint) (count int) {
 	if n == nil {

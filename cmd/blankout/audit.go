@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/client"
+)
+
+type auditFlags struct {
+	data      dataFlags
+	model     string
+	class     string
+	top       int
+	maxEvents int
+	json      bool
+}
+
+func (p *program) audit() *cobra.Command {
+	var o auditFlags
+	c := &cobra.Command{
+		Use:   "audit -m MODEL -d EVENTS",
+		Short: "Explain scores feature by feature",
+		Long: `audit takes the score of every event apart: for each feature its name, its value
+after standardising, its weight, what it adds to the score, and its share of the
+score's variance under the model's noise (how much hangs on this one feature).
+What a feature adds is what the score would lose if the feature were missing.
+
+Of two classes it explains the score of the positive one, of more that of the
+class predicted; --class names another. The events are read as a checkpoint's
+were; flags override that. Several names for one feature share its column: the
+weight is that of all of them.`,
+		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
+			"  blankout audit -m model -d test.svm --top 5 --max-events 3 --json",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.top < 0 || o.maxEvents < 0 {
+				return usageError{errors.New("audit: --top and --max-events want a number that is not negative")}
+			}
+			if err := p.runAudit(c, &o); err != nil {
+				return fmt.Errorf("audit: %w", err)
+			}
+			return nil
+		},
+	}
+	o.data.add(c)
+	f := c.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
+	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME`")
+	f.IntVar(&o.top, "top", 20, "list so many features, those that count most; 0 is all")
+	f.IntVar(&o.maxEvents, "max-events", 0, "explain so many events; 0 is all")
+	f.BoolVar(&o.json, "json", false, "a JSON object for each event, a line each")
+	return c
+}
+
+// audited is the explanation of one event.
+type audited struct {
+	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION:OFFSET
+	Key       string   `json:"key,omitempty"`
+	Label     *string  `json:"label"` // null without one
+	Predicted string   `json:"predicted"`
+	Class     string   `json:"class"` // whose score this is
+	Score     float64  `json:"score"`
+	Prob      *float64 `json:"probability"` // of Class; null where the loss is of no class
+	Intercept float64  `json:"intercept"`
+	Noise     string   `json:"noise"`
+	Variance  float64  `json:"variance"` // of the score under Noise
+	Features  int      `json:"features"` // of the event
+	// Unknown counts the features that the model has never met.
+	Unknown int           `json:"unknown"`
+	Missing []string      `json:"missing,omitempty"` // fields known to be missing
+	Terms   []auditedTerm `json:"terms"`
+	Rest    float64       `json:"rest"` // what the features that are not listed add
+}
+
+type auditedTerm struct {
+	Name         string   `json:"name"`
+	Names        []string `json:"names,omitempty"` // all that share the column, if several are known to
+	Field        string   `json:"field,omitempty"`
+	Column       uint32   `json:"column"`
+	Raw          float64  `json:"raw"`
+	Value        float64  `json:"value"`
+	Weight       float64  `json:"weight"`
+	Contribution float64  `json:"contribution"`
+	Share        float64  `json:"variance_share"`
+	Known        bool     `json:"known"`
+}
+
+var errEnough = errors.New("enough events")
+
+func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
+	if o.model == "" {
+		return usageError{errors.New("name a model file with -m")}
+	}
+	m, err := client.ReadFile(o.model)
+	if err != nil {
+		return err
+	}
+	given := o.data.record
+	o.data.record = m.Record
+	for flag, set := range map[string]func(){
+		"format": func() { o.data.record.Format = given.Format }, "label": func() { o.data.record.Label = given.Label },
+		"weight": func() { o.data.record.Weight = given.Weight }, "drop": func() { o.data.record.Drop = given.Drop },
+	} {
+		if c.Flags().Changed(flag) {
+			set()
+		}
+	}
+	if !c.Flags().Changed("format") && len(o.data.paths) > 0 && !strings.HasPrefix(o.data.paths[0], "kafka://") {
+		o.data.record.Format = "" // a file's name tells
+	}
+	// Names that the model's dictionary had no room for are learned from the events.
+	schema := m.Schema.Clone(-1, -1)
+	schema.Names = schema.Names.WithRoom(1 << 20)
+	// A label that the model does not know is shown, not refused.
+	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
+	a := &auditor{flags: o, model: m.Model, schema: schema}
+	if o.class != "" {
+		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
+			return usageError{fmt.Errorf("--class %q: the model's classes are %q", o.class, m.Schema.Classes)}
+		}
+	}
+	out := bufio.NewWriter(p.stdout)
+	err = a.run(c.Context(), out)
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return err
+	}
+	if names := m.Schema.Names; !p.quiet && names.Len() > 0 {
+		full := ""
+		if names.Full() {
+			full = ", and has room for no more"
+		}
+		fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n",
+			humanize.Comma(int64(names.Len())), humanize.Comma(int64(names.Collisions(schema.Bits))), full)
+	}
+	return nil
+}
+
+type auditor struct {
+	flags  *auditFlags
+	model  *blankout.Model
+	schema *blankout.Schema // the events'
+	class  int
+
+	names     map[uint32][]string // by column
+	nameCount int                 // of the schema's when names was made
+	fallback  func(uint32) string
+	events    int
+}
+
+func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
+	print := func(x *audited) error { x.print(out); return nil }
+	if a.flags.json {
+		encode := json.NewEncoder(out)
+		print = func(x *audited) error { return encode.Encode(x) }
+	}
+	if len(a.flags.data.paths) == 0 {
+		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
+	}
+	for _, path := range a.flags.data.paths {
+		err := a.flags.data.eachOf(ctx, path, a.schema, func(e *blankout.Example) error {
+			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
+				return errEnough
+			}
+			x := a.explain(e)
+			x.Event = fmt.Sprintf("%s:%d", path, e.Offset+1)
+			if strings.HasPrefix(path, "kafka://") {
+				x.Event = fmt.Sprintf("offset %d", e.Offset)
+			}
+			return print(x)
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *auditor) explain(e *blankout.Example) *audited {
+	m, classes := a.model, a.model.Schema.Classes
+	scores := m.Score(e, make([]float64, m.Outputs))
+	predicted := m.Predict(scores)
+	class := a.class
+	if a.flags.class == "" {
+		if class = predicted; m.Outputs == 1 {
+			class = 1
+		}
+	}
+	why := m.Explain(e, class)
+	x := &audited{Key: string(e.Key), Predicted: className(classes, predicted), Class: className(classes, class),
+		Score: why.Score, Intercept: why.Intercept, Noise: m.Noise, Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
+	if loss, _, _ := strings.Cut(m.Loss, ":"); loss != "linear" && loss != "poisson" {
+		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
+	}
+	if e.Label >= 0 {
+		label := a.schema.Classes[e.Label]
+		x.Label = &label
+	}
+	for _, id := range e.Missing {
+		x.Missing = append(x.Missing, a.schema.Fields[id].Name)
+	}
+	for i, t := range why.Terms {
+		if !t.Known {
+			x.Unknown++
+		}
+		if a.flags.top > 0 && i >= a.flags.top {
+			x.Rest += t.Contribution
+			continue
+		}
+		field := a.schema.Fields[t.Field].Name
+		names := a.namesOf(t.Column, field)
+		out := auditedTerm{Name: strings.Join(names, " | "), Field: field, Column: t.Column, Raw: t.Raw,
+			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Share: t.Share, Known: t.Known}
+		if len(names) > 1 {
+			out.Names = names
+		}
+		x.Terms = append(x.Terms, out)
+	}
+	return x
+}
+
+// namesOf returns the names that are known to share a column, those of the field
+// first.
+func (a *auditor) namesOf(column uint32, field string) []string {
+	all := a.schema.Names
+	if a.names == nil || all.Len() != a.nameCount {
+		a.names, a.nameCount, a.fallback = map[uint32][]string{}, all.Len(), a.schema.Namer()
+		for i := range all.Len() {
+			hash, name := all.At(i)
+			at := uint32(hash & (a.schema.Columns() - 1))
+			a.names[at] = append(a.names[at], name)
+		}
+	}
+	if names := a.names[column]; len(names) > 0 {
+		other := func(name string) int {
+			if name == field || strings.HasPrefix(name, field+"=") {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(names, func(a, b string) int { return other(a) - other(b) })
+		return names
+	}
+	return []string{a.fallback(column)}
+}
+
+// className is the name of a class for people.
+func className(classes []string, class int) string {
+	if class >= len(classes) || classes[class] == "" {
+		return fmt.Sprintf("class %d", class)
+	}
+	return classes[class]
+}
+
+func (x *audited) print(w io.Writer) {
+	fmt.Fprintf(w, "%s", x.Event)
+	if x.Key != "" {
+		fmt.Fprintf(w, " key %q", x.Key)
+	}
+	fmt.Fprintf(w, ": %s predicted", x.Predicted)
+	if x.Label != nil {
+		fmt.Fprintf(w, ", labelled %s", *x.Label)
+	}
+	fmt.Fprintf(w, "\n  score of %s %.4g", x.Class, x.Score)
+	if x.Prob != nil {
+		fmt.Fprintf(w, ", probability %.4g", *x.Prob)
+	}
+	if x.Variance > 0 {
+		fmt.Fprintf(w, ", variance %.4g under %s", x.Variance, x.Noise)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "  adds\tweight\tvalue\tas given\tvariance\t  feature")
+	for _, f := range x.Terms {
+		name := f.Name
+		if !f.Known {
+			name += " (never met)"
+		}
+		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Share, name)
+	}
+	if n := x.Features - len(x.Terms); n > 0 {
+		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  %s other features\n", x.Rest, humanize.Comma(int64(n)))
+	}
+	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
+	t.Flush()
+	if len(x.Missing) > 0 {
+		fmt.Fprintf(w, "  missing: %s\n", strings.Join(x.Missing, ", "))
+	}
+	fmt.Fprintln(w)
+}

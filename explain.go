@@ -1,0 +1,147 @@
+package blankout
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Explanation takes a score apart: Score is Intercept plus the Contributions of
+// the Terms.
+type Explanation struct {
+	Score     float64
+	Intercept float64
+	// Variance is that of the score under the model's noise.
+	Variance float64
+	Terms    []Term // the largest contribution first, whatever its sign
+}
+
+// Term is the part of a feature in a score.
+type Term struct {
+	Column       uint32
+	Field        uint16  // of the event's entry, 0 for one that the event leaves out
+	Raw          float64 // as the event has it
+	Value        float64 // after the Scaler
+	Weight       float64
+	Contribution float64 // Weight times Value
+	// Share is the feature's share of the score's variance under the model's
+	// noise. Without noise it is that of dropout, which at any level is the same.
+	Share float64
+	Known bool // the model has met the column
+}
+
+// Explain takes the score of class for an event apart. It is that of the class's
+// output; of two classes with one output the score of class 1, or minus that for
+// class 0; of pairs the sum of the class's margins over the others. The columns
+// that the Scaler fills in are terms too.
+func (m *Model) Explain(e *Example, class int) Explanation {
+	side := m.side(class)
+	var x Explanation
+	dot := func(of func(k int) float64) (sum float64) {
+		for k, s := range side {
+			if s != 0 {
+				sum += s * of(k)
+			}
+		}
+		return sum
+	}
+	x.Intercept = dot(func(k int) float64 { return m.Intercept[k] })
+	c0, c1, c2 := m.coefficients()
+	variance := func(t *Term) float64 { return t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value) }
+	add := func(t Term) {
+		if row := m.Rows.Row(t.Column); row != nil {
+			t.Known, t.Value = true, t.Raw
+			if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
+				t.Value = m.Scaler.Apply(row[at:at+ScalerWidth], t.Raw)
+			}
+			t.Weight = dot(func(k int) float64 { return m.weight(row, k) })
+			t.Contribution = t.Weight * t.Value
+			x.Score += t.Contribution
+			x.Variance += variance(&t)
+		}
+		x.Terms = append(x.Terms, t)
+	}
+	dense := m.Scaler.Dense
+	for i, d := range e.Features.Index {
+		for len(dense) > 0 && dense[0] <= d {
+			if dense[0] < d {
+				add(Term{Column: dense[0]})
+			}
+			dense = dense[1:]
+		}
+		t := Term{Column: d, Raw: e.Features.Value[i]}
+		if len(e.Field) > 0 {
+			t.Field = e.Field[i]
+		}
+		add(t)
+	}
+	for _, d := range dense {
+		add(Term{Column: d})
+	}
+	x.Score += x.Intercept
+	if c0 > 0 { // acts on every column, those not in the event too
+		for i := range m.Rows.Len() {
+			_, row := m.Rows.Column(i)
+			w := dot(func(k int) float64 { return m.weight(row, k) })
+			x.Variance += c0 * w * w
+		}
+	}
+	x.shares(func(t *Term) float64 { return variance(t) + c0*t.Weight*t.Weight })
+	slices.SortStableFunc(x.Terms, func(a, b Term) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
+	})
+	return x
+}
+
+// shares fills in the terms' shares of the variance.
+func (x *Explanation) shares(of func(*Term) float64) {
+	total := x.Variance
+	if total == 0 {
+		of = func(t *Term) float64 { return t.Contribution * t.Contribution }
+		for i := range x.Terms {
+			total += of(&x.Terms[i])
+		}
+	}
+	if total == 0 {
+		return
+	}
+	for i := range x.Terms {
+		x.Terms[i].Share = of(&x.Terms[i]) / total
+	}
+}
+
+// side returns by how much each output counts for a class.
+func (m *Model) side(class int) []float64 {
+	side := make([]float64, m.Outputs)
+	switch {
+	case m.Pairs:
+		i := 0
+		for a := range m.Schema.Classes {
+			for b := range a {
+				switch class {
+				case a:
+					side[i] = 1
+				case b:
+					side[i] = -1
+				}
+				i++
+			}
+		}
+	case m.Outputs == 1 && class == 0:
+		side[0] = -1
+	case m.Outputs == 1:
+		side[0] = 1
+	default:
+		side[class] = 1
+	}
+	return side
+}
+
+// coefficients returns those of the model's noise, 0 for one that is not known.
+func (m *Model) coefficients() (c0, c1, c2 float64) {
+	n, err := ParseNoise(m.Noise)
+	if err != nil {
+		return 0, 0, 0
+	}
+	return n.Coefficients()
+}

@@ -1,0 +1,100 @@
+package blankout
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// The terms of an explanation add up to the score, its variance is that of the
+// noisy scores, and the shares are parts of the whole.
+func TestExplain(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const columns = 6
+	for _, c := range []struct {
+		name, noise string
+		outputs     int
+		pairs       bool
+		mode        Standardise
+	}{
+		{"two classes", "dropout:0.3", 1, false, StandardiseNone},
+		{"no noise", "none", 1, false, StandardiseNone},
+		{"constant noise", "gaussian:0.5", 1, false, StandardiseNone},
+		{"three classes", "dropout:0.5", 3, false, StandardiseNone},
+		{"pairs", "dropout:0.5", 3, true, StandardiseNone},
+		{"standardised", "dropout:0.5", 1, false, StandardiseAuto},
+	} {
+		schema := NewSchema(4, []string{"a", "b", "c"}[:max(2, c.outputs)], 0)
+		m := &Model{Head: Head{Schema: schema, Noise: c.noise, Outputs: c.outputs, Pairs: c.pairs, Layout: Layout{Width: ScalerWidth + c.outputs, Weight: ScalerWidth}}}
+		m.Scaler = Scaler{Mode: c.mode}
+		if c.mode != StandardiseNone {
+			m.Scaler.Dense = []uint32{3}
+		}
+		m.Rows = NewTable(m.Layout.Width)
+		for d := range uint32(columns - 1) { // the last one is not known
+			row := m.Rows.Touch(d)
+			row[3], row[4] = random.NormFloat64(), 1+random.Float64()
+			for k := range c.outputs {
+				row[ScalerWidth+k] = random.NormFloat64()
+			}
+		}
+		for range c.outputs {
+			m.Intercept = append(m.Intercept, random.NormFloat64())
+		}
+		e := &Example{Features: Vec{Index: []uint32{0, 2, columns - 1}, Value: []float64{1, -2, 3}}, Weight: 1}
+		raw := make([]float64, c.outputs)
+		linear := *m
+		linear.Pairs = false // the outputs as they are
+		linear.Score(e, raw)
+		noise, _ := ParseNoise(c.noise)
+		for class := range schema.Classes {
+			x := m.Explain(e, class)
+			want := 0.0
+			switch {
+			case c.pairs:
+				for k, side := range [][]float64{{-1, -1, 0}, {1, 0, -1}, {0, 1, 1}}[class] {
+					want += side * raw[k]
+				}
+			case c.outputs == 1:
+				want = []float64{-1, 1}[class] * raw[0]
+			default:
+				want = raw[class]
+			}
+			sum, shares := x.Intercept, 0.0
+			for _, term := range x.Terms {
+				sum += term.Contribution
+				shares += term.Share
+				if term.Known != (term.Column < columns-1) {
+					t.Errorf("%s: column %d known %v", c.name, term.Column, term.Known)
+				}
+			}
+			if math.Abs(x.Score-want) > 1e-12 || math.Abs(sum-want) > 1e-12 {
+				t.Errorf("%s, class %d: score %v, terms add up to %v, want %v", c.name, class, x.Score, sum, want)
+			}
+			if c0, _, _ := noise.Coefficients(); c0 == 0 && math.Abs(shares-1) > 1e-12 || shares > 1 {
+				t.Errorf("%s: shares add up to %v", c.name, shares)
+			}
+			// The variance by drawing from the noise.
+			const draws = 20_000
+			sum, square := 0.0, 0.0
+			for range draws {
+				f := 0.0
+				for _, term := range x.Terms {
+					f += term.Weight * noise.Corrupt(term.Value, random)
+				}
+				if c0, _, _ := noise.Coefficients(); c0 > 0 { // on absent columns too
+					for d := range uint32(columns) {
+						if d != 0 && d != 2 && d != columns-1 {
+							f += []float64{-1, 1}[class] * m.Weight(d, 0) * noise.Corrupt(0, random)
+						}
+					}
+				}
+				sum += f
+				square += f * f
+			}
+			if got := square/draws - sum*sum/draws/draws; math.Abs(got-x.Variance) > 0.05*x.Variance+1e-9 {
+				t.Errorf("%s, class %d: variance %v, drawn %v", c.name, class, x.Variance, got)
+			}
+		}
+	}
+}
