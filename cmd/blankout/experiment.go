@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"blankout/experiment"
+)
+
+type experimentFlags struct {
+	data, out   string
+	quick, full bool
+	seed        uint64
+	threads     int
+	json        bool
+}
+
+func (p *program) experiment() *cobra.Command {
+	var o experimentFlags
+	c := &cobra.Command{
+		Use:   "experiment [NAME|all|index]",
+		Short: "Make the tables and figures of the papers again",
+		Long: `experiment computes what a paper shows again, on real data, and says of each claim
+whether it is reproduced. Without a name it lists the experiments. all does every one,
+each into a folder of its name, and index writes the summary of such folders.
+
+DIR of --data holds a folder for each data set; scripts/fetch-data gets the public
+originals. Without it a few embedded examples of each set show what comes out, as
+--quick does in seconds.
+
+Into the folder of -o go results.md, results.json and the figures, and cells.jsonl:
+there the same command goes on after it has been stopped.`,
+		Example: "  blankout experiment\n" +
+			"  blankout experiment quadratic-penalty --quick -o penalty\n" +
+			"  blankout experiment all --data data -o results",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("experiment: one name at a time, or all, got %q", args)}
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, e := range experiment.All() {
+				names = append(names, e.Name+"\t"+e.Help)
+			}
+			return append(names, "all\tevery experiment", "index\tthe summary of results"), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return p.listExperiments()
+			}
+			return p.runExperiments(c.Context(), args[0], &o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.data, "data", "", "`DIR` with a folder for each data set (default: the embedded samples)")
+	f.StringVarP(&o.out, "out", "o", "", "write the results into `DIR`")
+	f.BoolVar(&o.quick, "quick", false, "seconds, on the embedded samples")
+	f.BoolVar(&o.full, "full", false, "no limit of time: the full sets and grids")
+	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn")
+	f.IntVar(&o.threads, "threads", 0, "at most `N` threads (0: all processors); the result does not depend on it")
+	f.BoolVar(&o.json, "json", false, "the results as one JSON object on standard output")
+	return c
+}
+
+func (p *program) listExperiments() error {
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	for _, e := range experiment.All() {
+		needs := strings.Join(e.Needs, " ")
+		if needs == "" {
+			needs = "nothing"
+		}
+		fmt.Fprintf(w, "%s\t%s\n\t%s; needs %s\n", e.Name, e.Help, e.Paper, needs)
+	}
+	return w.Flush()
+}
+
+func (p *program) runExperiments(ctx context.Context, name string, o *experimentFlags) error {
+	if o.quick && o.full {
+		return usageError{errors.New("experiment: give one of --quick and --full")}
+	}
+	if o.out == "" {
+		return usageError{errors.New("experiment: name a folder for the results with -o")}
+	}
+	if name == "index" {
+		return experiment.Index(o.out)
+	}
+	chosen := experiment.All()
+	if name != "all" {
+		e, err := experiment.Find(name)
+		if err != nil {
+			return usageError{err}
+		}
+		chosen = []experiment.Experiment{e}
+	}
+	options := experiment.Options{Size: experiment.Default, Data: o.data, Seed: o.seed, Threads: o.threads}
+	switch {
+	case o.quick:
+		options.Size = experiment.Quick
+	case o.full:
+		options.Size = experiment.Full
+	}
+	screen := p.newScreen(10 * time.Second)
+	options.Progress = func(g experiment.Progress) {
+		if screen.due() {
+			screen.progress(experimentProgress(g))
+		}
+	}
+	results := map[string]*experiment.Result{}
+	for _, e := range chosen {
+		if o.full && o.data == "" && len(e.Needs) > 0 {
+			return usageError{fmt.Errorf("experiment %s: --full needs the data sets: name their folder with --data", e.Name)}
+		}
+	}
+	for _, e := range chosen {
+		options := options
+		if o.data == "" && len(e.Needs) > 0 {
+			options.Size = experiment.Quick
+		}
+		options.Out = o.out
+		if name == "all" {
+			options.Out = filepath.Join(o.out, e.Name)
+		}
+		r, err := experiment.Run(ctx, e, options)
+		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("experiment %s: the same command goes on from here: %w", e.Name, err)
+			}
+			return fmt.Errorf("experiment: %w", err)
+		}
+		results[e.Name] = r
+		count := map[experiment.Verdict]int{}
+		for _, c := range r.Claims {
+			count[c.Verdict]++
+		}
+		screen.done(fmt.Sprintf("%s: %d claims reproduced, %d not, %d could not be run: see %s", e.Name,
+			count[experiment.Reproduced], count[experiment.NotReproduced], count[experiment.CouldNotRun], filepath.Join(options.Out, "results.md")))
+	}
+	if name == "all" {
+		if err := experiment.Index(o.out); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		var result any = results
+		if name != "all" {
+			result = results[name]
+		}
+		return json.NewEncoder(p.stdout).Encode(result)
+	}
+	return nil
+}
+
+func experimentProgress(g experiment.Progress) string {
+	line := fmt.Sprintf("%s: %d of %d", g.Experiment, g.Done, g.Known)
+	if g.Reused > 0 {
+		line += fmt.Sprintf(" (%d from before)", g.Reused)
+	}
+	if g.Doing != "" {
+		line += ", " + g.Doing
+	}
+	return line
+}

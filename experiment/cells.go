@@ -1,0 +1,113 @@
+package experiment
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// cells is the store of what has been computed: a file of JSON lines, one for
+// each cell, {"key": …, "seconds": …, "value": …}. Lines are only added; a last one
+// that a crash cut off is dropped.
+type cells struct {
+	mu      sync.Mutex
+	file    *os.File
+	known   map[string]cell
+	seconds float64 // that the cells asked for so far took
+}
+
+type cell struct {
+	Key     json.RawMessage `json:"key"`
+	Seconds float64         `json:"seconds"`
+	Value   json.RawMessage `json:"value"`
+}
+
+type cellKey struct {
+	Experiment string `json:"experiment"`
+	Data       string `json:"data"`
+	Seed       uint64 `json:"seed"`
+	Cell       any    `json:"cell"`
+}
+
+func openCells(path string) (*cells, error) {
+	c := &cells{known: map[string]cell{}}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	whole := 0
+	for n := 1; ; n++ {
+		end := bytes.IndexByte(data[whole:], '\n')
+		if end < 0 {
+			break
+		}
+		var k cell
+		if err := json.Unmarshal(data[whole:whole+end], &k); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w (remove the file to compute everything anew)", path, n, err)
+		}
+		c.known[string(k.Key)] = k
+		whole += end + 1
+	}
+	if c.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
+		return nil, err
+	}
+	if err := c.file.Truncate(int64(whole)); err != nil {
+		return nil, errors.Join(err, c.file.Close())
+	}
+	if _, err := c.file.Seek(int64(whole), 0); err != nil {
+		return nil, errors.Join(err, c.file.Close())
+	}
+	return c, nil
+}
+
+// find reads the value of a cell if it is known.
+func (c *cells) find(key, value any) (bool, error) {
+	k, err := json.Marshal(key)
+	if err != nil {
+		return false, fmt.Errorf("key of a cell: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.known[string(k)]
+	if !ok {
+		return false, nil
+	}
+	c.seconds += found.Seconds
+	return true, json.Unmarshal(found.Value, value)
+}
+
+// compute computes a cell and adds it to the file.
+func (c *cells) compute(key any, f func() (any, error)) error {
+	begin := time.Now()
+	value, err := f()
+	if err != nil {
+		return err
+	}
+	var k cell
+	if k.Key, err = json.Marshal(key); err != nil {
+		return fmt.Errorf("key of a cell: %w", err)
+	}
+	if k.Value, err = json.Marshal(value); err != nil {
+		return fmt.Errorf("cell %s: %w", k.Key, err)
+	}
+	k.Seconds = float64(time.Since(begin).Milliseconds()) / 1000
+	line, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.file.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	c.known[string(k.Key)] = k
+	c.seconds += k.Seconds
+	return nil
+}
+
+func (c *cells) close() error { return c.file.Close() }

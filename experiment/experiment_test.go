@@ -1,0 +1,211 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAll runs every experiment on the embedded samples, and again: the second
+// run computes no cell and writes the same files.
+func TestAll(t *testing.T) {
+	dir := t.TempDir()
+	for _, e := range All() {
+		t.Run(e.Name, func(t *testing.T) {
+			out := filepath.Join(dir, e.Name)
+			begin := time.Now()
+			r, err := Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%.1f s", time.Since(begin).Seconds())
+			if len(r.Claims) == 0 || len(r.Tables) == 0 || len(r.Figures) == 0 || r.Configuration == nil {
+				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
+			}
+			for _, c := range r.Claims {
+				if c.Verdict != CouldNotRun || c.Why == "" || c.Claim == "" {
+					t.Errorf("the size quick decides a claim: %+v", c)
+				}
+			}
+			for _, table := range r.Tables {
+				for _, row := range table.Rows {
+					if len(row) != len(table.Columns) {
+						t.Fatalf("table %q: a row of %d in %d columns: %v", table.Title, len(row), len(table.Columns), row)
+					}
+				}
+			}
+			before := files(t, out)
+			again := Options{Size: Quick, Out: out, Seed: 1, Threads: 1, Progress: func(p Progress) {
+				if p.Done != p.Reused {
+					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
+				}
+			}}
+			if _, err := Run(t.Context(), e, again); err != nil {
+				t.Fatal(err)
+			}
+			for name, data := range files(t, out) {
+				if !bytes.Equal(data, before[name]) {
+					t.Errorf("%s is another one after the second run", name)
+				}
+			}
+		})
+	}
+	if err := Index(dir); err != nil {
+		t.Fatal(err)
+	}
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range All() {
+		if !strings.Contains(string(index), "("+e.Name+"/results.md)") {
+			t.Errorf("the index does not know %s", e.Name)
+		}
+	}
+}
+
+func files(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = data
+	}
+	return all
+}
+
+// counting is an experiment of three cells that is told to fail at one.
+func counting(computed *[]int, failAt int) Experiment {
+	return Experiment{Name: "counting", Run: func(ctx context.Context, s *Setting) error {
+		for i := range 3 {
+			v, err := Cell(ctx, s, map[string]int{"n": i}, func() (int, error) {
+				if i == failAt {
+					return 0, errors.New("told to")
+				}
+				*computed = append(*computed, i)
+				return 10 * i, nil
+			})
+			if err != nil {
+				return err
+			}
+			if v != 10*i {
+				return errors.New("another value")
+			}
+		}
+		s.Configure(3)
+		return nil
+	}}
+}
+
+// TestResume: after a failure, and after a kill in the middle of a line, a run
+// goes on from the cells that are whole; another seed has other cells.
+func TestResume(t *testing.T) {
+	out := t.TempDir()
+	var computed []int
+	run := func(failAt int, seed uint64) error {
+		computed = nil
+		_, err := Run(t.Context(), counting(&computed, failAt), Options{Size: Default, Out: out, Seed: seed})
+		return err
+	}
+	if err := run(2, 1); err == nil || !strings.Contains(err.Error(), "counting: told to") {
+		t.Fatalf("error %v", err)
+	}
+	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
+		t.Fatalf("after a failure: computed %v, %v", computed, err)
+	}
+	name := filepath.Join(out, "cells.jsonl")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data[:len(data)-7], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
+		t.Fatalf("after a kill: computed %v, %v", computed, err)
+	}
+	if err := run(-1, 2); err != nil || len(computed) != 3 {
+		t.Fatalf("with another seed: computed %v, %v", computed, err)
+	}
+	if err := os.WriteFile(name, []byte("{}\nnonsense\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(-1, 1); err == nil || !strings.Contains(err.Error(), "cells.jsonl:2:") {
+		t.Fatalf("damaged cells: error %v", err)
+	}
+}
+
+// TestCancel: a run that is told to stop says so and leaves its cells.
+func TestCancel(t *testing.T) {
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	e := Experiment{Name: "stopped", Run: func(ctx context.Context, s *Setting) error {
+		return s.Parallel(ctx, 100, func(ctx context.Context, i int) error {
+			_, err := Cell(ctx, s, i, func() (int, error) {
+				if i == 5 {
+					cancel()
+				}
+				return i, nil
+			})
+			return err
+		})
+	}}
+	if _, err := Run(ctx, e, Options{Size: Default, Out: out, Threads: 2}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	data, err := os.ReadFile(filepath.Join(out, "cells.jsonl"))
+	if n := bytes.Count(data, []byte("\n")); err != nil || n < 5 || n > 8 {
+		t.Errorf("%d cells, %v", n, err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "results.json")); err == nil {
+		t.Error("there are results")
+	}
+}
+
+// TestDecisive: only whole data sets decide a claim.
+func TestDecisive(t *testing.T) {
+	out := t.TempDir()
+	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {
+		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true)})
+		s.Table(Table{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
+		return nil
+	}}
+	for size, want := range map[Size]Verdict{Quick: CouldNotRun, Default: Reproduced, Full: Reproduced} {
+		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
+		if err != nil || r.Claims[0].Verdict != want {
+			t.Errorf("%s: %+v, %v", size, r, err)
+		}
+		data, err := os.ReadFile(filepath.Join(out, "results.json"))
+		var back Result
+		if err == nil {
+			err = json.Unmarshal(data, &back)
+		}
+		if err != nil || back.Claims[0] != r.Claims[0] {
+			t.Errorf("results.json: %+v, %v", back, err)
+		}
+		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || !strings.Contains(text, "**"+string(want)+"**") {
+			t.Errorf("results.md:\n%s", text)
+		}
+	}
+}
+
+func TestMissingFolder(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Run(t.Context(), quadraticPenalty, Options{Size: Default, Data: dir, Out: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), dir+": there is no folder news_athr, which experiment quadratic-penalty needs") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,209 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"blankout/simulate"
+)
+
+// Result is what an experiment came to: the content of results.json.
+type Result struct {
+	Experiment string `json:"experiment"`
+	Paper      string `json:"paper"`
+	Size       Size   `json:"size"`
+	Samples    bool   `json:"samples"` // on the embedded samples
+	Seed       uint64 `json:"seed"`
+	// Seconds is the computing time of the cells, whenever it was spent, summed
+	// over the threads.
+	Seconds       float64  `json:"seconds"`
+	Configuration any      `json:"configuration"`
+	Notes         []string `json:"notes"` // how the set-up differs from the paper's
+	Claims        []Claim  `json:"claims"`
+	Tables        []Table  `json:"tables"`
+	Figures       []string `json:"figures"`
+}
+
+// Claim is something that a paper says, and what came of it here.
+type Claim struct {
+	Claim   string  `json:"claim"`
+	Paper   string  `json:"paper"` // the paper's number
+	Ours    string  `json:"ours"`
+	Verdict Verdict `json:"verdict"`
+	Why     string  `json:"why"` // needed unless reproduced
+}
+
+// Verdict says what became of a claim.
+type Verdict string
+
+// The verdicts.
+const (
+	Reproduced    Verdict = "reproduced"
+	NotReproduced Verdict = "not reproduced"
+	CouldNotRun   Verdict = "could not be run"
+)
+
+// Holds returns Reproduced or NotReproduced.
+func Holds(ok bool) Verdict {
+	if ok {
+		return Reproduced
+	}
+	return NotReproduced
+}
+
+// Table is a table of results: in a cell is a number, a string or nil.
+type Table struct {
+	Title   string   `json:"title"`
+	Columns []string `json:"columns"`
+	Rows    [][]any  `json:"rows"`
+	// Digits is the number of digits after the point in results.md.
+	Digits int `json:"-"`
+}
+
+// Configure reports the configuration: a value that goes through JSON.
+func (s *Setting) Configure(c any) { s.result.Configuration = c }
+
+// Note reports a difference to the paper, or something else worth knowing, in a
+// sentence.
+func (s *Setting) Note(format string, args ...any) {
+	s.result.Notes = append(s.result.Notes, fmt.Sprintf(format, args...))
+}
+
+// Table reports a table.
+func (s *Setting) Table(t Table) { s.result.Tables = append(s.result.Tables, t) }
+
+// Claim reports a claim. Results that are not Decisive leave it undecided.
+func (s *Setting) Claim(c Claim) {
+	if !s.Decisive() && c.Verdict != CouldNotRun {
+		c.Verdict, c.Why = CouldNotRun, "too few data to decide: run it with --data and without --quick"
+	}
+	s.result.Claims = append(s.result.Claims, c)
+}
+
+// Figure reports a figure; name is that of its files.
+func (s *Setting) Figure(name string, f *simulate.Figure) {
+	s.figures = append(s.figures, figure{name, f})
+}
+
+type figure struct {
+	name string
+	*simulate.Figure
+}
+
+// write writes all files of the results but the cells.
+func (s *Setting) write(dir string) error {
+	s.Say("writing the results")
+	for _, f := range s.figures {
+		if err := f.Save(filepath.Join(dir, f.name)); err != nil {
+			return err
+		}
+		s.result.Figures = append(s.result.Figures, f.name)
+	}
+	data, err := json.MarshalIndent(s.result, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(data, '\n'), 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "results.md"), []byte(s.result.Markdown()), 0o666)
+}
+
+// Markdown is the content of results.md.
+func (r *Result) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s. Made by `blankout experiment %s", r.Experiment, r.Paper, r.Experiment)
+	switch {
+	case r.Size == Quick:
+		b.WriteString(" --quick")
+	case !r.Samples:
+		b.WriteString(" --data DIR")
+	}
+	if r.Size == Full {
+		b.WriteString(" --full")
+	}
+	fmt.Fprintf(&b, " -o OUT`, seed %d, in %.0f seconds of computing.\n\n", r.Seed, r.Seconds)
+	if r.Samples {
+		b.WriteString("These are the embedded samples of the data: they show that the experiment runs and decide nothing.\n\n")
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "- %s\n", n)
+	}
+	if len(r.Notes) > 0 {
+		b.WriteString("\n")
+	}
+	if len(r.Claims) > 0 {
+		b.WriteString("## Claims\n\n| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n")
+		for _, c := range r.Claims {
+			fmt.Fprintf(&b, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
+		}
+		b.WriteString("\n")
+	}
+	for _, t := range r.Tables {
+		fmt.Fprintf(&b, "## %s\n\n%s\n", t.Title, t.markdown())
+	}
+	for _, f := range r.Figures {
+		fmt.Fprintf(&b, "![%s](%s.png)\n\n", f, f)
+	}
+	if c, err := json.MarshalIndent(r.Configuration, "", "  "); err == nil && r.Configuration != nil {
+		fmt.Fprintf(&b, "## Configuration\n\n```json\n%s\n```\n", c)
+	}
+	return b.String()
+}
+
+func (t *Table) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+	for _, row := range t.Rows {
+		b.WriteString("|")
+		for _, x := range row {
+			switch x := x.(type) {
+			case nil:
+				b.WriteString(" |")
+			case float64:
+				fmt.Fprintf(&b, " %s |", strconv.FormatFloat(x, 'f', t.Digits, 64))
+			default:
+				fmt.Fprintf(&b, " %v |", x)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Index writes dir/README.md: the claims of the results in the folders of dir
+// that have the name of an experiment.
+func Index(dir string) error {
+	var b strings.Builder
+	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `blankout experiment` wrote it.\n")
+	found := 0
+	for _, e := range experiments {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name, "results.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		var r Result
+		if err := json.Unmarshal(data, &r); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(dir, e.Name, "results.json"), err)
+		}
+		found++
+		fmt.Fprintf(&b, "\n## [%s](%s/results.md)\n\n%s. %s", e.Name, e.Name, e.Help, r.Paper)
+		fmt.Fprintf(&b, "; size %s, %.0f seconds of computing.\n\n", r.Size, r.Seconds)
+		b.WriteString("| claim | paper | here | verdict |\n|---|---|---|---|\n")
+		for _, c := range r.Claims {
+			fmt.Fprintf(&b, "| %s | %s | %s | **%s** |\n", c.Claim, c.Paper, c.Ours, c.Verdict)
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
+	}
+	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(b.String()), 0o666)
+}

@@ -1,0 +1,319 @@
+package experiment
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/stream"
+)
+
+// samples has a folder for each data set with a few of its examples, in files of
+// the same names.
+//
+//go:embed samples
+var samples embed.FS
+
+// Options say how Run runs an experiment.
+type Options struct {
+	Size Size
+	// Data is the folder that holds a folder for each data set; "" means the
+	// embedded samples, which the size quick always takes.
+	Data string
+	// Out is the folder for the results.
+	Out     string
+	Seed    uint64
+	Threads int // 0: one for each processor; no result depends on it
+	// Progress is called after each cell, and now and then within one, by several
+	// goroutines, one call at a time. May be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far an experiment has come.
+type Progress struct {
+	Experiment  string
+	Done, Known int // cells; Known grows while the experiment finds out
+	Reused      int // of Done, from an earlier run
+	Doing       string
+}
+
+// Setting is what an experiment works with. Its methods are safe for concurrent
+// use, but for those that report results.
+type Setting struct {
+	Size    Size
+	Seed    uint64
+	Threads int
+
+	experiment Experiment
+	samples    bool   // the embedded ones
+	dir        string // of the data
+	data       string // fingerprint of the folders that the experiment needs
+	cells      *cells
+	result     Result
+	figures    []figure
+
+	mu       sync.Mutex
+	progress Progress
+	report   func(Progress)
+}
+
+// Run runs an experiment and writes its results to o.Out: results.json,
+// results.md, the figures, and cells.jsonl, from which the next run of the same
+// goes on. Where ctx ends it returns its error and the cells stay.
+func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
+	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, experiment: e, dir: o.Data, report: o.Progress}
+	if s.Threads < 1 {
+		s.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Out == "" {
+		return nil, errors.New("name a folder for the results")
+	}
+	if s.samples = len(e.Needs) > 0 && (o.Data == "" || o.Size == Quick); s.samples {
+		if s.dir, err = os.MkdirTemp("", "blankout-samples"); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+		if err := s.unpack(e.Needs); err != nil {
+			return nil, err
+		}
+	}
+	if s.data, err = s.fingerprint(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+		return nil, err
+	}
+	if s.cells, err = openCells(filepath.Join(o.Out, "cells.jsonl")); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.cells.close()) }()
+	s.progress.Experiment = e.Name
+	s.result = Result{Experiment: e.Name, Paper: e.Paper, Size: s.Size, Samples: s.samples, Seed: s.Seed}
+	if err := e.Run(ctx, s); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	s.result.Seconds = s.cells.seconds
+	if err := s.write(o.Out); err != nil {
+		return nil, err
+	}
+	return &s.result, nil
+}
+
+// unpack copies the samples of the folders to where files can be opened.
+func (s *Setting) unpack(folders []string) error {
+	for _, folder := range folders {
+		files, err := samples.ReadDir("samples/" + folder)
+		if err != nil {
+			return fmt.Errorf("no embedded sample of %s: name the folder of the data sets with --data", folder)
+		}
+		if err := os.Mkdir(filepath.Join(s.dir, folder), 0o777); err != nil {
+			return err
+		}
+		for _, f := range files {
+			data, err := samples.ReadFile("samples/" + folder + "/" + f.Name())
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(s.dir, folder, f.Name()), data, 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fingerprint tells data from other data by the names and sizes of the files.
+// It returns an error where a folder is missing.
+func (s *Setting) fingerprint() (string, error) {
+	h := fnv.New64a()
+	for _, folder := range s.experiment.Needs {
+		files, err := os.ReadDir(filepath.Join(s.dir, folder))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s: there is no folder %s, which experiment %s needs (scripts/fetch-data fetches it)", s.dir, folder, s.experiment.Name)
+		} else if err != nil {
+			return "", err
+		}
+		for _, f := range files {
+			info, err := f.Info()
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, folder, f.Name(), info.Size())
+		}
+	}
+	return fmt.Sprintf("%016x", h.Sum64()), nil
+}
+
+// Decisive says whether the results can decide a claim: those of the embedded
+// samples and of the size quick cannot.
+func (s *Setting) Decisive() bool { return !s.samples && s.Size != Quick }
+
+// Pick returns the value for the size at hand.
+func Pick[T any](s *Setting, quick, standard, full T) T {
+	switch s.Size {
+	case Quick:
+		return quick
+	case Full:
+		return full
+	}
+	return standard
+}
+
+// Path returns the path of a file of a data set.
+func (s *Setting) Path(folder, file string) string { return filepath.Join(s.dir, folder, file) }
+
+// Binary returns the Schema of sets with the labels -1 and 1.
+func Binary() *blankout.Schema { return Classes("-1", "1") }
+
+// Classes returns a Schema with the given classes.
+func Classes(names ...string) *blankout.Schema {
+	c := stream.DefaultRecordConfig()
+	c.Classes, c.MaxNames = names, 0
+	return c.Schema()
+}
+
+// EachExample calls f for every example of a file, with its number from 0. The
+// example is borrowed. Labels that are none of the Schema's classes are errors,
+// but in a file of unlabelled examples, where all are ignored.
+func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabelled bool, f func(i int, e *blankout.Example) error) (err error) {
+	c := stream.DefaultRecordConfig()
+	c.Classes, c.MaxClasses, c.Unlabelled = schema.Classes, schema.MaxClasses, unlabelled
+	path := s.Path(folder, file)
+	src, err := stream.OpenFile(path, c, schema)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	s.Say("reading %s/%s", folder, file)
+	var b blankout.Batch
+	for i := 0; ; {
+		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for j := range b.Examples {
+			e := &b.Examples[j]
+			if e.Refused != nil {
+				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, e.Refused)
+			}
+			if err := f(i, e); err != nil {
+				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, err)
+			}
+			i++
+		}
+	}
+}
+
+// Load reads a file into Data. keep, which may be nil, says which examples are
+// wanted and may change them.
+func (s *Setting) Load(ctx context.Context, schema *blankout.Schema, folder, file string, keep func(i int, e *blankout.Example) bool) (*batch.Data, error) {
+	var b batch.Builder
+	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *blankout.Example) error {
+		if keep != nil && !keep(i, e) {
+			return nil
+		}
+		return b.Add(e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.Data(schema), nil
+}
+
+// Say shows what is being done.
+func (s *Setting) Say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.Doing = fmt.Sprintf(format, args...)
+	if s.report != nil {
+		s.report(s.progress)
+	}
+}
+
+// Expect announces n cells, for the progress.
+func (s *Setting) Expect(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.Known += n
+}
+
+// Cell returns the value of a cell: from an earlier run, or else computed and
+// kept. The key must hold everything that the value depends on but the size's
+// name, the data and the seed, which are added. Key and value go through JSON, so
+// infinities and NaN have no place in them.
+func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, error)) (T, error) {
+	var value T
+	if err := ctx.Err(); err != nil {
+		return value, err
+	}
+	full := cellKey{s.experiment.Name, s.data, s.Seed, key}
+	found, err := s.cells.find(full, &value)
+	if err == nil && !found {
+		err = s.cells.compute(full, func() (any, error) {
+			var err error
+			value, err = compute()
+			return value, err
+		})
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.progress.Done++
+		s.progress.Known = max(s.progress.Known, s.progress.Done)
+		if found {
+			s.progress.Reused++
+		}
+		if s.report != nil {
+			s.report(s.progress)
+		}
+		s.mu.Unlock()
+	}
+	return value, err
+}
+
+// Parallel calls f(0) … f(n-1) on the threads of the setting and returns the
+// first error, in the order of the numbers, after which no more are begun.
+func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, n)
+	var next int
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range min(s.Threads, n) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= n || ctx.Err() != nil {
+					return
+				}
+				if errs[i] = f(ctx, i); errs[i] != nil {
+					cancel()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// One that was told to stop because of another is not the cause.
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); i >= 0 {
+		return errs[i]
+	}
+	return errors.Join(errs...)
+}
