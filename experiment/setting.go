@@ -288,6 +288,7 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 // Parallel calls f(0) … f(n-1) on the threads of the setting and returns the
 // first error, in the order of the numbers, after which no more are begun.
 func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, n)
@@ -311,6 +312,9 @@ func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Contex
 		})
 	}
 	wg.Wait()
+	if outer.Err() != nil {
+		return outer.Err()
+	}
 	// One that was told to stop because of another is not the cause.
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); i >= 0 {
 		return errs[i]

@@ -40,7 +40,7 @@ Into the folder of -o go results.md, results.json and the figures, and cells.jso
 there the same command goes on after it has been stopped.`,
 		Example: "  blankout experiment\n" +
 			"  blankout experiment quadratic-penalty --quick -o penalty\n" +
-			"  blankout experiment all --data data -o results",
+			"  blankout experiment all --quick -o results",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("experiment: one name at a time, or all, got %q", args)}
