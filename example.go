@@ -29,6 +29,9 @@ type Example struct {
 	Offset      int64  // of the record in its partition, or the line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
+	// Value is the record as it came, nil unless its decoder was asked to keep it.
+	Value []byte
+
 	// Refused is set for a record that cannot be used. Everything above but
 	// Offset, Fingerprint, Key and Time is then empty: the record must not be
 	// learned, but it is counted, passed on to the dead letters and stepped over.

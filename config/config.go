@@ -36,6 +36,7 @@ type Config struct {
 	Checkpoint Checkpoint          `toml:"checkpoint"`
 	HTTP       HTTP                `toml:"http"`
 	DeadLetter DeadLetter          `toml:"dead_letter"`
+	Suspect    Suspect             `toml:"suspect"`
 	Validate   Validate            `toml:"validate"`
 }
 
@@ -98,6 +99,22 @@ func (c *DeadLetter) check() error {
 	return nil
 }
 
+// Suspect says where events are kept that were learned although their label is
+// probably wrong; nowhere if it names neither a topic nor a file.
+type Suspect struct{ stream.DeadLetterConfig }
+
+func (c *Suspect) check(l *online.Config) error {
+	switch {
+	case c.Topic != "" && c.File != "":
+		return fmt.Errorf("file %q: there is a topic already, %q; give either", c.File, c.Topic)
+	case c.Topic != "" && l.Suspect == 0:
+		return errors.New("topic: no event is a suspect while suspect of [learner] is 0")
+	case c.File != "" && l.Suspect == 0:
+		return errors.New("file: no event is a suspect while suspect of [learner] is 0")
+	}
+	return nil
+}
+
 // Validate says how live weights are compared with the exact solution.
 type Validate struct {
 	online.ValidateConfig
@@ -141,6 +158,7 @@ func (c *Config) sections() []section {
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.Check},
 		{"dead_letter", c.DeadLetter.check},
+		{"suspect", func() error { return c.Suspect.check(&c.Learner) }},
 		{"validate", c.Validate.check},
 	}
 }

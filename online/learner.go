@@ -96,7 +96,8 @@ type event struct {
 	minusEta         []float64 // minus the learning rate
 	importance       float64
 
-	suspect            bool
+	suspicion          Suspicion
+	suspect            bool      // whose suspicion says why
 	published, sampled []float64 // of foretellSampled
 	faded              []float64 // of adagrad
 }
@@ -207,6 +208,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
+	l.now.suspect = false
 	if !usable(e) {
 		l.metrics.Refused++
 		return nil
@@ -216,7 +218,6 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	}
 	l.grow(e)
 	l.events++
-	l.now.suspect = false
 	l.pass(l, e.Time)
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
@@ -239,10 +240,17 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	return l.now.scores
 }
 
-// Suspect says whether the event last learned had an influence below
-// Config.Suspect, which t-logistic regression gives to events whose label is
-// probably wrong.
-func (l *Learner) Suspect() bool { return l.now.suspect }
+// Suspicion says why the label of an event is probably wrong: t-logistic
+// regression gives it little influence on the weights.
+type Suspicion struct {
+	Class     int     // that it is labelled with
+	Score     float64 // of its output, before the event was learned
+	Influence float64 // in (0, 1]
+}
+
+// Suspicion says whether the event last learned is a suspect: whether its
+// influence was below Config.Suspect.
+func (l *Learner) Suspicion() (s Suspicion, suspect bool) { return l.now.suspicion, l.now.suspect }
 
 // doubt finds out whether the event at hand is a suspect.
 func (l *Learner) doubt(label int) {
@@ -260,6 +268,7 @@ func (l *Learner) doubt(label int) {
 	j := l.chosen*l.k + k
 	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[l.chosen], j, k))
 	if l.now.suspect = influence < l.config.Suspect; l.now.suspect {
+		l.now.suspicion = Suspicion{label, l.now.scores[k], influence}
 		l.metrics.Suspects++
 	}
 }

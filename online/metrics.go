@@ -60,6 +60,7 @@ type Summary struct {
 	Level         string     `json:"level"`
 	Forecasts     []Forecast `json:"forecasts"`
 	Drift         Drift      `json:"drift"`
+	Suspects      uint64     `json:"suspects"` // events whose label is probably wrong
 }
 
 // Summary sums m up.
@@ -73,7 +74,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Drift: m.Drift,
+		Level: m.Level, Drift: m.Drift, Suspects: m.Suspects,
 	}
 	if m.Binary != nil {
 		s.AUC = number(m.Binary.AUC())

@@ -159,7 +159,7 @@ func TestSuspects(t *testing.T) {
 		if flipped {
 			wrong++
 		}
-		if l.Suspect() {
+		if _, ok := l.Suspicion(); ok {
 			suspects++
 			if flipped {
 				found++

@@ -39,6 +39,17 @@ type DeadLetters interface {
 	Flush(ctx context.Context) error
 }
 
+// Suspects takes the events whose label is probably wrong, see Config.Suspect.
+// They are learned like all others.
+type Suspects interface {
+	// Add takes up an example; the label is the name of its class. After an error
+	// it was not taken, and Add may be called again with it.
+	Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s Suspicion) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
 // Runner learns from a Source until it ends or is told to stop, and keeps the
 // Learner's state and its place in the stream together in checkpoints.
 //
@@ -72,6 +83,9 @@ type Runner struct {
 	Commit func(context.Context, blankout.Offsets) error
 	// DeadLetters is needed under the policy dead-letter.
 	DeadLetters DeadLetters
+	// Suspects keeps the suspects, and a checkpoint passes none that is not safe
+	// there. May be nil: they are then only counted.
+	Suspects Suspects
 	// Observe sees every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Validator compares the live weights with the exact solution beside learning,
@@ -183,6 +197,7 @@ type Status struct {
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
 	DeadLetterFailures           uint64                     // attempts to store that failed
+	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
 	Partitions                   []PartitionStatus          // ordered by topic and partition
 	// NewestTime is the largest event time learned, NewestAge how old the newest
 	// event of the last batch was when it had been learned. Zero if events have no time.
@@ -360,6 +375,9 @@ type loop struct {
 	saved       chan saveResult
 	saveTrouble string // the last save's failure, "" if it went well
 
+	suspects []suspect // of the batch at hand, not yet handed on
+	added    uint64    // suspects handed on
+
 	validating
 }
 
@@ -390,7 +408,9 @@ func (l *loop) learn(ctx context.Context, ahead *ahead) error {
 			l.finishValidation(result)
 			continue
 		case <-tick.C:
-			l.takeStock()
+			if err := l.takeStock(ctx); err != nil {
+				return nil
+			}
 			continue
 		case b = <-ahead.filled:
 		}
@@ -408,12 +428,15 @@ func (l *loop) learn(ctx context.Context, ahead *ahead) error {
 		if err != nil {
 			return err
 		}
-		l.takeStock()
+		if err := l.takeStock(ctx); err != nil {
+			return nil
+		}
 	}
 }
 
-// takeStock does what is due between two batches.
-func (l *loop) takeStock() {
+// takeStock does what is due between two batches. It returns an error only when
+// ctx ends.
+func (l *loop) takeStock(ctx context.Context) error {
 	now := time.Now()
 	due := l.Config.PublishEvents > 0 && l.records >= l.publishAt ||
 		l.Config.PublishInterval > 0 && now.Sub(l.published) >= l.Config.PublishInterval
@@ -423,12 +446,16 @@ func (l *loop) takeStock() {
 	due = l.Config.SaveEvents > 0 && l.records >= l.saveAt ||
 		l.Config.SaveInterval > 0 && now.Sub(l.lastSave) >= l.Config.SaveInterval
 	if due && l.moved && !l.saving {
+		if err := l.insist(ctx, "suspects", func() error { return l.flushSuspects(ctx) }); err != nil {
+			return err
+		}
 		l.beginSave()
 	}
 	l.validateIfDue()
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
 		l.report("")
 	}
+	return nil
 }
 
 // batch counts a batch in. Its refused records are safe before the first of its
@@ -493,6 +520,11 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 			}
 		}
 	}
+	if len(l.suspects) > 0 {
+		if err := l.insist(ctx, "suspects", func() error { return l.addSuspects(ctx, b) }); err != nil {
+			return err
+		}
+	}
 	if failed != nil {
 		return failed
 	}
@@ -542,7 +574,45 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.current.Learned++
 		}
 		l.Learner.Learn(e)
+		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
+			l.suspects = append(l.suspects, suspect{i, s})
+		}
 	}
+	return nil
+}
+
+// suspect is one among the examples of the batch at hand.
+type suspect struct {
+	at int
+	Suspicion
+}
+
+// addSuspects hands on the suspects of a batch.
+func (l *loop) addSuspects(ctx context.Context, b *blankout.Batch) error {
+	classes := l.Learner.Schema().Classes
+	for ; len(l.suspects) > 0; l.suspects = l.suspects[1:] {
+		s := l.suspects[0]
+		if err := l.Suspects.Add(ctx, b.Topic, b.Partition, &b.Examples[s.at], classes[s.Class], s.Suspicion); err != nil {
+			return err
+		}
+		l.added++
+	}
+	l.suspects = nil
+	return nil
+}
+
+// flushSuspects returns nil once all suspects so far are safe.
+func (l *loop) flushSuspects(ctx context.Context) error {
+	if l.Suspects == nil || l.added == l.current.Suspects {
+		return nil
+	}
+	if err := failpoint.Here("run.suspects"); err != nil {
+		return err
+	}
+	if err := l.Suspects.Flush(ctx); err != nil {
+		return err
+	}
+	l.current.Suspects = l.added
 	return nil
 }
 
@@ -573,21 +643,34 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 		}
 		return l.DeadLetters.Flush(ctx)
 	}
+	if err := l.insist(ctx, "dead letters", try, "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[first].Offset); err != nil {
+		return err
+	}
+	for reason, count := range stored {
+		l.current.DeadLetters[reason] += count
+	}
+	return nil
+}
+
+// insist tries to store what, and keeps at it for as long as it takes or until
+// ctx ends: meanwhile nothing is learned, and the run is not ready. about goes
+// into the log.
+func (l *loop) insist(ctx context.Context, what string, try func() error, about ...any) error {
+	failures := &l.current.SuspectFailures
+	if what == "dead letters" {
+		failures = &l.current.DeadLetterFailures
+	}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
 		if err == nil {
-			for reason, count := range stored {
-				l.current.DeadLetters[reason] += count
-			}
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		l.current.DeadLetterFailures++
-		l.log.Error("dead letters cannot be stored; learning waits", "topic", b.Topic, "partition", b.Partition,
-			"offset", b.Examples[first].Offset, "retry_in", wait, "err", err)
-		l.report(fmt.Sprintf("dead letters cannot be stored: %v", err))
+		*failures++
+		l.log.Error(what+" cannot be stored; learning waits", append(about, "retry_in", wait, "err", err)...)
+		l.report(fmt.Sprintf("%s cannot be stored: %v", what, err))
 		for timer := time.After(wait); timer != nil; {
 			select {
 			case <-timer:
@@ -733,10 +816,21 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 		case tried:
 			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
 		default:
+			if err := l.suspectsAtEnd(deadline); err != nil {
+				return fmt.Errorf("the last checkpoint was not written, a restart continues from the one before: %w", err)
+			}
 			tried = true
 			l.beginSave()
 		}
 	}
+}
+
+// suspectsAtEnd makes a last attempt to bring the suspects to safety.
+func (l *loop) suspectsAtEnd(deadline context.Context) error {
+	if len(l.suspects) > 0 {
+		return fmt.Errorf("%d suspects could not be handed on", len(l.suspects))
+	}
+	return l.flushSuspects(deadline)
 }
 
 // The blocks that Run adds to the Learner's.

@@ -348,6 +348,111 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 	})
 }
 
+// doubts is a place for suspects that fails so many times first.
+type doubts struct {
+	sink
+	classes []string
+}
+
+func (d *doubts) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s online.Suspicion) error {
+	if topic != "t" || partition != 3 || label != d.classes[e.Label] || s.Class != e.Label || !(s.Influence < suspicious) {
+		panic(fmt.Sprintf("%s/%d: %+v of %s: %+v", topic, partition, e, label, s))
+	}
+	if d.fail%2 == 1 {
+		d.fail--
+		return errors.New("no broker")
+	}
+	d.added = append(d.added, e.Offset)
+	return nil
+}
+
+const suspicious = 0.65
+
+// startDoubting is start with a loss that has suspects, and says which they are.
+func startDoubting(t *testing.T, dir string, n int, d *doubts) (s *service, suspects []int64) {
+	s = start(t, dir, n, 1)
+	c := online.DefaultConfig()
+	c.Loss, c.Suspect = "t-logistic:1.5", suspicious
+	learner := func(schema *blankout.Schema) *online.Learner {
+		l, err := online.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	s.Learner = learner(s.Schema)
+	d.classes = []string{"-1", "1"}
+	s.Suspects = d
+	reference := newStream(blankout.NewSchema(18, nil, 2), nil, n, 1)
+	l := learner(reference.schema)
+	for i := range n {
+		e := reference.record(i)
+		l.Learn(&e)
+		if _, ok := l.Suspicion(); ok {
+			suspects = append(suspects, int64(i))
+		}
+	}
+	return s, suspects
+}
+
+// A checkpoint passes no suspect that is not safe.
+func TestSuspectsAreSafe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &doubts{sink: sink{fail: 5}}
+		s, want := startDoubting(t, t.TempDir(), 400, d)
+		if len(want) < 20 {
+			t.Fatalf("only %d suspects", len(want))
+		}
+		s.Config.SaveEvents = 1
+		save := s.Save
+		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+			all := slices.Collect(blocks)
+			offsets, _ := online.ReadOffsets(all)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, offset := range want {
+				if offset < offsets[0].Next && !slices.Contains(d.stored, offset) {
+					t.Errorf("saved up to %d, suspect %d not stored", offsets[0].Next, offset)
+				}
+			}
+			return save(slices.Values(all))
+		}
+		var reasons []string
+		s.Observe = func(status *online.Status) { reasons = append(reasons, status.NotReady) }
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.Status(); status.Suspects != uint64(len(want)) || status.SuspectFailures != 5 || status.Metrics.Suspects != uint64(len(want)) {
+			t.Errorf("%d suspects, %d failures, want %d and 5", status.Suspects, status.SuspectFailures, len(want))
+		}
+		if !slices.Equal(d.stored, want) {
+			t.Errorf("stored %v\nwant %v", d.stored, want)
+		}
+		if !slices.Contains(reasons, "suspects cannot be stored: no acknowledgement") {
+			t.Errorf("readiness: %q", reasons)
+		}
+	})
+}
+
+// A stop while suspects cannot be stored saves nothing that passes one.
+func TestStopWithoutSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, want := startDoubting(t, dir, 400, &doubts{sink: sink{fail: 1e9}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := s.Run(ctx)
+		if err == nil || !strings.Contains(err.Error(), "the last checkpoint was not written, a restart continues from the one before") {
+			t.Errorf("ended with %v", err)
+		}
+		if names, _ := checkpoint.List(dir); len(names) > 0 {
+			if _, p := newest(t, dir); p.Next > want[0] {
+				t.Errorf("saved at %+v, the first suspect is %d", p, want[0])
+			}
+		}
+	})
+}
+
 func TestRefusedFails(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 400, 1)

@@ -493,12 +493,15 @@ func extend(b *blankout.Batch) *blankout.Example {
 
 func (c *Consumer) decode(b *blankout.Batch, r Record) {
 	e := extend(b)
-	key := e.Key[:0]
+	key, value := e.Key[:0], e.Value[:0]
 	c.decoder.Decode(r, e)
 	e.Fingerprint = Fingerprint(r.Offset, r.Key, r.Value)
 	// What still borrows the fetched bytes is copied: into memory of b's own.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
+	}
+	if e.Value != nil {
+		e.Value = append(value, e.Value...)
 	}
 	if e.Refused != nil {
 		e.Refused.Value = slices.Clone(e.Refused.Value)

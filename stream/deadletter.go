@@ -12,7 +12,7 @@ import (
 	"blankout"
 )
 
-// DeadLetterConfig says where refused records go: to a topic or to a file.
+// DeadLetterConfig says where records are kept: in a topic or in a file.
 type DeadLetterConfig struct {
 	Topic string `toml:"topic"`
 	File  string `toml:"file"`
@@ -31,7 +31,12 @@ type DeadLetterConfig struct {
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
 // with key and value in base64.
+//
+// Suspects, events that were learned although their label is probably wrong, are
+// kept in the same way in a place of their own: label, score and influence
+// stand where a dead letter has reason and detail.
 type DeadLetters struct {
+	what     string // for errors
 	producer *Producer
 
 	file    *os.File
@@ -39,30 +44,39 @@ type DeadLetters struct {
 	dirty   bool   // the file holds lines that are not synced
 }
 
+// OpenSuspects is OpenDeadLetters for suspects.
+func OpenSuspects(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
+	return openLetters(ctx, "suspects", c, connection, log)
+}
+
 // OpenDeadLetters connects to the topic, which must exist, or opens the file,
 // to which it appends.
 func OpenDeadLetters(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
+	return openLetters(ctx, "dead letters", c, connection, log)
+}
+
+func openLetters(ctx context.Context, what string, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
 	if (c.Topic == "") == (c.File == "") {
-		return nil, errors.New("dead letters: give either a topic or a file")
+		return nil, fmt.Errorf("%s: give either a topic or a file", what)
 	}
 	if c.File != "" {
-		return openDeadLetterFile(c.File)
+		return openLetterFile(what, c.File)
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
 	p, err := NewProducer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return &DeadLetters{producer: p}, nil
+	return &DeadLetters{what: what, producer: p}, nil
 }
 
-func openDeadLetterFile(name string) (*DeadLetters, error) {
+func openLetterFile(what, name string) (*DeadLetters, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	d := &DeadLetters{file: f}
+	d := &DeadLetters{what: what, file: f}
 	// A crash may have left half a line; what follows must not be joined to it.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		var last [1]byte
@@ -73,15 +87,24 @@ func openDeadLetterFile(name string) (*DeadLetters, error) {
 	return d, nil
 }
 
-type deadLetter struct {
+// letter is a record that is kept, and why.
+type letter struct {
 	Topic     string          `json:"topic"`
 	Partition int32           `json:"partition"`
 	Offset    int64           `json:"offset"`
 	Time      int64           `json:"time"`
-	Reason    blankout.Reason `json:"reason"`
-	Detail    string          `json:"detail"`
-	Key       []byte          `json:"key,omitempty"`
-	Value     []byte          `json:"value"`
+	Reason    blankout.Reason `json:"reason,omitempty"`
+	Detail    string          `json:"detail,omitempty"`
+	*suspicion
+	Key   []byte `json:"key,omitempty"`
+	Value []byte `json:"value"`
+}
+
+// suspicion is what a letter says of an event whose label is probably wrong.
+type suspicion struct {
+	Label     string  `json:"label"`
+	Score     float64 `json:"score"`
+	Influence float64 `json:"influence"`
 }
 
 // Add takes up a refused example of a partition (or of a file: its name and 0).
@@ -92,20 +115,20 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	if r == nil {
 		panic("stream: a dead letter that was not refused")
 	}
+	return d.add(ctx, &letter{topic, partition, e.Offset, e.Time, r.Reason, r.Detail, nil, e.Key, r.Value})
+}
+
+// AddSuspect takes up an event that was learned but whose label is probably
+// wrong, as Add does a refused one: with that label, its score before it was
+// learned and its influence instead of a reason and a detail.
+func (d *DeadLetters) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
+	return d.add(ctx, &letter{topic, partition, e.Offset, e.Time, "", "", &suspicion{label, score, influence}, e.Key, e.Value})
+}
+
+func (d *DeadLetters) add(ctx context.Context, l *letter) error {
 	if d.producer != nil {
-		m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", topic, partition, e.Offset), Value: r.Value, Headers: []Header{
-			{"reason", []byte(r.Reason)},
-			{"detail", []byte(r.Detail)},
-			{"topic", []byte(topic)},
-			{"partition", strconv.AppendInt(nil, int64(partition), 10)},
-			{"offset", strconv.AppendInt(nil, e.Offset, 10)},
-			{"time", strconv.AppendInt(nil, e.Time, 10)},
-		}}
-		if e.Key != nil {
-			m.Headers = append(m.Headers, Header{"key", e.Key})
-		}
-		if err := d.producer.Write(ctx, m); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
+		if err := d.producer.Write(ctx, l.message()); err != nil {
+			return fmt.Errorf("%s: %w", d.what, err)
 		}
 		return nil
 	}
@@ -114,12 +137,34 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 			return err
 		}
 	}
-	line, err := json.Marshal(deadLetter{topic, partition, e.Offset, e.Time, r.Reason, r.Detail, e.Key, r.Value})
+	line, err := json.Marshal(l)
 	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
+		return fmt.Errorf("%s: %w", d.what, err)
 	}
 	d.pending = append(append(d.pending, line...), '\n')
 	return nil
+}
+
+// message is the letter as it stands in a topic.
+func (l *letter) message() Message {
+	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
+	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
+	if s := l.suspicion; s != nil {
+		header("label", []byte(s.Label))
+		header("score", strconv.AppendFloat(nil, s.Score, 'g', -1, 64))
+		header("influence", strconv.AppendFloat(nil, s.Influence, 'g', -1, 64))
+	} else {
+		header("reason", []byte(l.Reason))
+		header("detail", []byte(l.Detail))
+	}
+	header("topic", []byte(l.Topic))
+	header("partition", strconv.AppendInt(nil, int64(l.Partition), 10))
+	header("offset", strconv.AppendInt(nil, l.Offset, 10))
+	header("time", strconv.AppendInt(nil, l.Time, 10))
+	if l.Key != nil {
+		header("key", l.Key)
+	}
+	return m
 }
 
 // write writes the pending lines; what an error leaves is written by the next call.
@@ -128,7 +173,7 @@ func (d *DeadLetters) write() error {
 	d.dirty = d.dirty || n > 0
 	d.pending = append(d.pending[:0], d.pending[n:]...)
 	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
+		return fmt.Errorf("%s: %w", d.what, err)
 	}
 	return nil
 }
@@ -138,7 +183,7 @@ func (d *DeadLetters) write() error {
 func (d *DeadLetters) Flush(ctx context.Context) error {
 	if d.producer != nil {
 		if err := d.producer.Flush(ctx); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
+			return fmt.Errorf("%s: %w", d.what, err)
 		}
 		return nil
 	}
@@ -149,7 +194,7 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 	}
 	if d.dirty {
 		if err := d.file.Sync(); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
+			return fmt.Errorf("%s: %w", d.what, err)
 		}
 		d.dirty = false
 	}
@@ -164,7 +209,7 @@ func (d *DeadLetters) Close() error {
 	}
 	err := d.file.Close()
 	if len(d.pending) > 0 {
-		err = errors.Join(errors.New("dead letters: some were not written"), err)
+		err = errors.Join(fmt.Errorf("%s: some were not written", d.what), err)
 	}
 	return err
 }

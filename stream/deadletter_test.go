@@ -95,13 +95,60 @@ func TestDeadLetterFile(t *testing.T) {
 		t.Fatalf("%d lines:\n%s", len(lines), b)
 	}
 	for i, line := range lines[1:] {
-		var got deadLetter
+		var got letter
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatal(err)
 		}
 		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
 			t.Errorf("line %d: %+v", i, got)
 		}
+	}
+}
+
+// A suspect is kept with what was made of it, in a topic and in a file.
+func TestSuspects(t *testing.T) {
+	b := startBroker(t, map[string]int32{"suspects": 1})
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	name := filepath.Join(t.TempDir(), "suspects.jsonl")
+	e := &blankout.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
+	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
+		d, err := OpenSuspects(t.Context(), c, connection, testLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.AddSuspect(t.Context(), "t", 4, e, "fraud", -2.5, 0.125); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("suspects"), kgo.FetchMaxWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	r := client.PollFetches(t.Context()).Records()[0]
+	got := fmt.Sprintf("%s %s", r.Key, r.Value)
+	for _, h := range r.Headers {
+		got += fmt.Sprintf(" %s=%s", h.Key, h.Value)
+	}
+	if want := `t/4/7 {"x":1} label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	line, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"; string(line) != want {
+		t.Errorf("got  %swant %s", line, want)
+	}
+	if _, err := OpenSuspects(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "suspects: ") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -119,10 +119,13 @@ func (f *File) fill(k *block, copied bool) {
 		}
 		examples = slices.Grow(examples, 1)[:len(examples)+1]
 		e := &examples[len(examples)-1]
-		key := e.Key[:0]
+		key, value := e.Key[:0], e.Value[:0]
 		f.decoder.Decode(record, e)
 		if copied && e.Key != nil {
 			e.Key = append(key, e.Key...)
+		}
+		if copied && e.Value != nil {
+			e.Value = append(value, e.Value...)
 		}
 		if copied && e.Refused != nil {
 			e.Refused.Value = slices.Clone(e.Refused.Value)

@@ -33,8 +33,8 @@ type Record struct {
 // classes and names it meets to its Schema and belongs to one goroutine.
 type Decoder interface {
 	// Decode fills e from r. It keeps the capacity of e's slices, and in the
-	// steady state, when fields and names are known, allocates nothing. Key and
-	// Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
+	// steady state, when fields and names are known, allocates nothing. Key, Value
+	// and Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
 	// A record that cannot be used gets e.Refused; there are no errors.
 	Decode(r Record, e *blankout.Example)
 }
@@ -83,6 +83,9 @@ type RecordConfig struct {
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
+
+	// KeepValue leaves the bytes of every record in Example.Value.
+	KeepValue bool `toml:"-"`
 }
 
 // DefaultRecordConfig returns the defaults: JSON whose field "label" is the class.
@@ -375,6 +378,9 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
+	if e.Value = nil; d.c.KeepValue {
+		e.Value = r.Value
+	}
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
 }
@@ -400,7 +406,7 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 func refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
-	e.Label, e.Weight, e.Key, e.Time = blankout.Unlabelled, 0, r.Key, r.Time
+	e.Label, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, r.Key, r.Time, nil
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
 }
 

@@ -370,6 +370,60 @@ func TestCrashAtFailpoints(t *testing.T) {
 	}
 }
 
+// Suspects that cannot be stored, or a kill on the way there, lose none.
+func TestCrashWithSuspects(t *testing.T) {
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t)
+	doubting := func() *learner {
+		l := newLearner(t, program, broker.Brokers()[0], "short")
+		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.suspect=0.6", "--set=suspect.file="+filepath.Join(l.dir, "suspects.jsonl"))
+		return l
+	}
+	suspects := func(l *learner) (places []string) {
+		text, err := os.ReadFile(filepath.Join(l.dir, "suspects.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var s struct {
+				Offset           int64
+				Label            string
+				Score, Influence float64
+				Value            []byte
+			}
+			if err := json.Unmarshal(line, &s); err != nil {
+				continue // half a line, from a kill
+			}
+			if !(s.Influence > 0 && s.Influence < 0.6) || !bytes.Contains(s.Value, []byte(strconv.Quote(s.Label))) {
+				t.Fatalf("suspect %s", line)
+			}
+			places = append(places, fmt.Sprint(s.Offset, s.Score))
+		}
+		slices.Sort(places)
+		return slices.Compact(places)
+	}
+	whole := doubting()
+	whole.finish(t)
+	want := suspects(whole)
+	if len(want) < 100 {
+		t.Fatalf("%d suspects", len(want))
+	}
+	for _, what := range []string{"run.suspects=kill@3", "run.suspects=error@2"} {
+		l := doubting()
+		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
+		err := l.live(t, 0, nil)
+		if strings.Contains(what, "kill") && err == nil {
+			t.Errorf("%s: the place was not reached", what)
+		}
+		l.env = nil
+		l.finish(t)
+		l.check(t, "short", whole)
+		if got := suspects(l); !slices.Equal(got, want) {
+			t.Errorf("%s: %d suspects at %d places, want %d", what, len(got), len(slices.Compact(got)), len(want))
+		}
+	}
+}
+
 // SIGTERM ends the program with exit code 0 and nothing is learned again.
 func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	if runtime.GOOS == "windows" {

@@ -197,6 +197,9 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 	if s.Error != nil && s.LogLoss != nil {
 		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss)
 	}
+	if s.Suspects > 0 {
+		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
+	}
 	if s.Drift.Alarms > 0 {
 		fmt.Fprintf(out, "drift         %d alarms, the latest at event %s\n", s.Drift.Alarms, humanize.Comma(int64(s.Drift.Event)))
 	}

@@ -90,6 +90,13 @@ func (d deadLetters) Write(ctx context.Context, b *blankout.Batch) error {
 	return d.Flush(ctx)
 }
 
+// suspects is what a Runner takes events with a doubtful label to.
+type suspects struct{ *stream.DeadLetters }
+
+func (s suspects) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, why online.Suspicion) error {
+	return s.AddSuspect(ctx, topic, partition, e, label, why.Score, why.Influence)
+}
+
 // service is a run with everything around it, closed in the reverse order of
 // opening.
 type service struct {
@@ -179,6 +186,15 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		}
 		s.close = append(s.close, d.Close)
 		r.DeadLetters = deadLetters{d}
+	}
+	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
+		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, d.Close)
+		r.Suspects = suspects{d}
+		c.Record.KeepValue = true
 	}
 	if o.data != "" {
 		return s, s.openFile(c, o.data)
