@@ -45,6 +45,9 @@ func (r *reference) refuse(format string, args ...any) {
 }
 
 func (r *reference) add(field string, value *string, kind blankout.Kind, x float64) {
+	if len(field) > maxNameBytes {
+		kind = blankout.Sparse // not told apart as a field
+	}
 	hash := mix(xxhash.Sum64String(field) + r.c.Seed)
 	if value != nil {
 		hash = mix(hash + xxhash.Sum64String(*value))
