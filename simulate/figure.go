@@ -176,7 +176,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 		}
 	}
 	for i := range f.Series {
-		if err := f.add(p, &legend, i, c); err != nil {
+		if err := f.add(p, &legend, i); err != nil {
 			return fmt.Errorf("series %q: %w", f.Series[i].Name, err)
 		}
 	}
@@ -221,7 +221,7 @@ func (f *Figure) colour(i int) color.NRGBA {
 	return palette[n%len(palette)]
 }
 
-func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int, c draw.Canvas) error {
+func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 	s, shade := &f.Series[i], f.colour(i)
 	glyph := draw.GlyphStyle{Color: shade, Radius: vg.Points(2.6), Shape: glyphs[i%len(glyphs)]}
 	stroke := draw.LineStyle{Color: shade, Width: vg.Points(1.4)}
@@ -266,24 +266,13 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int, c draw.Canvas) er
 				groups++
 			}
 		}
-		places := max(len(f.Categories), len(s.Y), 1)
-		width := 0.62 * c.Size().X / vg.Length(places*(groups+1))
-		values := make(plotter.Values, len(s.Y))
-		for j, y := range s.Y {
-			if finite(y) {
-				values[j] = y
-			}
-		}
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return err
-		}
-		bars.Color, bars.LineStyle.Width = shade, 0
-		bars.Offset = width * (vg.Length(at) - vg.Length(groups-1)/2)
-		p.Add(bars)
-		thumbs = append(thumbs, bars)
+		width := 0.8 / float64(groups)
+		shift := width * (float64(at) - float64(groups-1)/2)
+		b := bars{s, shade, width, shift}
+		p.Add(b)
+		thumbs = append(thumbs, b)
 		if s.Low != nil {
-			p.Add(whiskers{s, bars.Offset})
+			p.Add(whiskers{s, shift})
 		}
 	}
 	if s.Form == Points && s.Low != nil {
@@ -421,10 +410,46 @@ func (s *Series) bands() []plotter.XYs {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
+// bars draws a Series as bars of a width in units of the X axis, moved by shift.
+type bars struct {
+	s            *Series
+	shade        color.NRGBA
+	width, shift float64
+}
+
+func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, toY := p.Transforms(&c)
+	zero := max(0, p.Y.Min) // also of a logarithmic axis
+	for i, y := range b.s.Y {
+		if !finite(y) {
+			continue
+		}
+		left, right := toX(b.s.x(i)+b.shift-b.width/2), toX(b.s.x(i)+b.shift+b.width/2)
+		low, high := toY(zero), toY(min(max(y, p.Y.Min), p.Y.Max))
+		c.FillPolygon(b.shade, []vg.Point{{X: left, Y: low}, {X: left, Y: high}, {X: right, Y: high}, {X: right, Y: low}})
+	}
+}
+
+func (b bars) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax = math.Inf(1), math.Inf(-1)
+	for i, y := range b.s.Y {
+		xmin, xmax = min(xmin, b.s.x(i)-0.5), max(xmax, b.s.x(i)+0.5)
+		if finite(y) {
+			ymin, ymax = min(ymin, y), max(ymax, y)
+		}
+	}
+	return xmin, xmax, ymin, ymax
+}
+
+func (b bars) Thumbnail(c *draw.Canvas) {
+	r := c.Rectangle
+	c.FillPolygon(b.shade, []vg.Point{r.Min, {X: r.Min.X, Y: r.Max.Y}, r.Max, {X: r.Max.X, Y: r.Min.Y}})
+}
+
 // whiskers draws a Series' bounds as vertical strokes.
 type whiskers struct {
-	s      *Series
-	offset vg.Length // to the right
+	s     *Series
+	shift float64
 }
 
 func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
@@ -432,7 +457,7 @@ func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	style := draw.LineStyle{Color: color.Gray{70}, Width: vg.Points(0.9)}
 	for i := range w.s.Low {
 		if finite(w.s.Low[i]) && finite(w.s.High[i]) {
-			x := toX(w.s.x(i)) + w.offset
+			x := toX(w.s.x(i) + w.shift)
 			low, high := toY(w.s.Low[i]), toY(w.s.High[i])
 			c.StrokeLine2(style, x, low, x, high)
 			for _, y := range []vg.Length{low, high} {

@@ -1,12 +1,13 @@
-// Package simulate answers what a model would have done had features died:
-// nightmares at test time, after Globerson & Roweis 2006. A [Nightmare] takes
-// features away from an example that a model is about to score; [Error] measures
-// the model in it.
+// Package simulate answers what would have happened had features died. A
+// [Nightmare], after Globerson & Roweis 2006, takes features away from events or
+// changes them; a [Replay] lets models and learners meet recorded events in
+// nightmares and measures them, and [Report] is its tables and figures.
 package simulate
 
 import (
-	"cmp"
 	"fmt"
+	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,145 +16,295 @@ import (
 	"blankout/batch"
 )
 
-// Nightmare is a way to lose features. Strike changes the values of x, the
-// features of example number n as they are after the model's Scaler; a feature
-// that dies becomes 0 there. The draw depends on n and the Nightmare's own seed
-// alone, so that every model meets the same one. class is the example's true one.
+// Nightmare is a way for features to fail. What it does to an event depends on
+// the event, its number and the Stage's Seed and Repeat alone, so that every
+// model meets the same.
+//
+// An event comes twice: Distort sees the features as they were sent and changes
+// their values; Kill sees them as the weights do, after the Scaler, and marks in
+// Dead which are lost. A learner has its own Scaler: Kill then sees what was sent.
 type Nightmare interface {
-	Strike(m *blankout.Model, x blankout.Vec, class, n int)
+	Distort(e *Event)
+	Kill(e *Event)
 	// String returns the form that Parse reads.
 	String() string
 }
 
-// Random lets every feature die with probability Share in [0, 1), independently.
-// Survivors are scaled by 1/(1-Share) unless Keep: then they stay as they are.
-// The masks are those of blankout predict --delete.
-type Random struct {
-	Share float64
-	Keep  bool
-	Seed  uint64
+// Event is an example as a Nightmare meets it.
+type Event struct {
+	*Stage
+	Number int             // in the stream, from 0
+	Class  int             // the true one, negative if unknown
+	Model  *blankout.Model // that is about to score it, nil where there is no linear one
+	X      blankout.Vec
+	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous
+	Dead   []bool   // by entry of X, to be set by Kill
+	// Left is the share of the features that a rescaling takes as left over; 0
+	// means what the event lost says.
+	Left float64
 }
 
-func (r Random) Strike(_ *blankout.Model, x blankout.Vec, _, n int) {
-	c := batch.Corrupter{Noise: blankout.Dropout{Q: r.Share}, Seed: r.Seed, Keep: r.Keep}
-	c.Vec(x, n, 0)
+// Stage is what the events of a replay have in common.
+type Stage struct {
+	Schema  *blankout.Schema
+	Events  int // how many there are
+	Columns int // one more than the highest column that occurs
+	Seed    uint64
+	Repeat  int
+	// Groups are named columns beside the fields and groups of the Schema.
+	Groups map[string][]Span
+
+	members   map[string]*members
+	pcg       rand.PCG
+	corrupter batch.Corrupter // of Random
+	ones      []float64
 }
 
-func (r Random) String() string { return "random:" + strconv.FormatFloat(r.Share, 'g', -1, 64) }
+// random returns a source that depends on the seed, the repetition, the event
+// and the salt, which tells users of one event apart.
+func (e *Event) random(salt uint64) *rand.Rand {
+	e.pcg.Seed(e.Seed^salt, uint64(e.Number)<<16^uint64(e.Repeat))
+	return rand.New(&e.pcg)
+}
 
-// Worst lets those K features of an example die that the model needs most for
-// its true class y (Globerson & Roweis 2006, section 2): the largest positive
-// contributions to the margin between y and another class. With more than two
-// classes the rival is the one whose margin falls lowest.
-type Worst struct{ K int }
+// deletion is embedded in what only kills, distortion in what only distorts.
+type deletion struct{}
 
-func (w Worst) Strike(m *blankout.Model, x blankout.Vec, class, _ int) {
-	var victims []int
-	lowest, found := 0.0, false
-	for rival := range max(m.Outputs, 2) {
-		if rival == class {
-			continue
-		}
-		candidates, margin := w.against(m, x, class, rival)
-		if !found || margin < lowest {
-			victims, lowest, found = candidates, margin, true
-		}
+func (deletion) Distort(*Event) {}
+
+type distortion struct{}
+
+func (distortion) Kill(*Event) {}
+
+// None leaves every event as it is.
+type None struct{}
+
+func (None) Distort(*Event) {}
+func (None) Kill(*Event)    {}
+func (None) String() string { return "none" }
+
+// During confines a Nightmare to the events From <= n < To. With Percent both
+// are shares of the stream in percent.
+type During struct {
+	Nightmare
+	From, To float64
+	Percent  bool
+}
+
+// Bounds returns the first event that is struck and the first after it that is not.
+func (d During) Bounds(events int) (from, to int) {
+	if d.Percent {
+		return int(d.From * float64(events) / 100), int(d.To * float64(events) / 100)
 	}
-	for _, i := range victims {
-		x.Value[i] = 0
+	return int(d.From), int(d.To)
+}
+
+func (d During) on(e *Event) bool {
+	from, to := d.Bounds(e.Events)
+	return from <= e.Number && e.Number < to
+}
+
+func (d During) Distort(e *Event) {
+	if d.on(e) {
+		d.Nightmare.Distort(e)
 	}
 }
 
-// against returns the K entries of x that hold the class up most against a rival,
-// and the margin that is left without them.
-func (w Worst) against(m *blankout.Model, x blankout.Vec, class, rival int) (victims []int, margin float64) {
-	held := make([]float64, x.Len())
-	for i, d := range x.Index {
-		held[i] = x.Value[i] * speaks(m.Outputs, class, rival, func(k int) float64 { return m.Weight(d, k) })
-		margin += held[i]
-		if held[i] > 0 {
-			victims = append(victims, i)
-		}
+func (d During) Kill(e *Event) {
+	if d.on(e) {
+		d.Nightmare.Kill(e)
 	}
-	slices.SortStableFunc(victims, func(a, b int) int { return cmp.Compare(held[b], held[a]) })
-	victims = victims[:min(w.K, len(victims))]
-	for _, i := range victims {
-		margin -= held[i]
-	}
-	return victims, margin + speaks(m.Outputs, class, rival, func(k int) float64 { return m.Intercept[k] })
 }
 
-// speaks is by how much a value of each output speaks for a class and against
-// a rival. One output speaks for class 1.
-func speaks(outputs, class, rival int, value func(k int) float64) float64 {
-	switch {
-	case outputs > 1:
-		return value(class) - value(rival)
-	case class == 1:
-		return value(0)
+func (d During) String() string {
+	s, unit := d.Nightmare.String(), ""
+	if rest, ok := strings.CutPrefix(s, "group:"); ok {
+		s = "burst:" + rest
 	}
-	return -value(0)
+	if d.Percent {
+		unit = "%"
+	}
+	return s + "@" + number(d.From) + unit + "-" + number(d.To) + unit
 }
 
-func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
+func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 // nightmares is the table of nightmares: a new one is a type and a line here.
+// many says that the argument ends in one number, of which there may be a list.
 var nightmares = []struct {
-	name string
-	make func(level string) (Nightmare, error)
+	name, usage string
+	many        bool
+	make        func(argument string) (Nightmare, error)
 }{
-	{"random", func(level string) (Nightmare, error) {
-		d, err := strconv.ParseFloat(level, 64)
+	{"none", "", false, func(string) (Nightmare, error) { return None{}, nil }},
+	{"random", "SHARE", true, func(a string) (Nightmare, error) {
+		d, err := strconv.ParseFloat(a, 64)
 		if err != nil || !(d >= 0 && d < 1) {
-			return nil, fmt.Errorf("the share %q must be a number in [0, 1)", level)
+			return nil, fmt.Errorf("the share %q must be a number in [0, 1)", a)
 		}
 		return Random{Share: d}, nil
 	}},
-	{"worst", func(level string) (Nightmare, error) {
-		k, err := strconv.Atoi(level)
+	{"worst", "K", true, func(a string) (Nightmare, error) {
+		k, err := strconv.Atoi(a)
 		if err != nil || k < 0 {
-			return nil, fmt.Errorf("%q is not a number of features", level)
+			return nil, fmt.Errorf("%q is not a number of features", a)
 		}
-		return Worst{k}, nil
+		return Worst{K: k}, nil
 	}},
+	{"group", "NAME", false, parseGroup},
+	{"burst", "NAME@FROM-TO", false, parseGroup},
+	{"block", "SIZE or ROW,COLUMN,HEIGHT,WIDTH", false, parseBlock},
+	{"drift", "NAME:A,B", false, parseDrift},
+	{"stuck", "NAME:VALUE", true, parseStuck},
+	{"noise", "SD or NAME:SD", true, parseAdditive},
 }
 
-// Parse reads random:SHARE or worst:K. It is the inverse of String; the seed of
-// a random one is 0.
-func Parse(s string) (Nightmare, error) {
-	name, level, _ := strings.Cut(s, ":")
-	var known []string
+// Usage tells the forms that Parse reads.
+func Usage() string {
+	var forms []string
 	for _, n := range nightmares {
-		if n.name == name {
-			nightmare, err := n.make(level)
-			if err != nil {
-				return nil, fmt.Errorf("nightmare %q: %w", s, err)
-			}
-			return nightmare, nil
-		}
-		known = append(known, n.name)
+		forms = append(forms, strings.TrimSuffix(n.name+":"+n.usage, ":"))
 	}
-	return nil, fmt.Errorf("nightmare %q: want one of %s", s, strings.Join(known, ", "))
+	return strings.Join(forms, ", ")
 }
 
-// Error returns the share of the labelled examples, by importance, that a model
-// with one output for each class (or one for two) gets wrong in a nightmare. It
-// is NaN without a labelled example.
-func Error(m *blankout.Model, examples []blankout.Example, nightmare Nightmare) float64 {
-	var x blankout.Vec
-	var wrong, all float64
-	scores := make([]float64, m.Outputs)
-	for n := range examples {
-		e := &examples[n]
-		if e.Label < 0 || e.Refused != nil {
+// Parse reads one nightmare, as in random:0.5 or group:sensor3@1000-2000. It is
+// the inverse of String; seeds are the Stage's.
+func Parse(s string) (Nightmare, error) {
+	body, window, windowed := strings.Cut(s, "@")
+	name, argument, _ := strings.Cut(body, ":")
+	for _, n := range nightmares {
+		if n.name != name {
 			continue
 		}
-		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		nightmare.Strike(m, x, e.Label, n)
-		all += e.Weight
-		if m.Predict(m.ScoreVec(x, scores)) != e.Label {
-			wrong += e.Weight
+		nightmare, err := n.make(argument)
+		if err == nil && (argument == "") != (n.usage == "") {
+			err = fmt.Errorf("want %s", strings.TrimSuffix(name+":"+n.usage, ":"))
+		}
+		if err == nil && windowed {
+			nightmare, err = parseDuring(nightmare, window)
+		} else if err == nil && name == "burst" {
+			err = fmt.Errorf("want %s:%s, the events between which the group is dead", name, n.usage)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("nightmare %q: %w", s, err)
+		}
+		return nightmare, nil
+	}
+	return nil, fmt.Errorf("nightmare %q: want one of %s", s, Usage())
+}
+
+func parseDuring(n Nightmare, window string) (Nightmare, error) {
+	from, to, ok := strings.Cut(window, "-")
+	d := During{Nightmare: n}
+	var percent [2]bool
+	for i, at := range []struct {
+		text string
+		to   *float64
+	}{{from, &d.From}, {to, &d.To}} {
+		var err error
+		var text string
+		text, percent[i] = strings.CutSuffix(at.text, "%")
+		if *at.to, err = strconv.ParseFloat(text, 64); err != nil || !(*at.to >= 0 && *at.to < 1<<53) {
+			ok = false
 		}
 	}
-	return wrong / all
+	d.Percent = percent[0]
+	if !ok || percent[0] != percent[1] || d.From >= d.To || d.Percent && d.To > 100 {
+		return nil, fmt.Errorf("want @FROM-TO, two ascending numbers of events or percentages of the stream, not %q", window)
+	}
+	return d, nil
+}
+
+// Family is a nightmare at one or more levels: a point or a curve.
+type Family struct {
+	Name   string // as ParseFamily read it
+	Levels []Level
+}
+
+// Level is a nightmare and the number that it has in its Family.
+type Level struct {
+	Nightmare Nightmare
+	X         float64 // NaN where the Family is of one nightmare without a number
+}
+
+var (
+	rangePattern  = regexp.MustCompile(`(-?[0-9.]*[0-9])\.\.(-?[0-9.]*[0-9])(?:/([0-9.]*[0-9]))?`)
+	numberPattern = regexp.MustCompile(`-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?$`)
+)
+
+// maxLevels bounds what a range stands for.
+const maxLevels = 1000
+
+// ParseFamily reads what Parse does, with a range FROM..TO/STEP in the place of
+// a number, or a list of numbers at the end where one number stands:
+// random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
+func ParseFamily(s string) (Family, error) {
+	f := Family{Name: s}
+	var texts []string
+	var levels []float64
+	if at := rangePattern.FindStringSubmatchIndex(s); at != nil {
+		part := func(i int) string { return s[at[2*i]:at[2*i+1]] }
+		step := 1.0
+		from, err1 := strconv.ParseFloat(part(1), 64)
+		to, err2 := strconv.ParseFloat(part(2), 64)
+		var err3 error
+		if at[6] >= 0 {
+			step, err3 = strconv.ParseFloat(part(3), 64)
+		}
+		if err1 != nil || err2 != nil || err3 != nil || !(step > 0) || to < from || (to-from)/step > maxLevels {
+			return f, fmt.Errorf("nightmare %q: want FROM..TO/STEP with FROM <= TO and at most %d steps, not %q", s, maxLevels, part(0))
+		}
+		for i := 0; from+float64(i)*step <= to+1e-9*step; i++ {
+			x, _ := strconv.ParseFloat(strconv.FormatFloat(from+float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
+			texts, levels = append(texts, s[:at[0]]+number(x)+s[at[1]:]), append(levels, x)
+		}
+	} else if head, list, tail := cutList(s); list != nil {
+		for _, text := range list {
+			x, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return f, fmt.Errorf("nightmare %q: %q is not a number", s, text)
+			}
+			texts, levels = append(texts, head+text+tail), append(levels, x)
+		}
+	} else {
+		texts = []string{s}
+		body, _, _ := strings.Cut(s, "@")
+		x := nan
+		if text := numberPattern.FindString(body); text != "" && takesNumber(body) {
+			x, _ = strconv.ParseFloat(text, 64)
+		}
+		levels = []float64{x}
+	}
+	for i, text := range texts {
+		n, err := Parse(text)
+		if err != nil {
+			return f, err
+		}
+		f.Levels = append(f.Levels, Level{n, levels[i]})
+	}
+	return f, nil
+}
+
+func takesNumber(s string) bool {
+	name, _, _ := strings.Cut(s, ":")
+	return slices.ContainsFunc(nightmares, func(n struct {
+		name, usage string
+		many        bool
+		make        func(string) (Nightmare, error)
+	}) bool {
+		return n.name == name && n.many
+	})
+}
+
+// cutList cuts out a list of numbers that ends a nightmare before its window.
+func cutList(s string) (head string, list []string, tail string) {
+	body, _, windowed := strings.Cut(s, "@")
+	if windowed {
+		tail = s[len(body):]
+	}
+	if at := strings.LastIndexByte(body, ':') + 1; takesNumber(s) && strings.Contains(body[at:], ",") {
+		return body[:at], strings.Split(body[at:], ","), tail
+	}
+	return s, nil, ""
 }

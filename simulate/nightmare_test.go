@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
+	"blankout/batch"
 )
 
 // stream returns examples of informative and useless features, and the model of
@@ -91,8 +93,13 @@ func TestWorst(t *testing.T) {
 						want = min(want, margin(x, e.Label))
 					}
 				}
-				x := e.Features.Clone()
-				Worst{k}.Strike(m, x, e.Label, n)
+				x, dead := e.Features.Clone(), make([]bool, e.Features.Len())
+				Worst{K: k}.Kill(&Event{Stage: &Stage{Schema: m.Schema}, Model: m, X: x, Class: e.Label, Number: n, Dead: dead})
+				for i := range dead {
+					if dead[i] {
+						x.Value[i] = 0
+					}
+				}
 				if got := margin(x, e.Label); math.Abs(got-want) > 1e-12 {
 					t.Fatalf("%d classes, K=%d, example %d: margin %g, the lowest is %g", classes, k, n, got, want)
 				}
@@ -101,48 +108,167 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestRandom: shares are met, every model meets the same masks, and survivors
-// keep the mean of the score.
+// TestRandom: shares are met, and what dies is what blankout predict --delete
+// and the copies of blankout corrupt lose.
 func TestRandom(t *testing.T) {
-	const n = 4000
-	_, examples := stream(2, n, 5)
-	for _, keep := range []bool{false, true} {
-		dead, all, sum, want := 0, 0, 0.0, 0.0
-		for i := range examples {
-			x, again := examples[i].Features.Clone(), examples[i].Features.Clone()
-			Random{Share: 0.3, Keep: keep, Seed: 7}.Strike(nil, x, 0, i)
-			Random{Share: 0.3, Keep: keep, Seed: 7}.Strike(nil, again, 0, i)
-			for j, v := range x.Value {
-				if v != again.Value[j] {
-					t.Fatal("another mask at the second time")
+	m, examples := stream(2, 4000, 5)
+	for repeat := range 2 {
+		dead, all := 0, 0
+		c := batch.Corrupter{Noise: blankout.Dropout{Q: 0.3}, Seed: 7}
+		for n := range examples {
+			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 7, Repeat: repeat}, X: examples[n].Features, Number: n, Dead: make([]bool, examples[n].Features.Len())}
+			Random{Share: 0.3}.Kill(&e)
+			x := examples[n].Features.Clone()
+			c.Vec(x, n, repeat)
+			for i, d := range e.Dead {
+				if d != (x.Value[i] == 0) {
+					t.Fatalf("repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])
 				}
-				if all++; v == 0 {
+				if all++; d {
 					dead++
-				} else if was := examples[i].Features.Value[j]; keep && v != was {
-					t.Fatalf("a survivor is %g, was %g", v, was)
 				}
-				sum += math.Abs(v)
-				want += math.Abs(examples[i].Features.Value[j])
 			}
 		}
 		if share := float64(dead) / float64(all); math.Abs(share-0.3) > 0.02 {
-			t.Errorf("keep %v: a share of %g died", keep, share)
-		}
-		if ratio := sum / want; !keep && math.Abs(ratio-1) > 0.02 {
-			t.Errorf("the mean changed by a factor of %g", ratio)
+			t.Errorf("a share of %g died", share)
 		}
 	}
 }
 
-func TestParse(t *testing.T) {
-	for _, s := range []string{"random:0.5", "random:0", "worst:3"} {
-		if n, err := Parse(s); err != nil || n.String() != s {
-			t.Errorf("Parse(%q) = %v, %v", s, n, err)
+// TestKill holds what dies and what changes of one event against what was meant.
+func TestKill(t *testing.T) {
+	numbered := blankout.NewSchema(10, []string{"0", "1"}, 0)
+	numbered.NumericIndices = true
+	named := blankout.NewSchema(10, []string{"0", "1"}, 0)
+	named.AddField(blankout.Field{Name: "speed", Kind: blankout.Numeric, Group: "front"})
+	named.AddField(blankout.Field{Name: "heat", Kind: blankout.Numeric, Group: "front"})
+	named.AddField(blankout.Field{Name: "noise", Kind: blankout.Numeric})
+	sparse := blankout.Vec{Index: []uint32{0, 2, 3, 5, 8, 15}, Value: []float64{1, 1, 1, 1, 1, 1}}
+	fields := blankout.Vec{Index: []uint32{0, 2, 3, 5}, Value: []float64{1, 2, 3, 4}}
+	for _, c := range []struct {
+		nightmare string
+		number    int
+		named     bool
+		dead      string    // by entry
+		value     []float64 // after Distort, nil: as before
+	}{
+		{nightmare: "none", dead: "......"},
+		{nightmare: "group:1", dead: "x....."},
+		{nightmare: "group:3-6", dead: ".xxx.."},
+		{nightmare: "group:1,9", dead: "x...x."},
+		{nightmare: "group:mine", dead: "....xx"},
+		{nightmare: "group:front", named: true, dead: "xx.."},
+		{nightmare: "group:noise", named: true, dead: "..xx"},
+		{nightmare: "group:heat", named: true, dead: ".x.."},
+		// 4 by 4 pixels, for the highest column is 15.
+		{nightmare: "block:0,0,2,2", dead: "x..x.."},
+		{nightmare: "block:2,0,2,4", dead: "....xx"},
+		{nightmare: "block:4", dead: "xxxxxx"},
+		{nightmare: "block:0,0,1,3/3", dead: "xx...."}, // 3 by 3, of several colours
+		{nightmare: "burst:1@5-7", number: 4, dead: "......"},
+		{nightmare: "burst:1@5-7", number: 5, dead: "x....."},
+		{nightmare: "burst:1@5-7", number: 6, dead: "x....."},
+		{nightmare: "burst:1@5-7", number: 7, dead: "......"},
+		{nightmare: "burst:1@10%-20%", number: 19, dead: "x....."}, // of 100 events
+		{nightmare: "random:0.999@10%-20%", number: 20, dead: "......"},
+		{nightmare: "drift:speed:2,10", named: true, dead: "....", value: []float64{12, 2, 3, 4}},
+		{nightmare: "drift:front:-1,0", named: true, dead: "....", value: []float64{-1, -2, 3, 4}},
+		{nightmare: "stuck:noise:7", named: true, dead: "....", value: []float64{1, 2, 7, 7}},
+		{nightmare: "stuck:noise:7@0-1", number: 1, named: true, dead: "....", value: []float64{1, 2, 3, 4}},
+		// A sparse format leaves zeros out; a stuck sensor does not.
+		{nightmare: "stuck:1-3:5", dead: ".......", value: []float64{5, 5, 5, 1, 1, 1, 1}},
+		{nightmare: "drift:1-3:2,0", dead: "......", value: []float64{2, 2, 1, 1, 1, 1}},
+	} {
+		n, err := Parse(c.nightmare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]Span{"mine": {{8, 16}}}}
+		e := &Event{Stage: stage, Number: c.number, X: sparse.Clone()}
+		if c.named {
+			stage.Schema, e.X, e.Field = named, fields.Clone(), []uint16{1, 2, 3, 3}
+		}
+		want := append([]float64(nil), e.X.Value...)
+		if c.value != nil {
+			want = c.value
+		}
+		n.Distort(e)
+		e.Dead = make([]bool, e.X.Len())
+		n.Kill(e)
+		dead := ""
+		for _, d := range e.Dead {
+			dead += map[bool]string{true: "x", false: "."}[d]
+		}
+		if dead != c.dead || !slices.Equal(e.X.Value, want) || e.X.Check() != nil {
+			t.Errorf("%s, event %d: dead %s of %v, want %s of %v", c.nightmare, c.number, dead, e.X.Value, c.dead, want)
 		}
 	}
-	for _, s := range []string{"", "random", "random:1", "random:NaN", "worst:-1", "worst:x", "burst"} {
+}
+
+// TestAdditive: the noise has the deviation asked for and is the same for everybody.
+func TestAdditive(t *testing.T) {
+	m, examples := stream(2, 3000, 9)
+	sum, square, all := 0.0, 0.0, 0.0
+	for n := range examples {
+		var x [2]blankout.Vec
+		for i := range x {
+			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 3}, Number: n, X: examples[n].Features.Clone()}
+			Additive{SD: 0.7}.Distort(&e)
+			x[i] = e.X
+		}
+		for i, v := range x[0].Value {
+			if v != x[1].Value[i] {
+				t.Fatal("other noise at the second time")
+			}
+			d := v - examples[n].Features.Value[i]
+			sum, square, all = sum+d, square+d*d, all+1
+		}
+	}
+	if mean, sd := sum/all, math.Sqrt(square/all); math.Abs(mean) > 0.02 || math.Abs(sd-0.7) > 0.02 {
+		t.Errorf("mean %g, deviation %g", mean, sd)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, s := range []string{"none", "random:0.5", "random:0", "worst:3", "group:front left", "group:1-8@0-10", "burst:1-8@10-20", "burst:heat@10%-20.5%",
+		"block:3", "block:1,2,3,4", "block:1,2,3,4/28", "drift:heat:1.5,-2", "stuck:a:b:0", "noise:0.5", "noise:heat:0.5", "random:0.5@3-9"} {
+		n, err := Parse(s)
+		if err != nil {
+			t.Errorf("Parse(%q): %v", s, err)
+			continue
+		}
+		again, err := Parse(n.String())
+		if err != nil || again != n {
+			t.Errorf("Parse(%q) writes itself as %q, which is %v, %v", s, n, again, err)
+		}
+	}
+	for _, s := range []string{"", "random", "random:1", "random:NaN", "worst:-1", "worst:x", "burst", "burst:1", "none:1", "group:", "block:0,0,0,1", "block:1,2",
+		"drift:1,2", "drift:x:1", "stuck:1", "noise:-1", "group:1@5-5", "group:1@50%-101%", "group:1@5", "group:1@5%-9", "nothing:1"} {
 		if n, err := Parse(s); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", s, n)
+		}
+	}
+}
+
+func TestParseFamily(t *testing.T) {
+	for s, want := range map[string]string{
+		"random:0..0.3/0.1":    "[{random:0 0} {random:0.1 0.1} {random:0.2 0.2} {random:0.3 0.3}]",
+		"random:0,0.5":         "[{random:0 0} {random:0.5 0.5}]",
+		"worst:2":              "[{worst:2 2}]",
+		"stuck:3:-1..1@10-20":  "[{stuck:3:-1@10-20 -1} {stuck:3:0@10-20 0} {stuck:3:1@10-20 1}]",
+		"drift:heat:1,-1..1/2": "[{drift:heat:1,-1 -1} {drift:heat:1,1 1}]",
+		"block:2..4/2":         "[{block:2 2} {block:4 4}]",
+		"block:1,2,3,4":        "[{block:1,2,3,4 NaN}]",
+		"group:1,2":            "[{group:1,2 NaN}]",
+	} {
+		f, err := ParseFamily(s)
+		if err != nil || fmt.Sprint(f.Levels) != want {
+			t.Errorf("ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
+		}
+	}
+	for _, s := range []string{"random:0..1/0.1", "random:0.5,x", "worst:1..0", "worst:0..9/0", "worst:0..1e9"} {
+		if f, err := ParseFamily(s); err == nil {
+			t.Errorf("ParseFamily(%q) = %v, want an error", s, f.Levels)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/simulate"
 	"blankout/stream"
 )
 
@@ -88,6 +89,7 @@ What it learns keeps working when features die.`,
 		p.predict(),
 		p.validate(),
 		p.corrupt(),
+		p.simulate(),
 		p.export(),
 		p.audit(),
 		p.experiment(),
@@ -122,7 +124,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*simulate.RequestError](err):
 		return 2
 	case is[refusedError](err), is[*online.RefusedError](err), is[*blankout.Refusal](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.CorruptBatchError](err),

@@ -1,0 +1,486 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+	"blankout/simulate"
+)
+
+type simulateFlags struct {
+	data       dataFlags
+	settings   configFlags
+	models     []string
+	nightmares []string
+	groups     []string
+	dead       []string
+	rescale    bool
+	learn      []string
+	train      []string
+	losses     []string
+	fit        batch.Config
+	grid       []string
+	holdOut    float64
+	maxEvents  int
+	replay     simulate.Replay
+	out        string
+	json       bool
+}
+
+func (p *program) simulate() *cobra.Command {
+	o := simulateFlags{fit: batch.DefaultConfig()}
+	c := &cobra.Command{
+		Use:   "simulate -m MODEL[,MODEL…] -d FILE --nightmare NIGHTMARE -o DIR",
+		Short: "Replay recorded events with features dying, and draw what happens",
+		Long: `simulate lets models and learners meet recorded events in nightmares: features that
+die, drift or turn noisy. It writes results.json, results.csv, results.md and figures
+(PNG and SVG) of the error against the level of the nightmare and over time.
+
+  random:SHARE         every feature dies with this probability
+  worst:K              the K features die that the model needs most for the true class
+  group:NAME           a field, a group of fields, or columns by number as in 1-8
+  group:*              each field and group in turn
+  burst:NAME@A-B       a group dies at event A (from 0) and returns at event B
+  block:R,C,H,W        a rectangle of an image; block:SIZE: a square, anywhere
+  drift:NAME:A,B       every value x of a group becomes A x + B
+  stuck:NAME:VALUE     every value of a group becomes VALUE
+  noise:[NAME:]SD      normal noise is added
+
+The last number may be a list or, anywhere, a range: random:0..0.9/0.1, worst:0,5,10.
+Every one may end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
+
+Models do not learn. --learn adds a learner that does, of the settings of -f and
+those given, and whose error is progressive: each event is scored before it is
+learned. --train FILE follows the protocol of the papers: every setting of --grid is
+trained, and for each nightmare each loss takes the one that does best on events held
+out from FILE that are struck in the same way.`,
+		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
+			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
+			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead null,zero -o bursts\n" +
+			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(c); err != nil {
+				return usageError{fmt.Errorf("simulate: %w", err)}
+			}
+			if err := p.runSimulate(c.Context(), c, &o); err != nil {
+				return fmt.Errorf("simulate: %w", err)
+			}
+			return nil
+		},
+	}
+	o.data.add(c)
+	o.settings.add(c)
+	f := c.Flags()
+	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
+	f.StringArrayVar(&o.nightmares, "nightmare", nil, "`NIGHTMARE`, several for as many tables and figures")
+	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
+	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (known to be missing), zero (silently), or both")
+	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(share left), or =false not to (default: show both)")
+	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
+	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
+	f.IntVar(&o.replay.Bins, "bins", 50, "stretches of the stream in the error over time")
+	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
+	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed, as in --learn=noise=none")
+	f.Lookup("learn").NoOptDefVal = " "
+	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
+	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
+	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as of train; several make a grid")
+	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the share of the file's events to choose by")
+	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")
+	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
+	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
+	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	for name, values := range map[string][]string{
+		"nightmare": {"random:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
+		"dead":      {"null", "zero", "null,zero"},
+		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10"},
+	} {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = c.MarkFlagDirname("output")
+	return c
+}
+
+// check fills in the replay and returns the first thing wrong with the flags.
+func (o *simulateFlags) check(c *cobra.Command) error {
+	r := &o.replay
+	if len(o.nightmares) == 0 {
+		return fmt.Errorf("name a nightmare with --nightmare: %s", simulate.Usage())
+	}
+	for _, s := range o.nightmares {
+		if s == "group:*" || strings.HasPrefix(s, "group:*@") {
+			r.Families = append(r.Families, simulate.Family{Name: s}) // its levels need the Schema
+			continue
+		}
+		family, err := simulate.ParseFamily(s)
+		if err != nil {
+			return err
+		}
+		r.Families = append(r.Families, family)
+	}
+	rescales := []bool{false, true}
+	if c.Flags().Changed("rescale") {
+		rescales = []bool{o.rescale}
+	}
+	for i, dead := range o.dead {
+		if d := simulate.Dead(dead); d != simulate.Null && d != simulate.Zero || slices.Contains(o.dead[:i], dead) {
+			return fmt.Errorf("--dead %s: want null, zero or null,zero", strings.Join(o.dead, ","))
+		}
+		for _, rescale := range rescales {
+			r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Dead(dead), Rescale: rescale})
+		}
+	}
+	r.Groups = map[string][]simulate.Span{}
+	for _, g := range o.groups {
+		name, columns, ok := strings.Cut(g, "=")
+		spans, good := simulate.ParseSpans(columns, o.data.record.ZeroBased)
+		if !ok || name == "" || !good {
+			return fmt.Errorf("--group %q: want NAME=COLUMNS, as in sensor1=1-8,17", g)
+		}
+		r.Groups[name] = spans
+	}
+	switch {
+	case r.Repeat < 1 || r.Repeat > 1<<15:
+		return fmt.Errorf("--repeat %d: want 1 to %d", r.Repeat, 1<<15)
+	case r.Bins < 1:
+		return fmt.Errorf("--bins %d: want at least 1", r.Bins)
+	case len(o.train) > 0 && (len(o.models) > 0 || len(o.learn) > 0 || o.settings.file != ""):
+		return errors.New("--train chooses among models of its own: give it alone, without -m, -f and --learn")
+	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.settings.file == "":
+		return errors.New("name a model with -m, a learner with --learn or -f, or a file with --train")
+	case !(o.holdOut > 0 && o.holdOut < 1):
+		return fmt.Errorf("--hold-out %v: want a share between 0 and 1", o.holdOut)
+	case len(o.data.paths) == 0:
+		return errors.New("name a file of examples with -d (- is standard input)")
+	}
+	if len(o.train) == 0 {
+		for _, name := range []string{"loss", "grid", "hold-out", "tol"} {
+			if c.Flags().Changed(name) {
+				return fmt.Errorf("--%s goes with --train", name)
+			}
+		}
+		if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models)+len(o.learn) > 1) {
+			return errors.New("-d -: standard input can be read only once, by one model")
+		}
+	}
+	return nil
+}
+
+func (p *program) runSimulate(ctx context.Context, c *cobra.Command, o *simulateFlags) error {
+	screen := p.newScreen(10 * time.Second)
+	begin := time.Now()
+	if err := o.loadSettings(c); err != nil {
+		return err
+	}
+	o.replay.Progress = func(done, all int) {
+		if screen.due() {
+			screen.progress(fmt.Sprintf("%s of %s replays", humanize.Comma(int64(done)), humanize.Comma(int64(all))))
+		}
+	}
+	var result *simulate.Result
+	var choices []simulate.Choice
+	var err error
+	if len(o.train) > 0 {
+		result, choices, err = p.chooseAndReplay(ctx, o, screen)
+	} else {
+		var subjects []*simulate.Subject
+		if subjects, err = o.subjects(ctx, screen); err == nil {
+			o.eachGroup(subjects[0].Schema)
+			result, err = o.replay.Run(ctx, subjects)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var files []string
+	if o.out != "" {
+		if files, err = result.Save(o.out); err != nil {
+			return err
+		}
+		for i := range files {
+			files[i] = filepath.Join(o.out, files[i])
+		}
+	}
+	if !p.quiet {
+		screen.done(fmt.Sprintf("%s events, %d curves, %.1f s", humanize.Comma(int64(result.Events)), len(result.Curves), time.Since(begin).Seconds()))
+		if err := result.Markdown(p.stderr); err != nil {
+			return err
+		}
+		if len(files) > 0 {
+			fmt.Fprintf(p.stderr, "\nwritten: %s\n", strings.Join(files, " "))
+		}
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(struct {
+			*simulate.Result
+			Choices []simulate.Choice `json:"choices,omitempty"`
+			Files   []string          `json:"files"`
+		}{result, choices, files})
+	}
+	return nil
+}
+
+// loadSettings reads the configuration; with -f its [record] says how records
+// are read, but for what flags say.
+func (o *simulateFlags) loadSettings(c *cobra.Command) error {
+	l, err := o.settings.load()
+	if err != nil {
+		return err
+	}
+	if o.settings.file == "" {
+		return nil
+	}
+	flags, record := o.data.record, l.Record
+	record.MaxClasses = max(record.MaxClasses, flags.MaxClasses)
+	for name, take := range map[string]func(){
+		"format":     func() { record.Format = flags.Format },
+		"label":      func() { record.Label = flags.Label },
+		"weight":     func() { record.Weight = flags.Weight },
+		"drop":       func() { record.Drop = flags.Drop },
+		"zero-based": func() { record.ZeroBased = flags.ZeroBased },
+		"bits":       func() { record.Bits = flags.Bits },
+	} {
+		if c.Flags().Changed(name) {
+			take()
+		}
+	}
+	o.data.record = record
+	return nil
+}
+
+// eachGroup gives the families of group:* their levels.
+func (o *simulateFlags) eachGroup(s *blankout.Schema) {
+	for i := range o.replay.Families {
+		f := &o.replay.Families[i]
+		if f.Levels != nil {
+			continue
+		}
+		_, window, windowed := strings.Cut(f.Name, "@")
+		var names []string
+		for name := range o.replay.Groups {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, field := range s.Fields[1:] {
+			name := field.Name
+			if field.Group != "" {
+				name = field.Group
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		for _, name := range append([]string{""}, names...) {
+			text := "none"
+			if name != "" {
+				text = "group:" + name
+				if windowed {
+					text += "@" + window
+				}
+			}
+			if n, err := simulate.Parse(text); err == nil {
+				f.Levels = append(f.Levels, simulate.Level{Nightmare: n, X: math.NaN()})
+			}
+		}
+	}
+}
+
+// subjects reads the models and makes the learners, each with its events.
+func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simulate.Subject, error) {
+	var subjects []*simulate.Subject
+	shared := map[string]*simulate.Subject{} // by Schema
+	for _, path := range o.models {
+		name, file, named := strings.Cut(path, "=")
+		if !named {
+			file = path
+			name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+		}
+		s := &simulate.Subject{Name: name}
+		m, head, err := readModel(file)
+		if err != nil {
+			return nil, err
+		}
+		switch m := m.(type) {
+		case *blankout.Model:
+			s.Linear = m
+		case *batch.KernelModel:
+			s.Kernel = m
+		}
+		if loss, _, _ := strings.Cut(head.Loss, ":"); loss == "linear" || loss == "poisson" {
+			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
+		}
+		key, err := json.Marshal(head.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if same := shared[string(key)]; same != nil {
+			s.Examples, s.Schema = same.Examples, same.Schema
+		} else {
+			if s.Examples, err = o.examples(ctx, o.data.paths, head.Schema, screen); err != nil {
+				return nil, err
+			}
+			s.Schema, shared[string(key)] = head.Schema, s
+		}
+		subjects = append(subjects, s)
+	}
+	learners := o.learn
+	if len(learners) == 0 && o.settings.file != "" {
+		learners = []string{""}
+	}
+	var first *simulate.Subject // its events are for all learners
+	for _, text := range learners {
+		changes := strings.Fields(text)
+		learner, err := o.learner(changes)
+		if err != nil {
+			return nil, err
+		}
+		s := &simulate.Subject{Name: cmp.Or(strings.Join(changes, " "), "learner"), Learn: learner}
+		if first == nil {
+			first = s
+			if s.Schema, err = o.findSchema(ctx, o.data.paths); err != nil {
+				return nil, err
+			}
+			if s.Examples, err = o.examples(ctx, o.data.paths, s.Schema, screen); err != nil {
+				return nil, err
+			}
+		}
+		s.Examples, s.Schema = first.Examples, first.Schema
+		subjects = append(subjects, s)
+	}
+	for i, s := range subjects {
+		if slices.ContainsFunc(subjects[:i], func(other *simulate.Subject) bool { return other.Name == s.Name }) {
+			return nil, usageError{fmt.Errorf("two models are called %s: name them with -m NAME=FILE", s.Name)}
+		}
+	}
+	return subjects, nil
+}
+
+// learner returns the configuration of a learner with settings of [learner] changed.
+func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
+	var flags []string
+	for _, change := range changes {
+		flags = append(flags, "learner."+change)
+	}
+	l, err := o.settings.load(flags...)
+	if err != nil {
+		return nil, err
+	}
+	return &l.Learner, nil
+}
+
+// findSchema returns the Schema of a learner of these events: it knows every
+// class that occurs, in ascending order.
+func (o *simulateFlags) findSchema(ctx context.Context, paths []string) (*blankout.Schema, error) {
+	record := o.data.record
+	if len(record.Classes) == 0 {
+		if slices.Contains(paths, "-") {
+			record.MaxClasses = 2 // read once: as they come
+		} else {
+			t := trainFlags{data: o.data}
+			t.data.paths = paths
+			classes, err := t.findClasses(ctx, math.MaxInt)
+			if err != nil {
+				return nil, err
+			}
+			if len(classes) < 2 {
+				return nil, refusedError{fmt.Errorf("%s: fewer than two classes: nothing to tell apart", strings.Join(paths, " "))}
+			}
+			record.Classes = classes
+		}
+	}
+	return record.Schema(), nil
+}
+
+// examples reads copies of all events, at most --max-events.
+func (o *simulateFlags) examples(ctx context.Context, paths []string, s *blankout.Schema, screen *screen) ([]blankout.Example, error) {
+	enough := errors.New("enough")
+	var out []blankout.Example
+	err := o.data.each(ctx, paths, s, func(e *blankout.Example) error {
+		if o.maxEvents > 0 && len(out) == o.maxEvents {
+			return enough
+		}
+		out = append(out, blankout.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Missing: slices.Clone(e.Missing),
+			Label: e.Label, Weight: e.Weight, Time: e.Time, Offset: e.Offset})
+		if len(out)%4096 == 0 && screen.due() {
+			screen.progress(humanize.Comma(int64(len(out))) + " events read")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, enough) {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, refusedError{fmt.Errorf("%s: no events", strings.Join(paths, " "))}
+	}
+	return out, nil
+}
+
+// chooseAndReplay is simulate --train.
+func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen *screen) (*simulate.Result, []simulate.Choice, error) {
+	schema, err := o.findSchema(ctx, o.train)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := o.examples(ctx, o.train, schema, screen)
+	if err != nil {
+		return nil, nil, err
+	}
+	test, err := o.examples(ctx, o.data.paths, schema, screen)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.eachGroup(schema)
+	var b batch.Builder
+	var validation []blankout.Example
+	for i := range known {
+		if rand.New(rand.NewPCG(o.replay.Seed, uint64(i))).Float64() < o.holdOut {
+			validation = append(validation, known[i])
+		} else if err := b.Add(&known[i]); err != nil {
+			return nil, nil, refusedError{err}
+		}
+	}
+	var methods []simulate.Method
+	for _, loss := range o.losses {
+		m := simulate.Method{Name: loss, Config: o.fit}
+		m.Config.Loss = loss
+		for _, bound := range []string{"gaussian", "chen", "quadratic-noising", "mcf"} {
+			if name, ok := strings.CutSuffix(loss, ":"+bound); ok {
+				m.Config.Loss, m.Config.Bound = name, bound
+			}
+		}
+		for _, g := range o.grid {
+			key, list, ok := strings.Cut(g, "=")
+			if !ok || key == "" || list == "" {
+				return nil, nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
+			}
+			m.Grid = append(m.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
+		}
+		methods = append(methods, m)
+	}
+	candidates, err := simulate.TrainGrid(ctx, b.Data(schema), methods, o.replay.Threads, func(done, all int) {
+		if screen.due() {
+			screen.progress(fmt.Sprintf("%d of %d models trained", done, all))
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.replay.Choose(ctx, candidates, validation, test)
+}

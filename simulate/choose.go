@@ -1,0 +1,151 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// Method is a way to train a model, and the settings to choose from.
+type Method struct {
+	Name   string
+	Config batch.Config
+	Grid   []batch.Axis
+}
+
+// Candidate is a trained model that its Method may choose.
+type Candidate struct {
+	Method   string
+	Settings string // as in "c = 0.1, q = 0.5"
+	Model    *blankout.Model
+	Seconds  float64 // of training
+}
+
+// TrainGrid trains every point of every method's grid on d, in the order of the
+// methods and of their grids, the last axis fastest. progress may be nil.
+func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]Candidate, error) {
+	var candidates []Candidate
+	var configs []batch.Config
+	for _, m := range methods {
+		points, settings := []batch.Config{m.Config}, []string{""}
+		for _, axis := range m.Grid {
+			var next []batch.Config
+			var names []string
+			for i, c := range points {
+				for _, v := range axis.Values {
+					n := c
+					if err := n.Set(axis.Key, v); err != nil {
+						return nil, fmt.Errorf("%s: %w", m.Name, err)
+					}
+					next, names = append(next, n), append(names, strings.TrimPrefix(settings[i]+", "+axis.Key+" = "+v, ", "))
+				}
+			}
+			points, settings = next, names
+		}
+		for i, c := range points {
+			if err := c.Check(); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", m.Name, settings[i], err)
+			}
+			c.Threads, c.Progress = 1, nil
+			candidates, configs = append(candidates, Candidate{Method: m.Name, Settings: settings[i]}), append(configs, c)
+		}
+	}
+	errs := make([]error, len(configs))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	each(threads, len(configs), progress, func(i int) {
+		fit, err := batch.Train(ctx, d, configs[i])
+		if err != nil {
+			errs[i] = fmt.Errorf("%s, %s: %w", candidates[i].Method, candidates[i].Settings, err)
+			cancel()
+			return
+		}
+		candidates[i].Model, candidates[i].Seconds = fit.Model, fit.Seconds
+	})
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	return candidates, errors.Join(errs...)
+}
+
+// Choice is what a method chose for a nightmare. Errors are in percent.
+type Choice struct {
+	Method    string `json:"method"`
+	Nightmare string `json:"nightmare"`
+	Treatment
+	Settings   string  `json:"settings"`
+	Validation float64 `json:"validation_error"`
+	Test       float64 `json:"test_error"`
+	candidate  int
+}
+
+// Choose follows the protocol of Chen et al. (2014, section 4.2): for every
+// nightmare and treatment each method chooses the candidate that does best on
+// validation events in that nightmare (of equal ones that with the lower
+// log-loss, then the first), which is then measured on the test events. The
+// Result has a Curve for each method. All candidates share one Schema, under
+// which the events have been decoded.
+func (r *Replay) Choose(ctx context.Context, candidates []Candidate, validation, test []blankout.Example) (*Result, []Choice, error) {
+	if len(candidates) == 0 {
+		return nil, nil, errors.New("no candidates to choose from")
+	}
+	subject := func(c Candidate, examples []blankout.Example) *Subject {
+		return &Subject{Name: c.Method, Examples: examples, Schema: c.Model.Schema, Linear: c.Model}
+	}
+	var all []*Subject
+	var methods []string
+	for _, c := range candidates {
+		all = append(all, subject(c, validation))
+		if !slices.Contains(methods, c.Method) {
+			methods = append(methods, c.Method)
+		}
+	}
+	validated, err := r.Run(ctx, all)
+	if err != nil {
+		return nil, nil, fmt.Errorf("validation events: %w", err)
+	}
+	var choices []Choice
+	out := &Result{}
+	// The curves are by family, then by subject, then by treatment.
+	for f, family := range r.Families {
+		curves := validated.Curves[f*len(candidates)*len(r.Treatments):]
+		for _, method := range methods {
+			for t, treatment := range r.Treatments {
+				curve := Curve{Subject: method, Nightmare: family.Name, Treatment: treatment}
+				for l, level := range family.Levels {
+					best := -1
+					var least Point
+					for i, c := range candidates {
+						if c.Method != method {
+							continue
+						}
+						p := curves[i*len(r.Treatments)+t].Points[l]
+						if best < 0 || p.Error < least.Error || p.Error == least.Error && p.LogLoss < least.LogLoss {
+							best, least = i, p
+						}
+					}
+					one := *r
+					one.Families, one.Treatments, one.Progress = []Family{{family.Name, []Level{level}}}, []Treatment{treatment}, nil
+					tested, err := one.Run(ctx, []*Subject{subject(candidates[best], test)})
+					if err != nil {
+						return nil, nil, fmt.Errorf("test events: %w", err)
+					}
+					p := tested.Curves[0].Points[0]
+					p.Settings = candidates[best].Settings
+					curve.Points = append(curve.Points, p)
+					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, least.Error, p.Error, best})
+					out.Seed, out.Repeat, out.Events, out.BinEvents = tested.Seed, tested.Repeat, tested.Events, tested.BinEvents
+				}
+				out.Curves = append(out.Curves, curve)
+			}
+		}
+	}
+	return out, choices, nil
+}

@@ -1,0 +1,283 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout"
+)
+
+// Random lets every feature die with probability Share in [0, 1), independently.
+// The masks are those of blankout predict --delete with the same seed, in
+// repetition r those of the corrupt command's copy r.
+type Random struct {
+	deletion
+	Share float64
+}
+
+func (r Random) Kill(e *Event) {
+	e.corrupter.Noise, e.corrupter.Seed = blankout.Dropout{Q: r.Share}, e.Seed
+	e.ones = e.ones[:0]
+	for range e.Dead {
+		e.ones = append(e.ones, 1)
+	}
+	e.corrupter.Vec(blankout.Vec{Index: e.X.Index, Value: e.ones}, e.Number, e.Repeat)
+	for i, v := range e.ones {
+		e.Dead[i] = v == 0
+	}
+	e.Left = 1 - r.Share
+}
+
+func (r Random) String() string { return "random:" + number(r.Share) }
+
+// Worst lets those K features of an event die that the model needs most for its
+// true class y (Globerson & Roweis 2006, section 2): the largest positive
+// contributions to the margin between y and another class. With more than two
+// classes the rival is the one whose margin falls lowest.
+type Worst struct {
+	deletion
+	K int
+}
+
+func (w Worst) Kill(e *Event) {
+	if e.Class < 0 || e.Model == nil {
+		return
+	}
+	// part[i*outputs+k] is what entry i gives to output k.
+	outputs := e.Model.Outputs
+	part := make([]float64, e.X.Len()*outputs)
+	for i, column := range e.X.Index {
+		for k := range outputs {
+			part[i*outputs+k] = e.X.Value[i] * e.Model.Weight(column, k)
+		}
+	}
+	var victims []holder
+	lowest, found := 0.0, false
+	for rival := range max(outputs, 2) {
+		if rival == e.Class {
+			continue
+		}
+		candidates, margin := w.against(part, e.Model.Intercept, e.Class, rival)
+		if !found || margin < lowest {
+			victims, lowest, found = candidates, margin, true
+		}
+	}
+	for _, v := range victims {
+		e.Dead[v.entry] = true
+	}
+}
+
+// holder is an entry and by how much it holds the class up against a rival.
+type holder struct {
+	entry int
+	part  float64
+}
+
+// against returns the K entries that hold the class up most against a rival, and
+// the margin that is left without them.
+func (w Worst) against(part, intercept []float64, class, rival int) (victims []holder, margin float64) {
+	outputs := len(intercept)
+	margin = speaks(intercept, class, rival)
+	for i := range len(part) / outputs {
+		held := speaks(part[i*outputs:(i+1)*outputs], class, rival)
+		margin += held
+		if held > 0 {
+			victims = append(victims, holder{i, held})
+		}
+	}
+	slices.SortFunc(victims, func(a, b holder) int { return cmp.Or(cmp.Compare(b.part, a.part), a.entry-b.entry) })
+	victims = victims[:min(w.K, len(victims))]
+	for _, v := range victims {
+		margin -= v.part
+	}
+	return victims, margin
+}
+
+// speaks is by how much the outputs speak for a class and against a rival. One
+// output speaks for class 1.
+func speaks(outputs []float64, class, rival int) float64 {
+	switch {
+	case len(outputs) > 1:
+		return outputs[class] - outputs[rival]
+	case class == 1:
+		return outputs[0]
+	}
+	return -outputs[0]
+}
+
+func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
+
+// Group lets a group of features die, a sensor for example: a field or a group
+// of fields of the Schema, a group of columns of the Stage, or columns by their
+// numbers in a sparse text format, as in 3 or 1-8.
+type Group struct {
+	deletion
+	Name string
+}
+
+func (g Group) Kill(e *Event) {
+	m := e.group(g.Name)
+	for i, column := range e.X.Index {
+		if m.holds(e, i, column) {
+			e.Dead[i] = true
+		}
+	}
+}
+
+func (g Group) String() string { return "group:" + g.Name }
+
+func parseGroup(name string) (Nightmare, error) {
+	if name == "" {
+		return nil, fmt.Errorf("want the name of a field or group, or numbers of columns as in 1-8")
+	}
+	return Group{Name: name}, nil
+}
+
+// Span is the columns From <= c < To.
+type Span struct{ From, To uint32 }
+
+// ParseSpans reads columns by their numbers in a sparse text format, as in
+// 1-8,12; zeroBased says whether these count from 0.
+func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
+	base := uint64(1)
+	if zeroBased {
+		base = 0
+	}
+	var spans []Span
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 32)
+		to, err2 := strconv.ParseUint(last, 10, 32)
+		if err1 != nil || err2 != nil || from < base || to < from || to-base+1 > math.MaxUint32 {
+			return nil, false
+		}
+		spans = append(spans, Span{uint32(from - base), uint32(to - base + 1)})
+	}
+	return spans, true
+}
+
+// members is what a group's name stands for under a Schema.
+type members struct {
+	field   []bool // by id, of the fields looked at so far
+	spans   []Span
+	touched bool // some event had one of them
+}
+
+// group returns the members of a group by its name.
+func (s *Stage) group(name string) *members {
+	m := s.members[name]
+	if m == nil {
+		m = new(members)
+		if s.members == nil {
+			s.members = map[string]*members{}
+		}
+		s.members[name] = m
+		named := slices.ContainsFunc(s.Schema.Fields, func(f blankout.Field) bool { return f.Name == name || f.Group == name })
+		if spans, ok := s.Groups[name]; ok {
+			m.spans = spans
+		} else if spans, ok := ParseSpans(name, s.Schema.ZeroBased); ok && !named && s.Schema.NumericIndices {
+			m.spans = spans
+		}
+	}
+	for id := len(m.field); id < len(s.Schema.Fields); id++ { // the Schema may grow
+		f := s.Schema.Fields[id]
+		m.field = append(m.field, f.Name == name || f.Group == name)
+	}
+	return m
+}
+
+// holds reports whether entry i of an event, of this column, is a member.
+func (m *members) holds(e *Event, i int, column uint32) bool {
+	field := uint16(0)
+	if e.Field != nil {
+		field = e.Field[i]
+	}
+	in := field != 0 && m.field[field]
+	if field == 0 {
+		for _, s := range m.spans {
+			in = in || s.From <= column && column < s.To
+		}
+	}
+	m.touched = m.touched || in
+	return in
+}
+
+// Block lets a rectangle of a square image die: Size by Size pixels at a place
+// of its own in every event, or, where Size is 0, Height by Width from Row and
+// Column on. Pixels are columns row by row; an image of several colours is one
+// plane after the other.
+type Block struct {
+	deletion
+	Size                       int
+	Row, Column, Height, Width int
+	// Across is the width of the image; 0 is the root of the number of columns.
+	Across int
+}
+
+func (b Block) Kill(e *Event) {
+	across := b.Across
+	if across == 0 {
+		across = int(math.Ceil(math.Sqrt(float64(e.Columns))))
+	}
+	if b.Size > 0 {
+		r := e.random(0xb10c)
+		b.Height, b.Width = min(b.Size, across), min(b.Size, across)
+		b.Row, b.Column = r.IntN(across-b.Height+1), r.IntN(across-b.Width+1)
+	}
+	for i, column := range e.X.Index {
+		at := int(column) % (across * across)
+		row, col := at/across, at%across
+		if b.Row <= row && row < b.Row+b.Height && b.Column <= col && col < b.Column+b.Width {
+			e.Dead[i] = true
+		}
+	}
+	// How much is lost is known however much of it was black.
+	e.Left = 1 - float64(min(b.Height, across-b.Row)*min(b.Width, across-b.Column))/float64(across*across)
+}
+
+func (b Block) String() string {
+	s := fmt.Sprintf("block:%d,%d,%d,%d", b.Row, b.Column, b.Height, b.Width)
+	if b.Height == 0 {
+		s = fmt.Sprintf("block:%d", b.Size)
+	}
+	if b.Across > 0 {
+		s += fmt.Sprintf("/%d", b.Across)
+	}
+	return s
+}
+
+func parseBlock(argument string) (Nightmare, error) {
+	wrong := fmt.Errorf("want SIZE or ROW,COLUMN,HEIGHT,WIDTH, and /WIDTH of the image where it is not square, not %q", argument)
+	place, across, has := strings.Cut(argument, "/")
+	var b Block
+	var err error
+	if has {
+		if b.Across, err = strconv.Atoi(across); err != nil || b.Across < 1 || b.Across > 1<<15 {
+			return nil, wrong
+		}
+	}
+	to := []*int{&b.Row, &b.Column, &b.Height, &b.Width}
+	parts := strings.Split(place, ",")
+	if len(parts) == 1 {
+		to = []*int{&b.Size}
+	}
+	if len(parts) != len(to) {
+		return nil, wrong
+	}
+	for i, p := range parts {
+		if *to[i], err = strconv.Atoi(p); err != nil || *to[i] < 0 || *to[i] > 1<<15 {
+			return nil, wrong
+		}
+	}
+	if len(parts) == 4 && (b.Height < 1 || b.Width < 1) {
+		return nil, wrong
+	}
+	return b, nil
+}

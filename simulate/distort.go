@@ -1,0 +1,124 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout"
+)
+
+// Linear replaces every value x of a group by A x + B, in the units in which it
+// is sent: a drift, or with A = 0 a sensor that is stuck at B. Columns given by
+// their numbers fail where an event leaves them out, too, as the number 0.
+type Linear struct {
+	distortion
+	Group string
+	A, B  float64
+}
+
+func (l Linear) Distort(e *Event) {
+	m := e.group(l.Group)
+	if l.B != 0 {
+		e.fill(m.spans)
+	}
+	for i, column := range e.X.Index {
+		if m.holds(e, i, column) {
+			e.X.Value[i] = l.A*e.X.Value[i] + l.B
+		}
+	}
+}
+
+// fill adds the columns of spans that an event of a sparse format leaves out.
+func (e *Event) fill(spans []Span) {
+	for _, s := range spans {
+		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
+			at, found := slices.BinarySearch(e.X.Index, column)
+			if found {
+				continue
+			}
+			e.X.Index, e.X.Value = slices.Insert(e.X.Index, at, column), slices.Insert(e.X.Value, at, 0)
+			if e.Field != nil {
+				e.Field = slices.Insert(e.Field, at, 0)
+			}
+		}
+	}
+}
+
+func (l Linear) String() string {
+	if l.A == 0 {
+		return "stuck:" + l.Group + ":" + number(l.B)
+	}
+	return "drift:" + l.Group + ":" + number(l.A) + "," + number(l.B)
+}
+
+func parseDrift(argument string) (Nightmare, error) {
+	at := strings.LastIndexByte(argument, ':')
+	a, b, ok := strings.Cut(argument[at+1:], ",")
+	x, err1 := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if at < 1 || !ok || err1 != nil || err2 != nil || !finite(x) || !finite(y) {
+		return nil, fmt.Errorf("want drift:NAME:A,B for A x + B, as in drift:temperature:1.2,-3")
+	}
+	return Linear{Group: argument[:at], A: x, B: y}, nil
+}
+
+func parseStuck(argument string) (Nightmare, error) {
+	at := strings.LastIndexByte(argument, ':')
+	b, err := strconv.ParseFloat(argument[at+1:], 64)
+	if at < 1 || err != nil || !finite(b) {
+		return nil, fmt.Errorf("want stuck:NAME:VALUE, as in stuck:temperature:0")
+	}
+	return Linear{Group: argument[:at], B: b}, nil
+}
+
+// Additive adds a normal number of standard deviation SD, in the units in which
+// they are sent, to the features that an event has: all of them, or a group's.
+type Additive struct {
+	distortion
+	Group string // "" is all
+	SD    float64
+}
+
+func (a Additive) Distort(e *Event) {
+	r := e.random(0xadd)
+	all := a.Group == ""
+	var m *members
+	if !all {
+		m = e.group(a.Group)
+	}
+	for i, column := range e.X.Index {
+		if noise := a.SD * r.NormFloat64(); all || m.holds(e, i, column) {
+			e.X.Value[i] += noise
+		}
+	}
+}
+
+func (a Additive) String() string {
+	if a.Group == "" {
+		return "noise:" + number(a.SD)
+	}
+	return "noise:" + a.Group + ":" + number(a.SD)
+}
+
+func parseAdditive(argument string) (Nightmare, error) {
+	at := strings.LastIndexByte(argument, ':')
+	sd, err := strconv.ParseFloat(argument[at+1:], 64)
+	if at == 0 || err != nil || !(sd >= 0) || !finite(sd) {
+		return nil, fmt.Errorf("want noise:SD or noise:NAME:SD, a standard deviation in the units of the features")
+	}
+	return Additive{Group: argument[:max(at, 0)], SD: sd}, nil
+}
+
+var nan = math.NaN()
+
+// clone returns a copy of an event's features that may be written to.
+func clone(e *blankout.Example, x blankout.Vec, field []uint16) (blankout.Vec, []uint16) {
+	x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
+	if e.Field == nil {
+		return x, nil
+	}
+	return x, append(field[:0], e.Field...)
+}

@@ -1,0 +1,91 @@
+package simulate
+
+import (
+	"math"
+	"slices"
+
+	"blankout"
+	"blankout/online"
+)
+
+// learning is a learner that meets a stream in a nightmare: every event is
+// struck, scored, and learned as it then is.
+type learning struct {
+	learner *online.Learner
+	head    blankout.Head // to decide and to give probabilities
+	known   *blankout.Model
+	every   int // events for which known is used
+	missing []uint16
+	alive   []bool // by field id, of the event at hand
+}
+
+func newLearning(s *Subject, stage *Stage) (*learning, error) {
+	schema := s.Schema.Clone(-1, -1)
+	stage.Schema = schema
+	l, err := online.New(*s.Learn, schema)
+	if err != nil {
+		return nil, err
+	}
+	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Threshold: s.Learn.Threshold}}, nil
+}
+
+// meet is like that of fixed. Worst knows the weights as they were every 500 events.
+func (l *learning) meet(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
+		l.known = l.learner.Published()
+	}
+	x, field := clone(e, blankout.Vec{}, nil)
+	event.Model, event.X, event.Field = l.known, x, field
+	u.nightmare.Distort(event)
+	u.strike(event)
+	struck := *e
+	struck.Missing = e.Missing
+	if u.treatment.Dead == Zero {
+		for i, dead := range event.Dead {
+			if dead {
+				event.X.Value[i] = 0
+			}
+		}
+		struck.Features, struck.Field = event.X, event.Field
+	} else {
+		l.remove(event, &struck)
+	}
+	scores := l.learner.Learn(&struck)
+	if e.Label < 0 || scores == nil {
+		return false, 0
+	}
+	p := (&blankout.Model{Head: l.head}).Probabilities(scores, make([]float64, max(len(scores), 2)))
+	return l.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+}
+
+// remove takes the dead out of an event. A field that loses everything is
+// declared missing.
+func (l *learning) remove(event *Event, e *blankout.Example) {
+	x, field := event.X, event.Field
+	l.alive = slices.Grow(l.alive[:0], len(event.Schema.Fields))[:len(event.Schema.Fields)]
+	clear(l.alive)
+	l.missing = append(l.missing[:0], e.Missing...)
+	kept := 0
+	for i, dead := range event.Dead {
+		if dead {
+			if field != nil && field[i] != 0 {
+				l.missing = append(l.missing, field[i])
+			}
+			continue
+		}
+		x.Index[kept], x.Value[kept] = x.Index[i], x.Value[i]
+		if field != nil {
+			field[kept] = field[i]
+			l.alive[field[i]] = true
+		}
+		kept++
+	}
+	e.Features = blankout.Vec{Index: x.Index[:kept], Value: x.Value[:kept]}
+	if field != nil {
+		e.Field = field[:kept]
+		l.missing = slices.DeleteFunc(l.missing, func(id uint16) bool { return l.alive[id] })
+		slices.Sort(l.missing)
+		l.missing = slices.Compact(l.missing)
+	}
+	e.Missing = l.missing
+}

@@ -1,0 +1,558 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+)
+
+// Subject is who meets a nightmare: a model that stays as it is, or a learner
+// that goes on learning from the very events that are struck.
+type Subject struct {
+	Name string
+	// Examples are the recorded events as decoded under Schema. Subjects of one
+	// Schema may share them; nobody writes to them.
+	Examples []blankout.Example
+	Schema   *blankout.Schema
+	// One of these.
+	Linear *blankout.Model
+	Kernel *batch.KernelModel
+	Learn  *online.Config
+}
+
+// Dead is what is left of a feature that died.
+type Dead string
+
+const (
+	// Null is known to be missing: it contributes nothing, which after a Scaler
+	// that centres is the mean. A learner is told which fields are missing.
+	Null Dead = "null"
+	// Zero is silently the number 0, as from a sensor without power. It differs
+	// from Null for columns that the Scaler centres.
+	Zero Dead = "zero"
+)
+
+// Treatment is what becomes of the dead and of the survivors.
+type Treatment struct {
+	Dead Dead `json:"dead"`
+	// Rescale divides the survivors by the share that is left, so that the score
+	// keeps its mean. A learner never does; it scores an event as it comes.
+	Rescale bool `json:"rescale"`
+}
+
+func (t Treatment) String() string {
+	if t.Rescale {
+		return string(t.Dead) + ", rescaled"
+	}
+	return string(t.Dead)
+}
+
+// Replay lets subjects meet families of nightmares. Its Result depends on
+// nothing but what stands here, to the bit.
+type Replay struct {
+	Families   []Family
+	Treatments []Treatment
+	Repeat     int // draws of what is random, at least 1
+	Seed       uint64
+	Groups     map[string][]Span
+	// Bins is into how many stretches of equal length the stream is cut for the
+	// error over time; 0 is 50.
+	Bins    int
+	Threads int
+	// Progress is told how many of the runs are done, one call at a time.
+	Progress func(done, all int)
+}
+
+// Result is what a Replay came to: a Curve for every subject, family and treatment.
+type Result struct {
+	Seed   uint64 `json:"seed"`
+	Repeat int    `json:"repeat"`
+	Events int    `json:"events"`
+	// BinEvents is the number of events in each stretch of a Point's Time.
+	BinEvents int     `json:"bin_events"`
+	Curves    []Curve `json:"curves"`
+}
+
+// Curve is what one subject does in one family of nightmares.
+type Curve struct {
+	Subject   string `json:"model"`
+	Learns    bool   `json:"learns"`
+	Nightmare string `json:"nightmare"`
+	Treatment
+	Points []Point `json:"points"`
+}
+
+// Point is one nightmare of a family. Error and Deleted are in percent, LogLoss
+// in nats, all means over the repetitions.
+type Point struct {
+	Nightmare string   `json:"nightmare"`
+	Level     *float64 `json:"level"` // null without one
+	Repeats   int      `json:"repeats"`
+	Error     float64  `json:"error"`
+	// Low and High bound the mean error with a confidence of 95 % over what was
+	// drawn at random (Student's t), null for fewer than two repetitions. They say
+	// nothing about the choice of the events.
+	Low     *float64 `json:"low"`
+	High    *float64 `json:"high"`
+	LogLoss float64  `json:"log_loss"`
+	Deleted float64  `json:"deleted"` // of the features of all events
+	// Settings are those that were chosen for this nightmare, "" for a fixed model.
+	Settings string    `json:"settings,omitempty"`
+	Errors   []float64 `json:"errors"` // by repetition
+	// Time is the error in each stretch of the stream; TimeLow and TimeHigh are
+	// its bounds, absent for fewer than two repetitions.
+	Time     numbers     `json:"time"`
+	TimeLow  numbers     `json:"time_low,omitempty"`
+	TimeHigh numbers     `json:"time_high,omitempty"`
+	Window   *[2]int     `json:"window"` // the events that are struck, null for all
+	times    [][]float64 // by repetition
+}
+
+// numbers are null in JSON where they are NaN: no labelled event was there.
+type numbers []float64
+
+func (n numbers) MarshalJSON() ([]byte, error) {
+	out := make([]*float64, len(n))
+	for i := range n {
+		if finite(n[i]) {
+			out[i] = &n[i]
+		}
+	}
+	return json.Marshal(out)
+}
+
+// RequestError is a Replay that asks for what its subjects or events do not have.
+type RequestError struct{ error }
+
+func (e *RequestError) Unwrap() error { return e.error }
+
+// run is one subject in one nightmare, treated and drawn in one way.
+type run struct {
+	curve, point, repeat int
+	subject              *Subject
+	nightmare            Nightmare
+	treatment            Treatment
+}
+
+type outcome struct {
+	weight, wrong, logLoss float64
+	features, dead         float64
+	binWeight, binWrong    []float64
+	untouched              string // a group that no event had
+}
+
+// Run replays the events of every subject in every nightmare.
+func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) {
+	if r.Repeat < 1 || len(r.Families) == 0 || len(r.Treatments) == 0 || len(subjects) == 0 {
+		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
+	}
+	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples)}
+	bins := r.Bins
+	if bins == 0 {
+		bins = 50
+	}
+	result.BinEvents = max(1, (result.Events+bins-1)/bins)
+	columns := make([]int, len(subjects))
+	for i, s := range subjects {
+		if len(s.Examples) != result.Events {
+			return nil, fmt.Errorf("%s has %d events, %s %d", s.Name, len(s.Examples), subjects[0].Name, result.Events)
+		}
+		for j := range s.Examples {
+			if x := s.Examples[j].Features.Index; len(x) > 0 {
+				columns[i] = max(columns[i], int(x[len(x)-1])+1)
+			}
+		}
+	}
+	var runs []run
+	for _, family := range r.Families {
+		for _, s := range subjects {
+			for i, t := range r.Treatments {
+				if s.Learn != nil && slices.ContainsFunc(r.Treatments[:i], func(o Treatment) bool { return o.Dead == t.Dead }) {
+					continue // it does not rescale
+				}
+				if s.Learn != nil {
+					t.Rescale = false
+				}
+				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t}
+				for _, l := range family.Levels {
+					if w, ok := base(l.Nightmare).(Worst); ok && s.Kernel != nil {
+						return nil, &RequestError{fmt.Errorf("%s: %v looks for the largest weights, which a kernel model has not", s.Name, w)}
+					}
+					p := Point{Nightmare: l.Nightmare.String(), Repeats: 1}
+					if finite(l.X) {
+						p.Level = &l.X
+					}
+					if isRandom(l.Nightmare) {
+						p.Repeats = r.Repeat
+					}
+					if d, ok := l.Nightmare.(During); ok {
+						from, to := d.Bounds(result.Events)
+						p.Window = &[2]int{from, to}
+					}
+					for repeat := range p.Repeats {
+						runs = append(runs, run{len(result.Curves), len(c.Points), repeat, s, l.Nightmare, t})
+					}
+					c.Points = append(c.Points, p)
+				}
+				result.Curves = append(result.Curves, c)
+			}
+		}
+	}
+	outcomes, errs := make([]outcome, len(runs)), make([]error, len(runs))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	each(r.Threads, len(runs), r.Progress, func(i int) {
+		if errs[i] = ctx.Err(); errs[i] != nil {
+			return
+		}
+		u := runs[i]
+		stage := Stage{Schema: u.subject.Schema, Events: result.Events, Columns: columns[slices.Index(subjects, u.subject)],
+			Seed: r.Seed, Repeat: u.repeat, Groups: r.Groups}
+		if outcomes[i], errs[i] = u.do(ctx, &stage, result.BinEvents); errs[i] != nil {
+			errs[i] = fmt.Errorf("%s in %s: %w", u.subject.Name, u.nightmare, errs[i])
+			cancel()
+		}
+	})
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for i, u := range runs {
+		if err := outcomes[i].addTo(&result.Curves[u.curve].Points[u.point], u.nightmare, u.subject); err != nil {
+			return nil, err
+		}
+	}
+	for i := range result.Curves {
+		for j := range result.Curves[i].Points {
+			result.Curves[i].Points[j].finish()
+		}
+	}
+	return result, nil
+}
+
+// isRandom says whether repetitions of a nightmare differ.
+func isRandom(n Nightmare) bool {
+	switch n := n.(type) {
+	case During:
+		return isRandom(n.Nightmare)
+	case Random:
+		return n.Share > 0
+	case Additive:
+		return n.SD > 0
+	case Block:
+		return n.Size > 0
+	}
+	return false
+}
+
+// each calls f for 0 … n-1 on several goroutines and returns when all are done.
+func each(threads, n int, progress func(done, all int), f func(i int)) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	next, done := 0, 0
+	for range min(threads, n) {
+		group.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= n {
+					return
+				}
+				f(i)
+				mu.Lock()
+				if done++; progress != nil {
+					progress(done, n)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// addTo counts a repetition into its Point.
+func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
+	if o.untouched != "" {
+		return &RequestError{fmt.Errorf("%s: no event has anything of %q: want %s", n, o.untouched, knownGroups(s.Schema))}
+	}
+	p.Errors = append(p.Errors, 100*o.wrong/o.weight)
+	p.LogLoss += o.logLoss / o.weight
+	if o.features > 0 {
+		p.Deleted += 100 * o.dead / o.features
+	}
+	time := make([]float64, len(o.binWeight))
+	for i, w := range o.binWeight {
+		time[i] = 100 * o.binWrong[i] / w
+	}
+	p.times = append(p.times, time)
+	return nil
+}
+
+// knownGroups tells what a group may be.
+func knownGroups(s *blankout.Schema) string {
+	var names []string
+	for _, f := range s.Fields[1:] {
+		for _, name := range []string{f.Group, f.Name} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "numbers of columns, as in 1-8"
+	}
+	if more := len(names) - 20; more > 0 {
+		names = append(names[:20], fmt.Sprintf("… (%d more)", more))
+	}
+	return "one of " + strings.Join(names, ", ")
+}
+
+func (p *Point) finish() {
+	n := float64(len(p.Errors))
+	p.LogLoss, p.Deleted = p.LogLoss/n, p.Deleted/n
+	var low, high float64
+	p.Error, low, high = meanAndBounds(p.Errors)
+	if n < 2 {
+		p.Time = p.times[0]
+		return
+	}
+	p.Low, p.High = &low, &high
+	at := make([]float64, len(p.times))
+	for bin := range p.times[0] {
+		for i, t := range p.times {
+			at[i] = t[bin]
+		}
+		mean, low, high := meanAndBounds(at)
+		p.Time, p.TimeLow, p.TimeHigh = append(p.Time, mean), append(p.TimeLow, low), append(p.TimeHigh, high)
+	}
+}
+
+// meanAndBounds returns the mean and its bounds at a confidence of 95 %.
+func meanAndBounds(x []float64) (mean, low, high float64) {
+	n := float64(len(x))
+	for _, v := range x {
+		mean += v / n
+	}
+	if n < 2 {
+		return mean, mean, mean
+	}
+	square := 0.0
+	for _, v := range x {
+		square += (v - mean) * (v - mean)
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975)
+	half := t * math.Sqrt(square/(n-1)/n)
+	return mean, mean - half, mean + half
+}
+
+// do replays the events once.
+func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, error) {
+	var o outcome
+	bins := (stage.Events + binEvents - 1) / binEvents
+	o.binWeight, o.binWrong = make([]float64, bins), make([]float64, bins)
+	var meet func(*run, *Event, *blankout.Example) (wrong bool, logLoss float64)
+	if u.subject.Learn != nil {
+		learner, err := newLearning(u.subject, stage)
+		if err != nil {
+			return o, err
+		}
+		meet = learner.meet
+	} else {
+		meet = newFixed(u.subject).meet
+	}
+	event := Event{Stage: stage}
+	for n := range u.subject.Examples {
+		if n%256 == 0 && ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		e := &u.subject.Examples[n]
+		if e.Refused != nil {
+			continue
+		}
+		event.Number, event.Class, event.Left = n, e.Label, 0
+		wrong, logLoss := meet(u, &event, e)
+		o.features += float64(len(event.Dead))
+		for _, dead := range event.Dead {
+			if dead {
+				o.dead++
+			}
+		}
+		if e.Label < 0 {
+			continue
+		}
+		o.weight += e.Weight
+		o.logLoss += e.Weight * logLoss
+		o.binWeight[n/binEvents] += e.Weight
+		if wrong {
+			o.wrong += e.Weight
+			o.binWrong[n/binEvents] += e.Weight
+		}
+	}
+	if o.weight == 0 {
+		return o, errors.New("no event has a label")
+	}
+	for name, m := range stage.members {
+		if !m.touched {
+			o.untouched = name
+		}
+	}
+	return o, nil
+}
+
+// strike lets the nightmare loose on an event whose X is set: marks the dead.
+func (u *run) strike(event *Event) {
+	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
+	clear(event.Dead)
+	u.nightmare.Kill(event)
+}
+
+// fixed is a model that does not learn, of either kind, scoring events.
+type fixed struct {
+	head        *blankout.Head
+	standardise func(*blankout.Example, blankout.Vec) blankout.Vec
+	scoreVec    func(x blankout.Vec, out []float64) []float64
+	rows        *blankout.Table // with the Scaler's statistics, may be nil
+
+	raw         blankout.Example // as distorted
+	x           blankout.Vec
+	field       []uint16
+	scores, all []float64
+}
+
+func newFixed(s *Subject) *fixed {
+	f := &fixed{}
+	if m := s.Linear; m != nil {
+		f.head, f.standardise, f.scoreVec, f.rows = &m.Head, m.Standardised, m.ScoreVec, m.Rows
+	} else {
+		m := s.Kernel
+		f.head, f.standardise, f.rows = &m.Head, m.Standardised, m.Rows
+		f.scoreVec = func(x blankout.Vec, out []float64) []float64 { return m.ScoreVec(x, 1, out) }
+	}
+	f.scores, f.all = make([]float64, f.head.Outputs), make([]float64, max(f.head.Outputs, 2))
+	return f
+}
+
+func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
+	event.Model, event.X, event.Field = u.subject.Linear, f.raw.Features, f.raw.Field
+	u.nightmare.Distort(event)
+	f.raw.Features, f.raw.Field = event.X, event.Field
+	f.x = f.standardise(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	event.X, event.Field = f.x, f.fields()
+	u.strike(event)
+	left := event.Left
+	if left == 0 {
+		left = 1 - share(event.Dead)
+	}
+	for i, dead := range event.Dead {
+		switch {
+		case dead && u.treatment.Dead == Null:
+			f.x.Value[i] = 0
+		case dead:
+			f.x.Value[i] = f.zero(f.x.Index[i])
+		case u.treatment.Rescale && left > 0:
+			f.x.Value[i] /= left
+		}
+	}
+	scores := f.scoreVec(f.x, f.scores)
+	if e.Label < 0 {
+		return false, 0
+	}
+	p := (&blankout.Model{Head: *f.head}).Probabilities(scores, f.all)
+	return f.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+}
+
+// fields returns the field of every entry of f.x. Both it and the event it was
+// made of are in ascending order of columns; what the Scaler filled in is of no field.
+func (f *fixed) fields() []uint16 {
+	if f.raw.Field == nil {
+		return nil
+	}
+	f.field = f.field[:0]
+	j := 0
+	for _, column := range f.x.Index {
+		for j < f.raw.Features.Len() && f.raw.Features.Index[j] < column {
+			j++
+		}
+		id := uint16(0)
+		if j < f.raw.Features.Len() && f.raw.Features.Index[j] == column {
+			id = f.raw.Field[j]
+		}
+		f.field = append(f.field, id)
+	}
+	return f.field
+}
+
+// zero returns what the Scaler makes of the number 0 in a column.
+func (f *fixed) zero(column uint32) float64 {
+	at, mode := f.head.Layout.Stats, f.head.Scaler.Mode
+	if at < 0 || f.rows == nil || mode == blankout.StandardiseNone || mode == "" {
+		return 0
+	}
+	row := f.rows.Row(column)
+	if row == nil {
+		return 0
+	}
+	return f.head.Scaler.Apply(row[at:at+blankout.ScalerWidth], 0)
+}
+
+// base returns what a During confines, or n itself.
+func base(n Nightmare) Nightmare {
+	if d, ok := n.(During); ok {
+		return d.Nightmare
+	}
+	return n
+}
+
+func share(dead []bool) float64 {
+	n := 0
+	for _, d := range dead {
+		if d {
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return float64(n) / float64(len(dead))
+}
+
+// Error returns the share of the labelled examples, by importance, that a model
+// gets wrong in a nightmare, survivors rescaled, what is dead known to be
+// missing, the first draw with seed 0. It is NaN without a labelled example.
+func Error(m *blankout.Model, examples []blankout.Example, nightmare Nightmare) float64 {
+	s := &Subject{Examples: examples, Schema: m.Schema, Linear: m}
+	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, true}}
+	columns := 0
+	for i := range examples {
+		if x := examples[i].Features.Index; len(x) > 0 {
+			columns = max(columns, int(x[len(x)-1])+1)
+		}
+	}
+	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columns}, max(1, len(examples)))
+	if err != nil {
+		return math.NaN()
+	}
+	return o.wrong / o.weight
+}

@@ -1,0 +1,237 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+)
+
+func family(t *testing.T, s string) Family {
+	t.Helper()
+	f, err := ParseFamily(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestReplay holds the measures against counts made here, and two replays, one
+// on one goroutine, against each other: files equal to the byte.
+func TestReplay(t *testing.T) {
+	m, examples := stream(4, 600, 3)
+	weights := make([]float64, 12)
+	copy(weights, []float64{1, -1, 2})
+	other := blankout.NewModel(m.Schema, "logistic:gaussian", "none", [][]float64{weights, weights, weights, make([]float64, 12)}, []float64{0, 1, 2, 3})
+	learner := online.DefaultConfig()
+	r := &Replay{
+		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
+		Treatments: []Treatment{{Null, false}, {Null, true}}, Repeat: 3, Seed: 11, Bins: 6,
+	}
+	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Linear: m}, {Name: "b", Examples: examples, Schema: m.Schema, Linear: other},
+		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
+	result, err := r.Run(context.Background(), subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Curves) != 3*(2+2+1) {
+		t.Fatalf("%d curves", len(result.Curves))
+	}
+	// Random at 0.5, rescaled, of model b: as counted by the corrupter's masks.
+	p := result.Curves[3].Points[1]
+	for repeat := range 3 {
+		wrong := 0.0
+		c := batch.Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 11}
+		for n := range examples {
+			x := examples[n].Features.Clone()
+			c.Vec(x, n, repeat)
+			if other.Predict(other.ScoreVec(x, make([]float64, 4))) != examples[n].Label {
+				wrong++
+			}
+		}
+		if want := 100 * wrong / 600; math.Abs(p.Errors[repeat]-want) > 1e-9 {
+			t.Errorf("%s, repetition %d: error %g, want %g", p.Nightmare, repeat, p.Errors[repeat], want)
+		}
+	}
+	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
+		t.Errorf("%+v", p)
+	}
+	// The model that made the labels errs only where it is struck.
+	window := result.Curves[2*(2+2+1)].Points[0]
+	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
+		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)
+	}
+	var files [2]string
+	for i := range files {
+		files[i] = filepath.Join(t.TempDir(), "out")
+		r.Threads = 2 - i
+		again, err := r.Run(context.Background(), subjects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(again, result) {
+			t.Error("another result at the second time")
+		}
+		names, err := again.Save(files[i])
+		if err != nil || len(names) != 3+2*7 {
+			t.Fatal(names, err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(filepath.Join(files[i], name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
+				t.Errorf("%s differs from replay to replay: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestMeanAndBounds(t *testing.T) {
+	// t.test(c(1, 2, 4)) in R: 95 % from -1.4612 to 6.1279.
+	mean, low, high := meanAndBounds([]float64{1, 2, 4})
+	if math.Abs(mean-7.0/3) > 1e-12 || math.Abs(low+1.461249) > 1e-5 || math.Abs(high-6.127916) > 1e-5 {
+		t.Errorf("%g [%g, %g]", mean, low, high)
+	}
+}
+
+// TestDead: a feature with a mean far from 0 that dies is worth its mean where
+// that is known, and misleads where it is silently 0.
+func TestDead(t *testing.T) {
+	m, examples := stream(2, 400, 5)
+	schema := m.Schema
+	shifted := &blankout.Model{Head: m.Head, Rows: blankout.NewTable(1 + blankout.ScalerWidth)}
+	shifted.Scaler = blankout.Scaler{Mode: blankout.StandardiseAll}
+	shifted.Layout = blankout.Layout{Width: 1 + blankout.ScalerWidth, Stats: 1}
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // centre 100, scale 2
+	}
+	for i := range examples {
+		x := examples[i].Features.Value
+		for j := range x {
+			x[j] = 100 + 2*x[j]
+		}
+	}
+	groups := map[string][]Span{"half": {{0, 6}}}
+	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Null, false}, {Zero, false}}, Repeat: 1, Groups: groups}
+	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Linear: shifted}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, dead := range []float64{0, -10} { // (0 - 100)/2, clipped
+		wrong := 0.0
+		for n := range examples {
+			x := examples[n].Features.Clone()
+			for j, column := range x.Index {
+				x.Value[j] = (x.Value[j] - 100) / 2
+				if column < 6 {
+					x.Value[j] = dead
+				}
+			}
+			if m.Predict(m.ScoreVec(x, make([]float64, 1))) != examples[n].Label {
+				wrong++
+			}
+		}
+		if p := result.Curves[i].Points[0]; math.Abs(p.Error-wrong/4) > 1e-9 || wrong == 0 {
+			t.Errorf("%s: error %g, want %g", result.Curves[i].Treatment, p.Error, wrong/4)
+		}
+		if p := result.Curves[i].Points[1]; p.Error != 0 {
+			t.Errorf("%s: error %g where nothing dies", result.Curves[i].Treatment, p.Error)
+		}
+	}
+	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
+	if _, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Linear: shifted}}); err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("a group that nothing belongs to: %v", err)
+	}
+}
+
+// TestLearning: a learner whose best feature turns round learns that, where a
+// model that stays as it was goes on being misled; without a nightmare its error
+// is the progressive one of the learner.
+func TestLearning(t *testing.T) {
+	m, examples := stream(2, 4000, 5)
+	c := online.DefaultConfig()
+	c.Noise = "none"
+	s := &Subject{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}
+	best, most := uint32(0), 0.0
+	for d := range uint32(12) {
+		if w := math.Abs(m.Weight(d, 0)); w > most {
+			best, most = d, w
+		}
+	}
+	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
+		Treatments: []Treatment{{Null, true}, {Zero, true}}, Repeat: 1, Bins: 4, Groups: map[string][]Span{"best": {{best, best + 1}}}}
+	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Linear: m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	learner, err := online.New(c, m.Schema.Clone(-1, -1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range examples {
+		learner.Learn(&examples[i])
+	}
+	progress := learner.Metrics().Total
+	quiet, struck, fixed := result.Curves[0].Points[0], result.Curves[0].Points[1], result.Curves[2].Points[1]
+	if want := 100 * progress.Error(); math.Abs(quiet.Error-want) > 1e-9 || math.Abs(quiet.LogLoss-progress.MeanLogLoss()) > 1e-9 {
+		t.Errorf("progressive error %g and log-loss %g, the learner says %g and %g", quiet.Error, quiet.LogLoss, want, progress.MeanLogLoss())
+	}
+	for i := range 2 {
+		if quiet.Time[i] != struck.Time[i] {
+			t.Errorf("quarter %d, before the burst: %g, without one %g", i, struck.Time[i], quiet.Time[i])
+		}
+	}
+	if struck.Time[3] <= quiet.Time[3] || struck.Time[3] >= fixed.Time[3] {
+		t.Errorf("last quarter: %g %% with the best feature turned round, %g %% without that, %g %% of a fixed model", struck.Time[3], quiet.Time[3], fixed.Time[3])
+	}
+}
+
+// TestChoose: each level takes the candidate that is best there on the
+// validation events, whatever the test events say.
+func TestChoose(t *testing.T) {
+	m, examples := stream(2, 3000, 7)
+	var b batch.Builder
+	for i := range examples[:1000] {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := batch.DefaultConfig()
+	methods := []Method{{"dropout", config, []batch.Axis{{Key: "c", Values: []string{"0.01", "1"}}, {Key: "q", Values: []string{"0", "0.3", "0.7"}}}}, {"plain", config, nil}}
+	candidates, err := TrainGrid(context.Background(), b.Data(m.Schema), methods, 2, nil)
+	if err != nil || len(candidates) != 7 || candidates[4].Settings != "c = 1, q = 0.3" || candidates[4].Model.Noise != "dropout:0.3" {
+		t.Fatalf("%+v, %v", candidates, err)
+	}
+	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Null, true}}, Repeat: 2, Seed: 1}
+	result, choices, err := r.Choose(context.Background(), candidates, examples[1000:2000], examples[2000:])
+	if err != nil || len(choices) != 4 || len(result.Curves) != 2 {
+		t.Fatal(choices, err)
+	}
+	for i, c := range choices {
+		for j, candidate := range candidates {
+			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Linear: candidate.Model}}
+			single, err := r.Run(context.Background(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := single.Curves[0].Points[i%2].Error
+			if candidate.Method == c.Method && e < c.Validation || j == c.candidate && e != c.Validation {
+				t.Errorf("%s at %s chose %s with %g %%, %s has %g %%", c.Method, c.Nightmare, c.Settings, c.Validation, candidate.Settings, e)
+			}
+		}
+	}
+	if p := result.Curves[0].Points[1]; p.Settings != choices[1].Settings || p.Error != choices[1].Test || p.Settings == result.Curves[0].Points[0].Settings {
+		t.Errorf("%+v, %+v", p, choices[1])
+	}
+}

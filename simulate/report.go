@@ -1,0 +1,310 @@
+package simulate
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Save writes a Result into a directory, which it makes: results.json,
+// results.csv, results.md and the figures, and returns the names of the files.
+func (r *Result) Save(dir string) (names []string, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	write := func(name string, f func(io.Writer) error) {
+		if err == nil {
+			err = writeFile(filepath.Join(dir, name), f)
+			names = append(names, name)
+		}
+	}
+	write("results.json", func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", " ")
+		return e.Encode(r)
+	})
+	write("results.csv", r.WriteCSV)
+	figures := r.Figures()
+	write("results.md", func(w io.Writer) error { return r.writeMarkdown(w, figures) })
+	for _, f := range figures {
+		if err != nil {
+			return names, err
+		}
+		err = f.Figure.Save(filepath.Join(dir, f.Name))
+		names = append(names, f.Name+".png", f.Name+".svg")
+	}
+	return names, err
+}
+
+func writeFile(path string, f func(io.Writer) error) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	w := bufio.NewWriter(file)
+	if err := f(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// WriteCSV writes a line for every point.
+func (r *Result) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	optional := func(x *float64) string {
+		if x == nil {
+			return ""
+		}
+		return number(*x)
+	}
+	rows := [][]string{{"model", "nightmare", "level", "dead", "rescale", "repeats", "error", "low", "high", "log_loss", "deleted", "settings"}}
+	for _, curve := range r.Curves {
+		for _, p := range curve.Points {
+			rows = append(rows, []string{curve.Subject, p.Nightmare, optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
+				number(p.Error), optional(p.Low), optional(p.High), number(p.LogLoss), number(p.Deleted), p.Settings})
+		}
+	}
+	return c.WriteAll(rows)
+}
+
+// Markdown writes the tables of error, one for each family: a row for each
+// model and treatment, a column for each nightmare.
+func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
+
+func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Nightmares\n\nError in percent over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
+		r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
+	for _, family := range r.families() {
+		curves := r.of(family)
+		fmt.Fprintf(&b, "\n## %s\n\n| model | the dead are |", family)
+		for _, p := range curves[0].Points {
+			fmt.Fprintf(&b, " %s |", p.Nightmare)
+		}
+		b.WriteString("\n|---|---|" + strings.Repeat("---|", len(curves[0].Points)) + "\n")
+		for _, c := range curves {
+			fmt.Fprintf(&b, "| %s | %s |", c.name(), c.Treatment)
+			for _, p := range c.Points {
+				fmt.Fprintf(&b, " %.2f", p.Error)
+				if p.High != nil {
+					fmt.Fprintf(&b, " ± %.2f", *p.High-p.Error)
+				}
+				b.WriteString(" |")
+			}
+			b.WriteByte('\n')
+		}
+		if slices.ContainsFunc(curves, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
+			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n| model | the dead are |")
+			for _, p := range curves[0].Points {
+				fmt.Fprintf(&b, " %s |", p.Nightmare)
+			}
+			b.WriteString("\n|---|---|" + strings.Repeat("---|", len(curves[0].Points)) + "\n")
+			for _, c := range curves {
+				fmt.Fprintf(&b, "| %s | %s |", c.name(), c.Treatment)
+				for _, p := range c.Points {
+					fmt.Fprintf(&b, " %s |", p.Settings)
+				}
+				b.WriteByte('\n')
+			}
+		}
+		for _, f := range figures {
+			if f.family == family {
+				fmt.Fprintf(&b, "\n![%s](%s.png)\n", f.Figure.Title, f.Name)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// families returns the names of the families in order.
+func (r *Result) families() (names []string) {
+	for _, c := range r.Curves {
+		if !slices.Contains(names, c.Nightmare) {
+			names = append(names, c.Nightmare)
+		}
+	}
+	return names
+}
+
+func (r *Result) of(family string) (curves []*Curve) {
+	for i := range r.Curves {
+		if r.Curves[i].Nightmare == family {
+			curves = append(curves, &r.Curves[i])
+		}
+	}
+	return curves
+}
+
+func (c *Curve) name() string {
+	if c.Learns {
+		return c.Subject + " (learns)"
+	}
+	return c.Subject
+}
+
+// Named is a Figure and the name of its files without the ending.
+type Named struct {
+	Name   string
+	Figure *Figure
+	family string
+}
+
+// Figures returns the pictures: for every family the error against its levels,
+// or bars where it has no numbers, and for every nightmare that is confined to a
+// part of the stream, or met by a learner, the error over time.
+func (r *Result) Figures() []Named {
+	var out []Named
+	used := map[string]bool{}
+	name := func(kind, of string) string {
+		base := kind + "-" + fileName(of)
+		for i := 2; used[base]; i++ {
+			base = fmt.Sprintf("%s-%s-%d", kind, fileName(of), i)
+		}
+		used[base] = true
+		return base
+	}
+	for _, family := range r.families() {
+		curves := r.of(family)
+		points := curves[0].Points
+		// Treatments in the legend only where they differ.
+		several := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Treatment != curves[0].Treatment })
+		legend := func(c *Curve) string {
+			if several {
+				return c.name() + "; " + c.Treatment.String()
+			}
+			return c.name()
+		}
+		f := &Figure{Title: family, Y: "error (%)"}
+		scale := 1.0
+		if f.X = axis(family); strings.HasPrefix(family, "random:") {
+			scale = 100
+		}
+		for _, c := range curves {
+			s := r.style(c, curves[0], Line)
+			s.Name = legend(c)
+			bounded := false
+			for _, p := range c.Points {
+				low, high := p.Error, p.Error // of what is not random
+				if p.Low != nil {
+					low, high, bounded = *p.Low, *p.High, true
+				}
+				s.Y, s.Low, s.High = append(s.Y, p.Error), append(s.Low, low), append(s.High, high)
+				if p.Level != nil {
+					s.X = append(s.X, scale**p.Level)
+				}
+			}
+			if !bounded {
+				s.Low, s.High = nil, nil
+			}
+			if len(s.X) < len(s.Y) || len(points) == 1 {
+				s.X, s.Form, s.Colour = nil, Bars, 0
+				f.Categories, f.X = nil, "nightmare"
+				for _, p := range points {
+					f.Categories = append(f.Categories, p.Nightmare)
+				}
+			}
+			f.Series = append(f.Series, s)
+		}
+		out = append(out, Named{name("error", family), f, family})
+		for at := range points {
+			learns := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Learns })
+			if points[at].Window == nil && !learns {
+				continue
+			}
+			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(curves, at, legend), family})
+		}
+	}
+	return out
+}
+
+// style gives the curves of a subject one colour, of which those treated in
+// another way than the first one are dashed.
+func (r *Result) style(c, first *Curve, form Form) Series {
+	s := Series{Form: form, Colour: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
+	if len(r.treatments()) > 2 {
+		s.Colour, s.Dashed = 0, false
+	}
+	return s
+}
+
+func (r *Result) treatments() (all []Treatment) {
+	for _, c := range r.Curves {
+		if !slices.Contains(all, c.Treatment) {
+			all = append(all, c.Treatment)
+		}
+	}
+	return all
+}
+
+// subjects returns the names of the subjects in order.
+func (r *Result) subjects() (names []string) {
+	for _, c := range r.Curves {
+		if !slices.Contains(names, c.Subject) {
+			names = append(names, c.Subject)
+		}
+	}
+	return names
+}
+
+func (r *Result) overTime(curves []*Curve, at int, legend func(*Curve) string) *Figure {
+	p := curves[0].Points[at]
+	f := &Figure{Title: p.Nightmare, X: "event", Y: fmt.Sprintf("error (%%) of %d events", r.BinEvents)}
+	for _, c := range curves {
+		q := c.Points[at]
+		s := r.style(c, curves[0], BareLine)
+		s.Name, s.Y, s.Low, s.High = legend(c), q.Time, q.TimeLow, q.TimeHigh
+		for i := range q.Time {
+			s.X = append(s.X, (float64(i)+0.5)*float64(r.BinEvents))
+		}
+		f.Series = append(f.Series, s)
+	}
+	if p.Window != nil {
+		f.Marks = []Mark{{float64(p.Window[0]), "begins"}, {math.Min(float64(p.Window[1]), float64(r.Events)), "ends"}}
+	}
+	return f
+}
+
+// axis says what the levels of a family are.
+func axis(family string) string {
+	name, _, _ := strings.Cut(family, ":")
+	switch name {
+	case "random":
+		return "features deleted (%)"
+	case "worst":
+		return "features deleted, the worst ones"
+	case "noise":
+		return "standard deviation of the noise"
+	case "stuck":
+		return "value at which it is stuck"
+	case "block":
+		return "side of the block (pixels)"
+	}
+	return "level"
+}
+
+// fileName makes a name of letters, digits and hyphens.
+func fileName(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.' || r == '_':
+			b.WriteRune(r)
+		case r == '%':
+			b.WriteString("pc")
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	name := strings.Trim(strings.ReplaceAll(b.String(), "..", "-"), "-.")
+	return name[:min(len(name), 60)]
+}
