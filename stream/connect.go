@@ -444,11 +444,17 @@ func (e *TopicMissingError) Error() string {
 	return fmt.Sprintf("topic %q does not exist on %s: create it, or set create_topics = true", e.Topic, e.Brokers)
 }
 
-// createTopic creates a topic unless it exists. replicas -1 is the broker's default.
-func (k *cluster) createTopic(ctx context.Context, topic string, partitions, replicas int) error {
+// createTopic creates a topic unless it exists, with the brokers' default number
+// of replicas and, beside their default settings, those given as NAME=VALUE.
+func (k *cluster) createTopic(ctx context.Context, topic string, partitions int, settings []string) error {
+	var entries []kafka.ConfigEntry
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		entries = append(entries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
+	}
 	err := k.retry(ctx, "creating topic "+topic, func() error {
 		r, err := k.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{
-			Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: replicas}},
+			Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: entries}},
 		})
 		if err != nil {
 			return err
@@ -466,13 +472,13 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions, rep
 }
 
 // ensureTopic returns the partitions of a topic, creating it where allowed.
-func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int) ([]int32, error) {
+func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) ([]int32, error) {
 	found, err := k.partitions(ctx, topic)
 	var missing *TopicMissingError
 	if !errors.As(err, &missing) || !create {
 		return found, err
 	}
-	if err := k.createTopic(ctx, topic, partitions, -1); err != nil {
+	if err := k.createTopic(ctx, topic, partitions, settings); err != nil {
 		return nil, err
 	}
 	k.log.Info("created topic", "topic", topic, "partitions", partitions)

@@ -30,6 +30,7 @@ type ProducerConfig struct {
 	DeliveryTimeout  time.Duration `toml:"delivery_timeout"`
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // of a created topic
+	TopicSettings    []string      `toml:"-"`                 // of a created topic, as cleanup.policy=compact
 
 	// Progress is called after each acknowledged batch with the numbers of
 	// records acknowledged so far and of the bytes of their keys and values.
@@ -134,7 +135,7 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	}
 	p := &Producer{config: config, cluster: k, id: -1, epoch: -1}
 	p.codec, _ = config.codec()
-	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions)
+	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
 	if err == nil {
 		// A new partition may not have a leader yet: wait until it answers.
 		_, err = k.offsets(ctx, config.Topic, partitions, kafka.LastOffset, false)

@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"blankout"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// Reader is a Consumer of records as they come, keys and values undecoded: for
+// whoever passes them on or keeps other things than events in a topic.
+type Reader struct {
+	*Consumer
+	raw   raw
+	batch blankout.Batch
+}
+
+// NewReader starts reading as NewConsumer does.
+func NewReader(ctx context.Context, config ConsumerConfig, from blankout.Offsets) (*Reader, error) {
+	r := &Reader{}
+	schema := blankout.NewSchema(1, nil, 2)
+	consumer, err := NewConsumer(ctx, config, &r.raw, schema, from)
+	if err != nil {
+		return nil, err
+	}
+	r.Consumer = consumer
+	return r, nil
+}
+
+// RawBatch holds records of one partition, in offset order, valid until the Reader's
+// next call.
+type RawBatch struct {
+	Topic     string
+	Partition int32
+	Records   []Record
+	// Refused are batches, or what is left of them, that cannot be taken apart:
+	// an Example with the offset and the cause for each. Their records are lost.
+	Refused   []blankout.Example
+	Next      int64 // the offset that follows
+	HighWater int64 // the partition's end
+}
+
+// Next returns the next records, as Consumer.Next does.
+func (r *Reader) Next(ctx context.Context) (RawBatch, error) {
+	r.raw.records, r.raw.bytes = r.raw.records[:0], r.raw.bytes[:0]
+	b := &r.batch
+	if err := r.Consumer.Next(ctx, b); err != nil {
+		return RawBatch{}, err
+	}
+	out := RawBatch{Topic: b.Topic, Partition: b.Partition, Records: r.raw.records, Next: b.Next, HighWater: b.HighWater}
+	for i := range b.Examples {
+		if b.Examples[i].Refused != nil {
+			out.Refused = append(out.Refused, b.Examples[i])
+		}
+	}
+	return out, nil
+}
+
+// raw is a Decoder that keeps copies of the records.
+type raw struct {
+	records []Record
+	bytes   []byte // that their keys and values are in; append-only until reset
+}
+
+func (d *raw) Decode(r Record, e *blankout.Example) {
+	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Weight: 1, Offset: r.Offset, Time: r.Time}
+	r.Key, r.Value = d.keep(r.Key), d.keep(r.Value)
+	d.records = append(d.records, r)
+}
+
+func (d *raw) keep(b []byte) []byte {
+	if b == nil {
+		return nil // null, which is not the empty one
+	}
+	at := len(d.bytes)
+	d.bytes = append(d.bytes, b...)
+	return d.bytes[at:len(d.bytes):len(d.bytes)]
+}
+
+// Committed returns the offsets that Consumer.Commit has stored for a group with
+// the brokers, of the partitions that have one.
+func Committed(ctx context.Context, c ConnectConfig, group string, topics []string, log *slog.Logger) (blankout.Offsets, error) {
+	k, err := connect(ctx, c, topics, log)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	var offsets blankout.Offsets
+	for _, topic := range topics {
+		partitions, err := k.partitions(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		request := &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{}}
+		for _, p := range partitions {
+			request.Topics[topic] = append(request.Topics[topic], int(p))
+		}
+		err = k.retry(ctx, "asking for the offsets of group "+group, func() error {
+			r, err := k.client.OffsetFetch(ctx, request)
+			if err != nil {
+				return err
+			}
+			if errors.Is(r.Error, kafka.GroupIdNotFound) {
+				return nil // it has committed nothing
+			}
+			if r.Error != nil {
+				return r.Error
+			}
+			for _, p := range r.Topics[topic] {
+				if p.Error != nil {
+					return fmt.Errorf("%s/%d: %w", topic, p.Partition, p.Error)
+				}
+				if p.CommittedOffset >= 0 {
+					offsets.At(topic, int32(p.Partition), p.CommittedOffset).Next = p.CommittedOffset
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return offsets, nil
+}
