@@ -1,22 +1,18 @@
 // Package client predicts with what a learner has learned: a model that it
-// serves, a checkpoint, or a model file. Nothing is asked of a server for a
-// prediction; [Follow] keeps up with one that learns on.
+// serves, publishes to a topic or saves, or a model file. Nothing is asked of a
+// server for a prediction; [Follow] keeps up with one that learns on.
 //
 //	m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
 //	p, err := m.Predict([]byte(`{"words": "a fine day"}`), 0)
 package client
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
-	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +20,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/stream"
 )
@@ -31,7 +28,9 @@ import (
 // Model is a model and how its events are written. It is immutable once the
 // first prediction has been made, and safe for concurrent use.
 type Model struct {
-	*blankout.Model
+	*blankout.Head
+	Linear  *blankout.Model    // nil for a kernel model
+	Kernel  *batch.KernelModel // nil for a linear one
 	Version uint64           // larger means published later; 0 for a file that was not published
 	Offsets blankout.Offsets // how far the stream had been learned; nil if there was none
 	At      time.Time        // of publication; zero if it was not published
@@ -59,7 +58,12 @@ type snapshot struct {
 
 // New returns a Model of events written as record says.
 func New(m *blankout.Model, record stream.RecordConfig) *Model {
-	return &Model{Model: m, Record: record, name: sync.OnceValue(m.Schema.Namer)}
+	return &Model{Head: &m.Head, Linear: m, Record: record, name: sync.OnceValue(m.Schema.Namer)}
+}
+
+// NewKernel is New for a kernel model.
+func NewKernel(m *batch.KernelModel, record stream.RecordConfig) *Model {
+	return &Model{Head: &m.Head, Kernel: m, Record: record}
 }
 
 // Decode reads a Model from the bytes of a snapshot, checkpoint or model file.
@@ -68,14 +72,27 @@ func Decode(data []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if file.Kind != checkpoint.Linear {
-		return nil, fmt.Errorf("a %s model: only linear ones can be used here", file.Kind)
+	return decode(file, stream.DefaultRecordConfig())
+}
+
+// decode reads a Model from a file's blocks. Events are written as record says
+// if the file does not know it.
+func decode(file *checkpoint.File, record stream.RecordConfig) (*Model, error) {
+	var m *Model
+	if file.Kind == checkpoint.Kernel {
+		kernel, err := batch.ReadKernelModel(file.Blocks)
+		if err != nil {
+			return nil, err
+		}
+		m = NewKernel(kernel, record)
+	} else {
+		linear, err := blankout.ReadModel(file.Blocks)
+		if err != nil {
+			return nil, err
+		}
+		m = New(linear, record)
 	}
-	linear, err := blankout.ReadModel(file.Blocks)
-	if err != nil {
-		return nil, err
-	}
-	m := New(linear, stream.DefaultRecordConfig())
+	var err error
 	var settings map[string]string
 	var s snapshot
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
@@ -98,9 +115,37 @@ func Decode(data []byte) (*Model, error) {
 
 // Encode writes the Model as Decode reads it.
 func (m *Model) Encode(w io.Writer) error {
-	model, err := m.EachBlock()
+	kind, blocks, err := m.blocks()
 	if err != nil {
 		return err
+	}
+	return checkpoint.Write(w, kind, blocks)
+}
+
+// WriteFile replaces the file at path by the Model, as checkpoint.WriteFile does.
+func (m *Model) WriteFile(path string) error {
+	kind, blocks, err := m.blocks()
+	if err != nil {
+		return err
+	}
+	return checkpoint.WriteFile(path, kind, blocks)
+}
+
+func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
+	var kind checkpoint.Kind
+	var model iter.Seq[blankout.Block]
+	if m.Kernel != nil {
+		all, err := m.Kernel.Blocks()
+		if err != nil {
+			return "", nil, err
+		}
+		kind, model = checkpoint.Kernel, slices.Values(all)
+	} else {
+		each, err := m.Linear.EachBlock()
+		if err != nil {
+			return "", nil, err
+		}
+		kind, model = checkpoint.Linear, each
 	}
 	var blocks []blankout.Block
 	for _, b := range []struct {
@@ -109,179 +154,18 @@ func (m *Model) Encode(w io.Writer) error {
 	}{{blockOffsets, m.Offsets}, {blockSettings, m.Record.Settings()}, {blockSnapshot, snapshot{m.Version, m.At}}} {
 		data, err := json.Marshal(b.data)
 		if err != nil {
-			return fmt.Errorf("block %s: %w", b.name, err)
+			return "", nil, fmt.Errorf("block %s: %w", b.name, err)
 		}
 		blocks = append(blocks, blankout.Block{Name: b.name, Data: data})
 	}
-	return checkpoint.Write(w, checkpoint.Linear, func(yield func(blankout.Block) bool) {
+	return kind, func(yield func(blankout.Block) bool) {
 		for _, b := range blocks {
 			if !yield(b) {
 				return
 			}
 		}
 		model(yield)
-	})
-}
-
-// ReadFile reads a Model from a file, or from the newest checkpoint of a directory.
-func ReadFile(path string) (*Model, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		names, err := checkpoint.List(path)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
-		}
-		path = filepath.Join(path, names[0])
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	m, err := Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return m, nil
-}
-
-// Options say how a server is asked. The zero value will do on loopback.
-type Options struct {
-	Token    string        // of the server, "" if it wants none
-	Client   *http.Client  // nil is one that gives up after a minute
-	Interval time.Duration // between two looks of Follow, 0 is a second
-	MaxBytes int64         // of a model, 0 is 4 GiB
-}
-
-var patient = &http.Client{Timeout: time.Minute}
-
-// Open reads a Model from where: the address of a server (http:// or https://),
-// a file, or a directory of checkpoints.
-func Open(ctx context.Context, where string, o Options) (*Model, error) {
-	if strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://") {
-		m, _, err := fetch(ctx, where, "", o)
-		return m, err
-	}
-	return ReadFile(where)
-}
-
-// fetch asks a server for its model. It returns nil without an error if that
-// still has the given tag.
-func fetch(ctx context.Context, address, tag string, o Options) (*Model, string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, "", err
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = "/v1/model"
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, "", err
-	}
-	if tag != "" {
-		request.Header.Set("If-None-Match", tag)
-	}
-	if o.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+o.Token)
-	}
-	if o.Client == nil {
-		o.Client = patient
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 4 << 30
-	}
-	response, err := o.Client.Do(request)
-	if err != nil {
-		return nil, "", err
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotModified {
-		return nil, tag, nil
-	}
-	limit := o.MaxBytes
-	if response.StatusCode != http.StatusOK {
-		limit = 1 << 10
-	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
-	switch {
-	case err != nil:
-		return nil, "", fmt.Errorf("%s: %w", u.Redacted(), err)
-	case response.StatusCode != http.StatusOK:
-		return nil, "", fmt.Errorf("%s: %s: %s", u.Redacted(), response.Status, strings.TrimSpace(string(data)))
-	case int64(len(data)) > limit:
-		return nil, "", fmt.Errorf("%s: the model has more than %d bytes", u.Redacted(), limit)
-	}
-	m, err := Decode(data)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", u.Redacted(), err)
-	}
-	return m, response.Header.Get("ETag"), nil
-}
-
-// Follower keeps the newest model of a server at hand.
-type Follower struct {
-	stop    context.CancelFunc
-	done    chan struct{}
-	mu      sync.RWMutex
-	model   *Model
-	trouble error
-}
-
-// Follow reads the model of a server and looks for a newer one every
-// Options.Interval, until Close. It fails if there is none to begin with.
-func Follow(ctx context.Context, address string, o Options) (*Follower, error) {
-	m, tag, err := fetch(ctx, address, "", o)
-	if err != nil {
-		return nil, err
-	}
-	if o.Interval <= 0 {
-		o.Interval = time.Second
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	f := &Follower{stop: stop, done: make(chan struct{}), model: m}
-	go func() {
-		defer close(f.done)
-		tick := time.NewTicker(o.Interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			m, newer, err := fetch(ctx, address, tag, o)
-			if ctx.Err() != nil {
-				return
-			}
-			f.mu.Lock()
-			f.trouble = err
-			// Of several servers behind one address one may lag behind the other.
-			if err == nil && m != nil && (m.Version > f.model.Version || m.At.After(f.model.At)) {
-				f.model = m
-			}
-			f.mu.Unlock()
-			if err == nil {
-				tag = newer
-			}
-		}
-	}()
-	return f, nil
-}
-
-// Model returns the newest model read, and the error of the last look for a
-// newer one: the model is then as it was before.
-func (f *Follower) Model() (*Model, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.model, f.trouble
-}
-
-// Close stops following.
-func (f *Follower) Close() {
-	f.stop()
-	<-f.done
+	}, nil
 }
 
 // Prediction is what a model says about an event.
@@ -317,13 +201,19 @@ type decoder struct {
 
 // Predict decodes an event, one record as the learner's stream has them, and
 // scores it; a label in it is ignored. It names the explain features that
-// matter most. The error is a *blankout.Refusal if the event cannot be used.
+// matter most, if the Model Explains. The error is a *blankout.Refusal if the
+// event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(stream.Record{Value: event}, explain)
 }
 
 // PredictRecord is Predict for a record with a key and a time.
 func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) {
+	if explain > 0 {
+		if err := m.Explains(); err != nil {
+			return Prediction{}, err
+		}
+	}
 	d, _ := m.idle.Get().(*decoder)
 	if d == nil {
 		schema := m.Schema.Clone(-1, -1) // decoders add to it
@@ -342,9 +232,15 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &blankout.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
-	scores := m.Score(e, d.scores)
-	chances := m.Probabilities(scores, d.chances)
-	class := m.Model.Predict(scores)
+	var scores, chances []float64
+	if m.Kernel != nil {
+		scores = m.Kernel.Score(e, d.scores)
+		chances = m.Kernel.Probabilities(scores, d.chances)
+	} else {
+		scores = m.Linear.Score(e, d.scores)
+		chances = m.Linear.Probabilities(scores, d.chances)
+	}
+	class := m.Head.Predict(scores)
 	p := Prediction{ID: string(e.Key), Class: m.className(class), Probability: chances[class], Scores: slices.Clone(scores)}
 	if len(scores) > 1 {
 		p.Probabilities = map[string]float64{}
@@ -352,10 +248,22 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 			p.Probabilities[m.className(k)] = chances[k]
 		}
 	}
-	if explain > 0 && !m.Pairs {
+	if explain > 0 {
 		p.Explanation = m.explain(d, class, explain)
 	}
 	return p, nil
+}
+
+// Explains returns why the Model's scores are no sums over features, nil if they
+// are: only then Predict can name the features that matter.
+func (m *Model) Explains() error {
+	switch {
+	case m.Kernel != nil:
+		return fmt.Errorf("a kernel model (%s, %d support vectors) cannot say what a feature adds to a score", m.Kernel.Kernel, m.Kernel.Support())
+	case m.Pairs:
+		return errors.New("a one-against-one model cannot say what a feature adds to the score of a class")
+	}
+	return nil
 }
 
 func (m *Model) explain(d *decoder, class, most int) []Contribution {
@@ -364,11 +272,11 @@ func (m *Model) explain(d *decoder, class, most int) []Contribution {
 		k = class
 	}
 	d.scaled.Index, d.scaled.Value = d.scaled.Index[:0], d.scaled.Value[:0]
-	d.scaled = m.Standardised(&d.example, d.scaled)
+	d.scaled = m.Linear.Standardised(&d.example, d.scaled)
 	name := m.name()
 	all := []Contribution{{"", 1, m.Intercept[k], m.Intercept[k]}}
 	for i, column := range d.scaled.Index {
-		if w, x := m.Weight(column, k), d.scaled.Value[i]; w*x != 0 {
+		if w, x := m.Linear.Weight(column, k), d.scaled.Value[i]; w*x != 0 {
 			all = append(all, Contribution{name(column), x, w, w * x})
 		}
 	}

@@ -107,6 +107,9 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if err != nil {
 		return err
 	}
+	if m.Linear == nil {
+		return fmt.Errorf("%s: %w", o.model, m.Explains())
+	}
 	given := o.data.record
 	o.data.record = m.Record
 	for flag, set := range map[string]func(){
@@ -125,7 +128,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	schema.Names = schema.Names.WithRoom(1 << 20)
 	// A label that the model does not know is shown, not refused.
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
-	a := &auditor{flags: o, model: m.Model, schema: schema}
+	a := &auditor{flags: o, model: m.Linear, schema: schema}
 	if o.class != "" {
 		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
 			return usageError{fmt.Errorf("--class %q: the model's classes are %q", o.class, m.Schema.Classes)}

@@ -1,0 +1,270 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/stream"
+)
+
+// Options say how a model is asked for. The zero value will do on loopback.
+type Options struct {
+	Token    string        // of the server, "" if it wants none
+	Client   *http.Client  // nil is one that gives up after a minute
+	Interval time.Duration // between two looks of Follow, 0 is a second
+	MaxBytes int64         // of a model, 0 is 4 GiB
+	// Kafka says how the brokers of a snapshot topic are reached; nil is the
+	// defaults. Brokers named in the address take precedence over its own.
+	Kafka *stream.ConnectConfig
+	// Record says how events are written if the model does not know it, as one
+	// trained from files; nil is the defaults.
+	Record *stream.RecordConfig
+}
+
+func (o Options) withDefaults() Options {
+	if o.Client == nil {
+		o.Client = patient
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 4 << 30
+	}
+	if o.Kafka == nil {
+		c := stream.DefaultConnectConfig()
+		o.Kafka = &c
+	}
+	if o.Record == nil {
+		c := stream.DefaultRecordConfig()
+		o.Record = &c
+	}
+	return o
+}
+
+var patient = &http.Client{Timeout: time.Minute}
+
+// Open reads a Model from where: the address of a server (http:// or https://), a
+// snapshot topic (kafka://HOST:PORT/TOPIC), a file, or a directory of checkpoints.
+func Open(ctx context.Context, where string, o Options) (*Model, error) {
+	s, err := newSource(where, o.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.look(ctx)
+	return m, errors.Join(err, s.close())
+}
+
+// source is a place where newer models appear. It belongs to one goroutine.
+type source interface {
+	// look returns the newest model, nil if that is the one it returned last.
+	look(ctx context.Context) (*Model, error)
+	close() error
+}
+
+func newSource(where string, o Options) (source, error) {
+	switch {
+	case strings.HasPrefix(where, "http://"), strings.HasPrefix(where, "https://"):
+		u, err := url.Parse(where)
+		if err != nil {
+			return nil, err
+		}
+		if u.Path == "" || u.Path == "/" {
+			u.Path = "/v1/model"
+		}
+		return &server{url: u, options: o}, nil
+	case strings.HasPrefix(where, "kafka://"):
+		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
+		if topic == "" || strings.ContainsAny(topic, "/?#") {
+			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", where)
+		}
+		connect := *o.Kafka
+		if brokers != "" {
+			connect.Brokers = strings.Split(brokers, ",")
+		}
+		return &topicSource{topic: topic, connect: connect, options: o}, nil
+	}
+	return &file{path: where, options: o}, nil
+}
+
+// server is a learner's HTTP server.
+type server struct {
+	url     *url.URL
+	options Options
+	tag     string // of the model returned last
+}
+
+func (s *server) close() error { return nil }
+
+func (s *server) look(ctx context.Context) (*Model, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.tag != "" {
+		request.Header.Set("If-None-Match", s.tag)
+	}
+	if s.options.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.options.Token)
+	}
+	response, err := s.options.Client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotModified {
+		return nil, nil
+	}
+	limit := s.options.MaxBytes
+	if response.StatusCode != http.StatusOK {
+		limit = 1 << 10
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %s: %s", s.url.Redacted(), response.Status, strings.TrimSpace(string(data)))
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("%s: the model has more than %d bytes", s.url.Redacted(), limit)
+	}
+	f, err := checkpoint.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+	}
+	m, err := decode(f, *s.options.Record)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+	}
+	s.tag = response.Header.Get("ETag")
+	return m, nil
+}
+
+// file is a model file, or a directory of checkpoints of which the newest counts.
+// A writer replaces files, as checkpoint.WriteFile does: another file under the
+// name is another model.
+type file struct {
+	path    string
+	options Options
+	last    os.FileInfo // of the model returned last
+}
+
+func (s *file) close() error { return nil }
+
+func (s *file) look(context.Context) (*Model, error) {
+	path := s.path
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		names, err := checkpoint.List(path)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
+		}
+		path = filepath.Join(path, names[0])
+		info, err = os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.last != nil && os.SameFile(info, s.last) && info.ModTime().Equal(s.last.ModTime()) && info.Size() == s.last.Size() {
+		return nil, nil
+	}
+	if info.Size() > s.options.MaxBytes {
+		return nil, fmt.Errorf("%s: the model has more than %d bytes", path, s.options.MaxBytes)
+	}
+	f, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := decode(f, *s.options.Record)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.last = info
+	return m, nil
+}
+
+// ReadFile reads a Model from a file, or from the newest checkpoint of a directory.
+func ReadFile(path string) (*Model, error) {
+	return Open(context.Background(), path, Options{})
+}
+
+// Follower keeps the newest model at hand.
+type Follower struct {
+	stop    context.CancelFunc
+	done    chan struct{}
+	mu      sync.RWMutex
+	model   *Model
+	trouble error
+}
+
+// Follow reads a model as Open does and looks for a newer one every
+// Options.Interval, until Close. It fails if there is none to begin with.
+func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
+	o = o.withDefaults()
+	s, err := newSource(where, o)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.look(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f := &Follower{stop: stop, done: make(chan struct{}), model: m}
+	go func() {
+		defer close(f.done)
+		defer s.close()
+		tick := time.NewTicker(o.Interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			m, err := s.look(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			f.mu.Lock()
+			f.trouble = err
+			// Of several servers behind one address one may lag behind the other. A
+			// file that was never published has no version.
+			if err == nil && m != nil && (m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
+				f.model = m
+			}
+			f.mu.Unlock()
+		}
+	}()
+	return f, nil
+}
+
+// Model returns the newest model read, and the error of the last look for a
+// newer one: the model is then as it was before.
+func (f *Follower) Model() (*Model, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.model, f.trouble
+}
+
+// Close stops following.
+func (f *Follower) Close() {
+	f.stop()
+	<-f.done
+}

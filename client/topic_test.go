@@ -1,0 +1,304 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/stream"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// wide returns a model of so many columns and 64 classes, half a megabyte for
+// every 1024 columns; its first weight is first.
+func wide(version uint64, columns int, first float64) *client.Model {
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	classes := make([]string, 64)
+	weights := make([][]float64, len(classes))
+	for k := range classes {
+		classes[k], weights[k] = fmt.Sprint(k), make([]float64, columns)
+		for d := range weights[k] {
+			weights[k][d] = float64(d*k%7) + 0.25
+		}
+	}
+	weights[0][0] = first
+	schema := blankout.NewSchema(20, classes, 0)
+	schema.NumericIndices = true
+	m := client.New(blankout.NewModel(schema, "logistic", "none", weights, make([]float64, len(classes))), record)
+	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
+	return m
+}
+
+func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.Ports(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	connect := stream.DefaultConnectConfig()
+	connect.Brokers = c.ListenAddrs()
+	return c, connect, "kafka://" + strings.Join(c.ListenAddrs(), ",") + "/snapshots"
+}
+
+func publisher(t *testing.T, connect stream.ConnectConfig) *client.Publisher {
+	t.Helper()
+	p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func encoded(t *testing.T, m *client.Model) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// A model comes out of the topic as it went in, to the byte; only what has
+// changed is written; versions are known after a restart.
+func TestSnapshotTopic(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	p := publisher(t, connect)
+	if p.Version() != 0 {
+		t.Errorf("version %d of an empty topic", p.Version())
+	}
+	if got := c.TopicInfo("snapshots"); got == nil || got.Configs["cleanup.policy"] == nil || *got.Configs["cleanup.policy"] != "compact" {
+		t.Errorf("the topic is not compacted: %+v", got)
+	}
+	if _, err := client.Open(t.Context(), where, client.Options{}); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+		t.Errorf("an empty topic: %v", err)
+	}
+	const columns = 5000 // 2.5 MB of rows
+	if err := p.Publish(t.Context(), wide(1, columns, 1)); err != nil {
+		t.Fatal(err)
+	}
+	first := p.Written()
+	if err := p.Publish(t.Context(), wide(2, columns, 2)); err != nil {
+		t.Fatal(err)
+	}
+	second := p.Written() - first
+	if first < 2_500_000 || second > 600_000 {
+		t.Errorf("%d bytes for the first snapshot, %d for the second, which differs in one weight", first, second)
+	}
+	check := func(want *client.Model) {
+		t.Helper()
+		m, err := client.Open(t.Context(), where, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Version != want.Version || !bytes.Equal(encoded(t, m), encoded(t, want)) {
+			t.Errorf("read version %d, want %d", m.Version, want.Version)
+		}
+	}
+	check(wide(2, columns, 2))
+	c.Compact()
+	check(wide(2, columns, 2))
+
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p = publisher(t, connect)
+	defer p.Close()
+	if p.Version() != 2 {
+		t.Errorf("version %d after a restart", p.Version())
+	}
+	if err := p.Publish(t.Context(), wide(3, columns, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if p.Written() > 600_000 {
+		t.Errorf("%d bytes written after a restart for one weight", p.Written())
+	}
+	c.Compact()
+	check(wide(3, columns, 3))
+	if _, err := client.Open(t.Context(), where, client.Options{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+		t.Errorf("a bound of 1000 bytes: %v", err)
+	}
+}
+
+// A publication that breaks off after any number of messages leaves the model
+// before it, or itself, whole; compaction then, and the next publication, too.
+func TestBrokenPublication(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	allowed := 1 << 30
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if allowed--; allowed < 0 {
+			return nil, errors.New("gone"), true
+		}
+		return nil, nil, false
+	})
+	change := func(version uint64) *client.Model {
+		m := wide(version, 3000, float64(version))
+		m.Linear.Rows.Touch(2500)[0] = float64(version) // in another block
+		return m
+	}
+	connect.RequestTimeout = 200 * time.Millisecond
+	for n := range 10 {
+		version := uint64(2 * n)
+		p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed = 1 << 30
+		if err := p.Publish(t.Context(), change(version)); err != nil {
+			t.Fatal(err)
+		}
+		allowed = n
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		broke := p.Publish(ctx, change(version+1)) != nil
+		cancel()
+		p.Close() // as a crash would
+		allowed = 1 << 30
+		for range 2 {
+			m, err := client.Open(t.Context(), where, client.Options{})
+			if err != nil {
+				t.Fatalf("after %d messages: %v", n, err)
+			}
+			if m.Version != version && m.Version != version+1 || !broke && m.Version != version+1 || !bytes.Equal(encoded(t, m), encoded(t, change(m.Version))) {
+				t.Errorf("after %d messages: version %d, wanted %d", n, m.Version, version)
+			}
+			c.Compact()
+		}
+		if n == 0 && !broke || n == 9 && broke {
+			t.Errorf("after %d messages: broke off: %v", n, broke)
+		}
+	}
+}
+
+// Followers of a topic, of a file and of a directory get newer models.
+func TestFollowPlaces(t *testing.T) {
+	_, connect, topic := snapshotBroker(t)
+	dir := t.TempDir()
+	file, checkpoints := filepath.Join(dir, "model"), filepath.Join(dir, "checkpoints")
+	if err := os.Mkdir(checkpoints, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := publisher(t, connect)
+	defer p.Close()
+	publish := func(version uint64) {
+		t.Helper()
+		m := wide(version, 10, float64(version))
+		err := errors.Join(p.Publish(t.Context(), m), m.WriteFile(file),
+			m.WriteFile(filepath.Join(checkpoints, fmt.Sprintf("checkpoint-%012d.blankout", version))))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1)
+	for _, where := range []string{topic, file, checkpoints} {
+		f, err := client.Follow(t.Context(), where, client.Options{Interval: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if m, err := f.Model(); err != nil || m.Version != 1 {
+			t.Fatalf("%s: %d, %v", where, m.Version, err)
+		}
+		defer func() {
+			for range 500 {
+				if m, _ := f.Model(); m.Version == 3 {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			m, err := f.Model()
+			t.Errorf("%s: version %d, %v", where, m.Version, err)
+		}()
+	}
+	publish(2)
+	publish(3)
+}
+
+// Who writes other things to the topic is not overwritten.
+func TestForeignTopic(t *testing.T) {
+	_, connect, where := snapshotBroker(t)
+	config := stream.DefaultProducerConfig()
+	config.ConnectConfig, config.Topic, config.CreateTopics = connect, "snapshots", true
+	p, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "a topic of their own") {
+		t.Errorf("publishing among events: %v", err)
+	}
+	if _, err := client.Open(t.Context(), where, client.Options{}); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+		t.Errorf("reading events: %v", err)
+	}
+	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
+		if _, err := client.Open(t.Context(), place, client.Options{}); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+}
+
+// kernelModel says yes to events near (1, 1), no near (-1, -1).
+func kernelModel(t *testing.T) *client.Model {
+	t.Helper()
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	var b batch.Builder
+	for _, x := range []float32{-1, 1} {
+		if err := b.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := batch.ParseKernel("rbf:0.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := batch.NewKernelModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	return client.NewKernel(m, record)
+}
+
+func TestKernelModel(t *testing.T) {
+	m := kernelModel(t)
+	path := filepath.Join(t.TempDir(), "kernel")
+	if err := m.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	read, err := client.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
+		want, err := m.Predict([]byte(event), 0)
+		if err != nil || want.Class != class {
+			t.Errorf("%s: %+v, %v", event, want, err)
+		}
+		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
+		}
+	}
+	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
+		t.Errorf("an explanation: %v", err)
+	}
+	if f, err := checkpoint.ReadFile(path); err != nil || f.Kind != checkpoint.Kernel {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
