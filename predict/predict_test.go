@@ -1,0 +1,281 @@
+package predict_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/client"
+	"blankout/predict"
+	"blankout/stream"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broker starts one with topics "events", of two partitions, and "predictions".
+func broker(t *testing.T) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// model says yes, with certainty growing with version, to events whose first
+// feature is positive.
+func model(version uint64) *client.Model {
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), record)
+	m.Version, m.At = version, time.Now()
+	return m
+}
+
+func produce(t *testing.T, c *kfake.Cluster, from, to int) {
+	t.Helper()
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	p, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from; i < to; i++ {
+		value := fmt.Sprintf("0 1:%d", 2*(i%2)-1)
+		if i%50 == 7 {
+			value = "0 1:one"
+		}
+		if err := p.WriteTo(t.Context(), int32(i%2), stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// predictions reads the whole topic of predictions.
+func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Prediction) {
+	t.Helper()
+	config := stream.DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
+	r, err := stream.NewReader(t.Context(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return keys, values
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range b.Records {
+			var p predict.Prediction
+			if err := json.Unmarshal(record.Value, &p); err != nil {
+				t.Fatalf("%s: %v", record.Value, err)
+			}
+			keys, values = append(keys, string(record.Key)), append(values, p)
+		}
+	}
+}
+
+func predictor(c *kfake.Cluster, m func() *client.Model) *predict.Predictor {
+	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: m}
+	p.Config.Topic, p.Config.Output = "events", "predictions"
+	p.Kafka.Brokers, p.Kafka.UntilEnd = c.ListenAddrs(), true
+	return p
+}
+
+// times counts the predictions of every event by topic, partition and offset.
+func times(values []predict.Prediction) map[string]int {
+	n := map[string]int{}
+	for _, p := range values {
+		n[fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)]++
+	}
+	return n
+}
+
+// Every event is predicted once, those that cannot be used with the reason; a
+// second run goes on where the first ended, with the newer model.
+func TestPredict(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 300)
+	version := uint64(1)
+	p := predictor(c, func() *client.Model { return model(version) })
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys, values := predictions(t, c)
+	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
+		t.Fatalf("%d predictions, %+v", len(values), s)
+	}
+	for i, p := range values {
+		n := p.Offset*2 + int64(p.Partition) // the number of the event
+		want := []string{"no", "yes"}[n%2]
+		switch {
+		case keys[i] != fmt.Sprintf("key-%d", n) || p.Topic != "events" || p.Version != 1 || p.Time != 1000+n:
+			t.Fatalf("%s: %+v, event %d", keys[i], p, n)
+		case n%50 == 7 && (p.Prediction != nil || !strings.Contains(p.Error, "syntax")):
+			t.Fatalf("%s: %+v", keys[i], p)
+		case n%50 != 7 && (p.Class != want || p.Probability < 0.7 || len(p.Scores) != 1 || p.Error != ""):
+			t.Fatalf("%s: %+v", keys[i], p)
+		}
+	}
+	produce(t, c, 300, 320)
+	version = 2
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, values = predictions(t, c)
+	for place, n := range times(values) {
+		if n != 1 {
+			t.Errorf("%s predicted %d times", place, n)
+		}
+	}
+	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Prediction) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+// What fails, wherever it does, costs repetitions at most.
+func TestAtLeastOnce(t *testing.T) {
+	for name, disturb := range map[string]func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc){
+		// All is predicted, nothing committed: all again.
+		"no commit": func(c *kfake.Cluster, on *atomic.Bool, _ context.CancelFunc) {
+			c.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				if !on.Load() {
+					return nil, nil, false
+				}
+				request := r.(*kmsg.OffsetCommitRequest)
+				response := request.ResponseKind().(*kmsg.OffsetCommitResponse)
+				for _, topic := range request.Topics {
+					out := kmsg.OffsetCommitResponseTopic{Topic: topic.Topic}
+					for _, p := range topic.Partitions {
+						out.Partitions = append(out.Partitions, kmsg.OffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: 30})
+					}
+					response.Topics = append(response.Topics, out)
+				}
+				return response, nil, true
+			})
+		},
+		// The topic of predictions takes nothing any more, and the program is stopped.
+		"no writes": func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc) {
+			n := 0
+			c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				if n++; n < 2 || !on.Load() {
+					return nil, nil, false
+				}
+				if n == 3 {
+					cancel()
+				}
+				return nil, errors.New("the broker is gone"), true
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := broker(t)
+			produce(t, c, 0, 6000)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var on atomic.Bool
+			on.Store(true)
+			disturb(c, &on, cancel)
+			p := predictor(c, func() *client.Model { return model(1) })
+			p.Config.CommitInterval = 10 * time.Millisecond
+			if err := p.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			first := p.Stats()
+			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
+				t.Fatalf("%+v", first)
+			}
+			on.Store(false)
+			p = predictor(c, func() *client.Model { return model(2) })
+			if err := p.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, values := predictions(t, c)
+			n := times(values)
+			if len(n) != 6000 {
+				t.Errorf("%d of 6000 events predicted", len(n))
+			}
+			if name == "no commit" && len(values) != 12000 {
+				t.Errorf("%d predictions, want every one twice", len(values))
+			}
+		})
+	}
+}
+
+// A Predictor without a model waits for one, and takes newer ones as they come.
+func TestWaitsForAModel(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 10)
+	var current atomic.Pointer[client.Model]
+	p := predictor(c, current.Load)
+	p.Kafka.UntilEnd = false
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	until(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
+	current.Store(model(3))
+	until(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
+	current.Store(model(4))
+	produce(t, c, 10, 12)
+	until(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
+	cancel()
+	<-done
+	if _, values := predictions(t, c); len(values) != 12 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+func until(t *testing.T, true func() bool) {
+	t.Helper()
+	for range 1000 {
+		if true() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it does not come")
+}
+
+func TestCheck(t *testing.T) {
+	for want, edit := range map[string]func(*predict.Config){
+		"":           func(c *predict.Config) {},
+		"output: no": func(c *predict.Config) { c.Output = "" },
+		"topic:":     func(c *predict.Config) { c.Topic = "" },
+		"output: \"events\" is the topic of the events": func(c *predict.Config) { c.Output = "events" },
+		"group:":           func(c *predict.Config) { c.Group = "" },
+		"start \"noon\"":   func(c *predict.Config) { c.Start = "noon" },
+		"commit_interval:": func(c *predict.Config) { c.CommitInterval = 0 },
+		"model_interval:":  func(c *predict.Config) { c.ModelInterval = 0 },
+	} {
+		c := predict.DefaultConfig()
+		c.Topic, c.Output = "events", "predictions"
+		edit(&c)
+		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
