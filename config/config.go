@@ -23,6 +23,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout/online"
+	"blankout/predict"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -30,14 +31,16 @@ import (
 // Config is the configuration of a service: one field for each section of the
 // file.
 type Config struct {
-	Kafka      Kafka               `toml:"kafka"`
-	Record     stream.RecordConfig `toml:"record"`
-	Learner    online.Config       `toml:"learner"`
-	Checkpoint Checkpoint          `toml:"checkpoint"`
-	HTTP       HTTP                `toml:"http"`
-	DeadLetter DeadLetter          `toml:"dead_letter"`
-	Suspect    Suspect             `toml:"suspect"`
-	Validate   Validate            `toml:"validate"`
+	Kafka      Kafka                `toml:"kafka"`
+	Record     stream.RecordConfig  `toml:"record"`
+	Learner    online.Config        `toml:"learner"`
+	Checkpoint Checkpoint           `toml:"checkpoint"`
+	HTTP       HTTP                 `toml:"http"`
+	DeadLetter DeadLetter           `toml:"dead_letter"`
+	Suspect    Suspect              `toml:"suspect"`
+	Validate   Validate             `toml:"validate"`
+	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
+	Predict    predict.Config       `toml:"predict"`
 }
 
 // Kafka is what is consumed, and how the cluster is reached.
@@ -144,6 +147,8 @@ func Default() Config {
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
 		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
 		Validate:   Validate{ValidateConfig: online.DefaultValidateConfig(), Directory: "reports", Keep: 100},
+		Snapshot:   serve.DefaultSnapshotConfig(),
+		Predict:    predict.DefaultConfig(),
 	}
 	c.Kafka.Topics = []string{"events"}
 	return c
@@ -160,7 +165,29 @@ func (c *Config) sections() []section {
 		{"dead_letter", c.DeadLetter.check},
 		{"suspect", func() error { return c.Suspect.check(&c.Learner) }},
 		{"validate", c.Validate.check},
+		{"snapshot", c.checkSnapshot},
+		{"predict", c.checkPredict},
 	}
+}
+
+// Topics that this program writes must not be those that it reads.
+func (c *Config) checkSnapshot() error {
+	if c.Snapshot.Topic != "" && slices.Contains(c.Kafka.Topics, c.Snapshot.Topic) {
+		return fmt.Errorf("topic: %q is learned from, snapshots need one of their own", c.Snapshot.Topic)
+	}
+	return c.Snapshot.Check()
+}
+
+func (c *Config) checkPredict() error {
+	if out := c.Predict.Output; out != "" {
+		switch {
+		case slices.Contains(c.Kafka.Topics, out):
+			return fmt.Errorf("output: %q is learned from, predictions need a topic of their own", out)
+		case out == c.Snapshot.Topic:
+			return fmt.Errorf("output: %q is the topic of snapshots", out)
+		}
+	}
+	return c.Predict.Check()
 }
 
 type section struct {

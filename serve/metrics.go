@@ -9,7 +9,9 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/client"
 	"blankout/online"
+	"blankout/predict"
 	"blankout/stream"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +39,10 @@ type view struct {
 	partitions []online.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
 	published  *online.Published     // nil before the first
+	model      *client.Model         // that readers get, nil before the first
+	predicting *predict.Stats        // nil if no topic is scored
+	places     []placeView           // of snapshots
+	requests   requests              // for predictions
 	norm       float64               // of its weights
 	version    string
 }
@@ -135,13 +141,73 @@ var metrics = []metric{
 	{"blankout_models_published_total", counter, nil, "Models handed to readers.",
 		one(func(v *view) float64 { return float64(v.status.Published) })},
 	{"blankout_model_version", gauge, nil, "Version of the model that readers get; it never goes back, restarts included.",
-		fromModel(func(v *view, p *online.Published) float64 { return float64(p.Version) })},
+		func(v *view, emit func(float64, ...string)) {
+			if v.model != nil {
+				emit(float64(v.model.Version))
+			}
+		}},
 	{"blankout_model_age_seconds", gauge, nil, "Time since the model that readers get was published.",
-		fromModel(func(v *view, p *online.Published) float64 { return time.Since(p.At).Seconds() })},
+		func(v *view, emit func(float64, ...string)) {
+			if v.model != nil && !v.model.At.IsZero() {
+				emit(time.Since(v.model.At).Seconds())
+			}
+		}},
 	{"blankout_model_staleness_records", gauge, nil, "Records counted in since the model that readers get was published.",
 		fromModel(func(v *view, p *online.Published) float64 {
 			s := v.status
 			return max(float64(s.Learned+s.Unlabelled+s.Refused)-float64(p.Records), 0)
+		})},
+	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Requests for predictions: answered, failed (the request was wrong) or turned-away (too many at once).",
+		func(v *view, emit func(float64, ...string)) {
+			emit(v.requests.answered, "answered")
+			emit(v.requests.failed, "failed")
+			emit(v.requests.turnedAway, "turned-away")
+		}},
+	{"blankout_predict_requests_active", gauge, nil, "Requests for predictions that are being answered or wait for that.",
+		one(func(v *view) float64 { return v.requests.active })},
+	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
+			emit(float64(s.Scored), "scored")
+			emit(float64(s.Refused), "refused")
+		})},
+	{"blankout_prediction_ready", gauge, nil, "1 if the events of predict.topic are being scored, 0 if not (/readyz says why).",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(flag(s.Trouble == "")) })},
+	{"blankout_prediction_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what has been read for scoring and the partition's end.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
+			for _, p := range s.Partitions {
+				emit(float64(p.Lag), p.Topic, itoa(int64(p.Partition)))
+			}
+		})},
+	{"blankout_prediction_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch scored, from its timestamp to when its prediction was acknowledged.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
+			if s.Scored > 0 {
+				emit(s.NewestAge.Seconds())
+			}
+		})},
+	{"blankout_prediction_model_version", gauge, nil, "Version of the model that the last predictions were made with.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Version)) })},
+	{"blankout_prediction_staleness_seconds", gauge, nil, "Age of that model when they were made.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
+			if !s.At.IsZero() {
+				emit(s.Age.Seconds())
+			}
+		})},
+	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were tried again.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
+	{"blankout_prediction_commit_failures_total", counter, nil, "Commits of the offsets of predictions that failed; a restart would repeat some predictions.",
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.CommitFailures)) })},
+	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots handed on, to the topic or the file: published or failed.",
+		byPlace(func(p placeView, emit func(float64, ...string)) {
+			emit(float64(p.published), p.name, "published")
+			emit(float64(p.failed), p.name, "failed")
+		})},
+	{"blankout_snapshot_version", gauge, []string{"place"}, "Version of the newest snapshot in the topic or the file.",
+		byPlace(func(p placeView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
+	{"blankout_snapshot_age_seconds", gauge, []string{"place"}, "Time since the model of that snapshot was published to readers.",
+		byPlace(func(p placeView, emit func(float64, ...string)) {
+			if !p.at.IsZero() {
+				emit(time.Since(p.at).Seconds(), p.name)
+			}
 		})},
 	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the published weights if that share of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
@@ -247,6 +313,22 @@ func fromModel(read func(*view, *online.Published) float64) func(*view, func(flo
 	}
 }
 
+func fromPredictor(read func(*predict.Stats, func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.predicting != nil {
+			read(v.predicting, emit)
+		}
+	}
+}
+
+func byPlace(read func(placeView, func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		for _, p := range v.places {
+			read(p, emit)
+		}
+	}
+}
+
 func one(read func(*view) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) { emit(read(v)) }
 }
@@ -293,6 +375,7 @@ func unix(t time.Time) float64 {
 // collector gives the table to Prometheus.
 type collector struct {
 	service Service
+	models  *models
 	descs   []*prometheus.Desc
 
 	mu    sync.Mutex // of the norm, which costs a walk over the model
@@ -300,8 +383,8 @@ type collector struct {
 	norm  float64
 }
 
-func newCollector(s Service) *collector {
-	c := &collector{service: s}
+func newCollector(s Service, m *models) *collector {
+	c := &collector{service: s, models: m}
 	for _, m := range metrics {
 		c.descs = append(c.descs, prometheus.NewDesc(m.name, m.help, m.labels, nil))
 	}
@@ -325,7 +408,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 func (c *collector) view() *view {
 	v := &view{status: c.service.status(), notReady: c.service.notReady(), published: c.service.model(), version: c.service.Version}
-	v.partitions = v.status.Partitions
+	v.partitions, v.model, v.requests = v.status.Partitions, c.models.take(), c.models.counts()
+	if c.service.Predictions != nil {
+		v.predicting = c.service.Predictions()
+	}
+	v.places = c.service.Snapshots.view()
 	if c.service.Source != nil {
 		v.source = c.service.Source()
 	}

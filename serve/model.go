@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"blankout"
@@ -28,10 +29,30 @@ type models struct {
 	mu        sync.Mutex
 	published *online.Published
 	current   *client.Model // of published
+
+	answering chan struct{} // holds one for each request that is being answered
+	active    atomic.Int64  // and for each that waits for it
+	answered  atomic.Uint64
+	failed    atomic.Uint64
+	turned    atomic.Uint64 // away
+}
+
+func newModels(c Config, s Service) *models {
+	return &models{service: s, maxBody: c.MaxBody, answering: make(chan struct{}, c.MaxPredicting)}
+}
+
+// requests counts those for predictions.
+type requests struct{ answered, failed, turnedAway, active float64 }
+
+func (s *models) counts() requests {
+	return requests{float64(s.answered.Load()), float64(s.failed.Load()), float64(s.turned.Load()), float64(s.active.Load())}
 }
 
 // take returns the current model, nil if there is none.
 func (s *models) take() *client.Model {
+	if s.service.Follow != nil {
+		return s.service.Follow()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.service.model(); p != s.published {
@@ -64,6 +85,10 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
 	weights := r.URL.Query().Get("weights") == "1"
+	if asJSON && weights && m.Kernel != nil {
+		fail(w, http.StatusBadRequest, "a kernel model has no weight of a feature: ask without weights=1, or for the file", "query")
+		return
+	}
 	form := ""
 	if asJSON {
 		form = "-json"
@@ -145,17 +170,20 @@ func writeJSON(w io.Writer, m *client.Model, weights bool) error {
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `%s,"model":%s`, bytes.TrimSuffix(where, []byte("}")), head)
+	if k := m.Kernel; k != nil {
+		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
+	}
 	if weights {
 		name := m.Schema.Namer()
 		out.WriteString(`,"weights":[`)
-		for i := range m.Rows.Len() {
+		for i := range m.Linear.Rows.Len() {
 			if i > 0 {
 				out.WriteString(",\n")
 			}
-			number, row := m.Rows.Column(i)
+			number, row := m.Linear.Rows.Column(i)
 			c := column{Column: number, Feature: name(number), Weights: make([]float64, m.Outputs), Scale: 1}
 			for k := range c.Weights {
-				c.Weights[k] = m.Weight(number, k)
+				c.Weights[k] = m.Linear.Weight(number, k)
 			}
 			if at := m.Layout.Stats; at >= 0 && m.Scaler.Mode != "" && m.Scaler.Mode != blankout.StandardiseNone {
 				if c.Centre, c.Scale = row[at+3], row[at+4]; c.Scale > 0 {
@@ -187,15 +215,61 @@ const (
 	maxExplain = 100
 )
 
+// Who waits for predictions waits so long, in a queue of so many times
+// max_predicting; how long a body may take to come while others wait.
+const (
+	predictWait  = time.Second
+	predictQueue = 16
+	bodyTime     = 10 * time.Second
+)
+
+// limited answers POST /v1/predict when it is a request's turn: what requests
+// take of memory and of the processors that learn is bounded.
+func (s *models) limited(w http.ResponseWriter, r *http.Request) {
+	busy := func() {
+		s.turned.Add(1)
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, "too many requests at once", r.URL.Path)
+	}
+	defer s.active.Add(-1)
+	if s.active.Add(1) > int64((1+predictQueue)*cap(s.answering)) {
+		busy()
+		return
+	}
+	select {
+	case s.answering <- struct{}{}: // at once
+	default:
+		patience := time.NewTimer(predictWait)
+		defer patience.Stop()
+		select {
+		case s.answering <- struct{}{}:
+		case <-patience.C:
+			busy()
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+	defer func() { <-s.answering }()
+	// Who sends slowly must not keep a place for long.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	if s.predict(w, r) {
+		s.answered.Add(1)
+	} else {
+		s.failed.Add(1)
+	}
+}
+
 // predict answers POST /v1/predict: events in the stream's format, one a line,
-// in JSON also one after another or in an array. Labels are ignored.
-func (s *models) predict(w http.ResponseWriter, r *http.Request) {
+// in JSON also one after another or in an array. Labels are ignored. It returns
+// whether the request was one.
+func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	explain := 0
 	if text := r.URL.Query().Get("explain"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > maxExplain {
 			fail(w, http.StatusBadRequest, fmt.Sprintf("explain=%.20q: want a number of features from 0 to %d", text, maxExplain), "query")
-			return
+			return false
 		}
 		explain = n
 	}
@@ -206,24 +280,30 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusRequestEntityTooLarge
 		}
 		fail(w, status, err.Error(), "body")
-		return
+		return false
 	}
 	events, err := split(body)
 	switch {
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
-		return
+		return false
 	case len(events) == 0:
 		fail(w, http.StatusBadRequest, "no events", "body")
-		return
+		return false
 	case len(events) > maxEvents:
 		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("%d events: a request may bring %d", len(events), maxEvents), "body")
-		return
+		return false
 	}
 	m := s.take()
 	if m == nil {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
-		return
+		return false
+	}
+	if explain > 0 {
+		if err := m.Explains(); err != nil {
+			fail(w, http.StatusBadRequest, err.Error(), "query")
+			return false
+		}
 	}
 	predictions := make([]prediction, len(events))
 	for i, event := range events {
@@ -239,6 +319,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) {
 		Events      uint64       `json:"events"` // the model has learned from
 		Predictions []prediction `json:"predictions"`
 	}{m.Version, m.Events, predictions})
+	return true
 }
 
 // split takes a body apart into events: JSON values, the elements of a JSON

@@ -133,6 +133,28 @@ type report struct {
 	Checkpoint saved                      `json:"checkpoint"`
 	Model      *modelReport               `json:"model"`
 	Age        *float64                   `json:"newest_age_seconds"`
+	Predicting *predicting                `json:"predictions,omitempty"`
+	Places     []placeReport              `json:"snapshots,omitempty"`
+}
+
+// predicting is about the topic of predictions.
+type predicting struct {
+	Scored    uint64   `json:"scored"`
+	Refused   uint64   `json:"refused"`
+	Lag       int64    `json:"lag"`
+	Version   uint64   `json:"version"`
+	Staleness *float64 `json:"staleness_seconds"`
+	Age       *float64 `json:"newest_age_seconds"`
+	Trouble   string   `json:"trouble,omitempty"`
+}
+
+// placeReport is about a place that snapshots are handed on to.
+type placeReport struct {
+	Place     string `json:"place"`
+	Version   uint64 `json:"version"`
+	At        *int64 `json:"published"`
+	Published uint64 `json:"snapshots"`
+	Trouble   string `json:"trouble,omitempty"`
 }
 
 type partition struct {
@@ -205,8 +227,27 @@ func reportOf(v *view) report {
 		}
 		r.Forecasts = append(r.Forecasts, out)
 	}
-	if p := v.published; p != nil {
-		r.Model = &modelReport{p.Version, p.At.UnixMilli(), p.Events, p.Loss, p.Noise, p.Trained}
+	if s := v.predicting; s != nil {
+		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, Trouble: s.Trouble}
+		for _, p := range s.Partitions {
+			r.Predicting.Lag += p.Lag
+		}
+		if !s.At.IsZero() {
+			r.Predicting.Staleness = number(s.Age.Seconds())
+		}
+		if s.Scored > 0 {
+			r.Predicting.Age = number(s.NewestAge.Seconds())
+		}
+	}
+	for _, p := range v.places {
+		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.at), p.published, p.trouble})
+	}
+	if p := v.model; p != nil {
+		at := milli(p.At)
+		if at == nil {
+			at = new(int64)
+		}
+		r.Model = &modelReport{p.Version, *at, p.Events, p.Loss, p.Noise, p.Trained}
 		for i, name := range p.Schema.Classes {
 			if i < len(m.Classes) && i < 20 {
 				r.Classes = append(r.Classes, class{name, m.Classes[i]})

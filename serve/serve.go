@@ -20,7 +20,9 @@ import (
 	"sync"
 	"time"
 
+	"blankout/client"
 	"blankout/online"
+	"blankout/predict"
 	"blankout/stream"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,17 +47,23 @@ type Config struct {
 	Pprof    bool   `toml:"pprof"` // profiles under /debug/pprof
 	// MaxBody bounds a request's body in bytes.
 	MaxBody int64 `toml:"max_body"`
+	// MaxPredicting is how many requests for predictions are answered at a time;
+	// sixteen times as many may wait, for a second, and others are turned away.
+	MaxPredicting int `toml:"max_predicting"`
 }
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
 	if c.MaxBody < 1 {
 		return fmt.Errorf("max_body: %d, want at least 1", c.MaxBody)
+	}
+	if c.MaxPredicting < 1 {
+		return fmt.Errorf("max_predicting: %d, want at least 1", c.MaxPredicting)
 	}
 	if c.Address == "" {
 		return nil
@@ -76,12 +84,19 @@ type Service struct {
 	// Status and Model are a Runner's.
 	Status func() *online.Status
 	Model  func() *online.Published
+	// Follow returns the model of a service that does not learn but follows a
+	// learner elsewhere, nil before the first. It then stands in for Model.
+	Follow func() *client.Model
 	// Source returns the counters of the Consumer, nil while there is none. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
 	// Record says how the stream's events are written, and so those of
 	// predictions. Nil serves no predictions.
 	Record *stream.RecordConfig
+	// Predictions tells how a topic is being scored; nil if none is.
+	Predictions func() *predict.Stats
+	// Snapshots are the places that models are handed on to; may be nil.
+	Snapshots *Snapshots
 	// Reports are those of validations; nil serves none.
 	Reports *Reports
 	// Validate asks for a validation; nil takes no such requests.
@@ -97,11 +112,28 @@ func (s Service) status() *online.Status {
 	return &online.Status{NotReady: "not started"}
 }
 
-// notReady says why events are not being consumed: the run's own reason, or
-// partitions that cannot be read. "" means that they are.
+// notReady says why events are not being consumed, or not being scored: the run's
+// own reason, partitions that cannot be read, the Predictor's. "" means that
+// they are.
 func (s Service) notReady() string {
-	if why := s.status().NotReady; why != "" || s.Source == nil {
-		return why
+	why := s.status().NotReady
+	if s.Status == nil && s.Predictions != nil {
+		why = "" // nothing is to be learned here
+	}
+	if why == "" {
+		why = s.failing()
+	}
+	if why == "" && s.Predictions != nil {
+		if why = s.Predictions().Trouble; why != "" {
+			why = "predictions: " + why
+		}
+	}
+	return why
+}
+
+func (s Service) failing() string {
+	if s.Source == nil {
+		return ""
 	}
 	source := s.Source()
 	if source == nil {
@@ -222,8 +254,9 @@ type site struct {
 
 func newSite(c Config, s Service) *site {
 	closing := make(chan struct{})
+	models := newModels(c, s)
 	return &site{
-		config: c, service: s, collector: newCollector(s), models: &models{service: s, maxBody: c.MaxBody},
+		config: c, service: s, collector: newCollector(s, models), models: models,
 		watchers: make(chan struct{}, maxWatchers), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
 	}
 }
@@ -250,7 +283,7 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /v1/model", models.get)
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
 	if s.Record != nil {
-		mux.HandleFunc("POST /v1/predict", models.predict)
+		mux.HandleFunc("POST /v1/predict", models.limited)
 	}
 	if s.Reports != nil {
 		mux.HandleFunc("GET /v1/reports", s.Reports.answerList)

@@ -29,8 +29,11 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/online"
+	"blankout/predict"
 	"blankout/serve"
 	"blankout/stream"
 
@@ -311,6 +314,120 @@ func TestPredict(t *testing.T) {
 	}
 	if status, text, _ := call(t, "POST", url+"/v1/predict", strings.Repeat("x", 3000)); status != 413 {
 		t.Errorf("too large: %d %s", status, text)
+	}
+}
+
+// Of many requests at once few are answered at a time, some wait, and the others
+// are turned away at once: with an error as all others, and when to come again.
+func TestTooManyRequests(t *testing.T) {
+	runner, service := learned(t)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := serve.DefaultConfig()
+	config.MaxPredicting = 1
+	url := start(t, config, service)
+	// A body that does not end holds the only place.
+	slow, body := io.Pipe()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if response, err := http.Post(url+"/v1/predict", "application/json", slow); err == nil {
+			response.Body.Close()
+		}
+	})
+	active := func() string {
+		_, text, _ := call(t, "GET", url+"/metrics", "")
+		_, text, _ = strings.Cut(text, "\nblankout_predict_requests_active ")
+		n, _, _ := strings.Cut(text, "\n")
+		return n
+	}
+	for active() != "1" {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	status, text, header := call(t, "POST", url+"/v1/predict", `{"word":"yes1"}`)
+	if status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "too many") || time.Since(began) < time.Second/2 {
+		t.Errorf("waiting in vain: %d %s %v after %v", status, text, header, time.Since(began))
+	}
+	answers := make(chan int, 40)
+	for range cap(answers) {
+		waiting.Go(func() {
+			response, err := http.Post(url+"/v1/predict", "application/json", strings.NewReader(`{"word":"yes1"}`))
+			if err != nil {
+				t.Error(err)
+				answers <- 0
+				return
+			}
+			response.Body.Close()
+			answers <- response.StatusCode
+		})
+	}
+	for range cap(answers) - 16 { // those beyond the queue
+		if status := <-answers; status != 503 {
+			t.Fatalf("%d while the queue is full", status)
+		}
+	}
+	body.Close() // the place is free
+	for range 16 {
+		if status := <-answers; status != 200 {
+			t.Errorf("%d for one that waited", status)
+		}
+	}
+	waiting.Wait()
+	if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "blankout_predict_requests_total{outcome=\"turned-away\"} 25\n") {
+		t.Error("not counted")
+	}
+}
+
+// A service that follows a model serves and predicts with it, a kernel model too.
+func TestFollowedKernelModel(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	var b batch.Builder
+	for _, x := range []float64{-1, 1} {
+		if err := b.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kernel, err := batch.NewKernelModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
+		batch.RBFKernel{Sigma: 1}, b.Data(schema), []float64{-1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	model := client.NewKernel(kernel, record)
+	model.Version = 7
+	stats := &predict.Stats{Trouble: "there is no model yet"}
+	url := start(t, serve.DefaultConfig(), serve.Service{Follow: func() *client.Model { return model }, Record: &record, Predictions: func() *predict.Stats { return stats }})
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: there is no model yet") {
+		t.Errorf("%d %s", status, text)
+	}
+	stats = &predict.Stats{Scored: 3}
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	status, text, _ := call(t, "POST", url+"/v1/predict", "0 1:2\n0 1:-2\n")
+	if status != 200 || !strings.Contains(text, `"version":7`) || !strings.Contains(text, `"class":"yes"`) || !strings.Contains(text, `"class":"no"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text, _ := call(t, "POST", url+"/v1/predict?explain=2", "0 1:2"); status != 400 || !strings.Contains(text, "a kernel model (rbf:1, 2 support vectors) cannot say") {
+		t.Errorf("an explanation: %d %s", status, text)
+	}
+	if status, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); status != 200 || !strings.Contains(text, `"kernel":"rbf:1","support_vectors":2`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text, _ := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json"); status != 400 || !strings.Contains(text, "no weight of a feature") {
+		t.Errorf("%d %s", status, text)
+	}
+	read, err := client.Open(t.Context(), url, client.Options{})
+	if err != nil || read.Kernel == nil || read.Version != 7 {
+		t.Errorf("%+v, %v", read, err)
+	}
+	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
+		if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\n"+name+"\n") {
+			t.Errorf("no %s", name)
+		}
 	}
 }
 
@@ -658,6 +775,11 @@ func TestCheck(t *testing.T) {
 	c.MaxBody = 0
 	if c.Check() == nil {
 		t.Error("no body allowed")
+	}
+	c = serve.DefaultConfig()
+	c.MaxPredicting = 0
+	if c.Check() == nil {
+		t.Error("no predictions allowed")
 	}
 }
 

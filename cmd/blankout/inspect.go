@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -78,8 +79,15 @@ type inspection struct {
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
+	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
+}
+
+// snapshotID is which one of a learner's published models a snapshot is.
+type snapshotID struct {
+	Version   uint64    `json:"version"`
+	Published time.Time `json:"published"`
 }
 
 type blockSize struct {
@@ -139,13 +147,21 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Names, i.Collisions, i.Memory = s.Names.Len(), s.Names.Collisions(s.Bits), m.Rows.Bytes()
 	i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
 	i.Intercept, i.Norm, i.Largest = m.Intercept, m.Norm(), largestWeights(m, weights)
-	// A model has no place in a stream, and no history.
+	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
+	}
+	if _, err := blankout.FindBlock(file.Blocks, "summary"); err == nil {
 		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+	}
+	if data, err := blankout.FindBlock(file.Blocks, "snapshot"); err == nil {
+		i.Snapshot = &snapshotID{}
+		if err := json.Unmarshal(data, i.Snapshot); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: block snapshot: %w", path, err)}
 		}
 	}
 	return i, nil
@@ -165,6 +181,9 @@ func (i *inspection) print(out *bufio.Writer) {
 			humanize.Comma(int64(i.Columns)), i.Fields, humanize.Comma(int64(i.Names)), humanize.Comma(int64(i.Collisions)))
 		fmt.Fprintf(out, "memory        %s of rows\n", humanize.IBytes(uint64(i.Memory)))
 		fmt.Fprintf(out, "weights       norm %.4g, intercept %.4g\n", i.Norm, i.Intercept)
+	}
+	if s := i.Snapshot; s != nil && s.Version > 0 {
+		fmt.Fprintf(out, "snapshot      version %d, published %s\n", s.Version, s.Published.UTC().Format(time.RFC3339))
 	}
 	if p := i.Progress; p != nil {
 		printProgress(out, p)

@@ -24,6 +24,7 @@ type runFlags struct {
 	brokers   string
 	topics    string
 	json      bool
+	predict   bool
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -38,10 +39,16 @@ starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
 validate makes one, beside learning.
 
 With -d it learns from a file, or with -d - from standard input, instead of
-Kafka, and ends with it; a file that has grown since is gone on with.`,
+Kafka, and ends with it; a file that has grown since is gone on with.
+
+With predict.topic it also scores the events of that topic, labelled or not, and
+writes predictions to predict.output. With --predict-only it does nothing else,
+with a model that it follows: the learner's own, over HTTP, from its snapshot
+topic or from a file, the newest at any time.`,
 		Example: "  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
-			"  blankout run -f blankout.toml -d events.jsonl --reset --json",
+			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
+			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
 	}
@@ -57,6 +64,7 @@ Kafka, and ends with it; a file that has grown since is gone on with.`,
 	for flag, key := range learnerFlags {
 		f.String(flag, "", "instead of "+key)
 	}
+	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
 }
@@ -86,6 +94,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	l, err := settings.load(changed(c, flags)...)
 	if err != nil {
 		return err
+	}
+	if o.predict {
+		return p.predictOnly(c.Context(), o, &l.Config)
 	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)

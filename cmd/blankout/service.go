@@ -15,6 +15,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/online"
+	"blankout/predict"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -163,9 +164,15 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
 	r.Report = reports.Add
+	model := latest(r, c.Record)
+	snapshots, err := s.openSnapshots(ctx, c, model, log)
+	if err != nil {
+		return nil, err
+	}
+	predictor := newPredictor(c, known(model), log)
 	var consuming atomic.Pointer[stream.Consumer]
 	if c.HTTP.Address != "" {
-		server, err := s.serve(c, &consuming, reports, log)
+		server, err := s.serve(c, &consuming, reports, snapshots, predictor, log)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +204,11 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		c.Record.KeepValue = true
 	}
 	if o.data != "" {
-		return s, s.openFile(c, o.data)
+		if err := s.openFile(c, o.data); err != nil {
+			return nil, err
+		}
+		s.accompany(ctx, c, snapshots, predictor)
+		return s, nil
 	}
 	decoder, err := stream.NewDecoder(c.Record, r.Schema)
 	if err != nil {
@@ -214,13 +225,14 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if group := c.Kafka.Group; group != "" {
 		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
 	}
+	s.accompany(ctx, c, snapshots, predictor)
 	return s, nil
 }
 
 // serve starts the HTTP server, which is there before anything is consumed.
-func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, log *slog.Logger) (*serve.Server, error) {
+func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) (*serve.Server, error) {
 	version, revision := buildVersion()
-	server, err := serve.Start(c.HTTP.Config, serve.Service{
+	shown := serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
 		Status:  s.runner.Status,
 		Model:   s.runner.Published,
@@ -232,8 +244,12 @@ func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consu
 			}
 			return nil
 		},
-		Reports: reports, Validate: s.runner.Validate,
-	}, log)
+		Reports: reports, Validate: s.runner.Validate, Snapshots: snapshots,
+	}
+	if predictor != nil {
+		shown.Predictions = predictor.Stats
+	}
+	server, err := serve.Start(c.HTTP.Config, shown, log)
 	if err == nil {
 		log.Info("serving", "url", server.URL())
 	}

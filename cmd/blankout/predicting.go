@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout/client"
+	"blankout/config"
+	"blankout/online"
+	"blankout/predict"
+	"blankout/serve"
+	"blankout/stream"
+)
+
+// latest returns a function that gives the Model which a Runner has published
+// last as its readers get it, nil while there is none.
+func latest(r *online.Runner, record stream.RecordConfig) func() *client.Model {
+	var mu sync.Mutex
+	var published *online.Published
+	var model *client.Model
+	return func() *client.Model {
+		mu.Lock()
+		defer mu.Unlock()
+		if p := r.Published(); p != published {
+			model = client.New(p.Model, record)
+			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
+			published = p
+		}
+		return model
+	}
+}
+
+// openSnapshots prepares the places that models are handed on to, nil if there
+// are none, and sees to it that this run's versions lie above theirs: they may
+// come from another checkpoint directory.
+func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *client.Model, log *slog.Logger) (*serve.Snapshots, error) {
+	if c.Snapshot.Topic == "" && c.Snapshot.File == "" {
+		return nil, nil
+	}
+	snapshots, err := serve.OpenSnapshots(ctx, c.Snapshot, c.Kafka.ConnectConfig, c.Kafka.CreateTopics, model, log)
+	if err != nil {
+		return nil, err
+	}
+	s.close = append(s.close, snapshots.Close)
+	if there := snapshots.Version(); there >= s.runner.FirstVersion {
+		s.runner.FirstVersion = (there>>32 + 1) << 32
+		log.Warn("the snapshots there are newer than this checkpoint directory's; versions go on above theirs", "theirs", there, "first", s.runner.FirstVersion)
+	}
+	return snapshots, nil
+}
+
+// newPredictor returns what scores the topic of the configuration, nil if none is
+// named.
+func newPredictor(c *config.Config, model func() *client.Model, log *slog.Logger) *predict.Predictor {
+	if c.Predict.Topic == "" {
+		return nil
+	}
+	kafka := c.Kafka.ConsumerConfig
+	kafka.Partitions, kafka.Before = nil, 0 // those are of the topics that are learned
+	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
+}
+
+// accompany starts what works beside learning, and stops it in Close. Under
+// until_end predictions come to their end too, unless ctx ends before.
+func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *serve.Snapshots, predictor *predict.Predictor) {
+	background, stop := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	if snapshots != nil {
+		working.Go(func() { snapshots.Run(background) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if predictor != nil {
+			predictor.Keep(background)
+		}
+	}()
+	s.close = append(s.close, func() error {
+		if c.Kafka.UntilEnd {
+			select {
+			case <-ended:
+			case <-ctx.Done():
+			}
+		}
+		stop()
+		<-ended
+		working.Wait()
+		return nil
+	})
+}
+
+// predictOnly is run --predict-only: it follows a model and scores a topic.
+func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
+	switch {
+	case c.Predict.Topic == "":
+		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output")}
+	case c.Predict.Model == "":
+		return usageError{errors.New("run: --predict-only needs predict.model: the learner's http://HOST:PORT, kafka://HOST:PORT/TOPIC of its snapshots, or a file")}
+	case o.data != "" || o.reset || o.from != "":
+		return usageError{errors.New("run: --predict-only learns nothing: -d, --reset and --from do not go with it")}
+	}
+	log := p.logger(p.newScreen(10 * time.Second))
+	token, err := c.Predict.Token()
+	if err != nil {
+		return fmt.Errorf("run: predict: %w", err)
+	}
+	followed, err := predict.Follow(c.Predict.Model, client.Options{
+		Token: token, Interval: c.Predict.ModelInterval, Kafka: &c.Kafka.ConnectConfig, Record: &c.Record,
+	}, log)
+	if err != nil {
+		return usageError{fmt.Errorf("run: predict.%w", err)}
+	}
+	defer followed.Close()
+	predictor := newPredictor(c, followed.Model, log)
+	predictor.MaxEvents = o.maxEvents
+	if c.HTTP.Address != "" {
+		version, revision := buildVersion()
+		server, err := serve.Start(c.HTTP.Config, serve.Service{
+			Version: strings.TrimSpace(version + " " + revision),
+			Follow:  followed.Model, Record: &c.Record, Predictions: predictor.Stats,
+		}, log)
+		if err != nil {
+			return fmt.Errorf("run: %w", err)
+		}
+		log.Info("serving", "url", server.URL())
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			err = errors.Join(err, server.Close(ctx))
+		}()
+	}
+	if err := predictor.Run(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	s := predictor.Stats()
+	log.Info("stopped", "scored", s.Scored, "refused", s.Refused, "version", s.Version)
+	if !o.json {
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
+}
+
+// known gives a model only once it has learned something: before that it says
+// nothing about any event.
+func known(model func() *client.Model) func() *client.Model {
+	return func() *client.Model {
+		if m := model(); m != nil && m.Events > 0 {
+			return m
+		}
+		return nil
+	}
+}

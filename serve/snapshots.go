@@ -1,0 +1,169 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"blankout/client"
+	"blankout/stream"
+)
+
+// SnapshotConfig is the section [snapshot] of the configuration.
+type SnapshotConfig struct {
+	Topic    string        `toml:"topic"`    // compacted; "" is none
+	File     string        `toml:"file"`     // replaced by every snapshot; "" is none
+	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
+}
+
+// DefaultSnapshotConfig returns the values of an empty section.
+func DefaultSnapshotConfig() SnapshotConfig { return SnapshotConfig{Interval: 10 * time.Second} }
+
+// Check returns the first thing wrong with the configuration; it names the key.
+func (c SnapshotConfig) Check() error {
+	if c.Interval <= 0 {
+		return fmt.Errorf("interval: %v, want a positive time", c.Interval)
+	}
+	return nil
+}
+
+// Snapshots hands the newest model on, to a topic and to a file, beside whoever
+// publishes it: a place that is slow or out of reach holds nobody up, it gets a
+// newer model later.
+type Snapshots struct {
+	config SnapshotConfig
+	model  func() *client.Model
+	topic  *client.Publisher // nil without a topic
+	log    *slog.Logger
+	places []*snapshotPlace
+}
+
+// snapshotPlace is one place and how it does.
+type snapshotPlace struct {
+	name  string // topic or file
+	write func(context.Context, *client.Model) error
+	stats atomic.Pointer[placeStats]
+}
+
+type placeStats struct {
+	published, failed uint64
+	version           uint64 // that the place holds
+	at                time.Time
+	trouble           string
+}
+
+// OpenSnapshots prepares the places. It connects to the topic and reads what it
+// holds.
+func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
+	s := &Snapshots{config: c, model: model, log: log}
+	if c.Topic != "" {
+		p, err := client.NewPublisher(ctx, client.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		s.topic = p
+		s.add("topic", p.Version(), p.Publish)
+	}
+	if c.File != "" {
+		version := uint64(0)
+		if _, err := os.Stat(c.File); err == nil {
+			there, err := client.ReadFile(c.File)
+			if err != nil { // also: whatever it is, it is not ours to replace
+				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
+			}
+			version = there.Version
+		}
+		s.add("file", version, func(_ context.Context, m *client.Model) error { return m.WriteFile(c.File) })
+	}
+	return s, nil
+}
+
+func (s *Snapshots) add(name string, version uint64, write func(context.Context, *client.Model) error) {
+	p := &snapshotPlace{name: name, write: write}
+	p.stats.Store(&placeStats{version: version})
+	s.places = append(s.places, p)
+}
+
+// Version returns the largest version that a place held when it was opened, 0
+// for none. Versions published from now on must lie above it.
+func (s *Snapshots) Version() uint64 {
+	v := uint64(0)
+	for _, p := range s.places {
+		v = max(v, p.stats.Load().version)
+	}
+	return v
+}
+
+// Run hands models on until ctx ends, and then, within five seconds, the last one.
+func (s *Snapshots) Run(ctx context.Context) {
+	tick := time.NewTicker(s.config.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.hand(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			s.hand(last)
+			return
+		}
+	}
+}
+
+func (s *Snapshots) hand(ctx context.Context) {
+	m := s.model()
+	if m == nil {
+		return
+	}
+	for _, p := range s.places {
+		stats := *p.stats.Load()
+		if m.Version <= stats.version {
+			continue
+		}
+		if err := p.write(ctx, m); err != nil {
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				continue // once more at the end
+			}
+			stats.failed++
+			stats.trouble = err.Error()
+			s.log.Error("a snapshot could not be published; it is tried again", "to", p.name, "version", m.Version, "err", err)
+		} else {
+			stats.published++
+			stats.version, stats.at, stats.trouble = m.Version, m.At, ""
+		}
+		p.stats.Store(&stats)
+	}
+}
+
+// placeView is what a scrape sees of a place.
+type placeView struct {
+	name string
+	placeStats
+}
+
+// view returns how the places do; it may be called by anyone, also of nil.
+func (s *Snapshots) view() (out []placeView) {
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.places {
+		out = append(out, placeView{p.name, *p.stats.Load()})
+	}
+	return out
+}
+
+// Close ends the connections. Run must have returned. What the topic has not
+// taken is in the checkpoint and in the next run's snapshot: no reason to fail.
+func (s *Snapshots) Close() error {
+	if s.topic != nil {
+		if err := s.topic.Close(); err != nil {
+			s.log.Warn("the last snapshot is not in the topic", "err", err)
+		}
+	}
+	return nil
+}
