@@ -31,9 +31,9 @@ type Model struct {
 	*blankout.Head
 	Linear  *blankout.Model    // nil for a kernel model
 	Kernel  *batch.KernelModel // nil for a linear one
-	Version uint64           // larger means published later; 0 for a file that was not published
-	Offsets blankout.Offsets // how far the stream had been learned; nil if there was none
-	At      time.Time        // of publication; zero if it was not published
+	Version uint64             // larger means published later; 0 for a file that was not published
+	Offsets blankout.Offsets   // how far the stream had been learned; nil if there was none
+	At      time.Time          // of publication; zero if it was not published
 	// Record says how events are written. It comes with a snapshot or a
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.

@@ -285,7 +285,7 @@ type PublisherConfig struct {
 	Create bool // the topic, compacted, if it does not exist
 	// MaxPiece bounds the bytes of a message; 0 is 900,000.
 	MaxPiece int
-	Log    *slog.Logger
+	Log      *slog.Logger
 }
 
 // NewPublisher connects and reads what the topic holds.
