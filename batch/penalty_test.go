@@ -52,3 +52,72 @@ func TestPenalties(t *testing.T) {
 		}
 	}
 }
+
+// For Poisson regression E A(f~) - A(f) = exp(f) (exp(v/2) - 1) with normal noise
+// exactly, and under dropout with one feature it is a sum of two terms.
+func TestPenaltiesOfPoissonRegression(t *testing.T) {
+	schema := blankout.NewSchema(8, nil, 8)
+	var b batch.Builder
+	for i := range 60 {
+		class, _ := schema.Class([]byte{byte('0' + i%7)})
+		if err := b.Add(&blankout.Example{Label: class, Weight: 1 + float64(i%2), Features: blankout.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(schema).SortClasses()
+	config := batch.DefaultConfig()
+	config.Loss, config.L2 = "poisson", 0.1
+	fit, err := batch.Train(t.Context(), d, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
+	if math.Abs(w) < 0.01 {
+		t.Fatalf("a weight of %v: nothing to see", w)
+	}
+	expect := func(of func(x, f float64) float64) (sum float64) {
+		for i := range d.Rows() {
+			x := 0.0
+			if row := d.Row(i); row.Len() > 0 {
+				x = row.At(0)
+			}
+			sum += d.Weight(i) * of(x, w*x+bias)
+		}
+		return sum
+	}
+	const q, sd = 0.3, 0.8
+	for _, c := range []struct {
+		noise                     blankout.Noise
+		quadratic, exact, sampled func(x, f float64) float64
+	}{
+		{blankout.Gaussian{SD: sd},
+			func(_, f float64) float64 { return math.Exp(f) * w * w * sd * sd / 2 },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) }},
+		{blankout.Dropout{Q: q},
+			func(x, f float64) float64 { return math.Exp(f) * w * w * x * x * q / (1 - q) / 2 },
+			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
+			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},
+	} {
+		p, err := fit.Penalties(d, c.noise, 4000, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%v: %+v", c.noise, *p)
+		for _, x := range []struct {
+			what           string
+			got, want, tol float64
+		}{
+			{"quadratic", p.Quadratic, expect(c.quadratic), 1e-12},
+			{"exact", p.Exact, expect(c.exact), 1e-12},
+			{"sampled", p.Sampled, expect(c.sampled), 4 * p.SampledError / math.Abs(p.Sampled)},
+		} {
+			if math.Abs(x.got-x.want) > x.tol*math.Abs(x.want) {
+				t.Errorf("%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
+			}
+		}
+		if p.SampledError > 0.05*math.Abs(p.Sampled) {
+			t.Errorf("%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
+		}
+	}
+}

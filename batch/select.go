@@ -14,10 +14,17 @@ import (
 )
 
 // Selection is a search for the settings that predict best, by k-fold cross
-// validation.
+// validation or on a validation set.
 type Selection struct {
 	Folds int // at least 2; stratified by class
-	Grid  []Axis
+	// Validation, if not nil, takes the place of the folds: every candidate is
+	// trained on all examples and measured on these. Its Schema must be the
+	// training examples', see Data.Like.
+	Validation *Data
+	Grid       []Axis
+	// Kernel, if not nil, makes the candidates kernel machines, see TrainKernel,
+	// that share its settings but for those of the Grid.
+	Kernel *KernelConfig
 	// Deletions lists the shares of features that the held-out examples lose at
 	// random, survivors rescaled. The best settings are chosen for each on its
 	// own: what is best at 0 is seldom best at 0.7. Empty means 0 only.
@@ -28,7 +35,8 @@ type Selection struct {
 	Progress func(done, all int)
 }
 
-// Axis is a setting, as Config.Set names it, and the values to try.
+// Axis is a setting, as Config.Set or KernelConfig.Set names it, and the values
+// to try.
 type Axis struct {
 	Key    string
 	Values []string
@@ -42,6 +50,8 @@ type Candidate struct {
 	Deviation []float64 `json:"deviation"`
 	LogLoss   []float64 `json:"log_loss"`
 	config    Config
+	kernel    KernelConfig
+	chain     string // candidates of one chain differ in their cost alone
 }
 
 // Table is a finished search.
@@ -56,6 +66,19 @@ type Table struct {
 
 // Config returns the settings of a candidate.
 func (t *Table) Config(candidate int) Config { return t.Candidates[candidate].config }
+
+// KernelConfig returns those settings of a candidate that kernel machines have
+// besides.
+func (t *Table) KernelConfig(candidate int) KernelConfig { return t.Candidates[candidate].kernel }
+
+// Name says which candidate i is, for people.
+func (t *Table) Name(i int) string {
+	var parts []string
+	for k, v := range t.Candidates[i].Values {
+		parts = append(parts, t.Keys[k]+" = "+v)
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Set gives the setting of a flag's name a value.
 func (c *Config) Set(key, value string) error {
@@ -103,10 +126,116 @@ func (c *Config) Set(key, value string) error {
 	return nil
 }
 
-// Select tries every point of the grid on d. The fits run side by side; the
-// table does not depend on how many at a time.
+// kernelKeys are the settings of the Config that kernel machines have.
+var kernelKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
+
+// Set gives the setting of a flag's name a value: one of kernel, sigma (of the
+// kernel), degree, drop-q, keep, epochs and loss.
+func (k *KernelConfig) Set(key, value string) error {
+	number := func(to *float64) error {
+		x, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("%s = %q is not a number", key, value)
+		}
+		*to = x
+		return nil
+	}
+	name, _, _ := strings.Cut(k.Kernel, ":")
+	switch key {
+	case "kernel":
+		k.Kernel = value
+	case "sigma", "degree":
+		if (name == "poly") != (key == "degree") || name == "linear" {
+			return fmt.Errorf("kernel %s has no %s", name, key)
+		}
+		k.Kernel = name + ":" + value
+	case "drop-q":
+		k.Drop.Q = AutoStrength
+		if value != "auto" {
+			if err := number(&k.Drop.Q); err != nil {
+				return err
+			}
+			if !(k.Drop.Q >= 0) {
+				return fmt.Errorf("drop-q = %s: want auto or a number that is not negative", value)
+			}
+		}
+	case "keep":
+		return number(&k.Drop.Keep)
+	case "epochs":
+		k.Drop.Epochs = 0
+		if value != "inf" {
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 {
+				return fmt.Errorf("epochs = %q: want a positive number or inf", value)
+			}
+			k.Drop.Epochs = n
+		}
+	case "loss":
+		_, form, has := strings.Cut(value, ":")
+		if !IsKernel(value) || has && form != "square" && form != "hinge" {
+			return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge or dropsvm:square", value)
+		}
+		k.Square = form == "square"
+	default:
+		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(kernelKeys, ", "))
+	}
+	return nil
+}
+
+// set gives one setting of the candidate a value.
+func (n *Candidate) set(key, value string, kernel bool) error {
+	if kernel && !slices.Contains(kernelKeys, key) {
+		return n.kernel.Set(key, value)
+	}
+	return n.config.Set(key, value)
+}
+
+// candidates lists the points of the grid, the last axis the fastest.
+func (s *Selection) candidates(c Config) ([]Candidate, error) {
+	first := Candidate{config: c}
+	if s.Kernel != nil {
+		first.kernel = *s.Kernel
+	}
+	list := []Candidate{first}
+	for _, axis := range s.Grid {
+		var next []Candidate
+		for _, old := range list {
+			for _, v := range axis.Values {
+				n := old
+				n.Values = append(slices.Clone(old.Values), v)
+				if err := n.set(axis.Key, v, s.Kernel != nil); err != nil {
+					return nil, err
+				}
+				switch axis.Key {
+				case "c", "cost", "l2":
+				default:
+					n.chain += v + "\x00"
+				}
+				next = append(next, n)
+			}
+		}
+		list = next
+	}
+	for i := range list {
+		var err error
+		if s.Kernel != nil {
+			err = list[i].kernel.Check(list[i].config)
+		} else {
+			err = list[i].config.Check()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Select tries every point of the grid on d. Candidates that differ in their cost
+// alone are a chain: one begins where the one before ended, or shares its kernel
+// matrices. Chains run side by side; the table does not depend on how many at a
+// time.
 func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error) {
-	if s.Folds < 2 {
+	if s.Folds < 2 && s.Validation == nil {
 		return nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
 	}
 	if len(s.Deletions) == 0 {
@@ -117,56 +246,66 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 			return nil, fmt.Errorf("deletion %v: want a share in [0, 1)", q)
 		}
 	}
-	t := &Table{Deletions: s.Deletions, Candidates: []Candidate{{config: c}}}
+	t := &Table{Deletions: s.Deletions}
 	for _, axis := range s.Grid {
 		t.Keys = append(t.Keys, axis.Key)
-		var next []Candidate
-		for _, old := range t.Candidates {
-			for _, v := range axis.Values {
-				n := Candidate{Values: append(slices.Clone(old.Values), v), config: old.config}
-				if err := n.config.Set(axis.Key, v); err != nil {
-					return nil, err
-				}
-				next = append(next, n)
-			}
-		}
-		t.Candidates = next
 	}
-	for i := range t.Candidates {
-		if err := t.Candidates[i].config.Check(); err != nil {
+	var err error
+	if t.Candidates, err = s.candidates(c); err != nil {
+		return nil, err
+	}
+	train, test := []*Data{d}, []*Data{s.Validation}
+	if s.Validation == nil {
+		if train, test, err = d.folds(s.Folds, s.Seed); err != nil {
 			return nil, err
 		}
 	}
-	train, test, err := d.folds(s.Folds, s.Seed)
-	if err != nil {
-		return nil, err
+	folds := len(train)
+	var chains [][]int // of candidates
+	for i := range t.Candidates {
+		at := slices.IndexFunc(chains, func(chain []int) bool { return t.Candidates[chain[0]].chain == t.Candidates[i].chain })
+		if at < 0 {
+			at, chains = len(chains), append(chains, nil)
+		}
+		chains[at] = append(chains[at], i)
 	}
 	type cell struct{ err, logLoss []float64 }
-	cells := make([]cell, len(t.Candidates)*s.Folds)
-	errs := make([]error, len(cells))
+	cells := make([]cell, len(t.Candidates)*folds)
+	errs := make([]error, len(chains)*folds)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	done := 0
-	parallel(max(s.Threads, 1), len(cells), func(i int) {
-		k := i % s.Folds
-		config := t.Candidates[i/s.Folds].config
-		config.Threads, config.Progress = 1, nil
-		fit, err := Train(ctx, train[k], config)
-		if err != nil {
-			errs[i] = fmt.Errorf("%s: %w", t.name(i/s.Folds), err)
-			cancel()
-			return
+	workers := min(max(s.Threads, 1), len(errs))
+	parallel(workers, len(errs), func(i int) {
+		k := i % folds
+		next := linearChain(train[k])
+		if s.Kernel != nil {
+			next = kernelChain(train[k], workers)
 		}
-		for _, q := range s.Deletions {
-			e, l := fit.measure(test[k], q, s.Seed)
-			cells[i].err, cells[i].logLoss = append(cells[i].err, e), append(cells[i].logLoss, l)
-		}
-		if s.Progress != nil {
-			mu.Lock()
-			done++
-			s.Progress(done, len(cells))
-			mu.Unlock()
+		for _, candidate := range chains[i/folds] {
+			n := t.Candidates[candidate]
+			n.config.Threads, n.config.Progress = 1, nil
+			m, err := next(ctx, &n)
+			if err != nil {
+				errs[i] = err
+				if len(n.Values) > 0 {
+					errs[i] = fmt.Errorf("%s: %w", t.Name(candidate), err)
+				}
+				cancel()
+				return
+			}
+			to := &cells[candidate*folds+k]
+			for _, q := range s.Deletions {
+				e, l := measureDeleted(m, test[k], q, s.Seed)
+				to.err, to.logLoss = append(to.err, e), append(to.logLoss, l)
+			}
+			if s.Progress != nil {
+				mu.Lock()
+				done++
+				s.Progress(done, len(cells))
+				mu.Unlock()
+			}
 		}
 	})
 	if err := firstError(errs); err != nil {
@@ -176,15 +315,15 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 		n := &t.Candidates[i]
 		for j := range s.Deletions {
 			mean, square, logLoss := 0.0, 0.0, 0.0
-			for _, c := range cells[i*s.Folds : (i+1)*s.Folds] {
-				mean += c.err[j] / float64(s.Folds)
-				logLoss += c.logLoss[j] / float64(s.Folds)
+			for _, c := range cells[i*folds : (i+1)*folds] {
+				mean += c.err[j] / float64(folds)
+				logLoss += c.logLoss[j] / float64(folds)
 			}
-			for _, c := range cells[i*s.Folds : (i+1)*s.Folds] {
+			for _, c := range cells[i*folds : (i+1)*folds] {
 				square += (c.err[j] - mean) * (c.err[j] - mean)
 			}
 			n.Error, n.LogLoss = append(n.Error, mean), append(n.LogLoss, logLoss)
-			n.Deviation = append(n.Deviation, math.Sqrt(square/float64(s.Folds-1)))
+			n.Deviation = append(n.Deviation, math.Sqrt(square/float64(max(folds-1, 1))))
 		}
 	}
 	for j := range s.Deletions {
@@ -200,13 +339,52 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 	return t, nil
 }
 
-// name says which candidate i is, for people.
-func (t *Table) name(i int) string {
-	var parts []string
-	for k, v := range t.Candidates[i].Values {
-		parts = append(parts, t.Keys[k]+" = "+v)
+// vecScorer is a model as Select measures it.
+type vecScorer struct {
+	outputs       int
+	score         func(x blankout.Vec, out []float64) []float64
+	probabilities func(scores, out []float64) []float64
+}
+
+// linearChain returns what trains the candidates of a chain on d, one after the
+// other. Where the minimum is certified it does not depend on the start, and
+// each candidate begins with the weights of the one before.
+func linearChain(d *Data) func(context.Context, *Candidate) (vecScorer, error) {
+	var start [][]float64
+	return func(ctx context.Context, n *Candidate) (vecScorer, error) {
+		fit, err := train(ctx, d, n.config, start)
+		if err != nil {
+			return vecScorer{}, err
+		}
+		start = nil
+		if !math.IsInf(fit.Gap, 1) {
+			for _, r := range fit.Problems {
+				start = append(start, r.W)
+			}
+		}
+		return vecScorer{fit.Model.Outputs, fit.Model.ScoreVec, fit.Model.Probabilities}, nil
 	}
-	return strings.Join(parts, ", ")
+}
+
+// kernelChain is linearChain for kernel machines: the candidates share their
+// matrices, in a share of the memory.
+func kernelChain(d *Data, share int) func(context.Context, *Candidate) (vecScorer, error) {
+	var shared *kernelTrainer
+	return func(ctx context.Context, n *Candidate) (vecScorer, error) {
+		k := n.kernel
+		k.Memory /= share
+		t, err := newKernelTrainer(d, n.config, k, shared)
+		if err != nil {
+			return vecScorer{}, err
+		}
+		shared = t
+		fit, err := t.train(ctx)
+		if err != nil {
+			return vecScorer{}, err
+		}
+		score := func(x blankout.Vec, out []float64) []float64 { return fit.Model.ScoreVec(x, 1, out) }
+		return vecScorer{fit.Model.Outputs, score, fit.Model.Probabilities}, nil
+	}
 }
 
 // firstError returns the first of the errors that is not just a task told to
@@ -257,12 +435,12 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	return train, test, nil
 }
 
-// measure returns the error in percent and the log-loss of the model on d after a
+// measureDeleted returns the error in percent and the log-loss of a model on d after a
 // share q of its features is deleted and the others are scaled by 1/(1-q).
-func (f *Fit) measure(d *Data, q float64, seed uint64) (err, logLoss float64) {
+func measureDeleted(model vecScorer, d *Data, q float64, seed uint64) (err, logLoss float64) {
 	m := NewMeasures(len(d.Schema.Classes))
 	c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
-	scores, probabilities := make([]float64, f.Model.Outputs), make([]float64, max(len(d.Schema.Classes), 2))
+	scores, probabilities := make([]float64, max(model.outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -274,8 +452,8 @@ func (f *Fit) measure(d *Data, q float64, seed uint64) (err, logLoss float64) {
 		if q > 0 {
 			c.Vec(x, i, 0)
 		}
-		s := f.Model.ScoreVec(x, scores)
-		probabilities = f.Model.Probabilities(s, probabilities)
+		s := model.score(x, scores)
+		probabilities = model.probabilities(s, probabilities)
 		m.Add(d.Label(i), d.Weight(i), s, probabilities)
 	}
 	r := m.Report()
@@ -283,4 +461,23 @@ func (f *Fit) measure(d *Data, q float64, seed uint64) (err, logLoss float64) {
 		return math.NaN(), math.NaN()
 	}
 	return *r.Error, *r.LogLoss
+}
+
+// Like returns v, whose examples were built with d's Schema before d's classes
+// were sorted, with its labels numbered as d's are. A class that d has not is an
+// error.
+func (v *Data) Like(d *Data) (*Data, error) {
+	s := *v
+	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))
+	for i, l := range v.labels {
+		s.labels[i] = blankout.Unlabelled
+		if l >= 0 {
+			k := slices.Index(d.Schema.Classes, v.Schema.Classes[l])
+			if k < 0 {
+				return nil, fmt.Errorf("example %d is of class %s, which no training example has", i, v.Schema.Classes[l])
+			}
+			s.labels[i] = int32(k)
+		}
+	}
+	return &s, nil
 }

@@ -144,6 +144,36 @@ func (o *TLogistic) Influences(w []float64) []float64 {
 	return xi
 }
 
+// Influences returns the influences of the rows of d, see [TLogistic.Influences],
+// by output. d and c are those that f was trained with, c without Copies.
+func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
+	noise, err := blankout.ParseNoise(c.Noise)
+	if err != nil {
+		return nil, err
+	}
+	build, _, err := c.objective(noise)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := c.problems(d)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]float64
+	for i, p := range problems {
+		o, err := build(d, p, c)
+		if err != nil {
+			return nil, err
+		}
+		t, ok := o.(*TLogistic)
+		if !ok || c.Copies > 0 {
+			return nil, fmt.Errorf("only t-logistic regression without corrupted copies gives every example an influence")
+		}
+		out = append(out, t.Influences(f.Problems[i].W))
+	}
+	return out, nil
+}
+
 // minimise implements minimiser.
 func (o *TLogistic) minimise(ctx context.Context, opt Options) (*Result, error) {
 	best, err := o.descend(ctx, opt)

@@ -78,6 +78,11 @@ type subproblem struct {
 // Train solves the problem of c on d. It returns an error where the data or c
 // make no sense, naming what is wrong.
 func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
+	return train(ctx, d, c, nil)
+}
+
+// train is Train from a start for each problem; nil is zero.
+func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
 	noise, err := blankout.ParseNoise(c.Noise)
 	if err != nil {
@@ -109,6 +114,9 @@ func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 		o, err := build(d, problems[i], c)
 		if err == nil {
 			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations}
+			if i < len(start) {
+				opt.Start = start[i]
+			}
 			if c.Progress != nil {
 				opt.Progress = func(p Progress) {
 					mu.Lock()

@@ -13,8 +13,10 @@ import (
 
 // KernelConfig says what TrainKernel solves, beside the Config.
 type KernelConfig struct {
-	Kernel string  // as ParseKernel reads it
-	Drop   DropSVM // Q = 0 is the ordinary support vector machine
+	Kernel string // as ParseKernel reads it
+	// Drop is the penalty; Q = 0 is the ordinary support vector machine, Q =
+	// AutoStrength 1/n for n examples.
+	Drop DropSVM
 	// Square takes the square loss instead of the hinge, see DropSVM.Square.
 	Square bool
 	// Memory bounds the bytes of matrices and caches. Without DropSVM rows of K
@@ -23,10 +25,15 @@ type KernelConfig struct {
 	Memory int
 }
 
-// DefaultKernelConfig returns DropSVM with an RBF kernel, q = 0.1, keep = 0.7 and
+// AutoStrength as the Q of a KernelConfig is 1/n for a problem of n examples. The
+// elements of M are sums over n entries of K: a fixed Q would weigh more the more
+// examples there are, until only a constant is left.
+const AutoStrength = -1
+
+// DefaultKernelConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
 // infinitely many epochs, in at most 2 GiB.
 func DefaultKernelConfig() KernelConfig {
-	return KernelConfig{Kernel: "rbf", Drop: DropSVM{Q: 0.1, Keep: 0.7}, Memory: 2 << 30}
+	return KernelConfig{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
 }
 
 // KernelFit is what TrainKernel found. Objective, Gap and Iterations are sums
@@ -58,23 +65,66 @@ type KernelFit struct {
 // One-against-one solves every pair on its own examples, K, M and all.
 func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*KernelFit, error) {
 	begin := time.Now()
-	kernel, err := ParseKernel(k.Kernel)
+	t, err := newKernelTrainer(d, c, k, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.Drop.Check(); err != nil {
+	f, err := t.train(ctx)
+	if err != nil {
 		return nil, err
+	}
+	f.Seconds = time.Since(begin).Seconds()
+	return f, nil
+}
+
+// IsKernel reports whether a loss is one of kernel machines: dropsvm, or
+// dropsvm:square for the square loss.
+func IsKernel(loss string) bool {
+	name, _, _ := strings.Cut(loss, ":")
+	return name == "dropsvm"
+}
+
+// Check returns the first thing wrong with the settings, and with those of c that
+// a kernel machine has, that can be told without data.
+func (k KernelConfig) Check(c Config) error {
+	if _, err := ParseKernel(k.Kernel); err != nil {
+		return err
+	}
+	drop := k.Drop
+	if drop.Q == AutoStrength {
+		drop.Q = 0
+	}
+	if err := drop.Check(); err != nil {
+		return err
 	}
 	kappa, l2 := c.kappa(blankout.HingeChen{})
 	switch {
 	case !(kappa > 0) || math.IsInf(kappa, 0):
-		return nil, fmt.Errorf("cost c = %v: want a positive number", c.Cost)
+		return fmt.Errorf("cost c = %v: want a positive number", c.Cost)
 	case !(l2 > 0):
-		return nil, fmt.Errorf("a kernel machine needs a penalty: --l2 %v must be positive", l2)
+		return fmt.Errorf("a kernel machine needs a penalty: --l2 %v must be positive", l2)
 	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):
-		return nil, fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
+		return fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
 	case k.Square && c.Intercept == PenalisedIntercept:
-		return nil, fmt.Errorf("the square loss of DropSVM has its intercept free or none")
+		return fmt.Errorf("the square loss of DropSVM has its intercept free or none")
+	case c.Multiclass != "ovr" && c.Multiclass != "ovo":
+		return fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
+	}
+	return nil
+}
+
+// newKernelTrainer prepares the problems and the matrices they share, or takes
+// those of like, a trainer on the same examples that differs in its cost alone.
+func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*kernelTrainer, error) {
+	if err := k.Check(c); err != nil {
+		return nil, err
+	}
+	t := &kernelTrainer{c: c, k: k}
+	t.kappa, t.l2 = c.kappa(blankout.HingeChen{})
+	t.c.Threads = max(c.Threads, 1)
+	if like != nil {
+		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared
+		return t, nil
 	}
 	var labelled []int
 	for i := range d.Rows() {
@@ -82,30 +132,35 @@ func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*Kerne
 			labelled = append(labelled, i)
 		}
 	}
-	d = d.Subset(labelled)
-	problems, err := c.problems(d)
-	if err != nil {
+	t.data = d.Subset(labelled)
+	var err error
+	if t.problems, err = c.problems(t.data); err != nil {
 		return nil, err
 	}
-	if kernel, err = ResolveKernel(kernel, d); err != nil {
+	if t.kernel, err = ParseKernel(k.Kernel); err != nil {
 		return nil, err
 	}
-	t := &kernelTrainer{data: d, kernel: kernel, c: c, k: k, kappa: kappa, l2: l2}
-	t.c.Threads = max(c.Threads, 1)
-	workers := min(t.c.Threads, len(problems))
-	t.workers = workers
-	shared := len(problems) == 1 || problems[0].negative < 0
-	if shared {
-		if t.shared, err = t.matrix(d, t.c.Threads, 1); err != nil {
+	if t.kernel, err = ResolveKernel(t.kernel, t.data); err != nil {
+		return nil, err
+	}
+	t.workers = min(t.c.Threads, len(t.problems))
+	if len(t.problems) == 1 || t.problems[0].negative < 0 {
+		if t.shared, err = t.matrix(t.data, t.c.Threads, 1); err != nil {
 			return nil, err
 		}
 	}
+	return t, nil
+}
+
+// train solves the problems.
+func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
+	d, c, problems := t.data, t.c, t.problems
 	results := make([]kernelResult, len(problems))
 	errs := make([]error, len(problems))
 	var mu sync.Mutex
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parallel(workers, len(problems), func(i int) {
+	parallel(t.workers, len(problems), func(i int) {
 		if results[i], errs[i] = t.solve(ctx, problems[i]); errs[i] != nil {
 			cancel()
 			return
@@ -116,18 +171,13 @@ func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*Kerne
 			c.Progress(Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
 		}
 	})
-	var first error
 	for i, err := range errs {
-		// The error that came first has cancelled the others.
-		if err != nil && (first == nil || ctx.Err() != nil && strings.HasSuffix(first.Error(), context.Canceled.Error())) {
-			first = err
-			if len(problems) > 1 {
-				first = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
-			}
+		if err != nil && len(problems) > 1 {
+			errs[i] = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
 		}
 	}
-	if first != nil {
-		return nil, first
+	if err := firstError(errs); err != nil {
+		return nil, err
 	}
 	outputs := len(problems)
 	f := &KernelFit{Converged: true, threads: t.c.Threads}
@@ -145,10 +195,10 @@ func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*Kerne
 			coef[i*outputs+o] = r.gamma[j]
 		}
 	}
-	if f.Model, err = NewKernelModel(head, kernel, d, coef); err != nil {
+	var err error
+	if f.Model, err = NewKernelModel(head, t.kernel, d, coef); err != nil {
 		return nil, err
 	}
-	f.Seconds = time.Since(begin).Seconds()
 	return f, nil
 }
 
@@ -158,6 +208,7 @@ type kernelTrainer struct {
 	c         Config
 	k         KernelConfig
 	kappa, l2 float64
+	problems  []subproblem
 	workers   int
 	shared    *kernelMatrices
 }
@@ -182,7 +233,8 @@ type kernelResult struct {
 func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
-	dropping := t.k.Square || t.k.Drop.Q > 0 && t.k.Drop.Keep < 1
+	drop := t.drop(n)
+	dropping := t.k.Square || drop.Q > 0 && drop.Keep < 1
 	if dropping {
 		bytes *= 4
 	}
@@ -198,9 +250,18 @@ func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, er
 	}
 	m := &kernelMatrices{gram: gram}
 	if !t.k.Square {
-		m.drop, err = t.k.Drop.Kernel(gram)
+		m.drop, err = drop.Kernel(gram)
 	}
 	return m, err
+}
+
+// drop returns the settings of DropSVM for n examples.
+func (t *kernelTrainer) drop(n int) DropSVM {
+	drop := t.k.Drop
+	if drop.Q == AutoStrength {
+		drop.Q = 1 / float64(max(n, 1))
+	}
+	return drop
 }
 
 func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, error) {
@@ -258,7 +319,7 @@ func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, 
 // square fills r with the closed form of the square loss.
 func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) error {
 	var err error
-	if r.gamma, r.b, err = t.k.Drop.Square(k, y, weight, t.c.Intercept == FreeIntercept); err != nil {
+	if r.gamma, r.b, err = t.drop(len(y)).Square(k, y, weight, t.c.Intercept == FreeIntercept); err != nil {
 		return err
 	}
 	// At the minimum 2q gamma'M gamma = gamma'K S (y - f), so J = (y - f)'S (y - b).

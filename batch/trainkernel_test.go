@@ -123,7 +123,7 @@ func TestTrainKernelRefuses(t *testing.T) {
 	for name, set := range map[string]func(c *Config, k *KernelConfig){
 		"kernel":           func(_ *Config, k *KernelConfig) { k.Kernel = "rbf:x" },
 		"negative chi2":    func(_ *Config, k *KernelConfig) { k.Kernel = "chi2" },
-		"q":                func(_ *Config, k *KernelConfig) { k.Drop.Q = -1 },
+		"q":                func(_ *Config, k *KernelConfig) { k.Drop.Q = -2 },
 		"memory":           func(_ *Config, k *KernelConfig) { k.Memory = 1000 },
 		"no penalty":       func(c *Config, _ *KernelConfig) { c.L2 = 0 },
 		"cost":             func(c *Config, _ *KernelConfig) { c.Cost = math.NaN() },

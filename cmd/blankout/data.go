@@ -103,6 +103,12 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 // each calls f for every example of the paths. A record that cannot be used is
 // an error that names its place.
 func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example) error) error {
+	return d.eachPlaced(ctx, paths, s, func(e *blankout.Example, _ func() string) error { return f(e) })
+}
+
+// eachPlaced is each for an f that may want the example's place: file and line,
+// or topic, partition and offset.
+func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
@@ -114,12 +120,13 @@ func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema
 	return nil
 }
 
-func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(e *blankout.Example) error) (err error) {
+func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(e *blankout.Example, place func() string) error) (err error) {
 	src, err := d.open(ctx, path, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	topic := strings.HasPrefix(path, "kafka://")
 	var b blankout.Batch
 	for {
 		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
@@ -129,15 +136,20 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Refused != nil {
-				place := fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
-				if strings.HasPrefix(path, "kafka://") {
-					place = fmt.Sprintf("%s/%d: offset %d", b.Topic, b.Partition, e.Offset)
+			place := func() string {
+				if topic {
+					return fmt.Sprintf("%s/%d: offset %d", b.Topic, b.Partition, e.Offset)
 				}
-				return refusedError{fmt.Errorf("%s: %w", place, e.Refused)}
+				return fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
 			}
-			if err := f(e); err != nil {
-				return refusedError{fmt.Errorf("%s:%d: %w", b.Topic, e.Offset+1, err)}
+			if e.Refused != nil {
+				if topic {
+					return refusedError{fmt.Errorf("%s: %w", place(), e.Refused)}
+				}
+				return refusedError{fmt.Errorf("%s (%s)", e.Refused.Detail, e.Refused.Reason)} // the detail begins with the place
+			}
+			if err := f(e, place); err != nil {
+				return refusedError{fmt.Errorf("%s: %w", place(), err)}
 			}
 		}
 	}

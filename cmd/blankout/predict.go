@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,15 +76,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	loss, _, _ := strings.Cut(head.Loss, ":")
 	regression := loss == "linear" || loss == "poisson" // their labels are no classes
 	o.data.record.Unlabelled = o.unlabelled || regression
-	// A file of nothing but 0 is unlabelled: where 0 is no class of the model it
-	// is read as one more, and then may not stand beside others.
-	zero := -1
-	if !slices.Contains(schema.Classes, "0") && !slices.Contains(schema.Classes, "") {
-		schema = schema.Clone(-1, -1)
-		zero = len(schema.Classes)
-		schema.Classes = append(schema.Classes, "0")
-		schema.MaxClasses = len(schema.Classes)
-	}
+	// Labels that are none of the model's classes come as further ones. 0 is such
+	// a label in a file of nothing but 0, which is unlabelled.
+	known := len(schema.Classes)
+	schema = schema.Clone(-1, -1)
+	schema.MaxClasses = known + 2
+	zero := -1 // that class, once it has been seen
 	zeros, labelled := 0, 0
 	var out *bufio.Writer
 	if o.out == "-" {
@@ -112,6 +108,13 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	n := 0
 	err = o.data.each(ctx, o.data.paths, schema, func(e *blankout.Example) error {
 		switch {
+		case e.Label >= known && e.Label != zero:
+			name := schema.Clone(-1, -1).Classes[e.Label]
+			if name != "0" {
+				return fmt.Errorf("label %.40q is none of the model's classes %q (--unlabelled passes over every label)", name, classes)
+			}
+			zero = e.Label
+			fallthrough
 		case e.Label == zero && zero >= 0:
 			e.Label = blankout.Unlabelled
 			zeros++

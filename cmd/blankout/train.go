@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,15 +8,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 
 	"blankout"
 	"blankout/batch"
@@ -36,9 +30,13 @@ type trainFlags struct {
 	penalties   int // copies of the penalty report, 0 for none
 	json        bool
 	folds       int
+	validation  []string
 	grid        []string
 	missing     float64
+	deletions   []float64
 	plot        string
+	influences  string
+	places      []place // of the examples, for influences
 	kernel      kernelFlags
 }
 
@@ -97,11 +95,14 @@ prediction is made before it is learned, which gives the progressive error. Ther
 					return usageError{fmt.Errorf("train: --penalty-report %d: want 2 to %d copies, and no --copies", o.penalties, 1<<16)}
 				}
 			}
-			if (o.folds > 0) != (len(o.grid) > 0) {
-				return usageError{fmt.Errorf("train: --folds and --grid go together")}
+			if err := o.checkSelection(); err != nil {
+				return usageError{fmt.Errorf("train: %w", err)}
+			}
+			if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
+				return usageError{fmt.Errorf("train: --influences is for --loss t-logistic:T, without --copies")}
 			}
 			check := o.config.Check
-			if isKernel(o.config.Loss) {
+			if batch.IsKernel(o.config.Loss) {
 				check = o.checkKernel
 			}
 			if err := check(); err != nil {
@@ -140,9 +141,12 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
 	f.IntVar(&o.penalties, "penalty-report", 0, "compare the quadratic noising penalty with the exact one, in closed form and by `COPIES`\ndrawn from the noise")
 	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; several make a grid")
+	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; of dropsvm\nalso kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
-	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg, .png or .pdf)")
+	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "deletion levels at which the grid is measured besides: the best settings of each are marked")
+	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
+	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`; a small one marks a suspected\nwrong label")
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	return c
@@ -178,8 +182,8 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	}
 	load := time.Since(begin).Seconds()
 	var table *batch.Table
-	if o.folds > 0 {
-		if table, err = p.selectSettings(ctx, o, d, screen); err != nil {
+	if len(o.grid) > 0 {
+		if table, err = p.selectSettings(ctx, o, d, scaler, screen); err != nil {
 			return err
 		}
 	}
@@ -192,7 +196,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, gaps[g.Problem]))
 	}
 	solve := o.trainLinear
-	if isKernel(o.config.Loss) {
+	if batch.IsKernel(o.config.Loss) {
 		solve = o.trainKernel
 	}
 	fit, err := solve(ctx, d, scaler)
@@ -227,6 +231,12 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return refusedError{err}
 		}
 	}
+	var suspects []string
+	if o.influences != "" {
+		if suspects, err = o.writeInfluences(&fit.Fit, d); err != nil {
+			return err
+		}
+	}
 	if o.model != "" {
 		blocks, err := fit.blocks()
 		if err != nil {
@@ -245,6 +255,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}
+		if len(suspects) > 0 {
+			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))
+		}
 		if q := r.Penalty; q != nil {
 			fmt.Fprintf(p.stderr, "noising penalty: quadratic %.6g, exact %.6g, sampled %.6g +- %.2g\n", q.Quadratic, q.Exact, q.Sampled, q.SampledError)
 		}
@@ -252,10 +265,35 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !fit.Converged {
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; more --max-iterations or a larger --tol may help\n", o.config.Tol)
 	}
+	if r.TrainError != nil {
+		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
+			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
+		}
+	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	return nil
+}
+
+// largestClass returns the class of the largest weight and the error of predicting
+// nothing else, in percent.
+func largestClass(d *batch.Data) (name string, percent float64) {
+	weight := make([]float64, len(d.Schema.Classes))
+	total := 0.0
+	for i := range d.Rows() {
+		if k := d.Label(i); k >= 0 {
+			weight[k] += d.Weight(i)
+			total += d.Weight(i)
+		}
+	}
+	best := 0
+	for k, w := range weight {
+		if w > weight[best] {
+			best = k
+		}
+	}
+	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
 // loadTraining reads the training set, through the Scaler of a model where one
@@ -279,7 +317,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var x blankout.Vec
 	var fit batch.Standardiser
 	count := 0
-	add := func(e *blankout.Example) error {
+	add := func(e *blankout.Example, at func() string) error {
+		if o.influences != "" {
+			o.places = append(o.places, place{at(), string(e.Key)})
+		}
 		if count++; count%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(count)) + " examples read")
 		}
@@ -292,13 +333,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		return b.Add(e)
 	}
-	if err := o.data.each(ctx, o.data.paths, schema, add); err != nil {
+	if err := o.data.eachPlaced(ctx, o.data.paths, schema, add); err != nil {
 		return nil, nil, err
 	}
 	if len(o.unlabelled) > 0 {
 		free := o.data
 		free.record.Unlabelled = true
-		if err := free.each(ctx, o.unlabelled, schema, add); err != nil {
+		if err := free.eachPlaced(ctx, o.unlabelled, schema, add); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -337,87 +378,4 @@ func withScaler(m, scaler *blankout.Model) *blankout.Model {
 		copy(out.Rows.Touch(column)[:k], row[:k])
 	}
 	return out
-}
-
-// selectSettings chooses among the settings of the grid and puts the best into
-// o.config. The first deletion level of the table is the expected one; the
-// others are for people to compare.
-func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, screen *screen) (*batch.Table, error) {
-	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
-	for _, q := range []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9} {
-		if q != o.missing {
-			s.Deletions = append(s.Deletions, q)
-		}
-	}
-	for _, g := range o.grid {
-		key, list, ok := strings.Cut(g, "=")
-		if !ok || key == "" || list == "" {
-			return nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
-		}
-		s.Grid = append(s.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
-	}
-	s.Progress = func(done, all int) {
-		if screen.due() {
-			screen.progress(fmt.Sprintf("%d of %d fits", done, all))
-		}
-	}
-	t, err := batch.Select(ctx, d, o.config, s)
-	if err != nil {
-		return nil, err
-	}
-	threads := o.config.Threads
-	o.config = t.Config(t.Best[0])
-	o.config.Threads = threads
-	if !p.quiet {
-		w := tabwriter.NewWriter(p.stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(w, "%s\t", strings.Join(t.Keys, "\t"))
-		for _, q := range t.Deletions {
-			fmt.Fprintf(w, "error %% at %g %%\t", 100*q)
-		}
-		fmt.Fprintln(w)
-		for i, c := range t.Candidates {
-			fmt.Fprintf(w, "%s\t", strings.Join(c.Values, "\t"))
-			for j, e := range c.Error {
-				mark := ""
-				if t.Best[j] == i {
-					mark = "*"
-				}
-				fmt.Fprintf(w, "%s%.2f\t", mark, e)
-			}
-			fmt.Fprintln(w)
-		}
-		if err := w.Flush(); err != nil {
-			return nil, err
-		}
-	}
-	if o.plot != "" {
-		if err := plotTable(t, o.plot); err != nil {
-			return nil, fmt.Errorf("plotting the grid: %w", err)
-		}
-	}
-	return t, nil
-}
-
-// plotTable draws each candidate's error over the deletion level.
-func plotTable(t *batch.Table, path string) error {
-	pl := plot.New()
-	pl.X.Label.Text, pl.Y.Label.Text = "features deleted (%)", "error (%)"
-	pl.Legend.Top, pl.Legend.Left = true, true
-	order := make([]int, len(t.Deletions))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.Deletions[a], t.Deletions[b]) })
-	var lines []any
-	for _, c := range t.Candidates {
-		points := make(plotter.XYs, len(order))
-		for i, j := range order {
-			points[i] = plotter.XY{X: 100 * t.Deletions[j], Y: c.Error[j]}
-		}
-		lines = append(lines, strings.Join(c.Values, " "), points)
-	}
-	if err := plotutil.AddLinePoints(pl, lines...); err != nil {
-		return err
-	}
-	return pl.Save(16*vg.Centimeter, 11*vg.Centimeter, path)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,46 +15,29 @@ import (
 // kernelFlags are those of --loss dropsvm.
 type kernelFlags struct {
 	config batch.KernelConfig
-	epochs string
-	memory int
+	// Flags whose text KernelConfig.Set reads.
+	strength, epochs string
+	memory           int
 }
 
 func (k *kernelFlags) add(f *pflag.FlagSet) {
 	k.config = batch.DefaultKernelConfig()
 	f.StringVar(&k.config.Kernel, "kernel", k.config.Kernel, "of dropsvm: linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]")
-	f.Float64Var(&k.config.Drop.Q, "drop-q", k.config.Drop.Q, "of dropsvm: strength of the penalty; 0 is the ordinary support vector machine")
+	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty; 0 is the ordinary support vector machine, auto 1/n for\nn examples")
 	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "of dropsvm: probability that an entry of the kernel matrix stays")
 	f.StringVar(&k.epochs, "epochs", "inf", "of dropsvm: `N` rounds of dropping, or inf for their limit in closed form")
 	f.IntVar(&k.memory, "memory", k.config.Memory>>20, "of dropsvm: `MB` for kernel matrices")
 }
 
-// isKernel reports whether a loss is one of kernel machines: dropsvm, or
-// dropsvm:square for the square loss.
-func isKernel(loss string) bool { return loss == "dropsvm" || strings.HasPrefix(loss, "dropsvm:") }
-
-// check returns the first thing wrong with the flags of a kernel machine.
+// checkKernel returns the first thing wrong with the flags of a kernel machine.
 func (o *trainFlags) checkKernel() error {
 	k := &o.kernel
-	_, form, has := strings.Cut(o.config.Loss, ":")
-	if has && form != "square" && form != "hinge" {
-		return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge or dropsvm:square", o.config.Loss)
-	}
-	k.config.Square = form == "square"
-	if _, err := batch.ParseKernel(k.config.Kernel); err != nil {
-		return err
-	}
-	k.config.Drop.Epochs = 0
-	if k.epochs != "inf" {
-		n, err := strconv.Atoi(k.epochs)
-		if err != nil || n < 1 {
-			return fmt.Errorf("--epochs %q: want a positive number or inf", k.epochs)
+	for _, set := range [][2]string{{"loss", o.config.Loss}, {"drop-q", k.strength}, {"epochs", k.epochs}} {
+		if err := k.config.Set(set[0], set[1]); err != nil {
+			return err
 		}
-		k.config.Drop.Epochs = n
 	}
 	k.config.Drop.Seed = o.config.Seed
-	if err := k.config.Drop.Check(); err != nil {
-		return err
-	}
 	if k.memory < 1 || k.memory > 1<<30 {
 		return fmt.Errorf("--memory %d: want a number of MB", k.memory)
 	}
@@ -67,12 +48,10 @@ func (o *trainFlags) checkKernel() error {
 		return fmt.Errorf("dropsvm knows no feature noise: it drops samples (--drop-q, --keep)")
 	case c.Bound != "":
 		return fmt.Errorf("dropsvm knows no --bound")
-	case o.folds > 0:
-		return fmt.Errorf("--folds and --grid choose settings of linear models only")
 	case c.Solver != "" && c.Solver != batch.SMO:
 		return fmt.Errorf("solver %q: dropsvm is solved by smo", c.Solver)
 	}
-	return nil
+	return k.config.Check(*c)
 }
 
 // trained is what train has to say of a model of either kind.

@@ -1,0 +1,75 @@
+package batch
+
+import (
+	"math"
+	"testing"
+
+	"blankout"
+)
+
+// Masks of neighbouring examples, copies and seeds have nothing to do with each
+// other, whichever entries are compared; nor do sums over copies vary less or
+// more than those of independent draws.
+func TestCorrupterDrawsIndependently(t *testing.T) {
+	const n, entries = 6000, 6
+	masks := func(q float64, seed uint64, example, copy func(i int) int) [][]float64 {
+		c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed, Keep: true}
+		out := make([][]float64, n)
+		for i := range out {
+			x := blankout.Vec{Index: make([]uint32, entries), Value: make([]float64, entries)}
+			for j := range x.Value {
+				x.Index[j], x.Value[j] = uint32(j), 1
+			}
+			c.Vec(x, example(i), copy(i))
+			for j, v := range x.Value {
+				x.Value[j] = (v - (1 - q)) / math.Sqrt(q*(1-q))
+			}
+			out[i] = x.Value
+		}
+		return out
+	}
+	count := func(i int) int { return i }
+	next := func(i int) int { return i + 1 }
+	none := func(int) int { return 0 }
+	third := func(i int) int { return i / 3 }
+	inThird := func(i int) int { return i % 3 }
+	for _, q := range []float64{0.2, 0.5, 0.8} {
+		for seed := range uint64(3) {
+			base := masks(q, seed, count, none)
+			for name, other := range map[string][][]float64{
+				"itself":           base,
+				"the next example": masks(q, seed, next, none),
+				"the next copy":    masks(q, seed, count, func(int) int { return 1 }),
+				"the next seed":    masks(q, seed+1, count, none),
+				"copies":           masks(q, seed, none, next),
+				"a few copies":     masks(q, seed, third, inThird),
+			} {
+				for j := range entries {
+					for k := range entries {
+						if name == "itself" && j == k {
+							continue
+						}
+						sum, squares := 0.0, 0.0
+						for i := range n {
+							p := base[i][j] * other[i][k]
+							sum += p
+							squares += p * p
+						}
+						if z := sum / math.Sqrt(squares); math.Abs(z) > 5.5 {
+							t.Errorf("q = %v, seed %d: entry %d and entry %d of %s: correlation at %.1f standard errors", q, seed, j, k, name, z)
+						}
+					}
+				}
+				for j := range entries {
+					mean := 0.0
+					for i := range n {
+						mean += other[i][j]
+					}
+					if z := mean / math.Sqrt(n); math.Abs(z) > 5 {
+						t.Errorf("q = %v, seed %d: entry %d of %s survives at %.1f standard errors from its chance", q, seed, j, name, z)
+					}
+				}
+			}
+		}
+	}
+}

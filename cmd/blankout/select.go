@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/simulate"
+)
+
+// checkSelection returns what is wrong with the flags that choose settings.
+func (o *trainFlags) checkSelection() error {
+	switch {
+	case o.folds > 0 && len(o.validation) > 0:
+		return fmt.Errorf("--folds and --validation both say what to choose on: give one of them")
+	case (o.folds > 0 || len(o.validation) > 0) != (len(o.grid) > 0):
+		return fmt.Errorf("--grid goes with --folds or --validation")
+	case o.plot != "" && len(o.grid) == 0:
+		return fmt.Errorf("--plot draws the --grid: there is none")
+	}
+	if ending := filepath.Ext(o.plot); o.plot != "" && ending != ".svg" && ending != ".png" {
+		return fmt.Errorf("--plot %s: want a name that ends in .svg or .png", o.plot)
+	}
+	return nil
+}
+
+// selectSettings chooses among the settings of the grid and puts the best into
+// o. The first deletion level of the table is the expected one; the others are for
+// people to compare.
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Model, screen *screen) (*batch.Table, error) {
+	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
+	for _, q := range o.deletions {
+		if !slices.Contains(s.Deletions, q) {
+			s.Deletions = append(s.Deletions, q)
+		}
+	}
+	for _, g := range o.grid {
+		key, list, ok := strings.Cut(g, "=")
+		if !ok || key == "" || list == "" {
+			return nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
+		}
+		s.Grid = append(s.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
+	}
+	if batch.IsKernel(o.config.Loss) {
+		s.Kernel = &o.kernel.config
+	}
+	if len(o.validation) > 0 {
+		var err error
+		if s.Validation, err = p.loadValidation(ctx, o, d, scaler); err != nil {
+			return nil, err
+		}
+	}
+	s.Progress = func(done, all int) {
+		if screen.due() {
+			screen.progress(fmt.Sprintf("%d of %d fits", done, all))
+		}
+	}
+	t, err := batch.Select(ctx, d, o.config, s)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, refusedError{err}
+	}
+	threads := o.config.Threads
+	o.config = t.Config(t.Best[0])
+	o.config.Threads = threads
+	if s.Kernel != nil {
+		o.kernel.config = t.KernelConfig(t.Best[0])
+	}
+	if !p.quiet {
+		w := tabwriter.NewWriter(p.stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(w, "%s\t", strings.Join(t.Keys, "\t"))
+		for _, q := range t.Deletions {
+			fmt.Fprintf(w, "error %% at %g %%\t", 100*q)
+		}
+		fmt.Fprintln(w)
+		for i, c := range t.Candidates {
+			fmt.Fprintf(w, "%s\t", strings.Join(c.Values, "\t"))
+			for j, e := range c.Error {
+				mark := ""
+				if t.Best[j] == i {
+					mark = "*"
+				}
+				fmt.Fprintf(w, "%s%.2f\t", mark, e)
+			}
+			fmt.Fprintln(w)
+		}
+		if err := w.Flush(); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(p.stderr, "chosen for %g %% deleted: %s\n", 100*t.Deletions[0], t.Name(t.Best[0]))
+	}
+	if o.plot != "" {
+		if err := plotTable(t, o.plot); err != nil {
+			return nil, fmt.Errorf("plotting the grid: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// loadValidation reads the validation set the way the training set d was read.
+func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Model) (*batch.Data, error) {
+	schema := d.Schema.Clone(-1, -1)
+	known := len(schema.Classes)
+	schema.MaxClasses = known + 1 // room for a strange one, to name it
+	var b batch.Builder
+	var x blankout.Vec
+	err := o.data.each(ctx, o.validation, schema, func(e *blankout.Example) error {
+		if e.Label >= known {
+			return fmt.Errorf("label %.40q is none of the training classes %q", schema.Clone(-1, -1).Classes[e.Label], d.Schema.Classes)
+		}
+		if scaler != nil {
+			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			e.Features, x = x, e.Features
+		}
+		return b.Add(e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := b.Data(schema).Like(d)
+	if err == nil && v.Rows() == 0 {
+		err = errors.New("no examples")
+	}
+	if err != nil {
+		return nil, refusedError{fmt.Errorf("--validation %s: %w", strings.Join(o.validation, ", "), err)}
+	}
+	return v, nil
+}
+
+// plotTable draws the candidates' errors over the deletion level into path, and
+// beside it, for each setting of numbers, the best error over its values.
+func plotTable(t *batch.Table, path string) error {
+	order := make([]int, len(t.Deletions))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.Deletions[a], t.Deletions[b]) })
+	f := simulate.Figure{Title: "Held-out error of the candidates", X: "features deleted (%)", Y: "error (%)"}
+	for i, c := range t.Candidates {
+		// More than a few are not told apart: then only those best somewhere.
+		if len(t.Candidates) > 10 && !slices.Contains(t.Best, i) {
+			continue
+		}
+		s := simulate.Series{Name: t.Name(i)}
+		for _, j := range order {
+			s.X, s.Y = append(s.X, 100*t.Deletions[j]), append(s.Y, c.Error[j])
+		}
+		f.Series = append(f.Series, s)
+	}
+	if len(t.Candidates) > 10 {
+		f.Title = fmt.Sprintf("Held-out error: those of %d candidates that are best at some level", len(t.Candidates))
+	}
+	if err := f.SaveAs(path); err != nil {
+		return err
+	}
+	for k := range t.Keys {
+		f, ok := profile(t, k, order)
+		if !ok {
+			continue
+		}
+		ending := filepath.Ext(path)
+		if err := f.SaveAs(strings.TrimSuffix(path, ending) + "-" + t.Keys[k] + ending); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// profile draws the lowest error over the values of setting k, a line for each
+// deletion level; false where the values are not at least two numbers.
+func profile(t *batch.Table, k int, order []int) (f simulate.Figure, ok bool) {
+	var values []float64
+	for _, c := range t.Candidates {
+		x, err := strconv.ParseFloat(c.Values[k], 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return f, false
+		}
+		if !slices.Contains(values, x) {
+			values = append(values, x)
+		}
+	}
+	slices.Sort(values)
+	if len(values) < 2 {
+		return f, false
+	}
+	f = simulate.Figure{Title: "Lowest held-out error over " + t.Keys[k], X: t.Keys[k], Y: "error (%)",
+		LogX: values[0] > 0 && values[len(values)-1] >= 20*values[0]}
+	for _, j := range order {
+		s := simulate.Series{Name: fmt.Sprintf("%g %% deleted", 100*t.Deletions[j]), X: values}
+		for _, x := range values {
+			lowest := math.Inf(1)
+			for _, c := range t.Candidates {
+				if v, _ := strconv.ParseFloat(c.Values[k], 64); v == x {
+					lowest = min(lowest, c.Error[j])
+				}
+			}
+			s.Y = append(s.Y, lowest)
+		}
+		f.Series = append(f.Series, s)
+	}
+	return f, true
+}
+
+// place says where an example came from: file and line or topic, partition and
+// offset, and its key.
+type place struct{ at, key string }
+
+// writeInfluences writes a line of tab-separated values for each example:
+// place, key, class, and the influence in each binary problem. It returns the
+// places of those with the least influence.
+func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []string, err error) {
+	xi, err := fit.Influences(d, o.config)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Create(o.influences)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	w := bufio.NewWriter(file)
+	fmt.Fprint(w, "place\tkey\tclass")
+	classes := d.Schema.Classes
+	switch {
+	case len(xi) == 1:
+		fmt.Fprint(w, "\tinfluence")
+	case fit.Model.Pairs:
+		for j := range classes {
+			for k := range j {
+				fmt.Fprintf(w, "\tinfluence:%s:%s", classes[j], classes[k])
+			}
+		}
+	default:
+		for _, class := range classes {
+			fmt.Fprintf(w, "\tinfluence:%s", class)
+		}
+	}
+	fmt.Fprintln(w)
+	type suspect struct {
+		row   int
+		least float64
+	}
+	var all []suspect
+	for i, at := range o.places {
+		key, class := "", ""
+		if at.key != "" {
+			key = strconv.QuoteToGraphic(at.key) // it may hold tabs
+		}
+		if k := d.Label(i); k >= 0 {
+			class = classes[k]
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s", at.at, key, class)
+		least := math.Inf(1)
+		for _, x := range xi {
+			fmt.Fprint(w, "\t")
+			if !math.IsNaN(x[i]) {
+				least = min(least, x[i])
+				fmt.Fprintf(w, "%.6g", x[i])
+			}
+		}
+		fmt.Fprintln(w)
+		if !math.IsInf(least, 1) {
+			all = append(all, suspect{i, least})
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b suspect) int { return cmp.Compare(a.least, b.least) })
+	for _, s := range all[:min(len(all), 5)] {
+		suspects = append(suspects, fmt.Sprintf("%s (class %s) %.2g", o.places[s.row].at, classes[max(d.Label(s.row), 0)], s.least))
+	}
+	return suspects, nil
+}
