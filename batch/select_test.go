@@ -150,10 +150,10 @@ func TestSelectRefuses(t *testing.T) {
 		"not a number": {Folds: 2, Grid: []Axis{{"c", []string{"one"}}}},
 		"too few":      {Folds: 15},
 		"want a share": {Folds: 2, Deletions: []float64{1}},
-		"of a kernel":   {Folds: 2, Kernel: &kernel, Grid: []Axis{{"noise", []string{"none"}}}},
-		"no degree":     {Folds: 2, Kernel: &kernel, Grid: []Axis{{"degree", []string{"2"}}}},
-		"not negative":  {Folds: 2, Kernel: &kernel, Grid: []Axis{{"drop-q", []string{"-1"}}}},
-		"positive":      {Folds: 2, Kernel: &kernel, Grid: []Axis{{"c", []string{"0"}}}},
+		"of a kernel":  {Folds: 2, Kernel: &kernel, Grid: []Axis{{"noise", []string{"none"}}}},
+		"no degree":    {Folds: 2, Kernel: &kernel, Grid: []Axis{{"degree", []string{"2"}}}},
+		"not negative": {Folds: 2, Kernel: &kernel, Grid: []Axis{{"drop-q", []string{"-1"}}}},
+		"positive":     {Folds: 2, Kernel: &kernel, Grid: []Axis{{"c", []string{"0"}}}},
 	} {
 		if _, err := Select(context.Background(), d, DefaultConfig(), s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
