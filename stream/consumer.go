@@ -22,8 +22,11 @@ import (
 // ConsumerConfig says what is read from a Kafka cluster and from where on.
 type ConsumerConfig struct {
 	ConnectConfig
-	Topics     []string `toml:"topics"`
-	Partitions []int32  `toml:"partitions"` // of every topic; none means all, new ones included
+	Topics []string `toml:"topics"`
+	// UnlabelledTopics are read beside Topics, in the same way; the labels of their
+	// records, if there are any, are passed over.
+	UnlabelledTopics []string `toml:"unlabelled_topics"`
+	Partitions       []int32  `toml:"partitions"` // of every topic; none means all, new ones included
 	// Start is where a partition without a stored offset begins: "earliest",
 	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
 	// Partitions that are added to a topic later are read from their beginning.
@@ -81,6 +84,10 @@ func (c *ConsumerConfig) Check() error {
 		return errors.New("topics: none given")
 	case slices.Contains(c.Topics, ""):
 		return errors.New("topics: an empty name")
+	case slices.Contains(c.UnlabelledTopics, ""):
+		return errors.New("unlabelled_topics: an empty name")
+	case slices.ContainsFunc(c.UnlabelledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
+		return fmt.Errorf("unlabelled_topics %q: one of them is among topics %q too", c.UnlabelledTopics, c.Topics)
 	case c.Isolation != "read_committed" && c.Isolation != "read_uncommitted":
 		return fmt.Errorf("isolation %q, want read_committed or read_uncommitted", c.Isolation)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
@@ -144,6 +151,7 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 // *CorruptBatchError, missing permission.
 type Consumer struct {
 	config  ConsumerConfig
+	topics  []string // unlabelled ones included, in order
 	cluster *cluster
 	decoder Decoder
 	schema  *blankout.Schema
@@ -177,13 +185,14 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	config.Topics = slices.Compact(slices.Sorted(slices.Values(config.Topics)))
-	k, err := connect(ctx, config.ConnectConfig, config.Topics, config.Log)
+	topics := slices.Compact(slices.Sorted(slices.Values(slices.Concat(config.Topics, config.UnlabelledTopics))))
+	k, err := connect(ctx, config.ConnectConfig, topics, config.Log)
 	if err != nil {
 		return nil, err
 	}
 	c := &Consumer{
 		config:  config,
+		topics:  topics,
 		cluster: k,
 		decoder: decoder,
 		schema:  schema,
@@ -194,7 +203,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 	}
 	running, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	for _, topic := range config.Topics {
+	for _, topic := range topics {
 		fetchers, err := c.start(ctx, topic, from)
 		if err != nil {
 			c.Close()
@@ -294,7 +303,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 }
 
 func (c *Consumer) newFetcher(topic string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, topic: topic, partition: partition, next: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, next: next, end: end, maxBytes: c.config.MaxBytes}
 	f.free = make(chan *fetched, c.config.Prefetch)
 	for range c.config.Prefetch {
 		f.free <- &fetched{from: f}
@@ -350,7 +359,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, topic := range c.config.Topics {
+		for _, topic := range c.topics {
 			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 			if err != nil || len(m.Topics) != 1 {
 				continue // the fetchers meet the same trouble and report it
@@ -434,6 +443,9 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 // offset that follows.
 func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 	next := cur.next
+	if d, ok := c.decoder.(interface{ passOverLabels(bool) }); ok {
+		d.passOverLabels(cur.from.unlabelled)
+	}
 	for ; c.at < len(cur.batches); c.at++ {
 		batch := &cur.batches[c.at]
 		if !c.open {
@@ -473,7 +485,9 @@ func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 			if batch.attributes&flagLogAppendTime != 0 {
 				record.Time = batch.maxTime
 			}
-			c.decode(b, record)
+			if e := c.decode(b, record); cur.from.unlabelled {
+				e.Label = blankout.Unlabelled // for decoders that know no better
+			}
 		}
 		c.open = false
 	}
@@ -491,7 +505,7 @@ func extend(b *blankout.Batch) *blankout.Example {
 	return &b.Examples[n]
 }
 
-func (c *Consumer) decode(b *blankout.Batch, r Record) {
+func (c *Consumer) decode(b *blankout.Batch, r Record) *blankout.Example {
 	e := extend(b)
 	key, value := e.Key[:0], e.Value[:0]
 	c.decoder.Decode(r, e)
@@ -506,6 +520,7 @@ func (c *Consumer) decode(b *blankout.Batch, r Record) {
 	if e.Refused != nil {
 		e.Refused.Value = slices.Clone(e.Refused.Value)
 	}
+	return e
 }
 
 // refuse hands on a batch, or what is left of it, that cannot be taken apart:

@@ -371,3 +371,29 @@ func TestRecordConfigCheck(t *testing.T) {
 		}
 	}
 }
+
+// Two decoders that take turns at one Schema add every field once, and a null is
+// noted of a field that only the other one has met.
+func TestDecodersShareSchema(t *testing.T) {
+	c := DefaultRecordConfig()
+	s := c.Schema()
+	var two [2]Decoder
+	for i := range two {
+		var err error
+		if two[i], err = NewDecoder(c, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e blankout.Example
+	for i := range 4 {
+		two[i%2].Decode(Record{Value: []byte(`{"label":"a","x":1,"word":"w"}`)}, &e)
+	}
+	if len(s.Fields) != 3 {
+		t.Errorf("fields %+v", s.Fields)
+	}
+	two[0].Decode(Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
+	two[1].Decode(Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
+	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
+		t.Errorf("missing %v of %+v", e.Missing, s.Fields)
+	}
+}

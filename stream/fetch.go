@@ -251,14 +251,15 @@ const corruptTries = 3
 
 // fetcher reads one partition, in a goroutine of its Consumer.
 type fetcher struct {
-	consumer  *Consumer
-	topic     string
-	partition int32
-	next      int64 // offset to fetch
-	end       int64 // stop here; -1: never
-	maxBytes  int32
-	moved     bool          // by policy, away from the stored offset
-	free      chan *fetched // its buffers that nobody reads
+	consumer   *Consumer
+	unlabelled bool // whatever the records say
+	topic      string
+	partition  int32
+	next       int64 // offset to fetch
+	end        int64 // stop here; -1: never
+	maxBytes   int32
+	moved      bool          // by policy, away from the stored offset
+	free       chan *fetched // its buffers that nobody reads
 
 	// For Stats.
 	delivered atomic.Int64 // next offset, as far as Next has handed out

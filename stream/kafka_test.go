@@ -409,6 +409,69 @@ func TestTwoTopics(t *testing.T) {
 
 // noLeaks checks at the end of the test, after everything registered later has
 // been closed, that no goroutine is left.
+// The labels of an unlabelled topic are passed over: they are neither classes nor
+// refused. Its partitions have positions of their own, and go on from them.
+func TestUnlabelledTopic(t *testing.T) {
+	b := startBroker(t, map[string]int32{"told": 1, "untold": 2})
+	for i := range 30 {
+		produce(t, b, "told", nil, Message{Value: fmt.Appendf(nil, `{"label":%q,"x":%d,"a":1}`, []string{"good", "bad"}[i%2], i)})
+		produce(t, b, "untold", nil, Message{Value: fmt.Appendf(nil, `{"label":"stranger %d","x":%d,"b":2}`, i, i)})
+	}
+	config := DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UnlabelledTopics, config.UntilEnd = b.Brokers(), []string{"told"}, []string{"untold"}, true
+	config.MaxWait, config.BatchRecords = 50*time.Millisecond, 7
+	record := DefaultRecordConfig()
+	schema := record.Schema()
+	var offsets blankout.Offsets
+	counted := map[string]int{}
+	for stop := 20; ; stop = 1000 { // broken off once
+		decoder, err := NewDecoder(record, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := NewConsumer(t.Context(), config, decoder, schema, offsets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch blankout.Batch
+		n := 0
+		for n < stop {
+			if err = c.Next(t.Context(), &batch); err != nil {
+				break
+			}
+			p := offsets.At(batch.Topic, batch.Partition, batch.Next)
+			for i := range batch.Examples {
+				e := &batch.Examples[i]
+				if e.Refused != nil || (e.Label == blankout.Unlabelled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
+					t.Errorf("%s: %+v", batch.Topic, e)
+				}
+				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+					t.Error(err)
+				}
+				counted[batch.Topic]++
+				n++
+			}
+		}
+		c.Close()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
+		t.Errorf("%v, %+v", counted, offsets)
+	}
+	if got := fmt.Sprint(schema.Classes); got != "[good bad]" {
+		t.Errorf("classes %s", got)
+	}
+	config.UnlabelledTopics = []string{"told"}
+	if err := config.Check(); err == nil || !strings.Contains(err.Error(), "unlabelled_topics") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func noLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })

@@ -280,6 +280,7 @@ type core struct {
 	s      *blankout.Schema
 	mask   uint64
 	fields map[fieldKey]uint16
+	taken  int // fields of s that are in fields
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
@@ -303,6 +304,7 @@ type core struct {
 	// What the event says of itself.
 	class    []byte // the label as it is written
 	labelled bool
+	passOver bool // labels, for now
 	weight   float64
 	id       []byte
 	time     int64
@@ -350,11 +352,7 @@ func newCore(c RecordConfig, s *blankout.Schema) core {
 			d.groups[name] = group
 		}
 	}
-	for id, f := range s.Fields {
-		if id > 0 {
-			d.addField(f, uint16(id))
-		}
-	}
+	d.takeFields()
 	for _, x := range s.Crosses {
 		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
 	}
@@ -380,6 +378,9 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
+	}
+	if d.taken != len(d.s.Fields) {
+		d.takeFields()
 	}
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
@@ -410,10 +411,14 @@ func refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail strin
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
 }
 
+// passOverLabels says whether the records that come next are unlabelled,
+// whatever they say.
+func (d *core) passOverLabels(on bool) { d.passOver = on }
+
 // label sets e.Label. It is called last: a record that is refused for something
 // else must not name a class.
 func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
-	if d.c.Unlabelled {
+	if d.c.Unlabelled || d.passOver {
 		return true
 	}
 	class, ok := d.labels[string(text)]
@@ -442,9 +447,19 @@ func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 	if !ok && len(d.s.Fields) < d.c.MaxFields && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
 		id = d.s.AddField(f)
-		d.addField(f, id)
+		d.takeFields()
 	}
 	return id
+}
+
+// takeFields takes up the fields of the Schema that are new to d: another
+// decoder may add to it in turn.
+func (d *core) takeFields() {
+	for ; d.taken < len(d.s.Fields); d.taken++ {
+		if d.taken > 0 {
+			d.addField(d.s.Fields[d.taken], uint16(d.taken))
+		}
+	}
 }
 
 func (d *core) addField(f blankout.Field, id uint16) {

@@ -370,10 +370,45 @@ func TestCrashAtFailpoints(t *testing.T) {
 	}
 }
 
-// Suspects that cannot be stored, or a kill on the way there, lose none.
-func TestCrashWithSuspects(t *testing.T) {
+func TestCrashBeside(t *testing.T) {
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t)
+	t.Run("suspects", func(t *testing.T) { crashWithSuspects(t, program, broker) })
+	t.Run("unlabelled topic", func(t *testing.T) { crashWithUnlabelled(t, program, broker) })
+}
+
+// The partitions of an unlabelled topic have positions in the same checkpoint.
+func crashWithUnlabelled(t *testing.T, program string, broker *stream.Embedded) {
+	both := func() *learner {
+		l := newLearner(t, program, broker.Brokers()[0], "short")
+		l.flags = append(l.flags, "--set=kafka.unlabelled_topics=three", "--set=learner.alpha=0.3")
+		return l
+	}
+	whole := both()
+	whole.finish(t)
+	_, want, wantEvents := whole.state(t)
+	if len(want) != 4 || wantEvents != 46_000-uint64(len(whole.deadLetters(t))) {
+		t.Fatalf("%+v, %d events", want, wantEvents)
+	}
+	l := both()
+	for _, what := range []string{"checkpoint.rename=kill@3", "checkpoint.write=kill@4", "run.commit=kill@5"} {
+		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
+		if err := l.live(t, 0, nil); err == nil {
+			t.Errorf("%s: the place was not reached", what)
+		}
+	}
+	l.env = nil
+	l.finish(t)
+	if _, got, events := l.state(t); !slices.Equal(got, want) || events != wantEvents {
+		t.Errorf("counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
+	}
+	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+		t.Errorf("%d different dead letters, want %d", len(got), len(want))
+	}
+}
+
+// Suspects that cannot be stored, or a kill on the way there, lose none.
+func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 	doubting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
 		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.suspect=0.6", "--set=suspect.file="+filepath.Join(l.dir, "suspects.jsonl"))

@@ -135,7 +135,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
 	f.IntVar(&t.Starts, "starts", t.Starts, "of t-logistic: `N` random starts after the one from zero; the best result counts")
 	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
-	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples' noising penalty")
+	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples in the noising penalty, online in the metric")
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")

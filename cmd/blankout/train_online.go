@@ -41,7 +41,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // ones that --solver online refuses.
 var (
 	onlineOnly = []string{"passes", "rule", "eta", "classes"}
-	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "unlabelled", "alpha", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
+	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.
@@ -70,6 +70,9 @@ func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFla
 		return err
 	}
 	l2 := 1.0
+	if len(o.unlabelled) > 0 || c.Flags().Changed("alpha") {
+		o.online.config.Alpha = o.config.Alpha
+	}
 	config, err := o.onlineConfig(c.Flags().Changed("noise"), c.Flags().Changed("l2"), &l2)
 	if err != nil {
 		return err
@@ -228,7 +231,15 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, config online.C
 	t := &online.Training{
 		Learner: learner, Schema: schema, Passes: o.online.passes, Memory: 1 << 30, Refused: online.PolicyFail,
 		Threads: o.config.Threads, Evaluate: !p.quiet || o.json,
-		Open: func() (online.Source, error) { return &paths{data: &data, schema: schema, left: data.paths}, nil },
+		Open: func() (online.Source, error) {
+			all := &paths{data: &data, schema: schema, left: data.paths}
+			if len(o.unlabelled) == 0 {
+				return all, nil
+			}
+			free := data
+			free.record.Unlabelled = true
+			return &turns{sources: []*paths{all, {data: &free, schema: schema, left: o.unlabelled}}}, nil
+		},
 		Observe: func(pass int, s *online.Status) {
 			if screen.due() {
 				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive error %.2f %%", pass+1, humanize.Comma(int64(s.Learned)), 100*s.Metrics.Window.Error()))
@@ -237,6 +248,33 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, config online.C
 	}
 	trained, err := t.Run(ctx)
 	return learner, trained, err
+}
+
+// turns is the source of all examples of several, a batch of each in turn.
+type turns struct {
+	sources []*paths
+	next    int
+}
+
+func (t *turns) Next(ctx context.Context, b *blankout.Batch) error {
+	for len(t.sources) > 0 {
+		t.next %= len(t.sources)
+		err := t.sources[t.next].Next(ctx, b)
+		if err != io.EOF {
+			t.next++
+			return err
+		}
+		t.sources = slices.Delete(t.sources, t.next, t.next+1)
+	}
+	return io.EOF
+}
+
+func (t *turns) Close() error {
+	var errs []error
+	for _, s := range t.sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // paths is the source of all examples of several paths, one after the other.

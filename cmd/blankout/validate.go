@@ -195,7 +195,7 @@ func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) e
 		switch {
 		case o.data != "" && p.Topic != o.data:
 			return fmt.Errorf("it was learned from %q, not from %q: name it as run did", p.Topic, o.data)
-		case o.data == "" && !slices.Contains(c.Kafka.Topics, p.Topic):
+		case o.data == "" && !slices.Contains(c.Kafka.Topics, p.Topic) && !slices.Contains(c.Kafka.UnlabelledTopics, p.Topic):
 			return fmt.Errorf("it was learned from %q, which is none of kafka.topics (%s): a file is named with -d", p.Topic, strings.Join(c.Kafka.Topics, ", "))
 		}
 	}
