@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -124,6 +125,7 @@ func DefaultValidateConfig() ValidateConfig {
 type Evidence struct {
 	live    *blankout.Model
 	builder Builder
+	data    *Data // of everything, once it is complete
 	rows    int
 	learned []int
 	heldOut []int
@@ -165,29 +167,120 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 // columns, then the intercept.
 type linear [][]float64
 
+// ErrOneClass says that the events are not of two classes, so that there is
+// nothing to tell apart.
+var ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
+
+// all returns the events gathered; there can be no more from here on.
+func (v *Evidence) all() *Data {
+	if v.data == nil {
+		v.data = v.builder.Data(v.live.Schema)
+	}
+	return v.data
+}
+
+// EachLearned calls f with the events learned, in the order in which they came:
+// class, importance and standardised features, which are valid during the call.
+// There can be no more events from here on.
+func (v *Evidence) EachLearned(f func(label int, importance float64, x blankout.Vec)) {
+	d := v.all()
+	var x blankout.Vec
+	for _, i := range v.learned {
+		row := d.Row(i)
+		x.Index, x.Value = x.Index[:0], x.Value[:0]
+		for j, c := range row.Index {
+			x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
+		}
+		f(d.Label(i), d.Weight(i), x)
+	}
+}
+
+// Exact is the exact solution of the problem of a live model.
+type Exact struct {
+	*blankout.Model
+	Live, Objective float64 // of the live and of the exact weights
+	Gap             float64 // bounds Objective - minimum, NaN where nothing does
+	Converged       bool
+	live, weights   linear // by output
+	loss            string
+}
+
+// Exact solves the exact problem on the learned events, of which live may be
+// another model than the one that NewEvidence was given if its Schema, Scaler
+// and statistics are the same. No more events can come from here on. Errors are
+// ErrOneClass, of the configuration and of ctx.
+func (v *Evidence) Exact(ctx context.Context, live *blankout.Model, c ValidateConfig) (*Exact, error) {
+	all := v.all()
+	learned := all.Subset(v.learned)
+	noise, err := blankout.ParseNoise(c.Noise)
+	if err != nil {
+		return nil, err
+	}
+	build, name, err := c.objective(noise)
+	if err != nil {
+		return nil, err
+	}
+	e := &Exact{live: v.weights(all, live, c.Config), Converged: true, loss: name}
+	earlier := linear(nil)
+	if c.Start != nil {
+		earlier = v.weights(all, c.Start, c.Config)
+	}
+	e.weights = make(linear, len(e.live))
+	solved := 0
+	for k := range e.live {
+		problem, ok := learned.againstTheRest(k, len(e.live))
+		if !ok {
+			// A class that has not appeared, or the only one: nothing to tell apart.
+			e.weights[k] = make([]float64, len(e.live[k]))
+			copy(e.weights[k][all.Columns():], e.live[k][all.Columns():])
+			continue
+		}
+		solved++
+		o, err := build(learned, problem, c.Config)
+		if err != nil {
+			return nil, err
+		}
+		now := o.ValueGrad(e.live[k], nil)
+		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: e.live[k], Progress: c.Progress}
+		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < now {
+			opt.Start = earlier[k]
+		}
+		solution, err := Solve(ctx, o, opt)
+		if err != nil {
+			return nil, fmt.Errorf("solving the exact problem: %w", err)
+		}
+		e.weights[k] = solution.W
+		e.Live += now
+		e.Objective += solution.Objective
+		e.Gap += solution.Gap
+		e.Converged = e.Converged && solution.Converged
+	}
+	if solved == 0 {
+		return nil, ErrOneClass
+	}
+	e.Live += v.outside(all, live, c.Config)
+	e.Model = v.model(all, live, e.weights, c.Config, name)
+	return e, nil
+}
+
 // Validate solves the exact problem on the learned events and compares. It
-// returns the exact solution as a model too, with the live one's Scaler. The
-// Evidence is used up. Errors are of the data (only one class has appeared) and
-// of ctx.
-func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *blankout.Model, error) {
+// returns the exact solution too, whose model has the live one's Scaler. No more
+// events can come from here on. Errors are as of Exact.
+func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *Exact, error) {
 	begin := time.Now()
 	rest := func(i int) {
 		if c.Pause != nil && i%256 == 0 {
 			c.Pause()
 		}
 	}
-	all := v.builder.Data(v.live.Schema)
-	learned := all.Subset(v.learned)
-	noise, err := blankout.ParseNoise(c.Noise)
+	solution, err := v.Exact(ctx, v.live, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	build, name, err := c.objective(noise)
-	if err != nil {
-		return nil, nil, err
-	}
-	r := &Validation{Time: begin.UTC(), Loss: name, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
-		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: true}
+	all := v.all()
+	learned, live, exact := all.Subset(v.learned), solution.live, solution.weights
+	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
+		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged}
 	if c.L2 == 0 {
 		r.Cost = 0
 	}
@@ -196,45 +289,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			r.Classes++
 		}
 	}
-	live, earlier := v.weights(all, v.live, c.Config), linear(nil)
-	if c.Start != nil {
-		earlier = v.weights(all, c.Start, c.Config)
-	}
-	exact := make(linear, len(live))
-	gap, solved := 0.0, 0
-	for k := range live {
-		problem, ok := learned.againstTheRest(k, len(live))
-		if !ok {
-			// A class that has not appeared, or the only one: nothing to tell apart.
-			exact[k] = make([]float64, len(live[k]))
-			copy(exact[k][all.Columns():], live[k][all.Columns():])
-			continue
-		}
-		solved++
-		o, err := build(learned, problem, c.Config)
-		if err != nil {
-			return nil, nil, err
-		}
-		now := o.ValueGrad(live[k], nil)
-		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: live[k], Progress: c.Progress}
-		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < now {
-			opt.Start = earlier[k]
-		}
-		solution, err := Solve(ctx, o, opt)
-		if err != nil {
-			return nil, nil, fmt.Errorf("solving the exact problem: %w", err)
-		}
-		exact[k] = solution.W
-		r.Live.Objective += now
-		r.Exact.Objective += solution.Objective
-		gap += solution.Gap
-		r.Converged = r.Converged && solution.Converged
-	}
-	if solved == 0 {
-		return nil, nil, fmt.Errorf("the %d labelled events are not of two classes: nothing to tell apart", len(v.learned))
-	}
-	r.Live.Objective += v.outside(all, c.Config)
-	r.Certificate, r.Gap = defined(gap), r.Live.Objective-r.Exact.Objective
+	r.Live.Objective, r.Exact.Objective = solution.Live, solution.Objective
+	r.Certificate, r.Gap = defined(solution.Gap), r.Live.Objective-r.Exact.Objective
 	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
@@ -243,12 +299,11 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if measured.Rows() == 0 {
 		measured, r.MeasuredOn = learned, "learned"
 	}
-	model := v.model(all, exact, c.Config, name)
 	for _, side := range []struct {
 		to *Standing
 		w  linear
 		m  *blankout.Model
-	}{{&r.Live, live, v.live}, {&r.Exact, exact, model}} {
+	}{{&r.Live, live, v.live}, {&r.Exact, exact, solution.Model}} {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
@@ -263,7 +318,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	}
 	r.Failures = v.failures(measured.sample(c.Sample), live, exact, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
-	return r, model, nil
+	return r, solution, nil
 }
 
 // defined is x for JSON: nil where it is no number.
@@ -295,24 +350,24 @@ func (v *Evidence) weights(d *Data, m *blankout.Model, c Config) linear {
 
 // outside returns the penalty of the live model's weights of columns that no
 // event of d holds: those of the exact solution are zero.
-func (v *Evidence) outside(d *Data, c Config) float64 {
+func (v *Evidence) outside(d *Data, live *blankout.Model, c Config) float64 {
 	l2 := 1.0
 	if c.L2 >= 0 {
 		l2 = c.L2
 	}
 	sum := 0.0
-	v.eachOutside(d, func(w float64) { sum += w * w })
+	eachOutside(live, d, func(w float64) { sum += w * w })
 	return l2 * sum
 }
 
-func (v *Evidence) eachOutside(d *Data, f func(w float64)) {
-	for i := range v.live.Rows.Len() {
-		column, _ := v.live.Rows.Column(i)
+func eachOutside(live *blankout.Model, d *Data, f func(w float64)) {
+	for i := range live.Rows.Len() {
+		column, _ := live.Rows.Column(i)
 		if _, ok := slices.BinarySearch(d.columns, column); ok {
 			continue
 		}
-		for k := range v.live.Outputs {
-			f(v.live.Weight(column, k))
+		for k := range live.Outputs {
+			f(live.Weight(column, k))
 		}
 	}
 }
@@ -357,7 +412,7 @@ func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c Validat
 			}
 		}
 	}
-	v.eachOutside(d, func(w float64) { ll, distance = ll+w*w, distance+w*w })
+	eachOutside(v.live, d, func(w float64) { ll, distance = ll+w*w, distance+w*w })
 	by := func(p at) float64 { return math.Abs(live[p.k][p.j] - exact[p.k][p.j]) }
 	slices.SortStableFunc(apart, func(a, b at) int { return cmp.Compare(by(b), by(a)) })
 	for _, p := range apart[:min(len(apart), c.Top)] {
@@ -380,21 +435,21 @@ func (v *Evidence) class(k int) string {
 
 // model returns weights as a model with the live one's Scaler and its
 // statistics.
-func (v *Evidence) model(d *Data, w linear, c Config, loss string) *blankout.Model {
-	head := v.live.Head
+func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss string) *blankout.Model {
+	head := live.Head
 	k := len(w)
 	head.Loss, head.Noise, head.Trained, head.Calibration = loss, c.Noise, "validate", nil
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
 	head.Layout = blankout.Layout{Width: k, Stats: -1}
-	stats := v.live.Layout.Stats
+	stats := live.Layout.Stats
 	if stats >= 0 {
 		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
 	}
 	m := &blankout.Model{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
 	if stats >= 0 {
-		for i := range v.live.Rows.Len() {
-			column, row := v.live.Rows.Column(i)
+		for i := range live.Rows.Len() {
+			column, row := live.Rows.Column(i)
 			copy(m.Rows.Touch(column)[k:], row[stats:stats+blankout.ScalerWidth])
 		}
 	}

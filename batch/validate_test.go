@@ -98,11 +98,11 @@ func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, ch
 		}
 	}
 	c.Loss, c.Noise = live.Loss, live.Noise
-	r, exact, err = v.Validate(context.Background(), c)
+	r, solution, err := v.Validate(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, live, exact
+	return r, live, solution.Model
 }
 
 // The exact side is what Train finds on the same events, through the Scaler

@@ -118,7 +118,7 @@ func (v *Validator) Validate(ctx context.Context, live *blankout.Model, at blank
 	}
 	r.Coverage = float64(r.Read) / float64(r.Records)
 	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
-	return r, exact, nil
+	return r, exact.Model, nil
 }
 
 // problem returns the batch problem of what a model of the Learner minimises.

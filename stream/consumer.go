@@ -157,9 +157,10 @@ type Consumer struct {
 	schema  *blankout.Schema
 	log     *slog.Logger
 
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	filled  chan *fetched // by all fetchers, first come first served: fair
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	watching bool          // for new partitions
+	filled   chan *fetched // by all fetchers, first come first served: fair
 
 	mu       sync.Mutex
 	fetchers []*fetcher // ordered by topic and partition
@@ -220,7 +221,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 	for _, f := range c.fetchers {
 		c.running.Go(func() { f.run(running) })
 	}
-	if !config.UntilEnd && len(config.Partitions) == 0 {
+	if c.watching = !config.UntilEnd && len(config.Partitions) == 0; c.watching {
 		c.running.Go(func() { c.watch(running) })
 	}
 	return c, nil
@@ -303,7 +304,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 }
 
 func (c *Consumer) newFetcher(topic string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, next: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, begun: next, next: next, end: end, maxBytes: c.config.MaxBytes}
 	f.free = make(chan *fetched, c.config.Prefetch)
 	for range c.config.Prefetch {
 		f.free <- &fetched{from: f}
@@ -582,6 +583,40 @@ func (c *Consumer) Stats() ConsumerStats {
 		s.Partitions = append(s.Partitions, p)
 	}
 	return s
+}
+
+// Seek makes the Consumer deliver every partition again from the given places on,
+// and partitions that are not among them from where the Consumer first began.
+// Where UntilEnd ends it stays. Next must not be under way; what it returned stays
+// valid. After an error that is final it returns that error.
+func (c *Consumer) Seek(to blankout.Offsets) error {
+	if c.ended != nil && c.ended != io.EOF {
+		return c.ended
+	}
+	c.cancel()
+	c.running.Wait()
+	for len(c.filled) > 0 {
+		<-c.filled
+	}
+	running, cancel := context.WithCancel(context.Background())
+	c.cancel, c.current, c.open, c.ended = cancel, nil, false, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, old := range c.fetchers {
+		next := old.begun
+		if p, ok := to.Lookup(old.topic, old.partition); ok {
+			next = p.Next
+		}
+		f := c.newFetcher(old.topic, old.partition, next, old.end, old.highWater.Load())
+		f.begun = old.begun
+		c.fetchers[i] = f
+		c.running.Go(func() { f.run(running) })
+	}
+	c.active = len(c.fetchers)
+	if c.watching {
+		c.running.Go(func() { c.watch(running) })
+	}
+	return nil
 }
 
 // Commit stores offsets with the brokers under a group's name, where lag

@@ -255,6 +255,7 @@ type fetcher struct {
 	unlabelled bool // whatever the records say
 	topic      string
 	partition  int32
+	begun      int64 // first offset to fetch
 	next       int64 // offset to fetch
 	end        int64 // stop here; -1: never
 	maxBytes   int32

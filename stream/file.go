@@ -25,6 +25,7 @@ import (
 // idx pair, of the image); blank lines, comments and a CSV header count and are
 // stepped over. The methods but Progress are for one goroutine.
 type File struct {
+	config  RecordConfig
 	records *Records
 	decoder Decoder
 	schema  *blankout.Schema
@@ -52,7 +53,7 @@ func OpenFile(path string, c RecordConfig, s *blankout.Schema) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{records: records, schema: s}
+	f := &File{config: c, records: records, schema: s}
 	if records.idx != nil {
 		f.decoder, err = newIdxDecoder(records.c, s, records.idx)
 	} else {
@@ -72,6 +73,26 @@ func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 // Skip moves to the record of the given offset, or the first that follows it:
 // where a Position says that learning goes on. It must come before Next.
 func (f *File) Skip(offset int64) error { return f.records.skip(offset) }
+
+// Seek goes back to where the file's Position in to says that learning goes on,
+// to its beginning if there is none. Standard input cannot be read again.
+func (f *File) Seek(to blankout.Offsets) error {
+	if f.records.pump != nil {
+		return errors.New("standard input cannot be read again")
+	}
+	again, err := OpenFile(f.records.name, f.config, f.schema)
+	if err != nil {
+		return fmt.Errorf("reading again: %w", err)
+	}
+	if p, ok := to.Lookup(f.records.name, 0); ok {
+		if err := again.Skip(p.Next); err != nil {
+			return errors.Join(fmt.Errorf("reading again: %w", err), again.Close())
+		}
+	}
+	err = f.Close()
+	*f = *again
+	return err
+}
 
 // Next fills b with the next examples; after the last it returns io.EOF. Other
 // errors name file and line; what was read before them has been returned. b

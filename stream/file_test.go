@@ -335,3 +335,46 @@ func TestNextSharesNoMemory(t *testing.T) {
 		t.Error("reading on changed an earlier batch")
 	}
 }
+
+// Seek reads a file again from a place on, the header of CSV stepped over as
+// the first time.
+func TestFileSeek(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("label,x,shop\n")
+	for i := range 2000 {
+		fmt.Fprintf(&text, "%d,%d,s%d\n", i%2, i, i%7)
+	}
+	path := write(t, "some.csv.gz", gz(text.String()))
+	f, err := OpenFile(path, DefaultRecordConfig(), DefaultRecordConfig().Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, from := range []int64{0, 1, 1500, 3} {
+		var to blankout.Offsets
+		to.At(path, 0, from)
+		if err := f.Seek(to); err != nil {
+			t.Fatal(err)
+		}
+		var b blankout.Batch
+		n, first := 0, int64(-1)
+		for n < 600 {
+			if err := f.Next(t.Context(), &b); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if n += len(b.Examples); first < 0 {
+				first = b.Examples[0].Offset
+			}
+			for _, e := range b.Examples {
+				if e.Refused != nil {
+					t.Fatal(e.Refused)
+				}
+			}
+		}
+		if first != max(from, 1) {
+			t.Errorf("from %d: first record at %d", from, first)
+		}
+	}
+}

@@ -476,3 +476,40 @@ func noLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 }
+
+// Seek delivers again what follows the given places, partitions without one from
+// where the Consumer began, and the end stays where it was.
+func TestSeek(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, map[string]int32{"t": 3})
+	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, numbered(3000)...)
+	byPlace := func(a, b got) int { return int(a.partition-b.partition)*1e6 + int(a.offset-b.offset) }
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 5000, 64 })
+	whole := c.all()
+	slices.SortFunc(whole, byPlace)
+	produce(t, b, "t", nil, numbered(100)...)
+	for _, after := range []int{0, 1, 700, 1 << 30} {
+		var to blankout.Offsets
+		to.At("t", 1, 100)
+		to.At("t", 2, 40)
+		if err := c.Seek(to); err != nil {
+			t.Fatal(err)
+		}
+		clear(c.position)
+		again, err := c.until(after)
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		if err != io.EOF {
+			continue // in the middle of it, once more
+		}
+		slices.SortFunc(again, byPlace)
+		want := slices.DeleteFunc(slices.Clone(whole), func(g got) bool {
+			return g.partition == 1 && g.offset < 100 || g.partition == 2 && g.offset < 40
+		})
+		if !slices.Equal(again, want) {
+			t.Errorf("%d records again, want %d", len(again), len(want))
+		}
+	}
+	c.Close()
+}
