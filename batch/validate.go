@@ -65,6 +65,11 @@ type Validation struct {
 	Deletions []float64 `json:"deletions"`
 	// Failures are the single points of failure, the worst of each kind first.
 	Failures []Failure `json:"failures"`
+
+	// Adopted says that the exact solution became the live state, NotAdopted why it
+	// did not under a policy that wants it to.
+	Adopted    bool   `json:"adopted"`
+	NotAdopted string `json:"not_adopted,omitempty"`
 }
 
 // Standing is one side of a Validation.
@@ -152,6 +157,10 @@ func (v *Evidence) HeldOut(e *blankout.Example) error {
 	return v.add(e, e.Weight)
 }
 
+// Unlabelled copies in an event without a label that the live model has met.
+// Only EachLearned has a use for it.
+func (v *Evidence) Unlabelled(e *blankout.Example) error { return v.add(e, e.Weight) }
+
 func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	for i, id := range e.Field {
@@ -179,13 +188,18 @@ func (v *Evidence) all() *Data {
 	return v.data
 }
 
-// EachLearned calls f with the events learned, in the order in which they came:
-// class, importance and standardised features, which are valid during the call.
+// EachLearned calls f with the events learned, the unlabelled ones included, in
+// the order in which they came: class, importance and standardised features, which are valid during the call.
 // There can be no more events from here on.
 func (v *Evidence) EachLearned(f func(label int, importance float64, x blankout.Vec)) {
 	d := v.all()
 	var x blankout.Vec
-	for _, i := range v.learned {
+	held := v.heldOut
+	for i := range v.rows {
+		if len(held) > 0 && held[0] == i {
+			held = held[1:]
+			continue
+		}
 		row := d.Row(i)
 		x.Index, x.Value = x.Index[:0], x.Value[:0]
 		for j, c := range row.Index {

@@ -126,11 +126,15 @@ type Validate struct {
 	Keep      int    `toml:"keep"`
 }
 
-func (c *Validate) check() error {
-	if c.Keep < 1 {
-		return fmt.Errorf("keep %d: want at least 1", c.Keep)
+func (c *Config) checkValidate() error {
+	v := &c.Validate
+	if v.Keep < 1 {
+		return fmt.Errorf("keep %d: want at least 1", v.Keep)
 	}
-	return c.ValidateConfig.Check()
+	if err := v.ValidateConfig.Check(); err != nil || v.Policy != "adopt" {
+		return err
+	}
+	return online.CheckAdopt(c.Learner)
 }
 
 // Default returns what an empty file means.
@@ -164,7 +168,7 @@ func (c *Config) sections() []section {
 		{"http", c.HTTP.Check},
 		{"dead_letter", c.DeadLetter.check},
 		{"suspect", func() error { return c.Suspect.check(&c.Learner) }},
-		{"validate", c.Validate.check},
+		{"validate", c.checkValidate},
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},
 	}

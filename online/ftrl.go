@@ -28,6 +28,10 @@ func (f ftrl) step(l *Learner) {
 			}
 			w, m := p[j], p[n+j]
 			g := df*x + now.shrink[j]*basis*w
+			if now.still {
+				p[n+j] = m + g*g
+				continue
+			}
 			root := math.Sqrt(m + g*g)
 			z := p[3*n+j] + g - (root-math.Sqrt(m))/l.eta*w
 			p[n+j], p[3*n+j] = m+g*g, z

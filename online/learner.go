@@ -95,6 +95,7 @@ type event struct {
 	shrink           []float64 // h times the noise's strength, 0 for clean gradients
 	minusEta         []float64 // minus the learning rate
 	importance       float64
+	still            bool // no weight is to move: see adopt
 
 	suspicion          Suspicion
 	suspect            bool      // whose suspicion says why

@@ -92,6 +92,9 @@ type Runner struct {
 	// and says which records are held out. May be nil; without its Open there is
 	// only a holdout.
 	Validator *Validator
+	// Decided is the number of records at which an exact solution was last adopted,
+	// or found to be none that can be: see ReadDecided. Run keeps it current.
+	Decided uint64
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
@@ -277,26 +280,27 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
 	l.startValidating()
+	if err := l.startAdopting(); err != nil {
+		return err
+	}
 	l.publish()
 	l.report("")
 
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	ahead := readAhead(reading, r.Source)
-	err := l.learn(ctx, ahead)
-	stop()
+	l.startReading(ctx)
+	err := l.learn(ctx)
+	l.ahead.stop()
 	l.endValidation(ctx, err)
 
 	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)
 	defer cancel()
 	l.report("stopping")
 	if broken := (*panicError)(nil); !errors.As(err, &broken) {
-		err = errors.Join(err, l.saveAtEnd(deadline))
+		err = errors.Join(err, l.endAdoption(), l.saveAtEnd(deadline))
 		l.publish()
 		l.report("stopped")
 	}
 	select {
-	case <-ahead.done:
+	case <-l.ahead.done:
 	case <-deadline.Done():
 		l.log.Warn("the source does not stop; its reader is left behind", "after", r.Config.ShutdownTimeout)
 	}
@@ -308,6 +312,7 @@ func (r *Runner) Run(ctx context.Context) error {
 type ahead struct {
 	filled chan filledBatch
 	free   chan *blankout.Batch
+	stop   context.CancelFunc
 	done   chan struct{}
 }
 
@@ -318,7 +323,8 @@ type filledBatch struct {
 
 func readAhead(ctx context.Context, source Source) *ahead {
 	const batches = 3
-	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), done: make(chan struct{})}
+	ctx, stop := context.WithCancel(ctx)
+	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), stop: stop, done: make(chan struct{})}
 	for range batches {
 		a.free <- &blankout.Batch{}
 	}
@@ -378,7 +384,17 @@ type loop struct {
 	suspects []suspect // of the batch at hand, not yet handed on
 	added    uint64    // suspects handed on
 
+	ahead *ahead
 	validating
+	adopting
+}
+
+// startReading begins to read ahead, stopReading ends it.
+func (l *loop) startReading(ctx context.Context) { l.ahead = readAhead(ctx, l.Source) }
+
+func (l *loop) stopReading() {
+	l.ahead.stop()
+	<-l.ahead.done
 }
 
 type partition struct {
@@ -393,11 +409,12 @@ const reportInterval = 200 * time.Millisecond
 
 // learn works through the batches until there are no more, or no more are
 // wanted. A nil error means that, any other is a failure.
-func (l *loop) learn(ctx context.Context, ahead *ahead) error {
+func (l *loop) learn(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval) // saves and reports are due without events too
 	defer tick.Stop()
 	for {
 		var b filledBatch
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
@@ -407,25 +424,41 @@ func (l *loop) learn(ctx context.Context, ahead *ahead) error {
 		case result := <-l.validated:
 			l.finishValidation(result)
 			continue
+		case result := <-l.adopted:
+			if err = l.finishAdoption(ctx, result); err != nil && err != errBack {
+				return err
+			}
+			continue
 		case <-tick.C:
 			if err := l.takeStock(ctx); err != nil {
 				return nil
 			}
 			continue
-		case b = <-ahead.filled:
+		case b = <-l.ahead.filled:
 		}
-		if ctx.Err() != nil || errors.Is(b.err, io.EOF) {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if b.err != nil {
+		case errors.Is(b.err, io.EOF):
+			err = errEnough
+		case b.err != nil:
 			return fmt.Errorf("reading events: %w", b.err)
+		default:
+			if err = l.batch(ctx, b.Batch); err != errBack {
+				l.ahead.free <- b.Batch
+			}
 		}
-		err := l.batch(ctx, b.Batch)
-		ahead.free <- b.Batch
-		if errors.Is(err, errEnough) || err != nil && err == ctx.Err() {
+		if refused := (*RefusedError)(nil); errors.Is(err, errEnough) || errors.As(err, &refused) {
+			// The end, unless an adoption under way takes it back.
+			if waited := l.awaitAdoption(ctx); waited != nil {
+				err = waited
+			}
+		}
+		switch {
+		case err == nil, err == errBack:
+		case errors.Is(err, errEnough), err == ctx.Err():
 			return nil
-		}
-		if err != nil {
+		default:
 			return err
 		}
 		if err := l.takeStock(ctx); err != nil {
@@ -443,15 +476,16 @@ func (l *loop) takeStock(ctx context.Context) error {
 	if due && l.unpublished && now.Sub(l.published) >= 20*l.publishCost {
 		l.publish()
 	}
-	due = l.Config.SaveEvents > 0 && l.records >= l.saveAt ||
+	due = l.Config.SaveEvents > 0 && l.records >= l.saveAt || l.soon ||
 		l.Config.SaveInterval > 0 && now.Sub(l.lastSave) >= l.Config.SaveInterval
-	if due && l.moved && !l.saving {
+	if due && l.moved && !l.saving && (l.base == nil || !l.base.saved) {
 		if err := l.insist(ctx, "suspects", func() error { return l.flushSuspects(ctx) }); err != nil {
 			return err
 		}
 		l.beginSave()
 	}
 	l.validateIfDue()
+	l.solveIfDue(now)
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
 		l.report("")
 	}
@@ -496,18 +530,24 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
 	}
-	began := time.Now()
-	if err := l.examples(b, n, position); err != nil {
-		return err
+	for from := 0; from < n; {
+		began, to := time.Now(), l.untilAdoption(from, n)
+		if err := l.examples(b, from, to, position); err != nil {
+			return err
+		}
+		l.current.LearnTime += time.Since(began)
+		l.records += uint64(to - from)
+		from = to
+		if err := l.adoptIfDue(ctx); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	if n == len(b.Examples) {
 		position.Next = max(position.Next, b.Next)
 	}
 	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
-	l.records += uint64(n)
 	l.current.Batches++
-	l.current.LearnTime += now.Sub(began)
 	l.unreported = true
 	l.unpublished = l.unpublished || n > 0
 	l.moved = l.moved || !known || *position != before
@@ -547,31 +587,36 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// examples counts in the first n examples of a batch.
-func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err error) {
-	i := 0
+// examples counts in the examples of a batch from one number to another.
+func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (err error) {
+	i, again := from, l.again[partition{b.Topic, b.Partition}]
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
 		}
 	}()
-	for ; i < n; i++ {
+	for ; i < to; i++ {
 		e := &b.Examples[i]
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			return fmt.Errorf("counting events in: %w", err)
 		}
+		first := uint64(1) // times that it comes for the first time
+		if e.Offset < again {
+			first = 0
+		}
 		switch {
 		case e.Refused != nil:
-			l.current.Refused++
-			l.current.RefusedBy[e.Refused.Reason]++
+			l.current.Refused += first
+			l.current.RefusedBy[e.Refused.Reason] += first
 			continue
 		case HeldOut(b.Partition, e.Offset, l.holdout):
+			l.current.HeldOut += first
 			l.hold(e)
 			continue
 		case e.Label == blankout.Unlabelled:
-			l.current.Unlabelled++
+			l.current.Unlabelled += first
 		default:
-			l.current.Learned++
+			l.current.Learned += first
 		}
 		l.Learner.Learn(e)
 		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
@@ -619,8 +664,9 @@ func (l *loop) flushSuspects(ctx context.Context) error {
 // storeRefused stores the refused ones among the first n examples, and keeps at
 // it for as long as it takes: meanwhile nothing is read, and the run is not ready.
 func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error {
+	before := l.stored[partition{b.Topic, b.Partition}]
 	first := 0
-	for first < n && b.Examples[first].Refused == nil {
+	for first < n && (b.Examples[first].Refused == nil || b.Examples[first].Offset < before) {
 		first++
 	}
 	if first == n {
@@ -648,6 +694,9 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 	}
 	for reason, count := range stored {
 		l.current.DeadLetters[reason] += count
+	}
+	if l.stored != nil {
+		l.stored[partition{b.Topic, b.Partition}] = b.Examples[n-1].Offset + 1
 	}
 	return nil
 }
@@ -751,16 +800,29 @@ func (l *loop) beginSave() {
 		return
 	}
 	began := time.Now()
-	snapshot, offsets := l.freeze(), l.Offsets.Clone()
+	snapshot, offsets := (*Snapshot)(nil), l.Offsets.Clone()
+	if b := l.base; b != nil { // what has been learned since is provisional
+		snapshot, offsets, b.saved = b.state, b.offsets, true
+	} else {
+		snapshot = l.freeze()
+	}
+	var more []blankout.Block
+	if l.every > 0 {
+		data, err := json.Marshal(adoptionState{l.Decided})
+		if err != nil {
+			panic(err) // a number
+		}
+		more = append(more, blankout.Block{Name: blockAdoption, Data: data})
+	}
 	pause := time.Since(began)
 
-	l.saving, l.moved, l.lastSave, l.saveAt = true, false, began, l.records+l.Config.SaveEvents
+	l.saving, l.moved, l.soon, l.lastSave, l.saveAt = true, false, false, began, l.records+l.Config.SaveEvents
 	s := &l.current.Save
 	s.Pause, s.PauseSum, s.PauseMax = pause, s.PauseSum+pause, max(s.PauseMax, pause)
 	go func() {
 		began := time.Now()
 		var r saveResult
-		blocks, err := stateBlocks(snapshot, offsets, l.Fingerprint)
+		blocks, err := stateBlocks(snapshot, offsets, l.Fingerprint, more)
 		if err == nil {
 			r.name, r.size, err = l.Save(blocks)
 		}
@@ -784,6 +846,9 @@ func (l *loop) finishSave(r saveResult) {
 		// comes when the next one is due.
 		s.Failed++
 		l.moved = true
+		if l.base != nil {
+			l.base.saved = false
+		}
 		l.saveTrouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
 		l.log.Error("a checkpoint could not be saved", "err", r.err)
 		return
@@ -840,7 +905,7 @@ const (
 )
 
 // stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
-func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint) (iter.Seq[blankout.Block], error) {
+func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint, more []blankout.Block) (iter.Seq[blankout.Block], error) {
 	where, err := json.Marshal(offsets)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
@@ -854,9 +919,12 @@ func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint) (iter.Seq
 		return nil, err
 	}
 	return func(yield func(blankout.Block) bool) {
-		if yield(blankout.Block{Name: blockOffsets, Data: where}) && yield(blankout.Block{Name: blockFingerprint, Data: settings}) {
-			state(yield)
+		for _, b := range append([]blankout.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {
+			if !yield(b) {
+				return
+			}
 		}
+		state(yield)
 	}, nil
 }
 

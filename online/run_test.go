@@ -128,6 +128,11 @@ type service struct {
 
 func start(t *testing.T, dir string, n int, seed uint64) *service {
 	t.Helper()
+	return startAs(t, dir, n, seed, online.DefaultConfig())
+}
+
+func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *service {
+	t.Helper()
 	store, err := checkpoint.Open(dir, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +146,9 @@ func start(t *testing.T, dir string, n int, seed uint64) *service {
 	if errors.Is(err, checkpoint.ErrNone) {
 		schema := blankout.NewSchema(18, nil, 2)
 		schema.Names = blankout.NewNames(2000)
-		s.Learner, err = online.New(online.DefaultConfig(), schema)
+		s.Learner, err = online.New(c, schema)
 	} else if err == nil {
-		s.Learner, s.Offsets, err = online.Resume(online.DefaultConfig(), settings, file.Blocks)
+		s.Learner, s.Offsets, err = online.Resume(c, settings, file.Blocks)
 	}
 	if err != nil {
 		t.Fatal(err)

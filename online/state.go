@@ -64,8 +64,16 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
-func (l *Learner) head(s *blankout.Schema) blankout.Head {
-	lv, at := &l.levels[l.chosen], l.chosen*l.k
+func (l *Learner) head(s *blankout.Schema) blankout.Head { return l.headOf(s, l.chosen) }
+
+// modelOf returns the model that is published when a level is, for use before
+// the next Learn.
+func (l *Learner) modelOf(level int) *blankout.Model {
+	return &blankout.Model{Head: l.headOf(l.schema, level), Rows: l.table}
+}
+
+func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
+	lv, at := &l.levels[level], level*l.k
 	c := l.coefficient * lv.blend
 	h := blankout.Head{
 		Schema: s, Scaler: l.scaler,

@@ -28,8 +28,9 @@ type ValidateConfig struct {
 	// CPU is the share of one processor that a validation beside learning may
 	// take, in (0, 1].
 	CPU float64 `toml:"validation_cpu"`
-	// Policy is observe, which reports, or alarm, which also raises the alarm when
-	// the relative gap exceeds MaxGap.
+	// Policy is observe, which reports, alarm, which also raises the alarm when the
+	// relative gap exceeds MaxGap, or adopt, which makes the exact solution after
+	// every Events records the live state.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
 	// Tol is the certified gap, relative to the objective, at which a solution
@@ -51,8 +52,12 @@ func (c ValidateConfig) Check() error {
 		return errors.New("holdout 1: nothing would be learned; want 0 (none) or at least 2")
 	case !(c.CPU > 0 && c.CPU <= 1):
 		return fmt.Errorf("validation_cpu %v: want a share in (0, 1]", c.CPU)
-	case c.Policy != "observe" && c.Policy != "alarm":
-		return fmt.Errorf("policy %q: want observe or alarm", c.Policy)
+	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
+		return fmt.Errorf("policy %q: want observe, alarm or adopt", c.Policy)
+	case c.Policy == "adopt" && c.Events == 0:
+		return errors.New("policy adopt: set events, the number of records after which each exact solution is adopted")
+	case c.Policy == "adopt" && c.Window > 0:
+		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
 		return fmt.Errorf("max_gap %v: want a number, at least 0", c.MaxGap)
 	case !(c.Tol > 0 && c.Tol < 1):
@@ -61,6 +66,19 @@ func (c ValidateConfig) Check() error {
 		return fmt.Errorf("top %d: want at least 1", c.Top)
 	}
 	return nil
+}
+
+// Fingerprint returns what of c gives weights their meaning: which records are
+// held out, and which exact solutions are adopted.
+func (c ValidateConfig) Fingerprint() Fingerprint {
+	f := Fingerprint{}
+	if c.Holdout > 0 {
+		f["holdout"] = fmt.Sprint(c.Holdout)
+	}
+	if c.Policy == "adopt" {
+		f["adopt"] = fmt.Sprintf("after every %d records, to %g", c.Events, c.Tol)
+	}
+	return f
 }
 
 // HeldOut says whether a record belongs to the holdout of one in k. It depends
@@ -93,22 +111,30 @@ type Validator struct {
 // exact solution, which it returns too. earlier is what it returned the time
 // before, or nil.
 func (v *Validator) Validate(ctx context.Context, live *blankout.Model, at blankout.Offsets, earlier *blankout.Model) (*batch.Validation, *blankout.Model, error) {
-	c, err := v.problem(&live.Head)
+	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	r, exact, _, err := v.validate(ctx, live, at, earlier, pace)
 	if err != nil {
 		return nil, nil, err
 	}
-	pace := throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	return r, exact.Model, nil
+}
+
+func (v *Validator) validate(ctx context.Context, live *blankout.Model, at blankout.Offsets, earlier *blankout.Model, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+	c, err := v.problem(&live.Head)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	c.Start, c.Progress, c.Pause = earlier, v.Progress, pace.rest
 	begin := time.Now()
 	evidence := batch.NewEvidence(live)
-	counted, window, err := v.read(ctx, live, at, evidence, &pace)
+	counted, window, err := v.read(ctx, live, at, evidence, pace)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	reading := time.Since(begin)
 	r, exact, err := evidence.Validate(ctx, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	r.Offsets, r.Window, r.Verified = at, window, !window
 	for i, p := range at {
@@ -118,7 +144,7 @@ func (v *Validator) Validate(ctx context.Context, live *blankout.Model, at blank
 	}
 	r.Coverage = float64(r.Read) / float64(r.Records)
 	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
-	return r, exact.Model, nil
+	return r, exact, evidence, nil
 }
 
 // problem returns the batch problem of what a model of the Learner minimises.
@@ -167,7 +193,7 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 	schema := live.Schema.Clone(-1, -1)
 	source, err := v.Open(ctx, schema, counted.Clone())
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the events again: %w", err)
+		return nil, false, readError{fmt.Errorf("reading the events again: %w", err)}
 	}
 	if c, ok := source.(io.Closer); ok {
 		defer func() { err = errors.Join(err, c.Close()) }()
@@ -177,7 +203,7 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
 			break // the log is shorter than it was: the coverage says so
 		} else if err != nil {
-			return nil, false, fmt.Errorf("reading the events again: %w", err)
+			return nil, false, readError{fmt.Errorf("reading the events again: %w", err)}
 		}
 		i := slices.IndexFunc(counted, func(p blankout.Position) bool { return p.Topic == b.Topic && p.Partition == b.Partition })
 		if i < 0 || counted[i].Next >= at[i].Next {
@@ -203,10 +229,17 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 }
 
 func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partition int32, e *blankout.Example) error {
-	if e.Label == blankout.Unlabelled || !usable(e) || e.Weight == 0 {
+	held := HeldOut(partition, e.Offset, v.Config.Holdout)
+	switch {
+	case !usable(e) || e.Weight == 0:
+		return nil
+	case e.Label != blankout.Unlabelled:
+	case v.Learner.Alpha > 0 && !held:
+		return evidence.Unlabelled(e)
+	default:
 		return nil
 	}
-	if HeldOut(partition, e.Offset, v.Config.Holdout) {
+	if held {
 		return evidence.HeldOut(e)
 	}
 	importance := e.Weight
@@ -262,6 +295,10 @@ type ValidationStatus struct {
 	Running      bool
 	Done, Failed uint64
 	Last         *batch.Validation // nil before the first; shared, never changed
+	// Adopting is the number of records at which the solution under way is to be
+	// adopted, 0 if there is none.
+	Adopting            uint64
+	Adopted, NotAdopted uint64
 	// Alarm is set, under the policy alarm, while the last one's gap is too large.
 	Alarm bool
 }
@@ -295,14 +332,13 @@ func (l *loop) startValidating() {
 
 // nextValidation puts the next one at the next multiple of the configured number.
 func (l *loop) nextValidation() {
-	if n := l.Validator.Config.Events; n > 0 {
+	if n := l.Validator.Config.Events; n > 0 && l.Validator.Config.Policy != "adopt" {
 		l.validateAt = ((l.before+l.records)/n + 1) * n
 	}
 }
 
 // hold scores a held-out event.
 func (l *loop) hold(e *blankout.Example) {
-	l.current.HeldOut++
 	if e.Label == blankout.Unlabelled || !usable(e) {
 		return
 	}
@@ -316,7 +352,7 @@ func (l *loop) hold(e *blankout.Example) {
 
 // validateIfDue begins a validation if one is due or asked for.
 func (l *loop) validateIfDue() {
-	if l.Validator == nil || l.Validator.Open == nil || l.cancel != nil {
+	if l.Validator == nil || l.Validator.Open == nil || l.cancel != nil || l.base != nil {
 		return
 	}
 	due := l.validateAt > 0 && l.before+l.records >= l.validateAt
@@ -338,18 +374,13 @@ func (l *loop) beginValidation() {
 		var r validationResult
 		r.report, r.exact, r.err = l.Validator.Validate(ctx, live, at, earlier)
 		if r.err == nil {
-			// Named so that the order of names is that of time.
-			r.report.ID = fmt.Sprintf("%s-%012d", r.report.Time.Format("20060102T150405.000Z"), r.report.Records)
-			if l.Report != nil {
-				r.err = l.Report(r.report)
-			}
+			l.keep(r.report)
 		}
 		l.validated <- r // one place, one validation at a time: never blocks
 	}()
 }
 
-// finishValidation takes the result over. This is also where a policy that
-// adopts the exact solution would make it the live state.
+// finishValidation takes the result over.
 func (l *loop) finishValidation(r validationResult) {
 	l.cancel()
 	l.cancel, l.unreported = nil, true
@@ -374,7 +405,7 @@ func (l *loop) finishValidation(r validationResult) {
 	case r.err == nil:
 		s.Done++
 	case errors.Is(r.err, context.Canceled):
-		l.log.Info("a validation was given up, the run ends")
+		l.log.Info("a validation was given up")
 	default:
 		s.Failed++
 		l.log.Error("a validation failed", "err", r.err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -23,10 +24,10 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, record stream.RecordConfig, holdout uint64, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
+func newRunner(c online.Config, record stream.RecordConfig, validate online.ValidateConfig, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
 	r := &online.Runner{
 		Config:      online.DefaultRunConfig(),
-		Fingerprint: runFingerprint(record, holdout),
+		Fingerprint: runFingerprint(record, validate),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if saved.Prune != nil {
@@ -63,6 +64,9 @@ func newRunner(c online.Config, record stream.RecordConfig, holdout uint64, stor
 			}
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
+		if r.Decided, err = online.ReadDecided(file.Blocks); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+		}
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
@@ -70,12 +74,11 @@ func newRunner(c online.Config, record stream.RecordConfig, holdout uint64, stor
 }
 
 // runFingerprint is what gives weights their meaning beside the learner's own
-// settings and the Schema: how records become events, and which are held out.
-func runFingerprint(c stream.RecordConfig, holdout uint64) online.Fingerprint {
+// settings and the Schema: how records become events, which are held out, and
+// which exact solutions are adopted.
+func runFingerprint(c stream.RecordConfig, validate online.ValidateConfig) online.Fingerprint {
 	f := online.Fingerprint(c.Settings())
-	if holdout > 0 {
-		f["holdout"] = fmt.Sprint(holdout)
-	}
+	maps.Copy(f, validate.Fingerprint())
 	return f
 }
 
@@ -137,7 +140,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			log.Info("the checkpoints there were are set aside", "directory", aside)
 		}
 	}
-	r, err := newRunner(c.Learner, c.Record, c.Validate.Holdout, store, o.from, log)
+	r, err := newRunner(c.Learner, c.Record, c.Validate.ValidateConfig, store, o.from, log)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +158,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	r.Validator = newValidator(c, o.data, log)
 	if o.data == "-" {
 		r.Validator.Open = nil // it cannot be read again
+		if c.Validate.Policy == "adopt" {
+			return nil, usageError{errors.New("validate.policy adopt: standard input cannot be read again")}
+		}
 	}
 	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
 	if err != nil {

@@ -138,7 +138,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if file.Kind != checkpoint.Linear {
 		return refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", path, file.Kind)}
 	}
-	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.Holdout), file.Blocks)
+	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.ValidateConfig), file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
@@ -161,6 +161,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		}
 	}
 	r, exact, err := v.Validate(ctx, live, offsets, nil)
+	if errors.Is(err, batch.ErrOneClass) {
+		return refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
 	if err != nil {
 		return err
 	}
