@@ -253,7 +253,7 @@ func TestForeignTopic(t *testing.T) {
 }
 
 // kernelModel says yes to events near (1, 1), no near (-1, -1).
-func kernelModel(t *testing.T) *client.Model {
+func kernelModel(t testing.TB) *client.Model {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true

@@ -131,6 +131,8 @@ func TestByTheirReaders(t *testing.T) {
 	for _, command := range []string{
 		"promtool check config prometheus/prometheus.yml",
 		"promtool test rules prometheus/alerts_test.yml",
+		// Exposure of at most 1.2 of 10: what is left is the network.
+		"systemd-analyze security --offline=true --threshold=12 blankout.service",
 	} {
 		t.Run(command, func(t *testing.T) {
 			words := strings.Fields(command)

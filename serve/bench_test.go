@@ -1,12 +1,14 @@
 package serve_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,69 +39,90 @@ func (s *endless) Next(ctx context.Context, b *blankout.Batch) error {
 	return ctx.Err()
 }
 
-// BenchmarkPredict asks for predictions over loopback, one event a request, one
-// request at a time, while nothing and while as much as possible is learned.
+// BenchmarkPredict asks for predictions over loopback, one event a request, by one
+// client and by eight at once, while nothing and while as much as possible is
+// learned. It reports latencies, requests and events learned a second.
 func BenchmarkPredict(b *testing.B) {
 	for _, learning := range []bool{false, true} {
-		b.Run(fmt.Sprintf("learning=%v", learning), func(b *testing.B) {
-			record := stream.DefaultRecordConfig()
-			record.Classes = []string{"no", "yes"}
-			schema := record.Schema()
-			decoder, err := stream.NewDecoder(record, schema)
-			if err != nil {
-				b.Fatal(err)
-			}
-			source := &endless{decoder: decoder}
-			for i := range 10_000 {
-				var words strings.Builder
-				for j := range 20 {
-					fmt.Fprintf(&words, "w%d ", (i*i+j*j*j*7)%20_000)
-				}
-				source.values = append(source.values, fmt.Appendf(nil, `{"label":"%s","words":"%s","x":%d}`, []string{"no", "yes"}[i%2], words.String(), i%7))
-			}
-			learner, err := online.New(online.DefaultConfig(), schema)
-			if err != nil {
-				b.Fatal(err)
-			}
-			r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
-			r.Config.Refused = online.PolicySkip
-			if !learning {
-				r.Config.MaxEvents = 50_000
-			}
-			ctx, stop := context.WithCancel(b.Context())
-			done := make(chan error, 1)
-			go func() { done <- r.Run(ctx) }()
-			if !learning {
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-				done <- nil
-			}
-			for r.Published() == nil || r.Published().Events == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-			url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: r.Published, Record: &record})
-			before, began := r.Status().Learned, time.Now()
-			var took []time.Duration
-			for i := 0; b.Loop(); i++ {
+		for _, clients := range []int{1, 8} {
+			b.Run(fmt.Sprintf("learning=%v/clients=%d", learning, clients), func(b *testing.B) { benchmarkPredict(b, learning, clients) })
+		}
+	}
+}
+
+func benchmarkPredict(b *testing.B, learning bool, clients int) {
+	record := stream.DefaultRecordConfig()
+	record.Classes = []string{"no", "yes"}
+	schema := record.Schema()
+	decoder, err := stream.NewDecoder(record, schema)
+	if err != nil {
+		b.Fatal(err)
+	}
+	source := &endless{decoder: decoder}
+	for i := range 10_000 {
+		var words strings.Builder
+		for j := range 20 {
+			fmt.Fprintf(&words, "w%d ", (i*i+j*j*j*7)%20_000)
+		}
+		source.values = append(source.values, fmt.Appendf(nil, `{"label":"%s","words":"%s","x":%d}`, []string{"no", "yes"}[i%2], words.String(), i%7))
+	}
+	learner, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
+	r.Config.Refused = online.PolicySkip
+	if !learning {
+		r.Config.MaxEvents = 50_000
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	if !learning {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+		done <- nil
+	}
+	for r.Published() == nil || r.Published().Events == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: r.Published, Record: &record})
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer transport.CloseIdleConnections()
+	asker := &http.Client{Transport: transport}
+	before := r.Status().Learned
+	took := make([][]time.Duration, clients)
+	var asking sync.WaitGroup
+	b.ResetTimer()
+	began := time.Now()
+	for client := range clients {
+		asking.Go(func() {
+			for i := client; i < b.N; i += clients {
 				at := time.Now()
-				response, err := http.Post(url+"/v1/predict", "application/json", strings.NewReader(string(source.values[i%len(source.values)])))
+				response, err := asker.Post(url+"/v1/predict", "application/json", bytes.NewReader(source.values[i%len(source.values)]))
 				if err != nil || response.StatusCode != 200 {
-					b.Fatal(err)
+					b.Error(err)
+					return
 				}
 				io.Copy(io.Discard, response.Body)
 				response.Body.Close()
-				took = append(took, time.Since(at))
+				took[client] = append(took[client], time.Since(at))
 			}
-			learned := float64(r.Status().Learned-before) / time.Since(began).Seconds()
-			stop()
-			if err := <-done; err != nil {
-				b.Fatal(err)
-			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-			b.ReportMetric(learned, "learned/s")
 		})
 	}
+	asking.Wait()
+	seconds := time.Since(began).Seconds()
+	b.StopTimer()
+	learned := float64(r.Status().Learned-before) / seconds
+	stop()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
+	b.ReportMetric(float64(len(all))/seconds, "requests/s")
+	b.ReportMetric(learned, "learned/s")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/client"
 	"blankout/online"
+	"blankout/predict"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -29,9 +32,29 @@ func TestPageInBrowser(t *testing.T) {
 	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
 		t.Fatal(err)
 	}
+	service.Predictions = func() *predict.Stats {
+		return &predict.Stats{Scored: 1234, Refused: 5, Age: 700 * time.Millisecond, At: time.Now(), NewestAge: 12 * time.Millisecond,
+			Partitions: []stream.PartitionStats{{Topic: "more", Lag: 67}}}
+	}
+	snapshot := serve.DefaultSnapshotConfig()
+	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
+	service.Snapshots, err = serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, func() *client.Model {
+		m := client.New(runner.Model(), *service.Record)
+		m.Version, m.At = runner.Published().Version, runner.Published().At
+		return m
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	url := start(t, serve.DefaultConfig(), service)
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	service.Snapshots.Run(ended) // hands the last one on
+	if m, err := client.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
+		t.Fatalf("the snapshot: %v", err)
 	}
 	validator := online.Validator{Config: online.DefaultValidateConfig(), Learner: online.DefaultConfig(),
 		Open: func(_ context.Context, s *blankout.Schema, _ blankout.Offsets) (online.Source, error) {
@@ -51,7 +74,7 @@ func TestPageInBrowser(t *testing.T) {
 		name          string
 		width, height int
 		scheme        string
-	}{{"light", 1240, 1500, "light"}, {"dark", 1240, 1500, "dark"}, {"phone", 390, 2900, "light"}} {
+	}{{"light", 1240, 2250, "light"}, {"dark", 1240, 2250, "dark"}, {"phone", 390, 3450, "light"}} {
 		t.Run(c.name, func(t *testing.T) {
 			b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": c.scheme}}})
 			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": c.height, "deviceScaleFactor": 1, "mobile": c.width < 500})
@@ -73,6 +96,8 @@ func TestPageInBrowser(t *testing.T) {
 				"document.querySelector('#failures').hidden":                                                          false,
 				"document.querySelector('#failures-table tbody tr td').textContent":                                   "word",
 				"document.querySelector('#counts').innerText.includes('yes')":                                         true,
+				"/scored\\s+1.234\\s+refused\\s+5\\s+lag\\s+67/.test(document.querySelector('#counts').innerText)":    true,
+				"/file\\s+1\\s/.test(document.querySelector('#counts').innerText)":                                    true,
 				"document.documentElement.scrollWidth <= innerWidth":                                                  true,
 				"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":             true,
 				"getComputedStyle(document.body).backgroundColor":                                                     map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[c.scheme],

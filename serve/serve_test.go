@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -643,30 +644,67 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 
 // FuzzRequests sends anything to the server: it never fails by its own fault,
 // and every answer that is no success is JSON that says what is wrong.
+// Whatever is asked, in whichever format the events are written, the answer is no
+// failure of the server, an error has the form of all errors, and nothing of a
+// file that the server does not mean to serve comes out.
 func FuzzRequests(f *testing.F) {
-	for _, seed := range [][3]string{
-		{"POST", "/v1/predict", `{"word":"yes1"}`}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`}, {"POST", "/v1/predict", "1 2:3\n{"},
-		{"GET", "/v1/model?weights=1", ""}, {"GET", "/v1/model/../../etc/passwd", ""}, {"GET", "/v1/model/offsets?x=%zz", ""}, {"DELETE", "/", ""}, {"GET", "//", ""},
+	for _, seed := range [][4]string{
+		{"POST", "/v1/predict", `{"word":"yes1"}`, "json"}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`, "json"}, {"POST", "/v1/predict", "1 2:3\n{", "svmlight"},
+		{"POST", "/v1/predict?explain=100", "1 |a x:1 y |b\n|", "vw"}, {"POST", "/v1/predict", "yes,1,2\n\"", "csv"},
+		{"GET", "/v1/model?weights=1", "", "application/json"}, {"GET", "/v1/model/../../etc/passwd", "", ""}, {"GET", "/v1/model/offsets?x=%zz", "", ""}, {"DELETE", "/", "", ""}, {"GET", "//", "", ""},
+		{"GET", "/v1/reports/latest", "", ""}, {"GET", "/v1/reports/..%2f..%2fsecret", "", ""}, {"GET", "/v1/reports/secret.json", "", ""}, {"POST", "/v1/validate", "", ""}, {"GET", "/metrics", "", "gzip"},
 	} {
-		f.Add(seed[0], seed[1], seed[2], "")
+		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	runner, service := learned(f)
 	if err := runner.Run(f.Context()); err != nil {
 		f.Fatal(err)
 	}
-	handler := serve.Handler(serve.DefaultConfig(), service)
+	const canary = "MF2XI2DFNYQGC3TE"
+	dir := f.TempDir()
+	for _, name := range []string{"secret", "secret.json", "reports/secret"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary), 0o644)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Chdir(dir)
+	var err error
+	if service.Reports, _, err = serve.OpenReports("reports", 3); err != nil {
+		f.Fatal(err)
+	}
+	service.Validate = func() error { return errors.New("the events cannot be read again") }
+	handlers := map[string]http.Handler{"": serve.Handler(serve.DefaultConfig(), service)}
+	for _, format := range []string{"svmlight", "vw", "csv"} {
+		record := *service.Record
+		record.Format = format
+		if format == "csv" {
+			record.Columns = []string{"label", "word", "x"}
+		}
+		other := service
+		other.Record = &record
+		handlers[format] = serve.Handler(serve.DefaultConfig(), other)
+	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {
 		request, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
 		if err != nil || strings.HasPrefix(request.URL.Path, "/v1/events") { // that one does not end
 			return
 		}
 		request.Host = "127.0.0.1"
-		request.Header.Set("If-None-Match", header)
-		request.Header.Set("Accept", header)
+		for _, name := range []string{"If-None-Match", "Accept", "Accept-Encoding", "Range", "Authorization", "Content-Type"} {
+			request.Header.Set(name, header)
+		}
 		w := httptest.NewRecorder()
+		handler := handlers[header]
+		if handler == nil {
+			handler = handlers[""]
+		}
 		handler.ServeHTTP(w, request)
 		if w.Code >= 500 {
 			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
+		if strings.Contains(w.Body.String(), canary) {
+			t.Errorf("%s %s: %d answers with a file", method, path, w.Code)
 		}
 		if w.Code >= 400 && method != "HEAD" {
 			var e struct{ Error, Where *string }
@@ -675,6 +713,35 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A client that sends its headers or its body too slowly, or too much of either,
+// is cut off and holds up nobody.
+func TestLimits(t *testing.T) {
+	runner, service := learned(t)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	status, _, _ := call(t, "GET", url+"/healthz", "", "X-Long", strings.Repeat("x", 1<<17))
+	if status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("128 KB of headers: %d", status)
+	}
+	status, text, _ := call(t, "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "a request may bring 65536") {
+		t.Errorf("70,001 events: %d %.100s", status, text)
+	}
+	slow, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	began := time.Now()
+	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
+	slow.SetReadDeadline(began.Add(20 * time.Second))
+	if _, err := io.ReadAll(slow); err != nil || time.Since(began) > 15*time.Second {
+		t.Errorf("headers that do not end: %v after %v", err, time.Since(began))
+	}
 }
 
 // GET /v1/events tells the run so far and then how it is now, and lets the server stop.

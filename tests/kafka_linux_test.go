@@ -13,6 +13,8 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/predict"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -42,6 +44,8 @@ func TestKafka(t *testing.T) {
 	t.Run("Commit", k.commit)
 	t.Run("DeadLetters", k.deadLetters)
 	t.Run("Restarts", k.restarts)
+	t.Run("Snapshots", k.snapshots)
+	t.Run("Predictions", k.predictions)
 	t.Run("Learner", k.learner)
 }
 
@@ -571,4 +575,96 @@ func (k *kafkaTest) learner(t *testing.T) {
 	l.finish(t)
 	l.check(t, topic, whole)
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
+}
+
+// snapshots publishes models to a topic that the broker compacts all the while;
+// the newest one is always there, whole.
+func (k *kafkaTest) snapshots(t *testing.T) {
+	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
+	connect := stream.DefaultConnectConfig()
+	connect.Brokers = []string{k.plain}
+	p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: kafkaLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	where := "kafka://" + k.plain + "/" + topic
+	f := (*client.Follower)(nil)
+	for version := range uint64(12) {
+		weights := make([]float64, 1000)
+		for d := range weights {
+			weights[d] = float64(d/100*int(version)%7) + 0.5
+		}
+		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+		schema.NumericIndices = true
+		m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{weights}, []float64{0}), record)
+		m.Version, m.At = version, time.Now()
+		if err := p.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Millisecond) // the broker may roll and compact
+		read, err := client.Open(t.Context(), where, client.Options{})
+		if err != nil {
+			t.Fatalf("version %d: %v", version, err)
+		}
+		if read.Version != version || read.Linear.Weight(550, 0) != weights[550] || read.Linear.Rows.Len() != 1000 {
+			t.Errorf("read version %d after %d", read.Version, version)
+		}
+		if f == nil {
+			if f, err = client.Follow(t.Context(), where, client.Options{Interval: 10 * time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+		}
+	}
+	for range 500 {
+		if m, _ := f.Model(); m.Version == 11 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if m, err := f.Model(); m.Version != 11 || err != nil {
+		t.Errorf("the follower is at %d: %v", m.Version, err)
+	}
+	all := k.readAll(t, topic, nil, nil)
+	if len(all) > int(p.Written()/2000) {
+		t.Errorf("%d records are left of %d bytes written: nothing was compacted", len(all), p.Written())
+	}
+}
+
+// predictions scores a topic twice, under one group: the broker keeps the offsets.
+func (k *kafkaTest) predictions(t *testing.T) {
+	topic := k.topic(t, 3)
+	if _, err := k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"); err != nil {
+		t.Fatal(err)
+	}
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), record)
+	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *client.Model { return m }, Log: kafkaLog(t)}
+	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
+	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true
+	producer := k.producer(t, topic, nil)
+	for round := range 2 {
+		values := slices.Repeat([]string{"0 1:1", "0 1:-1", "0 1:x"}, 100)
+		write(t, producer, values...)
+		if err := p.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		out := k.readAll(t, topic+"-out", nil, nil)
+		classes := map[string]int{}
+		for _, record := range out {
+			for _, class := range []string{`"class":"yes"`, `"class":"no"`, `"error":"`} {
+				classes[class] += strings.Count(record, class)
+			}
+		}
+		n := 100 * (round + 1)
+		if len(out) != 3*n || classes[`"class":"yes"`] != n || classes[`"class":"no"`] != n || classes[`"error":"`] != n {
+			t.Errorf("round %d: %d predictions, %v", round, len(out), classes)
+		}
+	}
 }

@@ -1,0 +1,87 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"blankout/predict"
+	"blankout/stream"
+)
+
+// A program that scores a topic is killed at random instants; in the end every
+// event has its prediction, those that cannot be used included.
+func TestPredictionsSurviveKills(t *testing.T) {
+	program := buildProgram(t)
+	broker := crashBroker(t)
+	l := newLearner(t, program, broker.Brokers()[0], "short")
+	l.finish(t) // the model
+	l.flags = []string{"--predict-only", "--until-end", "--set=kafka.create_topics=true", "--set=predict.topic=three", "--set=predict.output=predictions",
+		"--set=predict.model=" + l.checkpoints(), "--set=predict.commit_interval=20ms"}
+	began := time.Now()
+	r := rand.New(rand.NewPCG(uint64(began.UnixNano()), 0))
+	killed := 0
+	for n := max(4, crashKills(t)/8); ; {
+		delay := time.Duration(r.Float64() * float64(400*time.Millisecond))
+		var end func(*os.Process) error
+		if killed < n {
+			end = (*os.Process).Kill
+		}
+		err := l.live(t, delay, end)
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && end != nil {
+			killed++
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, l.log())
+		}
+		break
+	}
+	config := stream.DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd = broker.Brokers(), []string{"predictions"}, true
+	reader, err := stream.NewReader(t.Context(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	type place struct {
+		partition int32
+		offset    int64
+	}
+	times := map[place]int{}
+	refused, total := map[place]bool{}, 0
+	for {
+		b, err := reader.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range b.Records {
+			var p predict.Prediction
+			if err := json.Unmarshal(record.Value, &p); err != nil {
+				t.Fatalf("%s: %v", record.Value, err)
+			}
+			at := place{p.Partition, p.Offset}
+			times[at]++
+			total++
+			if p.Error != "" {
+				refused[at] = true
+			}
+		}
+	}
+	want := crashTopics["three"].records
+	if len(times) != want || len(refused) != (want+crashRefused-6)/crashRefused {
+		t.Errorf("%d of %d events predicted, %d refused", len(times), want, len(refused))
+	}
+	if killed == 0 {
+		t.Error("it was never killed; this tests nothing")
+	}
+	t.Logf("%d kills: %d predictions of %d events, in %v", killed, total, want, time.Since(began).Round(time.Millisecond))
+}
