@@ -27,6 +27,8 @@ type Experiment struct {
 
 // experiments is the table of experiments: a new one is a file and a line here.
 var experiments = []Experiment{
+	mnistNightmare,
+	amazon,
 	quadraticPenalty,
 }
 

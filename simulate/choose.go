@@ -18,41 +18,58 @@ type Method struct {
 	Grid   []batch.Axis
 }
 
+// Setting is a point of a Method's grid.
+type Setting struct {
+	Name   string // as in "c = 0.1, q = 0.5"
+	Config batch.Config
+}
+
+// Settings returns the points of the grid, the last axis fastest.
+func (m Method) Settings() ([]Setting, error) {
+	points := []Setting{{"", m.Config}}
+	for _, axis := range m.Grid {
+		var next []Setting
+		for _, p := range points {
+			for _, v := range axis.Values {
+				n := p
+				if err := n.Config.Set(axis.Key, v); err != nil {
+					return nil, fmt.Errorf("%s: %w", m.Name, err)
+				}
+				n.Name = strings.TrimPrefix(p.Name+", "+axis.Key+" = "+v, ", ")
+				next = append(next, n)
+			}
+		}
+		points = next
+	}
+	for _, p := range points {
+		if err := p.Config.Check(); err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", m.Name, p.Name, err)
+		}
+	}
+	return points, nil
+}
+
 // Candidate is a trained model that its Method may choose.
 type Candidate struct {
 	Method   string
-	Settings string // as in "c = 0.1, q = 0.5"
+	Settings string // the Setting's name
 	Model    *blankout.Model
 	Seconds  float64 // of training
 }
 
-// TrainGrid trains every point of every method's grid on d, in the order of the
-// methods and of their grids, the last axis fastest. progress may be nil.
+// TrainGrid trains every Setting of every method on d, in their order. progress
+// may be nil.
 func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]Candidate, error) {
 	var candidates []Candidate
 	var configs []batch.Config
 	for _, m := range methods {
-		points, settings := []batch.Config{m.Config}, []string{""}
-		for _, axis := range m.Grid {
-			var next []batch.Config
-			var names []string
-			for i, c := range points {
-				for _, v := range axis.Values {
-					n := c
-					if err := n.Set(axis.Key, v); err != nil {
-						return nil, fmt.Errorf("%s: %w", m.Name, err)
-					}
-					next, names = append(next, n), append(names, strings.TrimPrefix(settings[i]+", "+axis.Key+" = "+v, ", "))
-				}
-			}
-			points, settings = next, names
+		settings, err := m.Settings()
+		if err != nil {
+			return nil, err
 		}
-		for i, c := range points {
-			if err := c.Check(); err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", m.Name, settings[i], err)
-			}
-			c.Threads, c.Progress = 1, nil
-			candidates, configs = append(candidates, Candidate{Method: m.Name, Settings: settings[i]}), append(configs, c)
+		for _, s := range settings {
+			s.Config.Threads, s.Config.Progress = 1, nil
+			candidates, configs = append(candidates, Candidate{Method: m.Name, Settings: s.Name}), append(configs, s.Config)
 		}
 	}
 	errs := make([]error, len(configs))
