@@ -29,6 +29,7 @@ type Experiment struct {
 var experiments = []Experiment{
 	mnistNightmare,
 	amazon,
+	cifar,
 	quadraticPenalty,
 }
 
