@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -106,7 +107,7 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 		}
 		return nil, fmt.Errorf("%s: %w", e.Name, err)
 	}
-	s.result.Seconds = s.cells.seconds
+	s.result.Seconds = math.Round(1000*s.cells.seconds) / 1000 // whatever order they were added in
 	if err := s.write(o.Out); err != nil {
 		return nil, err
 	}
