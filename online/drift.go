@@ -17,6 +17,19 @@ type Drift struct {
 	Event  uint64  `json:"event,omitempty"`
 	Before float64 `json:"before,omitempty"`
 	After  float64 `json:"after,omitempty"`
+	// Excess is how far the sum is above its lowest point now, in nats; the next
+	// alarm comes at DriftAlarm.
+	Excess float64 `json:"excess"`
+}
+
+// DriftAlarm is the Drift.Excess that raises an alarm.
+const DriftAlarm = 50
+
+// Drift returns what the detector has seen.
+func (l *Learner) Drift() Drift {
+	d := l.metrics.Drift
+	d.Excess = l.hinkley.sum - l.hinkley.lowest
+	return d
 }
 
 // pageHinkley is the detector's state since the latest alarm.
@@ -30,7 +43,6 @@ type pageHinkley struct {
 
 const (
 	driftSlack  = 0.05 // nats by which the loss may exceed its mean for free
-	driftAlarm  = 50   // nats of the sum above its lowest point
 	driftWarmup = 500  // events before the mean means something
 	driftLimit  = 5    // nats that one event counts at most
 )
@@ -51,7 +63,7 @@ func (l *Learner) watch(loss float64) {
 	if p.sum < p.lowest {
 		p.lowest, p.since, p.recent = p.sum, 0, 0
 	}
-	if p.sum-p.lowest < driftAlarm {
+	if p.sum-p.lowest < DriftAlarm {
 		return
 	}
 	d := &l.metrics.Drift

@@ -566,5 +566,6 @@ func (l *Learner) Metrics() Metrics {
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = l.levels[l.chosen].noise.String()
 	m.Forecasts = l.forecasts()
+	m.Drift = l.Drift()
 	return m
 }

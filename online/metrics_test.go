@@ -109,6 +109,44 @@ func TestHalfLife(t *testing.T) {
 	}
 }
 
+// A half-life in event time: gaps fade by their length, what comes late or
+// without a time fades nothing, and a long gap forgets no more than everything.
+func TestHalfLifeTime(t *testing.T) {
+	for _, rule := range []string{"adagrad", "dropout-descent"} {
+		c := DefaultConfig()
+		c.Rule, c.Noise, c.HalfLifeTime = rule, "dropout:0.3", 60
+		lazy := mustNew(t, c, 2)
+		eager := c
+		eager.HalfLifeTime = 0
+		slow := mustNew(t, eager, 2)
+		s, r := newStream(9, 2), rand.New(rand.NewPCG(3, 4))
+		now, latest := int64(1_700_000_000_000), int64(0)
+		for i := range 400 {
+			e := s.next()
+			now += int64(r.IntN(20_000))
+			switch e.Time = now; {
+			case i%10 == 3:
+				e.Time = 0
+			case i%10 == 5:
+				e.Time = now - 40_000
+			case i == 300:
+				now += 1000 * 60 * 50
+				e.Time = now
+			}
+			if e.Time > latest {
+				if latest > 0 {
+					slow.forget(math.Exp2(-float64(e.Time-latest) / 60_000))
+				}
+				latest = e.Time
+			}
+			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
+			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
+				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
+			}
+		}
+	}
+}
+
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
 func TestDrift(t *testing.T) {
 	c := DefaultConfig()

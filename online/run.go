@@ -279,6 +279,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
+	l.alarms = r.Learner.Drift().Alarms
 	l.startValidating()
 	if err := l.startAdopting(); err != nil {
 		return err
@@ -381,6 +382,7 @@ type loop struct {
 	saved       chan saveResult
 	saveTrouble string // the last save's failure, "" if it went well
 
+	alarms   uint64    // of the drift detector, those logged
 	suspects []suspect // of the batch at hand, not yet handed on
 	added    uint64    // suspects handed on
 
@@ -542,6 +544,7 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 			return err
 		}
 	}
+	l.reportDrift(b)
 	now := time.Now()
 	if n == len(b.Examples) {
 		position.Next = max(position.Next, b.Next)
@@ -572,6 +575,18 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 		return errEnough
 	}
 	return nil
+}
+
+// reportDrift logs an alarm of the drift detector.
+func (l *loop) reportDrift(b *blankout.Batch) {
+	d := l.Learner.Drift()
+	if d.Alarms == l.alarms {
+		return
+	}
+	l.alarms = d.Alarms
+	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
+		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
+		"on_drift", l.Learner.config.OnDrift)
 }
 
 // panicError is a panic while learning.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -456,6 +457,34 @@ func TestStopWithoutSuspects(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An alarm of the drift detector is in the log with its numbers.
+func TestDriftIsLogged(t *testing.T) {
+	s := start(t, t.TempDir(), 5000, 1)
+	s.source.spoil = func(e *blankout.Example) {
+		if e.Label == blankout.Unlabelled {
+			return
+		}
+		// The feature tells the class for 3000 events, and nothing after.
+		if e.Offset <= 3000 {
+			e.Label = int(e.Offset % 2)
+		}
+		e.Features.Index, e.Features.Value, e.Field = []uint32{uint32(e.Offset % 2)}, []float64{1}, nil
+	}
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Status().Metrics.Drift
+	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= online.DriftAlarm {
+		t.Fatalf("%+v", d)
+	}
+	want := fmt.Sprintf(`level=WARN msg="the stream drifts: events cost more than before" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
+	if !strings.Contains(log.String(), want) {
+		t.Errorf("log without %s", want)
+	}
 }
 
 func TestRefusedFails(t *testing.T) {

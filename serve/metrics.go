@@ -222,6 +222,15 @@ var metrics = []metric{
 		}},
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector, those before a restart included.",
 		one(func(v *view) float64 { return float64(v.status.Metrics.Drift.Alarms) })},
+	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
+		one(func(v *view) float64 { return v.status.Metrics.Drift.Excess })},
+	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
+		ofAlarm(func(d online.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
+	{"blankout_drift_log_loss_nats", gauge, []string{"side"}, "Mean log-loss before the latest drift alarm and over the events that raised it: before or after.",
+		ofAlarm(func(d online.Drift, emit func(float64, ...string)) {
+			emit(d.Before, "before")
+			emit(d.After, "after")
+		})},
 	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
 		one(func(v *view) float64 { return v.status.LearnTime.Seconds() })},
 	{"blankout_checkpoints_total", counter, []string{"outcome"}, "Checkpoints: saved or failed.",
@@ -301,6 +310,15 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Validation.Last != nil {
 			read(v.status.Validation.Last, emit)
+		}
+	}
+}
+
+// ofAlarm reads the latest alarm of the drift detector, if there is one.
+func ofAlarm(read func(online.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if d := v.status.Metrics.Drift; d.Alarms > 0 {
+			read(d, emit)
 		}
 	}
 }

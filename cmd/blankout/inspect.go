@@ -220,7 +220,7 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
 	}
 	if s.Drift.Alarms > 0 {
-		fmt.Fprintf(out, "drift         %d alarms, the latest at event %s\n", s.Drift.Alarms, humanize.Comma(int64(s.Drift.Event)))
+		fmt.Fprintf(out, "drift         %d alarms, the latest at event %s: log-loss %.4g, %.4g before\n", s.Drift.Alarms, humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
 	}
 	if len(s.Forecasts) == 0 {
 		return
