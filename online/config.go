@@ -155,6 +155,9 @@ func (c Config) parse() (settings, error) {
 		return s, fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
+	if c.Intercept == "none" && s.standardise == blankout.StandardiseAll {
+		return s, fmt.Errorf("intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
+	}
 	if !(c.Average >= 0 && c.Average <= 1) {
 		return s, fmt.Errorf("average = %v: must lie in [0, 1]", c.Average)
 	}

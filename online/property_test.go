@@ -67,7 +67,7 @@ func (s *stream) next() *blankout.Example {
 func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 	t.Helper()
 	for _, rule := range rules {
-		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "linear"} {
+		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "linear", "t-logistic:1.5"} {
 			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson"} {
 				for _, classes := range []int{2, 3} {
 					if classes > 2 && noise != "dropout:0.5" && noise != "auto" {
@@ -77,6 +77,9 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 					c.Rule, c.Loss, c.Noise = rule.name, loss, noise
 					if noise == "poisson" {
 						c.Standardise = "scale"
+					}
+					if loss == "logistic:chen" && noise != "poisson" {
+						c.Standardise = "all"
 					}
 					if rule.name == "irls" {
 						c.Refresh = 40

@@ -16,6 +16,7 @@ const (
 	treatScale                      // divided by the largest |x|
 	treatCandidate                  // the same, while it is open whether the column is dense
 	treatNumeric                    // centred and scaled
+	treatSpread                     // scaled by its deviation over all events
 )
 
 func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
@@ -24,6 +25,8 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 		return treatScale
 	case dense || k == blankout.Numeric:
 		return treatNumeric
+	case l.scaler.Mode == blankout.StandardiseAll:
+		return treatSpread
 	case k == blankout.Cross:
 		return treatScale
 	case k == blankout.Sparse:
@@ -31,8 +34,6 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 			return treatCandidate
 		}
 		return treatScale
-	case l.scaler.Mode == blankout.StandardiseAll:
-		return treatNumeric
 	}
 	return treatAlone
 }
@@ -54,9 +55,10 @@ func (l *Learner) observe(column uint32, stats []float64, x float64, t treatment
 		d := x - stats[1]
 		stats[1] += d / stats[0]
 		stats[2] += d * (x - stats[1])
-		if stats[0] == 1 && l.dense.events <= denseEvents/10 {
-			l.dense.candidates = append(l.dense.candidates, column)
-		}
+		l.dense.consider(column, stats)
+	case treatSpread:
+		ratio = l.scaler.ObserveSpread(stats, x, float64(l.dense.events+1))
+		l.dense.consider(column, stats)
 	}
 	return ratio, shift
 }
@@ -197,6 +199,13 @@ const denseEvents = 1000
 // isDense says whether a column in seen of n events is a dense one.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
+// consider notes a column that may become dense when it is met first.
+func (d *denseFinder) consider(column uint32, stats []float64) {
+	if stats[0] == 1 && d.events <= denseEvents/10 {
+		d.candidates = append(d.candidates, column)
+	}
+}
+
 // event counts an event in, after its features have been observed.
 func (d *denseFinder) event(l *Learner, e *blankout.Example) {
 	d.events++
@@ -251,7 +260,7 @@ func (d *denseFinder) review(l *Learner) {
 			continue
 		}
 		row := l.table.Touch(column)
-		if row[1] == 1 && row[2] == 0 {
+		if row[1] == 1 && row[2] == 0 && l.scaler.Mode != blankout.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
 		if seen := uint64(row[0]); isDense(seen, d.events) {
@@ -273,11 +282,14 @@ func (d *denseFinder) promote(l *Learner, row []float64) {
 	was := row[4]
 	row[0], row[1], row[2] = total, mean, m2
 	row[3], row[4] = mean, 0
-	if sd := math.Sqrt(m2 / total); sd > 1e-10*math.Abs(mean) {
+	switch sd := math.Sqrt(m2 / total); {
+	case !(sd > 1e-10*math.Abs(mean)):
+		l.move(row, 1, mean*was)
+	case was > 0:
 		row[4] = 1 / sd
 		l.move(row, was/row[4], mean*was)
-	} else {
-		l.move(row, 1, mean*was)
+	default: // never anything but 0 until now
+		row[4] = 1 / sd
 	}
 }
 
@@ -289,6 +301,9 @@ func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	centre, was := row[3], row[4]
 	row[0], row[1], row[2] = n, mean, m2
 	row[3], row[4] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	if l.scaler.Mode == blankout.StandardiseAll {
+		row[4] = blankout.SpreadInverse(row, total)
+	}
 	if was > 0 {
 		l.move(row, was/row[4], -centre*was)
 	}

@@ -1,0 +1,101 @@
+package online
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// standardise = "all" against the dense computation: the same events with every
+// zero written out, so that every column is centred and scaled for real. Without
+// noise both solve the same problem, one exact refresh at the end. The sparse
+// events are never filled up with more than the columns of nine events in ten.
+func TestStandardiseAll(t *testing.T) {
+	const n, columns = 1200, 12
+	c := DefaultConfig()
+	c.Rule, c.Refresh, c.Noise, c.Standardise = "irls", n, "none", "all"
+	c.Average, c.Adapt = 0, false
+	newLearner := func() *Learner {
+		l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	sparse, dense := newLearner(), newLearner()
+	r := rand.New(rand.NewPCG(8, 8))
+	present := func(d int) float64 { return []float64{0.05, 0.3, 0.6, 0.8, 0.97, 1}[d%6] }
+	event := func() (few, all *blankout.Example) {
+		few, all = &blankout.Example{Weight: 1}, &blankout.Example{Weight: 1}
+		f := 0.0
+		for d := range columns {
+			x := 0.0
+			if r.Float64() < present(d) {
+				x = 1
+				if d >= 6 {
+					x = 300 + 50*r.NormFloat64()
+				}
+				few.Features.Index = append(few.Features.Index, uint32(d))
+				few.Features.Value = append(few.Features.Value, x)
+				f += math.Sin(float64(d)) * (x - 0.5)
+				if d >= 6 {
+					f += math.Sin(float64(d)) * (0.02*(x-300) - x + 0.5)
+				}
+			}
+			all.Features.Index = append(all.Features.Index, uint32(d))
+			all.Features.Value = append(all.Features.Value, x)
+		}
+		if f+r.NormFloat64() > 0 {
+			few.Label, all.Label = 1, 1
+		}
+		return few, all
+	}
+	for range n {
+		few, all := event()
+		sparse.Learn(few)
+		dense.Learn(all)
+		if filled := len(sparse.now.rows) - 1 - few.Features.Len(); sparse.events > 1000 && filled > 4 {
+			t.Fatalf("event %d: %d columns filled in", sparse.events, filled)
+		}
+	}
+	if len(dense.scaler.Dense) != columns || len(sparse.scaler.Dense) != 4 {
+		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", dense.scaler.Dense, sparse.scaler.Dense)
+	}
+	// Over all events, absent ones being 0, the statistics are the same.
+	for d := range uint32(columns) {
+		a, b := sparse.table.Row(d), dense.table.Row(d)
+		total := float64(n)
+		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
+		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
+			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
+		}
+		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // in force since a sixteenth of the events ago
+			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
+		}
+	}
+	off, square := 0.0, 0.0
+	for range 1000 {
+		few, all := event()
+		a, b := sparse.Score(few, make([]float64, 1))[0], dense.Score(all, make([]float64, 1))[0]
+		off += (a - b) * (a - b)
+		square += b * b
+	}
+	if relative := math.Sqrt(off / square); !(relative < 0.02) {
+		t.Errorf("scores are off by %.3g of their size", relative)
+	}
+	// Event by event too: the error of either is alike.
+	c.Rule, c.Refresh, c.Noise = "adagrad", 0, "auto"
+	sparse, dense = newLearner(), newLearner()
+	for range 4000 {
+		few, all := event()
+		sparse.Learn(few)
+		dense.Learn(all)
+	}
+	a, b := sparse.Metrics().Window.MeanLogLoss(), dense.Metrics().Window.MeanLogLoss()
+	if a > b+0.03 {
+		t.Errorf("log-loss %v, dense %v", a, b)
+	}
+	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
+}
