@@ -46,8 +46,11 @@ type KernelFit struct {
 	// Iterations are steps of SMO; Jitter is the largest of DropKernel.
 	Iterations int
 	Jitter     float64
-	Seconds    float64
-	threads    int
+	// Vectors counts the support vectors of the dual, summed over the problems.
+	// With a penalty the model's expansion has every example all the same.
+	Vectors int
+	Seconds float64
+	threads int
 }
 
 // TrainKernel solves the support vector machine of a kernel, or DropSVM, on the
@@ -190,6 +193,7 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 		f.Converged = f.Converged && r.converged
 		f.Iterations += r.iterations
 		f.Jitter = max(f.Jitter, r.jitter)
+		f.Vectors += r.vectors
 		head.Intercept[o] = r.b
 		for j, i := range r.rows {
 			coef[i*outputs+o] = r.gamma[j]
@@ -227,6 +231,7 @@ type kernelResult struct {
 	jitter         float64
 	converged      bool
 	iterations     int
+	vectors        int
 }
 
 // matrix computes the matrices of examples, with a share of the memory.
@@ -313,6 +318,11 @@ func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, 
 	// The certificate covers the rounding of the sums it is made of.
 	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
 	r.converged, r.iterations = dual.Converged, dual.Iterations
+	for _, b := range dual.Beta {
+		if b != 0 {
+			r.vectors++
+		}
+	}
 	return r, nil
 }
 
@@ -327,7 +337,7 @@ func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) er
 		f := dot(k.Row(i), r.gamma) + r.b
 		r.objective += weight[i] * (y[i] - f) * (y[i] - r.b)
 	}
-	r.gap, r.converged, r.iterations = math.Inf(1), true, 1
+	r.gap, r.converged, r.iterations, r.vectors = math.Inf(1), true, 1, len(y)
 	return nil
 }
 

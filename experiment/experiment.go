@@ -31,6 +31,8 @@ var experiments = []Experiment{
 	amazon,
 	cifar,
 	quadraticPenalty,
+	labelNoise,
+	dropSVM,
 }
 
 // All returns the experiments in the order of the list.
