@@ -154,6 +154,15 @@ func (f *Figure) draw(c draw.Canvas) error {
 		p.NominalX(f.Categories...)
 		p.X.Min, p.X.Max = -0.5, float64(len(f.Categories))-0.5
 		p.X.Padding = 0
+		widest := 0
+		for _, name := range f.Categories {
+			widest = max(widest, len([]rune(name)))
+		}
+		// About 5 points a letter, of about 400 that there are.
+		if 5*(widest+1)*len(f.Categories) > 400 {
+			p.X.Tick.Label.Rotation = math.Pi / 4
+			p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = text.XRight, text.YTop
+		}
 	}
 	for i := range f.Series {
 		if err := f.Series[i].check(f); err != nil {

@@ -210,7 +210,11 @@ func (r *Result) Figures() []Named {
 				s.X, s.Form, s.Colour = nil, Bars, 0
 				f.Categories, f.X = nil, "nightmare"
 				for _, p := range points {
-					f.Categories = append(f.Categories, p.Nightmare)
+					name := p.Nightmare
+					if strings.HasPrefix(family, "group:*") {
+						name = strings.TrimPrefix(name, "group:")
+					}
+					f.Categories = append(f.Categories, name)
 				}
 			}
 			f.Series = append(f.Series, s)

@@ -274,10 +274,10 @@ func (o *simulateFlags) eachGroup(s *blankout.Schema) {
 		}
 		_, window, windowed := strings.Cut(f.Name, "@")
 		var names []string
-		for name := range o.replay.Groups {
+		for _, g := range o.groups {
+			name, _, _ := strings.Cut(g, "=")
 			names = append(names, name)
 		}
-		slices.Sort(names)
 		for _, field := range s.Fields[1:] {
 			name := field.Name
 			if field.Group != "" {
