@@ -25,7 +25,7 @@ import (
 type MCF struct {
 	p       Problem
 	kind    MCFLoss
-	psi     func(y, w, x float64) (value, slope, curvature float64)
+	psi     psi
 	c0      float64
 	columns int
 	dim     int
@@ -87,33 +87,50 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 	return o, nil
 }
 
-func psiPlain(y, w, x float64) (value, slope, curvature float64) { return -y * w * x, -y * x, 0 }
+// psi is the logarithm of the noise's moment generating function and, on its
+// own because it is what products with the Hessian want, its first two
+// derivatives by w.
+type psi struct {
+	value func(y, w, x float64) float64
+	slope func(y, w, x float64) (slope, curvature float64)
+}
 
-func psiPoisson(y, w, x float64) (value, slope, curvature float64) {
-	e := math.Exp(-y * w)
-	return x * math.Expm1(-y*w), -y * x * e, x * e
+var psiPlain = psi{
+	func(y, w, x float64) float64 { return -y * w * x },
+	func(y, _, x float64) (slope, curvature float64) { return -y * x, 0 },
+}
+
+var psiPoisson = psi{
+	func(y, w, x float64) float64 { return x * math.Expm1(-y*w) },
+	func(y, w, x float64) (slope, curvature float64) {
+		e := math.Exp(-y * w)
+		return -y * x * e, x * e
+	},
 }
 
 // psiDropout: with a = y w x/(1-q) the derivative by a is -r and the second
 // r (1-r), r = 1/(1 + q/(1-q) exp(a)).
-func psiDropout(q float64) func(y, w, x float64) (value, slope, curvature float64) {
+func psiDropout(q float64) psi {
 	if q == 0 {
 		return psiPlain
 	}
 	odds, k := q/(1-q), 1/(1-q)
-	return func(y, w, x float64) (value, slope, curvature float64) {
-		u := y * x * k
-		a := u * w
-		switch {
-		case a > 1:
-			value = math.Log(q + (1-q)*math.Exp(-a))
-		case a > -1:
-			value = math.Log1p((1 - q) * math.Expm1(-a))
-		default:
-			value = -a + math.Log(1-q+q*math.Exp(a))
-		}
-		r := 1 / (1 + odds*math.Exp(a))
-		return value, -u * r, u * u * r * (1 - r)
+	return psi{
+		func(y, w, x float64) float64 {
+			a := y * x * k * w
+			switch {
+			case a > 1:
+				return math.Log(q + (1-q)*math.Exp(-a))
+			case a > -1:
+				return math.Log1p((1 - q) * math.Expm1(-a))
+			}
+			return -a + math.Log(1-q+q*math.Exp(a))
+		},
+		func(y, w, x float64) (slope, curvature float64) {
+			u := y * x * k
+			r := 1 / (1 + odds*math.Exp(u*w))
+			return -u * r, u * u * r * (1 - r)
+		},
 	}
 }
 
@@ -156,8 +173,7 @@ func (o *MCF) h(i int, w []float64) float64 {
 	y, h := o.p.Y[i], 0.0
 	row := o.p.Data.Row(i)
 	for j, d := range row.Index {
-		value, _, _ := o.psi(y, w[d], row.At(j))
-		h += value
+		h += o.psi.value(y, w[d], row.At(j))
 	}
 	return h
 }
@@ -188,7 +204,7 @@ func (o *MCF) ValueGrad(w, grad []float64) float64 {
 			o.outer[0][i], o.outer[1][i] = d1, o.m[i]*d2
 			row := o.p.Data.Row(i)
 			for j, d := range row.Index {
-				_, slope, _ := o.psi(y, w[d], row.At(j))
+				slope, _ := o.psi.slope(y, w[d], row.At(j))
 				acc[d] += d1 * slope
 			}
 			acc[o.columns] -= d1 * y
@@ -221,6 +237,7 @@ func (o *MCF) HessVec(v, out []float64) {
 	}
 	o.passes++
 	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		var slopes []float64 // of a row: an exponential each
 		for i := lo; i < hi; i++ {
 			d1, d2 := o.outer[0][i], o.outer[1][i]
 			if o.m[i] == 0 || d1 == 0 && d2 == 0 {
@@ -229,15 +246,16 @@ func (o *MCF) HessVec(v, out []float64) {
 			y := o.p.Y[i]
 			row := o.p.Data.Row(i)
 			along := wv - y*vb
+			slopes = slopes[:0]
 			for j, d := range row.Index {
-				_, slope, curvature := o.psi(y, o.w[d], row.At(j))
+				slope, curvature := o.psi.slope(y, o.w[d], row.At(j))
 				along += slope * v[d]
 				acc[d] += d1 * curvature * v[d]
+				slopes = append(slopes, slope)
 			}
 			along *= d2
 			for j, d := range row.Index {
-				_, slope, _ := o.psi(y, o.w[d], row.At(j))
-				acc[d] += along * slope
+				acc[d] += along * slopes[j]
 			}
 			acc[o.columns] -= along * y
 			acc[o.columns+1] += along
@@ -266,7 +284,7 @@ func (o *MCF) Diagonal(out []float64) {
 			}
 			row := o.p.Data.Row(i)
 			for j, d := range row.Index {
-				_, slope, curvature := o.psi(o.p.Y[i], o.w[d], row.At(j))
+				slope, curvature := o.psi.slope(o.p.Y[i], o.w[d], row.At(j))
 				acc[d] += d1*curvature + d2*slope*(slope+2*o.c0*o.w[d])
 			}
 			acc[o.columns] += d2
