@@ -143,6 +143,14 @@ func (s *Schema) AddField(f Field) uint16 {
 	return uint16(len(s.Fields) - 1)
 }
 
+// DropFields takes back the fields added after the first n, of a record that
+// turned out to be unusable. Nobody may have been told of them.
+func (s *Schema) DropFields(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Fields = s.Fields[:n]
+}
+
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 

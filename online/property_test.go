@@ -265,28 +265,56 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 	}
 }
 
-// One reading that is wrong by twelve orders of magnitude leaves the learner
-// able to go on as before.
-func TestJump(t *testing.T) {
+// Poison leaves every rule and loss able to go on as before: values that are no
+// numbers or beyond all limits are refused and counted, readings that jump by
+// twelve orders of magnitude or to the limit, and an event of a great many features,
+// are learned without harm to what comes after.
+func TestPoison(t *testing.T) {
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
-		if classes > 2 || strings.Contains(c.Loss, ":") || c.Loss == "linear" || c.Noise == "auto" || strings.HasPrefix(c.Noise, "laplace") {
+		if c.Noise != "dropout:0.5" && (classes > 2 || strings.Contains(c.Loss, ":")) || c.Noise == "auto" || strings.HasPrefix(c.Noise, "laplace") {
 			return // the others cover it
 		}
 		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
 		s, s2 := newStream(13, classes), newStream(13, classes)
 		wrong, calmWrong := 0, 0
-		for i := range 1500 {
+		const n = 1500
+		for i := range n {
 			e := s.next()
-			label := e.Label
-			if i == 500 || i == 502 {
+			switch i {
+			case 500, 502:
 				for j := range e.Features.Value {
 					e.Features.Value[j] *= 1e12
 				}
+			case 510:
+				e.Features.Value[0], e.Features.Value[2] = 1e30, -1e30
+			case 520:
+				e.Weight = 1e-30
 			}
-			scores := l.Learn(e)
+			scores := slices.Clone(l.Learn(e))
 			for _, f := range scores {
 				if f-f != 0 {
 					t.Fatalf("event %d: score %v", i, f)
+				}
+			}
+			label := e.Label
+			switch i {
+			case 530:
+				many := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: make([]uint32, 5000), Value: make([]float64, 5000)}}
+				for j := range many.Features.Index {
+					many.Features.Index[j], many.Features.Value[j] = 2000+uint32(j), 1
+				}
+				l.Learn(many)
+			case 540, 541, 542, 543, 544:
+				bad := *e
+				bad.Features.Value = slices.Clone(e.Features.Value)
+				bad.Features.Value[1] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31}[i-540]
+				if l.Learn(&bad) != nil {
+					t.Errorf("a feature of %v was learned", bad.Features.Value[1])
+				}
+			case 545:
+				e.Weight = math.Inf(1)
+				if l.Learn(e) != nil {
+					t.Error("an infinite weight was learned")
 				}
 			}
 			calmScores := calm.Learn(s2.next())
@@ -300,9 +328,62 @@ func TestJump(t *testing.T) {
 			}
 		}
 		if wrong > calmWrong+calmWrong/4+10 {
-			t.Errorf("%d of 600 wrong after a jump, %d without one", wrong, calmWrong)
+			t.Errorf("%d of 600 wrong after the poison, %d without any", wrong, calmWrong)
 		}
+		if m := l.Metrics(); m.Refused != 6 || m.Events != n+1 {
+			t.Errorf("%d refused and %d learned", m.Refused, m.Events)
+		}
+		finite(t, l)
 	})
+}
+
+// finite checks that every number of a Learner is one.
+func finite(t *testing.T, l *Learner) {
+	t.Helper()
+	check := func(what string, row []float64) {
+		for i, x := range row {
+			if x-x != 0 {
+				t.Fatalf("%s, value %d: %v", what, i, x)
+			}
+		}
+	}
+	check("the intercepts", l.bias)
+	for i := range l.table.Len() {
+		column, row := l.table.Column(i)
+		check(fmt.Sprint("column ", column), row)
+	}
+}
+
+// An event of a million features, then another life.
+func TestMillionFeatures(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise, c.Alpha = "dropout:0.3", 0.1
+	l, calm := mustNew(t, c, 2), mustNew(t, c, 2)
+	s, s2 := newStream(3, 2), newStream(3, 2)
+	const million = 1_000_000
+	many := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: make([]uint32, million), Value: make([]float64, million)}}
+	for j := range many.Features.Index {
+		many.Features.Index[j], many.Features.Value[j] = 100+uint32(j), 1+float64(j%7)
+	}
+	wrong, calmWrong := 0, 0
+	for i := range 1000 {
+		if i == 300 || i == 301 {
+			many.Label = []int{blankout.Unlabelled, 1}[i-300]
+			l.Learn(many)
+		}
+		e := s.next()
+		label := e.Label
+		if blankout.Predict(l.Learn(e)) != label && i > 400 {
+			wrong++
+		}
+		if blankout.Predict(calm.Learn(s2.next())) != label && i > 400 {
+			calmWrong++
+		}
+	}
+	if wrong > calmWrong+calmWrong/4+10 {
+		t.Errorf("%d of 600 wrong after a million features, %d without", wrong, calmWrong)
+	}
+	finite(t, l)
 }
 
 func TestRefused(t *testing.T) {

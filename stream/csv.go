@@ -50,16 +50,16 @@ func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
 	i, p := 0, 0
 	for ; ; i++ {
 		if i == len(d.columns) {
-			refuse(&r, e, blankout.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
+			d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
 			return
 		}
 		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
 		if next < 0 {
-			refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
+			d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
 			return
 		}
 		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
-			refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
+			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
 			return
 		}
 		if next == len(data) {
@@ -68,7 +68,7 @@ func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
 		p = next + 1
 	}
 	if i+1 < len(d.columns) {
-		refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
+		d.refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
 		return
 	}
 	d.settle(&r, e)

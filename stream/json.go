@@ -68,7 +68,7 @@ func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
 		clear(d.once)
 	}
 	if d.document() < 0 {
-		refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
+		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 		return
 	}
 	d.settle(&r, e)

@@ -281,6 +281,8 @@ type core struct {
 	mask   uint64
 	fields map[fieldKey]uint16
 	taken  int // fields of s that are in fields
+	before int // taken before this record
+	age    int // counts the times that fields were taken back
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
@@ -299,7 +301,8 @@ type core struct {
 	hash    []uint64 // by entry, only for crosses
 
 	crosses []cross
-	name    []byte // scratch for names of the dictionary
+	name    []byte    // scratch for names of the dictionary
+	names   []newName // of this record
 
 	// What the event says of itself.
 	class    []byte // the label as it is written
@@ -382,6 +385,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	if d.taken != len(d.s.Fields) {
 		d.takeFields()
 	}
+	d.before, d.names = d.taken, d.names[:0]
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
 }
@@ -391,24 +395,49 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 	d.reset(r, e)
 	switch v := r.Value; {
 	case len(v) == 0:
-		refuse(r, e, blankout.ReasonSyntax, "the record is empty")
+		d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
 	case len(v) > d.c.MaxBytes:
-		refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
+		d.refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] == 0 && len(v) >= 5:
 		id := uint32(v[1])<<24 | uint32(v[2])<<16 | uint32(v[3])<<8 | uint32(v[4])
-		refuse(r, e, blankout.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d", id)
+		d.refuse(r, e, blankout.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d", id)
 	default:
 		return true
 	}
 	return false
 }
 
-// refuse empties e of all that a refused record must not have.
-func refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
+// refuse empties e of all that a refused record must not have, and takes back
+// what the record has added to the Schema: learning goes on as if it had never been.
+func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, r.Key, r.Time, nil
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
+	if d.taken > d.before || len(d.names) > 0 {
+		d.dropFields()
+		d.names = d.names[:0]
+		d.age++ // what a named remembers may be gone
+	}
+}
+
+// dropFields takes back the fields that this record has added, the latest first.
+func (d *core) dropFields() {
+	for id := d.taken - 1; id >= d.before; id-- {
+		f := d.s.Fields[id]
+		delete(d.fields, fieldKey{f.Name, f.Kind})
+		if int(d.firstID[f.Name]) == id {
+			delete(d.firstID, f.Name)
+			eachParent(f.Name, func(parent string) { d.under[parent] = d.under[parent][:len(d.under[parent])-1] })
+		}
+	}
+	for i := range d.crosses {
+		if x := &d.crosses[i]; int(x.id) >= d.before {
+			x.id = 0
+		}
+	}
+	d.s.DropFields(d.before)
+	d.taken = d.before
 }
 
 // passOverLabels says whether the records that come next are unlabelled,
@@ -424,11 +453,11 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 	class, ok := d.labels[string(text)]
 	if !ok {
 		if len(text) > maxNameBytes {
-			refuse(r, e, blankout.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
+			d.refuse(r, e, blankout.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
 			return false
 		}
 		if class, ok = d.s.Class(text); !ok {
-			refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %q and there is room for no other (max_classes %d)", text, d.s.Classes, d.s.MaxClasses)
+			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %q and there is room for no other (max_classes %d)", text, d.s.Classes, d.s.MaxClasses)
 			return false
 		}
 		if len(d.labels) < 1<<12 {
@@ -458,6 +487,8 @@ func (d *core) takeFields() {
 	for ; d.taken < len(d.s.Fields); d.taken++ {
 		if d.taken > 0 {
 			d.addField(d.s.Fields[d.taken], uint16(d.taken))
+		} else {
+			d.fields[fieldKey{"", blankout.Sparse}] = 0
 		}
 	}
 }
@@ -468,11 +499,16 @@ func (d *core) addField(f blankout.Field, id uint16) {
 		return
 	}
 	d.firstID[f.Name] = id
+	eachParent(f.Name, func(parent string) { d.under[parent] = append(d.under[parent], id) })
+}
+
+// eachParent calls f with the names that name goes on from with a dot or an index.
+func eachParent(name string, f func(parent string)) {
 	depth := 0
-	for i, c := range []byte(f.Name) {
+	for i, c := range []byte(name) {
 		if (c == '.' || c == '[') && depth < maxDepth {
 			depth++
-			d.under[f.Name[:i]] = append(d.under[f.Name[:i]], id)
+			f(name[:i])
 		}
 	}
 }
@@ -484,26 +520,30 @@ type named struct {
 	role  fieldRole
 	text  bool      // its numbers are names
 	known uint8     // bit k: ids[k] is set
+	age   int       // of the core when they were set
 	ids   [6]uint16 // by kind
 }
 
 func (d *core) named(name string) named {
-	return named{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name]}
+	return named{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name], age: d.age}
 }
 
 // idOf returns the field id of n's values of that kind.
 func (d *core) idOf(n *named, kind blankout.Kind) uint16 {
-	if n.known&(1<<kind) != 0 {
+	if n.known&(1<<kind) != 0 && n.age == d.age {
 		return n.ids[kind]
 	}
 	return d.newID(n, kind)
 }
 
 func (d *core) newID(n *named, kind blankout.Kind) uint16 {
+	if n.age != d.age {
+		n.known, n.age = 0, d.age
+	}
 	n.ids[kind] = d.fieldID(n.name, kind)
 	n.known |= 1 << kind
 	if kind == blankout.Numeric && d.s.Names.Wants(n.hash) {
-		d.s.Names.Add(n.hash, []byte(n.name))
+		d.remember(n.hash, n.name)
 	}
 	return n.ids[kind]
 }
@@ -519,9 +559,40 @@ func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
 		if n.name != "" {
 			d.name = append(d.name, '=')
 		}
-		d.s.Names.Add(hash, append(d.name, value...))
+		d.remember(hash, string(append(d.name, value...)))
 	}
 	d.add(hash, id, x)
+}
+
+// newName is a name that goes into the dictionary once its record is accepted.
+type newName struct {
+	hash uint64
+	name string
+}
+
+func (d *core) remember(hash uint64, name string) { d.names = append(d.names, newName{hash, name}) }
+
+// accept adds the names of a record that can be used to the dictionary.
+func (d *core) accept() {
+	for _, n := range d.names {
+		if d.s.Names.Wants(n.hash) { // several of one hash are one
+			d.s.Names.Add(n.hash, []byte(n.name))
+		}
+	}
+	d.names = d.names[:0]
+}
+
+// nameOf returns the name of a hash, "" if it is neither in the dictionary nor new.
+func (d *core) nameOf(hash uint64) string {
+	if name := d.s.Names.Find(hash); name != "" {
+		return name
+	}
+	for _, n := range d.names {
+		if n.hash == hash {
+			return n.name
+		}
+	}
+	return ""
 }
 
 // miss notes as missing the field of that name and all under it. It goes by the
@@ -587,6 +658,7 @@ func (d *core) settle(r *Record, e *blankout.Example) {
 	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
 		return
 	}
+	d.accept()
 	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
 	if len(e.Missing) > 1 {
 		slices.Sort(e.Missing)
@@ -601,7 +673,7 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 		return false
 	}
 	if len(d.order) > d.c.MaxFeatures {
-		refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", len(d.order), d.c.MaxFeatures)
+		d.refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", len(d.order), d.c.MaxFeatures)
 		return false
 	}
 	d.sort()
@@ -621,7 +693,7 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 		}
 		value[to] += from.value
 		if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
-			refuse(r, e, blankout.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
+			d.refuse(r, e, blankout.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
 			return false
 		}
 	}
@@ -710,7 +782,7 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				}
 				v := d.entries[a].value * d.entries[b].value
 				if v > maxMagnitude || v < -maxMagnitude {
-					refuse(r, e, blankout.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
+					d.refuse(r, e, blankout.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
 					return false
 				}
 				if x.id == 0 {
@@ -718,9 +790,9 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				}
 				hash := mix(3*d.hash[a] + d.hash[b])
 				if d.s.Names.Wants(hash) {
-					nameA, nameB := d.s.Names.Find(d.hash[a]), d.s.Names.Find(d.hash[b])
+					nameA, nameB := d.nameOf(d.hash[a]), d.nameOf(d.hash[b])
 					if nameA != "" && nameB != "" {
-						d.s.Names.Add(hash, []byte(nameA+" ^ "+nameB))
+						d.remember(hash, nameA+" ^ "+nameB)
 					}
 				}
 				d.add(hash, x.id, v)

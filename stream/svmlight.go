@@ -27,18 +27,18 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 	start := p
 	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		if data[p] == ':' || data[p] == ',' {
-			refuse(&r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
+			d.refuse(&r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
 			return
 		}
 		p++
 	}
 	label := data[start:p]
 	if len(label) == 0 {
-		refuse(&r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
+		d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
 		return
 	}
 	if notFinite(label) {
-		refuse(&r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
+		d.refuse(&r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
 		return
 	}
 	// An entry takes four bytes at least: 1:1 and a space.
@@ -84,7 +84,7 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 				return
 			}
 			if x > maxMagnitude || x < -maxMagnitude {
-				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
+				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
 				return
 			}
 		}
@@ -94,9 +94,9 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		}
 		if i -= first; i > d.mask {
 			if i == ^uint64(0) {
-				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
+				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
 			} else {
-				refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
+				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
 			}
 			return
 		}
@@ -119,10 +119,12 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		}
 		e.Field = nil
 	} else if n > d.c.MaxFeatures {
-		refuse(&r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
+		d.refuse(&r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
 		return
 	}
-	d.label(&r, e, label)
+	if d.label(&r, e, label) {
+		d.accept()
+	}
 }
 
 // refuseEntry refuses the record for what stands at p instead of index:value.
@@ -130,11 +132,11 @@ func (d *svmlightDecoder) refuseEntry(r *Record, e *blankout.Example, p int) {
 	entry := r.Value[p:word(r.Value, p)]
 	for i, c := range entry {
 		if c == ':' && notFinite(entry[i+1:]) {
-			refuse(r, e, blankout.ReasonNotFinite, "byte %d: %.60q is not finite", p+1, entry)
+			d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: %.60q is not finite", p+1, entry)
 			return
 		}
 	}
-	refuse(r, e, blankout.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
+	d.refuse(r, e, blankout.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
 }
 
 // blank reports whether c separates words of a line.

@@ -63,21 +63,21 @@ func (d *vwDecoder) head(r *Record, e *blankout.Example) int {
 			d.id = text
 		case words == 0:
 			if notFinite(text) {
-				refuse(r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, text)
+				d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, text)
 				return -1
 			}
 			if bytes.IndexByte(text, ':') >= 0 || bytes.IndexByte(text, ',') >= 0 {
-				refuse(r, e, blankout.ReasonLabel, "byte %d: %.40q is not one label", start+1, text)
+				d.refuse(r, e, blankout.ReasonLabel, "byte %d: %.40q is not one label", start+1, text)
 				return -1
 			}
 			d.special(isLabel, text, true)
 		case words == 1:
 			if reason, detail := d.special(isWeight, text, true); detail != "" {
-				refuse(r, e, reason, "byte %d: %s", start+1, detail)
+				d.refuse(r, e, reason, "byte %d: %s", start+1, detail)
 				return -1
 			}
 		default:
-			refuse(r, e, blankout.ReasonSyntax, "byte %d: %.40q, want at most label, importance and tag before the first |", start+1, text)
+			d.refuse(r, e, blankout.ReasonSyntax, "byte %d: %.40q, want at most label, importance and tag before the first |", start+1, text)
 			return -1
 		}
 	}
@@ -121,7 +121,7 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 			continue
 		}
 		if x *= scale; math.Abs(x) > maxMagnitude {
-			refuse(r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
+			d.refuse(r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
 			return -1
 		}
 		if n == &d.anonymous && d.s.NumericIndices {
@@ -149,14 +149,14 @@ func (d *vwDecoder) word(r *Record, e *blankout.Example, p int) (name []byte, va
 		for end = p + 1; end < len(data) && !blank(data[end]) && data[end] != '|'; end++ {
 		}
 		if notFinite(data[p+1 : end]) {
-			refuse(r, e, blankout.ReasonNotFinite, "byte %d: %.60q is not finite", start+1, data[start:end])
+			d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: %.60q is not finite", start+1, data[start:end])
 		} else {
-			refuse(r, e, blankout.ReasonSyntax, "byte %d: %.60q, want name or name:number", start+1, data[start:end])
+			d.refuse(r, e, blankout.ReasonSyntax, "byte %d: %.60q, want name or name:number", start+1, data[start:end])
 		}
 		return nil, 0, false, end
 	}
 	if value > maxMagnitude || value < -maxMagnitude {
-		refuse(r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
+		d.refuse(r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
 		return nil, 0, false, end
 	}
 	return name, value, true, end

@@ -1,0 +1,248 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// hostile are the records that the documented limits refuse, by format. They
+// bring fields, words and classes that no good record has: nothing of that may stay.
+var hostile = map[string][]struct {
+	reason blankout.Reason
+	record string
+}{
+	"json": {
+		{blankout.ReasonSyntax, `{"label":"good","evil":1,"words":["evil"],"x":`},
+		{blankout.ReasonNotFinite, `{"label":"good","evil":1,"x":NaN}`},
+		{blankout.ReasonOutOfRange, `{"label":"good","evil":"much","x":1e308}`},
+		{blankout.ReasonTooMany, `{"label":"good","words":[` + strings.Repeat(`"evil","more","of it",`, 40) + `"x"]}`},
+		{blankout.ReasonOversize, `{"label":"good","evil":"` + strings.Repeat("x", 4000) + `"}`},
+		{blankout.ReasonLabel, `{"label":"evil","evil":1,"x":5,"words":["evil"]}`},
+		{blankout.ReasonWeight, `{"evil":1,"label":"good","x":1,"weight":-1}`},
+		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07{\"label\":\"good\"}"},
+		{blankout.ReasonDuplicate, `{"label":"good","evil":1,"x":1,"x":2}`},
+		{blankout.ReasonDecompression, ""},
+		{blankout.ReasonSyntax, `{"label":"good","a":` + strings.Repeat(`{"evil":`, 100) + `1` + strings.Repeat("}", 101)},
+		{blankout.ReasonSyntax, "not JSON at all \xff\xfe"},
+		{blankout.ReasonNotFinite, `{"label":"good","x":-Infinity}`},
+	},
+	"svmlight": {
+		{blankout.ReasonSyntax, `1 1:1 evil`},
+		{blankout.ReasonNotFinite, `1 3:nan`},
+		{blankout.ReasonNotFinite, `inf 3:1`},
+		{blankout.ReasonOutOfRange, `1 7:1e308`},
+		{blankout.ReasonOutOfRange, `1 4000000000:1`},
+		{blankout.ReasonTooMany, `1` + strings.Repeat(" 5:1", 110)},
+		{blankout.ReasonOversize, `1 1:` + strings.Repeat("1", 4000)},
+		{blankout.ReasonLabel, `3 1:1 900:1`},
+		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 1"},
+		{blankout.ReasonDecompression, ""},
+	},
+	"vw": {
+		{blankout.ReasonSyntax, `1 |a evil:one x:2`},
+		{blankout.ReasonNotFinite, `1 |evil more x:nan`},
+		{blankout.ReasonOutOfRange, `1 |evil x:1e308`},
+		{blankout.ReasonTooMany, `1 |evil` + strings.Repeat(" a b c d", 30)},
+		{blankout.ReasonOversize, `1 |a ` + strings.Repeat("e", 4000)},
+		{blankout.ReasonLabel, `7 |evil a b c`},
+		{blankout.ReasonWeight, `1 -2 |evil a b c`},
+		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
+		{blankout.ReasonDecompression, ""},
+	},
+	"csv": {
+		{blankout.ReasonSyntax, `good,1,"evil`},
+		{blankout.ReasonSyntax, `good,1,evil,1,1,1,1`},
+		{blankout.ReasonNotFinite, `good,nan,evil,1`},
+		{blankout.ReasonOutOfRange, `good,1e308,evil,1`},
+		{blankout.ReasonOversize, `good,1,` + strings.Repeat("e", 4000) + `,1`},
+		{blankout.ReasonLabel, `evil,1,evil,1`},
+		{blankout.ReasonWeight, `good,1,evil,-1`},
+		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
+		{blankout.ReasonDecompression, ""},
+	},
+}
+
+// goodRecord makes the records between them.
+func goodRecord(format string, i int, r *rand.Rand) string {
+	label, x, colour := i%2, r.NormFloat64(), []string{"red", "green", "blue"}[r.IntN(3)]
+	x += float64(label)
+	word := r.IntN(200)
+	class := []string{"bad", "good"}[label]
+	switch format {
+	case "json":
+		if r.IntN(10) == 0 {
+			return fmt.Sprintf(`{"label":%q,"x":null,"colour":%q,"words":["w%d","v%d"]}`, class, colour, word, word/3)
+		}
+		return fmt.Sprintf(`{"label":%q,"x":%.3f,"colour":%q,"words":["w%d"],"weight":%d}`, class, x, colour, word, r.IntN(3))
+	case "svmlight":
+		return fmt.Sprintf(`%d 1:%.3f %d:1`, label, x, 10+word)
+	case "vw":
+		return fmt.Sprintf(`%d %d |f x:%.3f colour_%s |words w%d`, 2*label-1, 1+r.IntN(2), x, colour, word)
+	}
+	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, colour, r.IntN(3))
+}
+
+// records is a Source of records as a partition has them. An empty one stands
+// for a compressed batch that does not unpack, as a Consumer hands it on.
+type records struct {
+	decoder stream.Decoder
+	schema  *blankout.Schema
+	left    []string
+	offset  int64
+}
+
+func (s *records) Next(_ context.Context, b *blankout.Batch) error {
+	if len(s.left) == 0 {
+		return io.EOF
+	}
+	b.Topic, b.HighWater, b.Examples = "t", -1, b.Examples[:0]
+	for ; len(s.left) > 0 && len(b.Examples) < 64; s.left = s.left[1:] {
+		value := []byte(s.left[0])
+		var e blankout.Example
+		if len(value) == 0 {
+			e = blankout.Example{Label: blankout.Unlabelled, Offset: s.offset, Refused: &blankout.Refusal{Reason: blankout.ReasonDecompression, Value: []byte("bomb")}}
+		} else {
+			s.decoder.Decode(stream.Record{Value: value, Offset: s.offset}, &e)
+		}
+		e.Fingerprint = stream.Fingerprint(s.offset, nil, value)
+		b.Examples = append(b.Examples, e)
+		s.offset++
+	}
+	b.Next, b.Fields, b.Classes, b.Names = s.offset, len(s.schema.Fields), s.schema.NamedClasses(), s.schema.Names.Len()
+	return nil
+}
+
+// learnRecords learns them and returns the state, what was refused, and the
+// dead letters.
+func learnRecords(t *testing.T, c stream.RecordConfig, all []string) (map[string][]byte, map[blankout.Reason]uint64, []byte) {
+	t.Helper()
+	schema := c.Schema()
+	decoder, err := stream.NewDecoder(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	learner, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "dead.jsonl")
+	letters, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer letters.Close()
+	r := &online.Runner{Config: online.DefaultRunConfig(), Schema: schema, Learner: learner, DeadLetters: letters,
+		Source: &records{decoder: decoder, schema: schema, left: all}}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := learner.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := map[string][]byte{}
+	for _, b := range blocks {
+		state[b.Name] = b.Data
+	}
+	dead, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state, r.Status().RefusedBy, dead
+}
+
+// A stream of which one record in a hundred is hostile, and the first few, ends
+// in the state of the stream without them, bit for bit: weights, statistics,
+// fields, names, measures. Every hostile record is a dead letter, for its reason.
+func TestHostileRecords(t *testing.T) {
+	reasons := map[blankout.Reason]bool{}
+	for format, kinds := range hostile {
+		t.Run(format, func(t *testing.T) {
+			c := stream.DefaultRecordConfig()
+			c.Format, c.Weight, c.MaxFeatures, c.MaxBytes = format, "weight", 100, 3000
+			// Named, or a strange label among the first records would be a class.
+			c.Classes = map[string][]string{"svmlight": {"0", "1"}, "vw": {"-1", "1"}}[format]
+			if c.Classes == nil {
+				c.Classes = []string{"bad", "good"}
+			}
+			if format == "json" {
+				c.Crosses = [][2]string{{"colour", "words"}}
+			}
+			if format == "csv" {
+				c.Columns = []string{"label", "x", "colour", "weight"}
+			}
+			r := rand.New(rand.NewPCG(5, 6))
+			var good, mixed []string
+			want := map[blankout.Reason]uint64{}
+			n := 0
+			add := func() {
+				kind := kinds[n%len(kinds)]
+				want[kind.reason]++
+				reasons[kind.reason] = true
+				mixed = append(mixed, kind.record)
+				n++
+			}
+			for i := range 3000 {
+				if i == 0 || i == 2 || i%100 == 50 {
+					for range len(kinds) {
+						add()
+						if i > 2 {
+							break // all kinds at the start, then one at a time
+						}
+					}
+				}
+				record := goodRecord(format, i, r)
+				good, mixed = append(good, record), append(mixed, record)
+			}
+			calm, none, _ := learnRecords(t, c, good)
+			if len(none) > 0 {
+				t.Fatalf("good records refused: %v", none)
+			}
+			state, refused, dead := learnRecords(t, c, mixed)
+			if !maps.Equal(refused, want) {
+				t.Errorf("refused %v\nwant    %v", refused, want)
+			}
+			names := slices.Sorted(maps.Keys(state))
+			if !slices.Equal(names, slices.Sorted(maps.Keys(calm))) {
+				t.Fatalf("blocks %v and %v", names, slices.Sorted(maps.Keys(calm)))
+			}
+			for _, name := range names {
+				if !bytes.Equal(state[name], calm[name]) {
+					t.Errorf("block %s is another with hostile records in between", name)
+				}
+			}
+			if bytes.Contains(state["model"], []byte("evil")) || bytes.Contains(state["names"], []byte("evil")) {
+				t.Error("the model remembers a hostile record")
+			}
+			lines := 0
+			for line := range bytes.Lines(dead) {
+				var letter struct{ Reason blankout.Reason }
+				if err := json.Unmarshal(line, &letter); err != nil {
+					t.Fatal(err)
+				}
+				want[letter.Reason]--
+				lines++
+			}
+			if lines != n || slices.ContainsFunc(slices.Collect(maps.Values(want)), func(n uint64) bool { return n != 0 }) {
+				t.Errorf("%d dead letters for %d hostile records: %v", lines, n, want)
+			}
+		})
+	}
+	if len(reasons) != 10 {
+		t.Errorf("only %d of the ten reasons were met", len(reasons))
+	}
+}
