@@ -493,8 +493,14 @@ func (d *Data) SortClasses() *Data {
 }
 
 // Unlabel returns d with no example labelled.
-func (d *Data) Unlabel() *Data {
+func (d *Data) Unlabel() *Data { return d.UnlabelFrom(0) }
+
+// UnlabelFrom returns d with no example labelled from the given row on.
+func (d *Data) UnlabelFrom(row int) *Data {
 	s := *d
-	s.labels = slices.Repeat([]int32{blankout.Unlabelled}, len(d.labels))
+	s.labels = slices.Clone(d.labels)
+	for i := range s.labels[row:] {
+		s.labels[row+i] = blankout.Unlabelled
+	}
 	return &s
 }

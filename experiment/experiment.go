@@ -31,6 +31,10 @@ var experiments = []Experiment{
 	amazon,
 	cifar,
 	quadraticPenalty,
+	rareFeatures,
+	text,
+	imdb,
+	onlineRules,
 	labelNoise,
 	dropSVM,
 }

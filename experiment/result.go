@@ -19,6 +19,7 @@ type Result struct {
 	Paper      string `json:"paper"`
 	Size       Size   `json:"size"`
 	Samples    bool   `json:"samples"` // on the embedded samples
+	Command    string `json:"command"` // that makes it again
 	Seed       uint64 `json:"seed"`
 	// Seconds is the computing time of the cells, whenever it was spent, summed
 	// over the threads.
@@ -118,17 +119,7 @@ func (s *Setting) write(dir string) error {
 // Markdown is the content of results.md.
 func (r *Result) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s. Made by `blankout experiment %s", r.Experiment, r.Paper, r.Experiment)
-	switch {
-	case r.Size == Quick:
-		b.WriteString(" --quick")
-	case !r.Samples:
-		b.WriteString(" --data DIR")
-	}
-	if r.Size == Full {
-		b.WriteString(" --full")
-	}
-	fmt.Fprintf(&b, " -o OUT`, seed %d, in %.0f seconds of computing.\n\n", r.Seed, r.Seconds)
+	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds of computing, summed over the threads.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)
 	if r.Samples {
 		b.WriteString("These are the embedded samples of the data: they show that the experiment runs and decide nothing.\n\n")
 	}

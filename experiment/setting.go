@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"blankout"
 	"blankout/batch"
@@ -36,8 +37,8 @@ type Options struct {
 	Out     string
 	Seed    uint64
 	Threads int // 0: one for each processor; no result depends on it
-	// Progress is called after each cell, and now and then within one, by several
-	// goroutines, one call at a time. May be nil.
+	// Progress is called after each cell and every second, by several goroutines,
+	// one call at a time. May be nil.
 	Progress func(Progress)
 }
 
@@ -101,7 +102,15 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	defer func() { err = errors.Join(err, s.cells.close()) }()
 	s.progress.Experiment = e.Name
 	s.result = Result{Experiment: e.Name, Paper: e.Paper, Size: s.Size, Samples: s.samples, Seed: s.Seed}
-	if err := e.Run(ctx, s); err != nil {
+	s.result.Command = "blankout experiment " + e.Name
+	if !s.samples && len(e.Needs) > 0 {
+		s.result.Command += " --data DIR"
+	}
+	if s.Size != Default {
+		s.result.Command += " --" + string(s.Size)
+	}
+	s.result.Command += fmt.Sprintf(" --seed %d -o OUT", s.Seed)
+	if err := s.watched(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -112,6 +121,37 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 		return nil, err
 	}
 	return &s.result, nil
+}
+
+// watched runs the experiment and reports its progress every second meanwhile.
+func (s *Setting) watched(ctx context.Context) error {
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				s.tell(func(*Progress) {})
+			}
+		}
+	})
+	defer watch.Wait()
+	defer close(done)
+	return s.experiment.Run(ctx, s)
+}
+
+// tell changes the progress and reports it.
+func (s *Setting) tell(change func(p *Progress)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.progress)
+	if s.report != nil {
+		s.report(s.progress)
+	}
 }
 
 // unpack copies the samples of the folders to where files can be opened.
@@ -238,12 +278,7 @@ func (s *Setting) Load(ctx context.Context, schema *blankout.Schema, folder, fil
 
 // Say shows what is being done.
 func (s *Setting) Say(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.progress.Doing = fmt.Sprintf(format, args...)
-	if s.report != nil {
-		s.report(s.progress)
-	}
+	s.tell(func(p *Progress) { p.Doing = fmt.Sprintf(format, args...) })
 }
 
 // Expect announces n cells, for the progress.
@@ -272,16 +307,13 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 		})
 	}
 	if err == nil {
-		s.mu.Lock()
-		s.progress.Done++
-		s.progress.Known = max(s.progress.Known, s.progress.Done)
-		if found {
-			s.progress.Reused++
-		}
-		if s.report != nil {
-			s.report(s.progress)
-		}
-		s.mu.Unlock()
+		s.tell(func(p *Progress) {
+			p.Done++
+			p.Known = max(p.Known, p.Done)
+			if found {
+				p.Reused++
+			}
+		})
 	}
 	return value, err
 }

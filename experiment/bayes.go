@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"context"
+	"math"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// bayes returns the test accuracy, in percent, of multinomial naive Bayes on
+// presence with add-one smoothing. With unlabelled rows the frequencies of words
+// are those of all documents and only the share of a class in a word is learned
+// from the labels (Su, Sayyad-Shirab & Matwin 2011):
+//
+//	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).
+//
+// a = 1 makes a word without a label neutral.
+func (p textParts) bayes(free []int) float64 {
+	d := p.all
+	var count [2][]float64
+	var documents [2]float64
+	for c := range count {
+		count[c] = make([]float64, d.Columns())
+	}
+	for _, i := range p.train {
+		c := d.Label(i)
+		documents[c]++
+		row := d.Row(i)
+		for j, w := range row.Index {
+			count[c][w] += row.At(j)
+		}
+	}
+	weight := make([]float64, d.Columns())
+	bias := math.Log(documents[1] / documents[0])
+	if free == nil {
+		var total [2]float64
+		for c := range count {
+			for _, n := range count[c] {
+				total[c] += n + 1
+			}
+		}
+		for w := range weight {
+			weight[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
+		}
+	} else {
+		all := make([]float64, d.Columns())
+		for c := range count {
+			for w, n := range count[c] {
+				all[w] += n
+			}
+		}
+		for _, i := range free {
+			row := d.Row(i)
+			for j, w := range row.Index {
+				all[w] += row.At(j)
+			}
+		}
+		var given [2][]float64
+		var total [2]float64
+		for c := range given {
+			given[c] = make([]float64, d.Columns())
+			prior := documents[c] / (documents[0] + documents[1])
+			for w, n := range all {
+				given[c][w] = n * (count[c][w] + prior) / (count[0][w] + count[1][w] + 1)
+				total[c] += given[c][w]
+			}
+		}
+		for w := range weight {
+			if all[w] > 0 {
+				weight[w] = math.Log(given[1][w] / total[1] * total[0] / given[0][w])
+			}
+		}
+	}
+	right := 0
+	for _, i := range p.test {
+		if predicted := d.Row(i).Dot(weight)+bias > 0; predicted == (d.Label(i) == 1) {
+			right++
+		}
+	}
+	return 100 * float64(right) / float64(len(p.test))
+}
+
+// nbsvm returns the test accuracy, in percent, of a support vector machine on
+// presence times the log-count ratio r of naive Bayes, whose weights are drawn
+// towards their mean size (Wang & Manning 2012, with their C = 1 and beta = 1/4):
+//
+//	w' = (1-beta) mean|w| + beta w.
+func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
+	const beta = 0.25
+	d := p.all
+	var count [2][]float64
+	var total [2]float64
+	for c := range count {
+		count[c] = make([]float64, d.Columns())
+		for w := range count[c] {
+			count[c][w] = 1
+		}
+		total[c] = float64(d.Columns())
+	}
+	for _, i := range p.train {
+		row := d.Row(i)
+		for j, w := range row.Index {
+			count[d.Label(i)][w] += row.At(j)
+			total[d.Label(i)] += row.At(j)
+		}
+	}
+	ratio := make([]float64, d.Columns())
+	for w := range ratio {
+		ratio[w] = math.Log(count[1][w] / total[1] * total[0] / count[0][w])
+	}
+	// A column of ratio 0 must stay, so that columns stay what they are.
+	var b batch.Builder
+	var x blankout.Vec
+	for _, i := range p.train {
+		row := d.Row(i)
+		x.Index, x.Value = append(x.Index[:0], row.Index...), x.Value[:0]
+		for _, w := range row.Index {
+			x.Value = append(x.Value, ratio[w])
+		}
+		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
+			return 0, err
+		}
+	}
+	train := b.Data(d.Schema)
+	c := batch.DefaultConfig()
+	c.Loss, c.Cost, c.Tol, c.Threads = "hinge", 1, 1e-3, threads
+	f, err := batch.Train(ctx, train, c)
+	if err != nil {
+		return 0, err
+	}
+	w := f.Problems[0].W
+	mean := 0.0
+	for _, v := range w[:train.Columns()] {
+		mean += math.Abs(v) / float64(d.Columns())
+	}
+	weight := make([]float64, d.Columns())
+	for w := range weight {
+		weight[w] = (1 - beta) * mean * ratio[w]
+	}
+	for j := range train.Columns() {
+		at := train.Column(j)
+		weight[at] += beta * w[j] * ratio[at]
+	}
+	right := 0
+	for _, i := range p.test {
+		if predicted := d.Row(i).Dot(weight)+w[train.Columns()] > 0; predicted == (d.Label(i) == 1) {
+			right++
+		}
+	}
+	return 100 * float64(right) / float64(len(p.test)), nil
+}
