@@ -136,3 +136,66 @@ func (s *rounds) Next(_ context.Context, b *blankout.Batch) error {
 	b.Next = s.offset
 	return nil
 }
+
+// BenchmarkValidating is how fast a run learns alone, and beside validations
+// that follow each other without a pause, held to half a processor. At an input
+// rate of half the maximum learning keeps up if the second is more than half as
+// fast as the first. Each way takes turns of a million events.
+func BenchmarkValidating(b *testing.B) {
+	const batches, size = 64, 512
+	schema := blankout.NewSchema(18, []string{"no", "yes"}, 2)
+	r := rand.New(rand.NewPCG(1, 1))
+	made := make([]blankout.Batch, batches)
+	for i := range made {
+		made[i] = blankout.Batch{Topic: "t", Fields: 1, Classes: 2, HighWater: -1}
+		for range size {
+			e := blankout.Example{Weight: 1, Label: r.IntN(2), Time: 1}
+			for d := range 20 {
+				e.Features.Index = append(e.Features.Index, uint32(d*1000+r.IntN(1000)))
+				e.Features.Value = append(e.Features.Value, 1)
+			}
+			made[i].Examples = append(made[i].Examples, e)
+		}
+	}
+	const events = 1_000_000
+	var took [2]time.Duration
+	validated := uint64(0)
+	for b.Loop() {
+		for beside := range took {
+			l, err := online.New(online.DefaultConfig(), schema)
+			if err != nil {
+				b.Fatal(err)
+			}
+			run := &online.Runner{Config: online.DefaultRunConfig(), Learner: l, Schema: schema, Source: &rounds{made: made, left: events}}
+			run.Config.Refused = online.PolicySkip
+			begin := time.Now()
+			ctx, cancel := context.WithCancel(b.Context())
+			if beside == 1 {
+				c := online.DefaultValidateConfig()
+				c.Holdout, c.Window = 10, 100_000
+				run.Validator = &online.Validator{Config: c, Learner: online.DefaultConfig(),
+					Open: func(_ context.Context, _ *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+						return &rounds{made: made, left: events, offset: from[0].Next}, nil
+					}}
+				run.Observe = func(s *online.Status) {
+					if !s.Validation.Running && s.Learned > 0 {
+						run.Validate()
+					}
+					if s.Learned+s.HeldOut == events {
+						cancel() // a validation under way is given up
+					}
+				}
+			}
+			if err := run.Run(ctx); err != nil {
+				b.Fatal(err)
+			}
+			cancel()
+			took[beside] += time.Since(begin)
+			validated += run.Status().Validation.Done
+		}
+	}
+	b.ReportMetric(events*float64(b.N)/took[0].Seconds(), "alone-events/s")
+	b.ReportMetric(events*float64(b.N)/took[1].Seconds(), "beside-events/s")
+	b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "ratio")
+	b.ReportMetric(float64(validated)/float64(b.N), "validations/op")
+}
