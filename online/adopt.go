@@ -276,9 +276,10 @@ type base struct {
 	records uint64 // since Run began
 	state   *Snapshot
 	offsets blankout.Offsets
-	status  Status        // with maps of its own
-	saved   bool          // or being saved
-	wait    time.Duration // after a failure
+	decoded blankout.Batch // how much of the Schema there was
+	status  Status         // with maps of its own
+	saved   bool           // or being saved
+	wait    time.Duration  // after a failure
 	retry   time.Time
 }
 
@@ -343,7 +344,10 @@ func (l *loop) beginAdoption() {
 	}
 	l.base = &base{
 		at: l.due, records: l.records, state: l.freeze(), offsets: l.Offsets.Clone(),
-		status: l.current, wait: time.Second,
+		decoded: l.decoded, status: l.current, wait: time.Second,
+	}
+	if l.current.Batches == 0 && l.records == 0 { // the decoder has not begun
+		l.base.decoded = blankout.Batch{Fields: len(l.Schema.Fields), Classes: l.Schema.NamedClasses(), Names: l.Schema.Names.Len()}
 	}
 	l.base.status.RefusedBy = maps.Clone(l.current.RefusedBy)
 	l.current.Validation.Adopting = l.due
@@ -436,7 +440,10 @@ func (l *loop) backTo(ctx context.Context, b *base, learner *Learner) error {
 		l.again[at] = max(l.again[at], p.Next)
 	}
 	l.Learner, l.Offsets, l.records, l.current.Holdout = learner, b.offsets.Clone(), b.records, b.status.Holdout
-	l.Learner.SetSchema(l.Schema.At(&l.decoded)) // the decoder stands still
+	// The decoder's Schema stays as it is: it meets the same fields, classes and
+	// names again, in the same order.
+	l.decoded = b.decoded
+	l.Learner.SetSchema(l.Schema.At(&l.decoded))
 	if err := l.Source.(Seeker).Seek(l.Offsets.Clone()); err != nil {
 		return fmt.Errorf("going back to the records after those of an adopted solution: %w", err)
 	}
@@ -456,6 +463,9 @@ func (l *loop) awaitAdoption(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for l.base != nil {
+		if err := l.takeStock(ctx); err != nil { // the base may be still to be saved
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -468,9 +478,6 @@ func (l *loop) awaitAdoption(ctx context.Context) error {
 				return err
 			}
 		case <-tick.C:
-			if err := l.takeStock(ctx); err != nil {
-				return err
-			}
 			l.report("waiting for the exact solution that is to be adopted")
 		}
 	}
@@ -503,7 +510,7 @@ func (l *loop) endAdoption() error {
 	if err != nil {
 		return err
 	}
-	l.Learner, l.Offsets, l.records = learner, b.offsets, b.records
+	l.Learner, l.Offsets, l.records, l.decoded = learner, b.offsets, b.records, b.decoded
 	s := &l.current
 	s.Learned, s.Unlabelled, s.Refused, s.RefusedBy = b.status.Learned, b.status.Unlabelled, b.status.Refused, b.status.RefusedBy
 	s.HeldOut, s.Holdout, s.Validation.Adopting = b.status.HeldOut, b.status.Holdout, 0
