@@ -52,6 +52,13 @@ func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	return found
 }
 
+// same says whether two checkpoints differ in nothing but the names remembered:
+// those of a whole batch are, whatever record of it the checkpoint ends with.
+func same(a, b []byte) bool {
+	differ := differingBlocks(a, b)
+	return len(differ) == 0 || slices.Equal(differ, []string{"names"})
+}
+
 // A program killed while it solves for, adopts, or saves an exact solution
 // leaves the state of before or of after, and ends where one left alone does.
 func TestCrashAdopting(t *testing.T) {
@@ -84,7 +91,7 @@ func TestCrashAdopting(t *testing.T) {
 		}
 		n := offsets[0].Records
 		for _, data := range l.at(t, n) {
-			if n > 0 && n%adoptEvery == 0 && !slices.ContainsFunc(sides[n], func(side []byte) bool { return bytes.Equal(side, data) }) {
+			if n > 0 && n%adoptEvery == 0 && !slices.ContainsFunc(sides[n], func(side []byte) bool { return same(side, data) }) {
 				t.Fatalf("%s: the checkpoint at %d is that of neither side, it differs in %s and %s\n%s", what, n,
 					differingBlocks(sides[n][0], data), differingBlocks(sides[n][1], data), l.log())
 			}
