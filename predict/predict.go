@@ -109,6 +109,7 @@ type Stats struct {
 	Failures        uint64 // to read events or to write predictions; all were tried again
 	CommitFailures  uint64
 	Trouble         string // why it does not predict now, "" if it does
+	Waiting         bool   // for a first model, which Trouble then says
 	Partitions      []stream.PartitionStats
 	Version         uint64        // of the model last used
 	At              time.Time     // when that was published, zero if it was not
@@ -129,9 +130,9 @@ func (p *Predictor) Stats() *Stats {
 // mend. What is acknowledged is committed before it returns.
 func (p *Predictor) Run(ctx context.Context) error {
 	stats := *p.Stats()
-	stats.Trouble = ""
+	stats.Trouble, stats.Waiting = "", false
 	err := p.run(ctx, &stats)
-	stats.Trouble = "stopped"
+	stats.Trouble, stats.Waiting = "stopped", false
 	if err != nil {
 		stats.Trouble = err.Error()
 	}
@@ -233,13 +234,12 @@ type run struct {
 func (r *run) loop(ctx context.Context) error {
 	r.committed = time.Now()
 	r.report()
-	waiting := false
 	for {
 		model := r.Model()
 		if model == nil {
-			if !waiting {
+			if !r.stats.Waiting {
 				r.log().Info("predictions wait for a model that has learned something")
-				r.stats.Trouble, waiting = "there is no model yet", true
+				r.stats.Trouble, r.stats.Waiting = "there is no model yet", true
 				r.report()
 			}
 			select {
@@ -249,7 +249,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			continue
 		}
-		waiting, r.stats.Trouble = false, ""
+		r.stats.Trouble, r.stats.Waiting = "", false
 		wait, cancel := context.WithTimeout(ctx, r.Config.CommitInterval)
 		b, err := r.reader.Next(wait)
 		cancel()

@@ -124,8 +124,9 @@ func (s Service) notReady() string {
 		why = s.failing()
 	}
 	if why == "" && s.Predictions != nil {
-		if why = s.Predictions().Trouble; why != "" {
-			why = "predictions: " + why
+		// Beside a learner that has not met an event yet there is nothing amiss.
+		if p := s.Predictions(); p.Trouble != "" && !(p.Waiting && s.Status != nil) {
+			why = "predictions: " + p.Trouble
 		}
 	}
 	return why
