@@ -38,14 +38,17 @@ func buildVersion() (version, revision string) {
 }
 
 func (p *program) version() *cobra.Command {
-	var asJSON bool
+	var asJSON, asSBOM bool
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  blankout version\n  blankout version --json",
+		Example: "  blankout version\n  blankout version --json\n  blankout version --sbom",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			version, revision := buildVersion()
+			if asSBOM {
+				return writeSBOM(p.stdout)
+			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(map[string]string{
 					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
@@ -55,5 +58,6 @@ func (p *program) version() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from, with their sums: a CycloneDX bill of materials in JSON")
 	return c
 }
