@@ -1,0 +1,184 @@
+package tests
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"hash/crc32"
+	"iter"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/online"
+	"blankout/stream"
+)
+
+var updateFormat = flag.Bool("update-format", false, "write the files of the current format version anew; only before it has been released")
+
+// formatEvents are scored by every file of testdata/format*.
+var formatEvents = []string{
+	`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25,"other":"new"}`, `{"word":["fine","grim"],"x":null}`, `{}`,
+}
+
+// writeFormat writes a checkpoint of a learner in mid-course, a snapshot, a batch
+// model and a kernel model, and what each says of formatEvents.
+func writeFormat(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Classes = []string{"bad", "good"}
+	schema := record.Schema()
+	var lines strings.Builder
+	for i := range 300 {
+		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
+	}
+	events := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(events, []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	source, err := stream.OpenFile(events, record, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	config := online.DefaultConfig()
+	config.Refresh = 100
+	l, err := online.New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 7 << 32}
+	r.Config.Refused, r.Config.MaxEvents = online.PolicySkip, 250
+	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := client.New(r.Model(), record)
+	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
+	if err := snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")); err != nil {
+		t.Fatal(err)
+	}
+	program := buildProgram(t)
+	for name, args := range map[string][]string{
+		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardise", "auto"},
+		"kernel": {"--loss", "dropsvm", "--kernel", "rbf:1"},
+	} {
+		args = append([]string{"train", "-q", "-d", events, "-m", filepath.Join(dir, name+".blankout")}, args...)
+		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	scores := map[string][][]float64{}
+	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
+		scores[name] = formatScores(t, filepath.Join(dir, name+".blankout"))
+	}
+	data, err := json.MarshalIndent(scores, "", " ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "scores.json"), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func formatScores(t *testing.T, path string) (scores [][]float64) {
+	t.Helper()
+	m, err := client.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range formatEvents {
+		p, err := m.Predict([]byte(event), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores = append(scores, p.Scores)
+	}
+	return scores
+}
+
+// Files of every format version that was ever written stay readable, score as
+// they did, and a checkpoint is gone on with. Those of a newer one are refused
+// with a message that says so.
+func TestFormats(t *testing.T) {
+	current := filepath.Join("testdata", "format1")
+	if *updateFormat {
+		writeFormat(t, current)
+	}
+	dirs, err := filepath.Glob(filepath.Join("testdata", "format*"))
+	if err != nil || len(dirs) != checkpoint.Version {
+		t.Fatalf("%d directories of files for %d format versions, %v", len(dirs), checkpoint.Version, err)
+	}
+	for _, dir := range dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "scores.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want map[string][][]float64
+		if err := json.Unmarshal(data, &want); err != nil || len(want) != 4 {
+			t.Fatal(want, err)
+		}
+		for name, scores := range want {
+			path := filepath.Join(dir, name+".blankout")
+			for i, got := range formatScores(t, path) {
+				if !slices.EqualFunc(got, scores[i], func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }) {
+					t.Errorf("%s: event %d: %v, was %v", path, i, got, scores[i])
+				}
+			}
+			newer, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := len(checkpoint.Magic)
+			binary.LittleEndian.PutUint32(newer[at:], checkpoint.Version+1)
+			binary.LittleEndian.PutUint32(newer[at+4:], crc32.Checksum(newer[:at+4], crc32.MakeTable(crc32.Castagnoli)))
+			if _, err := client.Decode(newer); !errors.Is(err, checkpoint.ErrNewer) || !strings.Contains(err.Error(), "written by a newer blankout program: format version 2, this program reads up to 1") {
+				t.Errorf("%s of a newer version: %v", path, err)
+			}
+		}
+		file, err := checkpoint.ReadFile(filepath.Join(dir, "checkpoint.blankout"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := stream.DefaultRecordConfig()
+		config := online.DefaultConfig()
+		config.Refresh = 100
+		l, offsets, err := online.Resume(config, record.Settings(), file.Blocks)
+		if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Metrics().Events != 250 {
+			t.Fatalf("%s: %v, %v", dir, offsets, err)
+		}
+		decoder, err := stream.NewDecoder(record, l.Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		decoder.Decode(stream.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e)
+		for range 200 { // beyond the next refresh
+			l.Learn(&e)
+		}
+		if m := l.Metrics(); m.Events != 450 || m.RefreshFailures > 0 {
+			t.Errorf("%s: gone on with: %+v", dir, m)
+		}
+		kernel, err := checkpoint.ReadFile(filepath.Join(dir, "kernel.blankout"))
+		if err == nil {
+			_, err = batch.ReadKernelModel(kernel.Blocks)
+		}
+		if err != nil || kernel.Kind != checkpoint.Kernel {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
