@@ -272,7 +272,8 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 		}
 		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("--set %s: unknown key %s%s", flag, name, suggest(name, known)))
+			// Without the value, which may be a secret that somebody tries to give so.
+			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
 			continue
 		}
 		if err := known[i].set(value, "--set "+name); err != nil {

@@ -78,7 +78,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"two sections", "[record]\nbits = 40\n[checkpoint]\nkeep = 0", nil, nil, "FILE:2: [record] bits 40: want 1 to 31\nFILE:4: [checkpoint] keep 0: want at least 1"},
 		{"unknown variable", "", []string{"BLANKOUT_LEARNER_NOSE=x"}, nil, "BLANKOUT_LEARNER_NOSE: unknown key of [learner], did you mean BLANKOUT_LEARNER_NOISE?"},
 		{"type of a variable", "", []string{"BLANKOUT_CHECKPOINT_KEEP=many"}, nil, "BLANKOUT_CHECKPOINT_KEEP: checkpoint.keep: "},
-		{"unknown flag", "", nil, []string{"learner.nosie=x"}, "--set learner.nosie=x: unknown key learner.nosie, did you mean learner.noise?"},
+		{"unknown flag", "", nil, []string{"learner.nosie=x"}, "--set learner.nosie: unknown key, did you mean learner.noise?"},
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
 		{"nowhere", "[dead_letter]\nfile = ''", nil, nil, "FILE:1: [dead_letter] policy dead-letter: name a topic or a file"},

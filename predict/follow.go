@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -41,6 +42,10 @@ type Followed struct {
 func Follow(where string, o client.Options, log *slog.Logger) (*Followed, error) {
 	if strings.Contains(where, "://") && !strings.HasPrefix(where, "http://") && !strings.HasPrefix(where, "https://") && !strings.HasPrefix(where, "kafka://") {
 		return nil, fmt.Errorf("model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
+	}
+	// An address stands in logs and configurations: no place for a secret.
+	if u, err := url.Parse(where); err == nil && u.User != nil {
+		return nil, errors.New("model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Followed{stop: stop, done: make(chan struct{})}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// output is a buffer that a program under way writes to.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// The password and the token come out nowhere: not in a log, an error, what is
+// shown or served, or a file, whether they are right or wrong.
+func TestSecretsAreNeverTold(t *testing.T) {
+	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
+	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots"),
+		kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", password))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	secrets := t.TempDir() // where they may stand
+	tokenFile := filepath.Join(secrets, "token")
+	config := `
+[kafka]
+brokers = ["` + broker.ListenAddrs()[0] + `"]
+connect_timeout = "300ms"
+[kafka.sasl]
+mechanism = "PLAIN"
+username = "alice"
+[http]
+address = "127.0.0.1:0"
+pprof = true
+token_file = "` + filepath.ToSlash(tokenFile) + `"
+[snapshot]
+topic = "snapshots"
+file = "snapshot.blankout"
+[predict]
+topic = "requests"
+output = "predictions"
+token_file = "` + filepath.ToSlash(tokenFile) + `"
+`
+	events := strings.Repeat(`{"label":"yes","x":1}`+"\n"+`{"label":"no","x":-1}`+"\n{\n", 50)
+	for name, text := range map[string]string{"blankout.toml": config, "events.jsonl": events, tokenFile: token + "\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told output
+	tell := func(ctx context.Context, want int, args ...string) {
+		t.Helper()
+		before := len(told.String())
+		if code := run(ctx, args, strings.NewReader(""), &told, &told); code != want {
+			t.Errorf("blankout %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, told.String()[before:])
+		}
+	}
+	ctx := t.Context()
+	t.Setenv("BLANKOUT_KAFKA_PASSWORD", wrong)
+	tell(ctx, 1, "run", "-f", "blankout.toml")
+	tell(ctx, 1, "produce", "-f", "blankout.toml", "-d", "events.jsonl")
+	t.Setenv("BLANKOUT_KAFKA_PASSWORD", password)
+	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl")
+	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")
+	tell(ctx, 0, "config", "show", "-f", "blankout.toml")
+	tell(ctx, 2, "run", "-f", "blankout.toml", "--set", "kafka.sasl.password="+wrong)
+	tell(ctx, 2, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model=http://me:"+token+"@127.0.0.1:1")
+	tell(ctx, 0, "run", "-f", "blankout.toml", "--until-end", "--json")
+
+	// A service, asked in every way.
+	service, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	before := len(told.String())
+	go func() { defer close(done); run(service, []string{"run", "-f", "blankout.toml"}, strings.NewReader(""), &told, &told) }()
+	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
+	var url string
+	for range 500 {
+		if m := serving.FindStringSubmatch(told.String()[before:]); m != nil {
+			url = m[1]
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	var served bytes.Buffer
+	for _, bearer := range []string{guess, token} {
+		for _, path := range []string{"/", "/metrics", "/readyz", "/v1/model", "/v1/model/offsets", "/v1/reports", "/v1/nowhere", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/v1/predict"} {
+			request, err := http.NewRequest("GET", url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+bearer)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if open := path == "/readyz"; bearer == guess && !open && response.StatusCode != 401 {
+				t.Errorf("%s: %d", path, response.StatusCode)
+			}
+			response.Header.Write(&served)
+			_, err = io.Copy(&served, response.Body)
+			if err := errors.Join(err, response.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	// Its follower, with the right token, and then with another.
+	tell(ctx, 0, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model="+url, "--set", "predict.group=other", "--until-end", "--set", "http.address=")
+	stop()
+	<-done
+
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, secret := range []string{password, wrong, token, guess} {
+			if bytes.Contains(data, []byte(secret)) {
+				t.Errorf("%s holds %q", path, secret)
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{password, wrong, token, guess} {
+		if strings.Contains(told.String(), secret) {
+			t.Errorf("%q was told:\n%s", secret, told.String())
+		}
+		if bytes.Contains(served.Bytes(), []byte(secret)) {
+			t.Errorf("%q was served", secret)
+		}
+	}
+	if !strings.Contains(told.String(), "SASL") || served.Len() < 10_000 {
+		t.Errorf("this tests nothing: %d bytes served\n%s", served.Len(), told.String())
+	}
+}
