@@ -20,6 +20,7 @@ type fileSystem interface {
 	Rename(from, to string) error     // replaces to
 	Remove(name string) error
 	SyncDir(dir string) error // makes creations, renames and removals in dir last
+	Free(dir string) (bytes int64, err error)
 }
 
 type file interface {

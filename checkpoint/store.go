@@ -25,10 +25,15 @@ import (
 // One goroutine may use a Store at a time; List may be called by anyone, on a
 // directory that somebody else owns too.
 type Store struct {
+	// MinFree is how many bytes a Save leaves free on the disk at least, so that
+	// others (dead letters, a broker) can go on writing. 0 fills it.
+	MinFree int64
+
 	dir  string
 	keep int
 	fs   fileSystem
 	lock *flock.Flock
+	last int64 // size of the last checkpoint
 }
 
 const (
@@ -248,11 +253,17 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) 
 	if err != nil {
 		return Saved{}, err
 	}
+	if err := s.room(s.last); err != nil {
+		return Saved{}, err
+	}
 	name := fileName(next)
-	size, err := writeFile(s.fs, filepath.Join(s.dir, name), kind, blocks)
+	size, err := replaceFile(s.fs, filepath.Join(s.dir, name), func(w io.Writer) error {
+		return Write(&guarded{w: w, store: s}, kind, blocks)
+	})
 	if err != nil {
 		return Saved{}, err
 	}
+	s.last = size
 	saved := Saved{Name: name, Bytes: size}
 	for i, old := range names {
 		if i+1 >= s.keep {

@@ -306,6 +306,7 @@ var errInjected = errors.New("injected")
 type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
+	size                      int64 // of the disk, 0 is without end
 
 	names   map[string]*inode // as the program sees it
 	durable map[string]*inode // as it survives
@@ -358,6 +359,20 @@ func (d *testDisk) restart(r *rand.Rand) {
 }
 
 func (d *testDisk) MkdirAll(string) error { return d.step() }
+
+func (d *testDisk) Free(string) (int64, error) {
+	if err := d.step(); err != nil {
+		return 0, err
+	}
+	if d.size == 0 {
+		return 1 << 60, nil
+	}
+	free := d.size
+	for _, f := range d.names {
+		free -= int64(len(f.data))
+	}
+	return free, nil
+}
 
 func (d *testDisk) ReadDir(dir string) ([]string, error) {
 	if err := d.step(); err != nil {
@@ -477,5 +492,65 @@ func TestNextStart(t *testing.T) {
 	defer s.Close()
 	if n, err := s.NextStart(); err == nil {
 		t.Error(n)
+	}
+}
+
+// Checkpoints stop before the disk is full: what is there stays, nothing is left
+// behind, and when there is room again they go on.
+func TestMinFree(t *testing.T) {
+	disk := &testDisk{size: 40 << 20}
+	s, err := open(disk, "d", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.MinFree = 10 << 20
+	save := func(size int) error {
+		_, err := s.Save(Linear, func(yield func(blankout.Block) bool) {
+			for i := range size >> 20 {
+				if !yield(blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
+					return
+				}
+			}
+		})
+		return err
+	}
+	free := func() int64 {
+		n, err := s.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 3 { // two are kept
+		if err := save(9 << 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := free(); n < 20<<20 || n > 23<<20 {
+		t.Fatalf("%d bytes free", n)
+	}
+	// Larger than the one before: it is found out while it is written.
+	before := free()
+	if err := save(30 << 20); !errors.Is(err, ErrDiskFull) || free() != before {
+		t.Errorf("a large one: %v, %d bytes free, before %d", err, free(), before)
+	}
+	// Others fill the disk: not begun at all.
+	disk.names["d/other"] = &inode{data: make([]byte, 8<<20)}
+	calls := disk.calls
+	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: make room") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if disk.calls > calls+4 {
+		t.Errorf("%d calls to the disk to refuse", disk.calls-calls)
+	}
+	if f, _, err := s.Load(); err != nil || len(f.Blocks) != 9 {
+		t.Errorf("what was saved: %v", err)
+	}
+	delete(disk.names, "d/other")
+	if err := save(9 << 20); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if free, err := (osFS{}).Free(t.TempDir()); err != nil || free <= 0 {
+		t.Errorf("the real disk: %d, %v", free, err)
 	}
 }

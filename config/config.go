@@ -59,6 +59,8 @@ type Checkpoint struct {
 	// switches either off.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
+	// MinFree is how many bytes a checkpoint must leave free on the disk.
+	MinFree int64 `toml:"min_free"`
 	// ShutdownTimeout bounds how long a stop may take, the last save included.
 	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
 }
@@ -71,6 +73,8 @@ func (c *Checkpoint) check() error {
 		return fmt.Errorf("keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
 		return fmt.Errorf("interval %v is negative", c.Interval)
+	case c.MinFree < 0:
+		return fmt.Errorf("min_free %d is negative", c.MinFree)
 	case c.ShutdownTimeout <= 0:
 		return fmt.Errorf("shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
 	}
@@ -145,7 +149,7 @@ func Default() Config {
 		Record:  stream.DefaultRecordConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
-			Directory: "checkpoints", Keep: 3,
+			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},

@@ -43,6 +43,7 @@ type view struct {
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []placeView           // of snapshots
 	requests   requests              // for predictions
+	diskFree   int64                 // -1 if unknown
 	norm       float64               // of its weights
 	version    string
 }
@@ -250,6 +251,12 @@ var metrics = []metric{
 		one(func(v *view) float64 { return v.status.Save.PauseMax.Seconds() })},
 	{"blankout_checkpoint_bytes", gauge, nil, "Size of the last checkpoint.",
 		one(func(v *view) float64 { return float64(v.status.Save.Bytes) })},
+	{"blankout_checkpoint_disk_free_bytes", gauge, nil, "Bytes free on the disk of the checkpoints; below checkpoint.min_free and the size of one none is saved.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.diskFree >= 0 {
+				emit(float64(v.diskFree))
+			}
+		}},
 	{"blankout_checkpoint_timestamp_seconds", gauge, nil, "When the last checkpoint was saved, in Unix time.",
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
@@ -431,6 +438,12 @@ func (c *collector) view() *view {
 		v.predicting = c.service.Predictions()
 	}
 	v.places = c.service.Snapshots.view()
+	v.diskFree = -1
+	if c.service.DiskFree != nil {
+		if free, err := c.service.DiskFree(); err == nil {
+			v.diskFree = free
+		}
+	}
 	if c.service.Source != nil {
 		v.source = c.service.Source()
 	}

@@ -97,6 +97,8 @@ type Service struct {
 	Predictions func() *predict.Stats
 	// Snapshots are the places that models are handed on to; may be nil.
 	Snapshots *Snapshots
+	// DiskFree returns how many bytes are free where checkpoints are kept; may be nil.
+	DiskFree func() (int64, error)
 	// Reports are those of validations; nil serves none.
 	Reports *Reports
 	// Validate asks for a validation; nil takes no such requests.

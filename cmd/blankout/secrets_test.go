@@ -99,7 +99,10 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	service, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	before := len(told.String())
-	go func() { defer close(done); run(service, []string{"run", "-f", "blankout.toml"}, strings.NewReader(""), &told, &told) }()
+	go func() {
+		defer close(done)
+		run(service, []string{"run", "-f", "blankout.toml"}, strings.NewReader(""), &told, &told)
+	}()
 	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
 	var url string
 	for range 500 {

@@ -130,6 +130,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
+	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
 	if o.reset {
 		aside, err := store.SetAside()
@@ -178,7 +179,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	predictor := newPredictor(c, known(model), log)
 	var consuming atomic.Pointer[stream.Consumer]
 	if c.HTTP.Address != "" {
-		server, err := s.serve(c, &consuming, reports, snapshots, predictor, log)
+		server, err := s.serve(c, store, &consuming, reports, snapshots, predictor, log)
 		if err != nil {
 			return nil, err
 		}
@@ -236,7 +237,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 }
 
 // serve starts the HTTP server, which is there before anything is consumed.
-func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) (*serve.Server, error) {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) (*serve.Server, error) {
 	version, revision := buildVersion()
 	shown := serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
@@ -250,7 +251,7 @@ func (s *service) serve(c *config.Config, consuming *atomic.Pointer[stream.Consu
 			}
 			return nil
 		},
-		Reports: reports, Validate: s.runner.Validate, Snapshots: snapshots,
+		Reports: reports, Validate: s.runner.Validate, Snapshots: snapshots, DiskFree: store.Free,
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
