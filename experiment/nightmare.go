@@ -43,7 +43,6 @@ type nightmareCell struct {
 	LogLoss    []float64   `json:"log_loss"`
 	Test       [][]float64 `json:"test"`
 	Converged  bool        `json:"converged"`
-	Seconds    float64     `json:"seconds"` // of training
 }
 
 // contender is one setting of a method, batch or online.
@@ -63,7 +62,7 @@ const (
 func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	cost := Pick(s, []string{"0.1"}, []string{"0.01", "0.1", "1"}, []string{"0.001", "0.01", "0.1", "1"})
 	q := Pick(s, []string{"0.5"}, []string{"0.3", "0.6", "0.8", "0.9"}, []string{"0.1", "0.3", "0.5", "0.7", "0.8", "0.9"})
-	deletions := Pick(s, []string{"10"}, []string{"5", "10", "25"}, []string{"5", "10", "25", "50", "75"})
+	deletions := Pick(s, []string{"10"}, []string{"2", "5", "10"}, []string{"5", "10", "25", "50", "75"})
 	base := batch.DefaultConfig()
 	base.Tol, base.MaxIterations = c.Tol, c.Iterations
 	method := func(name, loss, bound string, grid ...batch.Axis) simulate.Method {
@@ -78,10 +77,11 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		method(dropoutSVM, "hinge", "chen", axis("c", cost), axis("q", q)),
 		method(dropoutLogistic, "logistic", "chen", axis("c", cost), axis("q", q)),
 		method(hingeL2, "hinge", "", axis("c", plain)),
-		method("FDROP", "fdrop:1", "", axis("c", Pick(s, cost, []string{"0.01"}, cost)), axis("k", deletions)),
+		method("FDROP", "fdrop:1", "", axis("c", Pick(s, cost, []string{"0.003", "0.01", "0.03"}, cost)), axis("k", deletions)),
 		method("MCF-logistic", "logistic", "mcf", axis("c", Pick(s, cost, []string{"0.1"}, cost)), axis("q", q)),
 		method("MCF-quadratic", "quadratic", "", axis("c", cost), axis("q", q)),
 		method("Logistic-L2", "logistic", "", axis("c", plain)),
+		method("hinge, normal scores", "hinge", "gaussian", axis("c", Pick(s, cost, []string{"0.1"}, cost)), axis("q", q)),
 	} {
 		settings, err := m.Settings()
 		if err != nil {
@@ -115,23 +115,23 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 }
 
 // train returns the contender's model of the examples.
-func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example) (*blankout.Model, bool, float64, error) {
+func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example) (m *blankout.Model, converged bool, err error) {
 	if x.batch != nil {
 		fit, err := batch.Train(ctx, d, *x.batch)
 		if err != nil {
-			return nil, false, 0, err
+			return nil, false, err
 		}
-		return fit.Model, fit.Converged, fit.Seconds, nil
+		return fit.Model, fit.Converged, nil
 	}
 	l, err := online.New(*x.online, schema.Clone(-1, -1))
 	if err != nil {
-		return nil, false, 0, err
+		return nil, false, err
 	}
 	for i := range examples {
 		l.Learn(&examples[i])
 	}
 	l.EndPass()
-	return l.Published(), true, 0, nil
+	return l.Published(), true, nil
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
@@ -172,11 +172,11 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 		cells[i], err = Cell(ctx, s, key, func() (nightmareCell, error) {
 			s.Say("training %s, %s", x.method, x.setting)
 			var cell nightmareCell
-			m, converged, seconds, err := x.train(ctx, schema, d, train)
+			m, converged, err := x.train(ctx, schema, d, train)
 			if err != nil {
 				return cell, fmt.Errorf("%s, %s: %w", x.method, x.setting, err)
 			}
-			cell.Converged, cell.Seconds = converged, seconds
+			cell.Converged = converged
 			replay := simulate.Replay{Families: []simulate.Family{family}, Treatments: []simulate.Treatment{{Dead: simulate.Null, Rescale: true}}, Threads: 1}
 			for part, examples := range [][]blankout.Example{validation, test} {
 				replay.Seed, replay.Repeat = s.Seed+uint64(part), []int{1, c.Repeat}[part]
@@ -272,21 +272,20 @@ func (s *Setting) reportNightmare(c nightmareConfig, contenders []contender, cel
 	s.Table(errors)
 	s.Table(chosen)
 	s.Figure("deletion", figure)
-	work := Table{Title: "Training", Columns: []string{"method", "settings", "reached the tolerance", "seconds of training in all"}, Digits: 1}
+	work := Table{Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
 	stopped := 0
 	for _, m := range methods {
-		n, converged, seconds := 0, 0, 0.0
+		n, converged := 0, 0
 		for i, x := range contenders {
 			if x.method == m.method {
 				n++
-				seconds += cells[i].Seconds
 				if cells[i].Converged {
 					converged++
 				}
 			}
 		}
 		stopped += n - converged
-		work.Rows = append(work.Rows, []any{m.method, n, converged, seconds})
+		work.Rows = append(work.Rows, []any{m.method, n, converged})
 	}
 	work.Rows = slices.DeleteFunc(work.Rows, func(r []any) bool { return strings.HasSuffix(r[0].(string), "one pass") })
 	s.Table(work)
@@ -302,7 +301,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, contenders []contender, cel
 	if stopped > 0 {
 		s.Note("%d of %d solutions were stopped after %d iterations, before a certified gap (or gradient) of %g was reached.", stopped, len(contenders), c.Iterations, c.Tol)
 	}
-	s.Note("The paper shows curves; it prints no numbers for them. Methods ending in \"one pass\" are learned online in one pass over the same images and are not in the paper; \"blankout\" is this program's learner.")
+	s.Note("The paper shows curves; it prints no numbers for them. \"hinge, normal scores\" is not in the paper either: the expectation that Dropout-SVM bounds. Methods ending in \"one pass\" are learned online in one pass over the same images and are not in the paper; \"blankout\" is this program's learner.")
 }
 
 // uncertainty is the half width of a 95 % interval of the difference of two
@@ -312,32 +311,40 @@ func uncertainty(a, b float64, n int) float64 {
 	return 1.96 * math.Sqrt((a*(100-a)+b*(100-b))/float64(n))
 }
 
+// tolerance is by how many points of error two methods may differ and still be
+// as good as each other.
+const tolerance = 0.5
+
+// claimRobust compares means over the levels above one half: at a single one
+// the choice of the images is worth more than most differences.
 func (c nightmareConfig) claimRobust(svm tuned, others []tuned) Claim {
-	worst, at, who := math.Inf(-1), 0.0, ""
-	better, all, ok := 0, 0, true
-	for i, level := range c.Levels {
-		if level <= 0.5 {
-			continue
+	above := func(t tuned) float64 {
+		var errors []float64
+		for i, level := range c.Levels {
+			if level > 0.5 {
+				errors = append(errors, t.errors[i])
+			}
 		}
-		for _, o := range others {
-			all++
-			diff := svm.errors[i] - o.errors[i]
-			if diff <= 0 {
-				better++
-			}
-			if diff > uncertainty(svm.errors[i], o.errors[i], c.Test) {
-				ok = false
-			}
-			if diff > worst {
-				worst, at, who = diff, level, o.method
-			}
+		return mean(errors)
+	}
+	own, best, who := above(svm), math.Inf(1), ""
+	list, reached := "", 0
+	for _, o := range others {
+		e := above(o)
+		list += fmt.Sprintf(", %s %.1f %%", o.method, e)
+		if own <= e+tolerance {
+			reached++
+		}
+		if e < best {
+			best, who = e, o.method
 		}
 	}
 	r := Claim{Claim: "Dropout-SVM is at least as robust as every competitor when more than half of the pixels are deleted",
-		Paper: "said of figure 3, which prints no numbers",
-		Ours:  fmt.Sprintf("lower or equal in %d of %d comparisons; at worst %+.1f points (%s at %.0f %%, ± %.1f)", better, all, worst, who, 100*at, uncertainty(30, 30, c.Test)), Verdict: Holds(ok)}
-	if !ok {
-		r.Why = fmt.Sprintf("%s is better by more than the choice of the test images explains", who)
+		Paper:   "said of figure 3, which prints no numbers",
+		Ours:    fmt.Sprintf("mean error above 50 %% deletion: Dropout-SVM %.1f %%%s", own, list),
+		Verdict: Holds(own <= best+tolerance)}
+	if r.Verdict == NotReproduced {
+		r.Why = fmt.Sprintf("%s is better by %.1f points, where %g count as equal; Dropout-SVM is as good as %d of the %d", who, own-best, tolerance, reached, len(others))
 	}
 	return r
 }
