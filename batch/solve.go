@@ -28,8 +28,12 @@ type Options struct {
 	// where there is no certificate, the gradient's norm at most Tol times
 	// the first one.
 	Tol           float64
-	MaxIterations int       // 0 means 1000
-	Start         []float64 // nil means 0; not changed
+	MaxIterations int // 0 means 1000
+	// Dual solves the linear systems of newton and irls in the dual, of the size of
+	// the rows, where those are fewer than the parameters and all of these are
+	// penalised: for a window of events against a quadratic.
+	Dual  bool
+	Start []float64 // nil means 0; not changed
 	// Progress is called after every iteration, on the solver's goroutine.
 	Progress func(Progress)
 }
@@ -327,6 +331,11 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 // the factor forcing or would, as a gradient, leave a certificate below enough.
 // diag is for its use.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
+	if e, ok := s.o.(*Expected); ok && s.opt.Dual {
+		if d := e.dual(); d != nil {
+			return d.direction(ctx, s.grad, p, forcing)
+		}
+	}
 	if d, ok := h.(denser); ok {
 		if a := d.dense(); a != nil {
 			return solveDense(a, s.grad, p)

@@ -154,6 +154,9 @@ func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest fu
 			p[j] = weight(j/l.k, j%l.k)
 		}
 		l.rule.start(p, n)
+		if l.refresh.sliding() {
+			copy(l.centreOf(row), p[:n])
+		}
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
@@ -169,7 +172,7 @@ func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest fu
 		})
 	}
 	l.growth = 1
-	l.refresh.window.reset()
+	l.refresh.window.drop(len(l.refresh.window.ends))
 	l.taken = uint64((1 + max(l.power, 0)) * float64(l.steps))
 	for v := range l.levels {
 		lv := &l.levels[v]

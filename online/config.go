@@ -43,6 +43,9 @@ type Config struct {
 	// Refresh solves so many events at a time exactly, against a quadratic summary
 	// of everything before them, beside or instead of the rule's updates; 0 never.
 	Refresh int `toml:"refresh"`
+	// RefreshWindow is how many of the latest events a refresh solves, a multiple of
+	// Refresh; 0 is those since the last one.
+	RefreshWindow int `toml:"refresh_window"`
 	// Intercept is free (no ridge), penalised or none.
 	Intercept string `toml:"intercept"`
 	// Average is the share of the stream that the published average of the
@@ -205,6 +208,9 @@ func (c Config) parse() (settings, error) {
 	if c.Refresh < 0 || c.Refresh > 100_000 {
 		return s, fmt.Errorf("refresh = %d: must lie in 0 to 100000", c.Refresh)
 	}
+	if n := c.RefreshWindow; n != 0 && (c.Refresh == 0 || n < 0 || n > 100_000 || n%c.Refresh != 0) {
+		return s, fmt.Errorf("refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
+	}
 	if c.Rule == "irls" && c.Refresh == 0 {
 		return s, fmt.Errorf("rule irls: it only refreshes; set refresh to a number of events, as 200")
 	}
@@ -276,6 +282,12 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),
+	}
+	if c.Refresh > 0 {
+		f["refresh"] = fmt.Sprint(c.Refresh)
+		if c.RefreshWindow > c.Refresh {
+			f["refresh_window"] = fmt.Sprint(c.RefreshWindow)
+		}
 	}
 	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
 	if l, err := blankout.ParseLoss(c.Loss); err == nil {

@@ -121,8 +121,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
 	slots := l.rule.slots
-	if l.refresh.size = c.Refresh; c.Refresh > 0 {
+	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
 		slots++
+		if l.refresh.sliding() {
+			slots++
+		}
 	}
 	width := blankout.ScalerWidth + slots*l.n
 	if width*8 > 1<<18 {
@@ -192,6 +195,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 	}
 	for i := k; i < l.n; i += l.k {
 		l.rule.set(l, l.bias[blankout.ScalerWidth:], i, b)
+		l.centreOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
 }

@@ -83,6 +83,9 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 					}
 					if rule.name == "irls" {
 						c.Refresh = 40
+						if loss == "logistic" || loss == "t-logistic:1.5" {
+							c.RefreshWindow = 120
+						}
 					}
 					if _, err := c.parse(); err != nil {
 						continue

@@ -11,17 +11,29 @@ import (
 // refresh solves the latest events exactly against a quadratic summary of
 // everything before them: every size events the iterate becomes
 //
-//	argmin sum_{n in window} loss_n(w) + 1/2 (w - w_t)' D (w - w_t),
-//	D = R + sum_{before} 2 dv (x^2 + Var[x~]),
+//	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
+//	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
 //
-// w_t being the iterate and R the ridge of the objective. It is the proximal
-// step of dropout descent with the loss kept exact instead of linearised (docs/
-// mathematics.md). D's sums are a further value of a row for each level and
-// output, after the rule's own. Only columns that occur in the window take part.
+// R being the ridge of the objective. It is the proximal step of dropout descent
+// with the loss kept exact instead of linearised (docs/mathematics.md). D's sums
+// are a further value of a row for each level and output, after the rule's own.
+// Only columns that occur in the window take part.
+//
+// The window is the size events since the last refresh, and c then the iterate; or
+// it slides: it holds the latest reach events, a multiple of size, of which the
+// oldest leave it after every refresh. They are expanded to second order at
+// the solution w, with h the sums they add to D and g their gradient,
+//
+//	c <- (D c + h w - g)/(D + h),  D <- D + h,
+//
+// by coordinate; c is one more value of a row. If all leave at once that is c = w.
 type refresh struct {
 	size   int // 0: none
+	reach  int // of the window, at least size
 	window window
 }
+
+func (r *refresh) sliding() bool { return r.reach > r.size }
 
 // window holds events as they came, before the Scaler.
 type window struct {
@@ -40,9 +52,18 @@ func (w *window) add(e *blankout.Example, weight float64) {
 	w.weights = append(w.weights, weight)
 }
 
-func (w *window) reset() {
-	w.ends, w.column, w.value = w.ends[:0], w.column[:0], w.value[:0]
-	w.labels, w.weights = w.labels[:0], w.weights[:0]
+// drop takes away the n oldest events.
+func (w *window) drop(n int) {
+	if n == 0 {
+		return
+	}
+	gone := w.ends[n-1]
+	w.column, w.value = slices.Delete(w.column, 0, int(gone)), slices.Delete(w.value, 0, int(gone))
+	w.labels, w.weights = slices.Delete(w.labels, 0, n), slices.Delete(w.weights, 0, n)
+	w.ends = slices.Delete(w.ends, 0, n)
+	for i := range w.ends {
+		w.ends[i] -= gone
+	}
 }
 
 // solvable says whether a refresh knows what to do with a loss: it is convex, or
@@ -60,20 +81,32 @@ func (l *Learner) metricOf(row []float64) []float64 {
 	return row[blankout.ScalerWidth+l.rule.slots*l.n:]
 }
 
-// collect takes the event at hand into the window and refreshes when it is full.
+// centreOf returns the c of a row, the iterate where the window does not slide.
+func (l *Learner) centreOf(row []float64) []float64 {
+	if !l.refresh.sliding() {
+		return l.weights(row)
+	}
+	return row[blankout.ScalerWidth+(l.rule.slots+1)*l.n:]
+}
+
+// collect takes the event at hand into the window and refreshes when that is due.
 func (l *Learner) collect(e *blankout.Example, weight float64) {
 	if l.refresh.size == 0 || weight == 0 {
 		return
 	}
 	w := &l.refresh.window
-	if w.add(e, weight); len(w.ends) < l.refresh.size {
+	w.add(e, weight)
+	// After a refresh the window holds a multiple of size.
+	if len(w.ends)%l.refresh.size != 0 {
 		return
 	}
-	l.solveWindow()
-	w.reset()
+	leaving := max(0, len(w.ends)-(l.refresh.reach-l.refresh.size))
+	l.solveWindow(leaving)
+	w.drop(leaving)
 }
 
-func (l *Learner) solveWindow() {
+// solveWindow refreshes; the first leaving events are about to leave the window.
+func (l *Learner) solveWindow(leaving int) {
 	w := &l.refresh.window
 	m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
 	var b batch.Builder
@@ -102,14 +135,14 @@ func (l *Learner) solveWindow() {
 			for i, label := range w.labels {
 				y[i] = target(int(label), k, l.k)
 			}
-			l.solveOutput(v, v*l.k+k, d, y, rows)
+			l.solveOutput(v, v*l.k+k, d, y, rows, leaving)
 		}
 	}
 }
 
 // solveOutput refreshes index j of the rows, which are those of the data's
 // columns and of the intercept.
-func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64) {
+func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	lv := &l.levels[v]
 	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
 	if !l.config.Marginalised {
@@ -120,7 +153,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 	}
 	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
-		centre[c] = l.weights(row)[j]
+		centre[c] = l.centreOf(row)[j]
 		metric[c] = l.metricOf(row)[j]/l.growth + l.ridge
 	}
 	if l.intercept && l.config.Intercept != "penalised" {
@@ -129,7 +162,10 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}
 
-	found := centre
+	found := make([]float64, len(rows))
+	for c, row := range rows {
+		found[c] = l.weights(row)[j]
+	}
 	steps := 1
 	robust, isRobust := l.loss.(blankout.TLogistic)
 	if isRobust {
@@ -147,7 +183,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		if err != nil {
 			panic(err) // New has checked the settings
 		}
-		r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6, MaxIterations: 50, Start: found})
+		r, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-6, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(r.W, func(w float64) bool { return w-w != 0 }) {
 			l.metrics.RefreshFailures++
 			return
@@ -161,18 +197,38 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		l.lags(row)[j] -= delta * l.inverse
 	}
 	_, c1, c2 := p.Noise.Coefficients()
+	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
 	l.eachOf(d, lv, found, func(i int, f, variance float64) {
+		if i >= leaving {
+			return
+		}
+		weight := l.refresh.window.weights[i]
+		_, df, shrink := l.loss.At(y[i], f, variance)
 		_, _, dv := l.loss.At(y[i], f, max(variance, refreshVariance))
-		h := 2 * dv * l.refresh.window.weights[i] * l.growth
+		h := 2 * dv * weight
+		df, shrink = df*weight, 2*shrink*weight
 		row := d.Row(i)
-		for n := range row.Len() {
+		for n, c := range row.Index {
 			x := row.At(n)
-			l.metricOf(rows[row.Index[n]])[j] += h * (x*x + c1*x + c2*x*x)
+			noise := c1*x + c2*x*x
+			curvature[c] += h * (x*x + noise)
+			gradient[c] += df * x
+			if noise != 0 {
+				gradient[c] += shrink * noise * found[c]
+			}
 		}
 		if l.intercept {
-			l.metricOf(l.bias)[j] += h
+			curvature[len(rows)-1] += h
+			gradient[len(rows)-1] += df
 		}
 	})
+	for c, row := range rows {
+		h := curvature[c]
+		if l.refresh.sliding() && h > 0 {
+			l.centreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
+		}
+		l.metricOf(row)[j] += h * l.growth
+	}
 }
 
 // refreshVariance is what the metric takes the variance of a score to be at

@@ -166,6 +166,12 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 			b[j] += w * shift
 			bu[j] += u[j] * shift
 		}
+		if l.refresh.sliding() {
+			centre := l.centreOf(l.bias)
+			for j, c := range l.centreOf(row)[:l.n] {
+				centre[j] += c * shift
+			}
+		}
 		l.rule.moved(l, l.bias[blankout.ScalerWidth:])
 	}
 	if l.noiseKind == constant {
@@ -180,6 +186,11 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 	if l.refresh.size > 0 {
 		for j := range l.n {
 			l.metricOf(row)[j] /= ratio * ratio
+		}
+		if l.refresh.sliding() {
+			for j := range l.n {
+				l.centreOf(row)[j] *= ratio
+			}
 		}
 	}
 }

@@ -30,7 +30,9 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
-	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow or ftrl")
+	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow, ftrl or irls")
+	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly against a summary of those before, beside the rule\nor (--rule irls) instead of it")
+	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
@@ -40,7 +42,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "rule", "eta", "classes"}
+	onlineOnly = []string{"passes", "rule", "eta", "refresh", "refresh-window", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
 )
 

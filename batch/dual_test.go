@@ -1,0 +1,138 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// windowProblem is a window of events against a quadratic: rows of entries among
+// columns, every parameter penalised and centred somewhere.
+func windowProblem(t testing.TB, loss blankout.Loss, noise blankout.Noise, rows, columns, entries int) Problem {
+	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
+	var b Builder
+	var y []float64
+	for range rows {
+		e := blankout.Example{Weight: 1}
+		step := columns / entries
+		for k := range entries {
+			e.Features.Index = append(e.Features.Index, uint32(k*step+r.IntN(step)))
+			e.Features.Value = append(e.Features.Value, r.NormFloat64())
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+		y = append(y, float64(2*r.IntN(2)-1))
+	}
+	d := b.Data(blankout.NewSchema(20, nil, 2))
+	p := Problem{Data: d, Y: y, Loss: loss, Noise: noise, Kappa: 1, Intercept: PenalisedIntercept, Threads: 1}
+	for range d.Columns() + 1 {
+		p.Penalty.R = append(p.Penalty.R, 0.05+2*r.Float64())
+		p.Penalty.Centre = append(p.Penalty.Centre, 0.1*r.NormFloat64())
+	}
+	return p
+}
+
+// The dual's solution is the primal's, for every loss and as IRLS too.
+func TestDual(t *testing.T) {
+	robust, err := blankout.NewTLogistic(1.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range []blankout.Loss{blankout.LogisticGaussian{}, blankout.LogisticChen{}, blankout.HingeGaussian{Ell: 1}, blankout.HingeChen{Ell: 1}, robust.Theta(), blankout.Quadratic{}} {
+		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Dropout{Q: 0.01}} {
+			t.Run(fmt.Sprint(loss, "/", noise), func(t *testing.T) {
+				p := windowProblem(t, loss, noise, 30, 300, 15)
+				o, err := NewExpected(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// P^-1 P = 1 where P is the majoriser.
+				o.Majorise(true)
+				w := make([]float64, o.Dim())
+				for i := range w {
+					w[i] = 0.1 * math.Sin(float64(i))
+				}
+				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
+				o.ValueGrad(w, grad)
+				d := o.dual()
+				if d == nil || !d.exact {
+					t.Fatal("no dual of the majoriser")
+				}
+				o.HessVec(w, grad)
+				d.apply(grad, back)
+				for i := range w {
+					if math.Abs(back[i]-w[i]) > 1e-9 {
+						t.Fatalf("parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
+					}
+				}
+				o.Majorise(false)
+				if o.plainHinge() > 0 {
+					return // has a solver of its own
+				}
+				best := math.Inf(1)
+				var values []float64
+				for _, opt := range []Options{{Solver: Newton, Dual: true}, {Solver: IRLS, Dual: true}, {Solver: Newton}, {Solver: LBFGS}} {
+					opt.Tol = 1e-9
+					r, err := Solve(t.Context(), o, opt)
+					if err != nil {
+						t.Fatal(err)
+					}
+					values = append(values, r.Objective)
+					best = min(best, r.Objective)
+				}
+				for i, v := range values[:3] {
+					if v > best+1e-7*math.Abs(best) {
+						t.Errorf("solver %d: objective %.12g, best %.12g", i, v, best)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestDualIsForFewRows(t *testing.T) {
+	p := windowProblem(t, blankout.LogisticChen{}, blankout.NoNoise{}, 30, 28, 14)
+	o, err := NewExpected(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
+	if o.dual() != nil {
+		t.Error("a dual larger than the primal")
+	}
+	p = windowProblem(t, blankout.LogisticChen{}, blankout.NoNoise{}, 20, 300, 15)
+	p.Penalty.R[len(p.Penalty.R)-1] = 0
+	if o, err = NewExpected(p); err != nil {
+		t.Fatal(err)
+	}
+	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
+	if o.dual() != nil {
+		t.Error("a dual with a parameter that nothing holds")
+	}
+}
+
+// A refresh of text (wide) and of images (dense).
+func BenchmarkDual(b *testing.B) {
+	for _, shape := range [][3]int{{10, 20_000, 200}, {20, 20_000, 200}, {20, 784, 150}, {32, 784, 150}} {
+		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
+			p := windowProblem(b, blankout.LogisticGaussian{}, noise, shape[0], shape[1], shape[2])
+			for _, dual := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%dx%d/%v/dual=%v", shape[0], shape[1], noise, dual), func(b *testing.B) {
+					for b.Loop() {
+						o, err := NewExpected(p)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if _, err := Solve(b.Context(), o, Options{Solver: Newton, Tol: 1e-6, MaxIterations: 50, Dual: dual}); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
