@@ -395,3 +395,41 @@ func TestCancel(t *testing.T) {
 		}
 	}
 }
+
+// The shift of the scores that centreHinge finds, against all of its kinks.
+func TestCentreHinge(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		x, y := drawProblem(t, seed, 2+r.IntN(30), 2, false)
+		o := newExpected(t, denseData(t, x, y), y, blankout.HingeChen{Ell: 1}, blankout.NoNoise{}, 1, FreeIntercept)
+		for i := range o.f {
+			o.f[i] = float64(r.IntN(7)-3) / 2 // many equal ones
+			o.m[i] = float64(r.IntN(3))
+		}
+		value := func(shift float64) (sum float64) {
+			for i, m := range o.m {
+				sum += m * max(1-y[i]*(o.f[i]+shift), 0)
+			}
+			return sum
+		}
+		best, weight := math.Inf(1), 0.0
+		for i, m := range o.m {
+			best = min(best, value(y[i]-o.f[i]))
+			weight += m
+		}
+		if weight == 0 {
+			continue
+		}
+		before := append([]float64(nil), o.f...)
+		by := o.centreHinge(1)
+		for i, f := range o.f {
+			if f != before[i]+by {
+				t.Fatalf("seed %d: the scores moved by %v, not %v", seed, f-before[i], by)
+			}
+		}
+		copy(o.f, before)
+		if got := value(by); got > best+1e-12*(1+best) {
+			t.Errorf("seed %d: shift %v leaves %v, the best kink %v", seed, by, got, best)
+		}
+	}
+}

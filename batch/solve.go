@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -173,14 +174,20 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	return r, nil
 }
 
-// hinge minimises the hinge loss without noise: by the interior point where the
-// columns are few, else by coordinate descent.
+// hinge minimises the hinge loss without noise: by coordinate descent and, where
+// the columns are few and that does not get close enough, by the interior point.
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
+	epochs := s.opt.MaxIterations
 	if o.formable() {
-		return s.interior(ctx, o, ell)
+		epochs = min(epochs, 300) // take about as long
 	}
-	_, err := s.coordinate(ctx, o, ell, s.opt.MaxIterations)
-	return err
+	start := slices.Clone(s.w)
+	done, err := s.coordinate(ctx, o, ell, epochs)
+	if done || err != nil || !o.formable() {
+		return err
+	}
+	copy(s.w, start)
+	return s.interior(ctx, o, ell)
 }
 
 type solver struct {
