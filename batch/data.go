@@ -107,22 +107,41 @@ func (r Row) At(i int) float64 {
 
 // Dot returns w.x. w may be longer than the columns.
 func (r Row) Dot(w []float64) float64 {
-	s := 0.0
 	switch {
 	case r.f32 != nil:
-		for i, d := range r.Index {
-			s += w[d] * float64(r.f32[i])
-		}
+		return dotOf(r.Index, r.f32, w)
 	case r.f64 != nil:
-		for i, d := range r.Index {
-			s += w[d] * r.f64[i]
-		}
-	default:
-		for _, d := range r.Index {
-			s += w[d]
-		}
+		return dotOf(r.Index, r.f64, w)
 	}
-	return s
+	var s, s1, s2, s3 float64
+	index := r.Index
+	for len(index) >= 4 {
+		s += w[index[0]]
+		s1 += w[index[1]]
+		s2 += w[index[2]]
+		s3 += w[index[3]]
+		index = index[4:]
+	}
+	for _, d := range index {
+		s += w[d]
+	}
+	return s + s1 + (s2 + s3)
+}
+
+// dotOf adds up four sums: one would wait for its own last addition.
+func dotOf[T float32 | float64](index []uint32, values []T, w []float64) float64 {
+	var s, s1, s2, s3 float64
+	for len(index) >= 4 && len(values) >= 4 {
+		s += w[index[0]] * float64(values[0])
+		s1 += w[index[1]] * float64(values[1])
+		s2 += w[index[2]] * float64(values[2])
+		s3 += w[index[3]] * float64(values[3])
+		index, values = index[4:], values[4:]
+	}
+	for i, d := range index {
+		s += w[d] * float64(values[i])
+	}
+	return s + s1 + (s2 + s3)
 }
 
 // AddTo adds a x to w.

@@ -6,7 +6,8 @@
 //
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
-// With -only it makes some of the sections: streams, rules, exact, deletion, speed.
+// With -only it makes some of the sections: streams, rules, exact, deletion, speed,
+// solvers.
 package main
 
 import (
@@ -31,8 +32,10 @@ import (
 // comparison is what the sections share.
 type comparison struct {
 	data, vw, python, liblinear string
-	scripts                     string // where river_stream.py is
-	work                        string // for files of the peers
+	scripts                     string  // where river_stream.py is
+	work                        string  // for files of the peers
+	cost                        float64 // C of the section solvers
+	rounds                      int     // of its runs
 	w                           io.Writer
 }
 
@@ -44,6 +47,8 @@ func main() {
 	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
 	flag.StringVar(&c.liblinear, "liblinear", "", "LIBLINEAR's train `COMMAND`; its predict must be beside it")
 	flag.StringVar(&c.scripts, "scripts", "tests/quality", "`DIR` of river_stream.py")
+	flag.Float64Var(&c.cost, "cost", 1, "`C` of the section solvers")
+	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
 	flag.Parse()
 	if err := c.run(strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
@@ -62,7 +67,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
