@@ -1,6 +1,10 @@
 package batch
 
-import "math"
+import (
+	"math"
+
+	"blankout"
+)
 
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
 // point of a convex objective, kinks and all.
@@ -53,6 +57,47 @@ func (o *Expected) Gap(w []float64) float64 {
 		value, _, _ := l.At(y, o.f[i], o.v[i])
 		smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
 		return value - theta*smooth + 2*theta*o.dv[i]*smoothing
+	})
+}
+
+// stepGap returns a duality gap of w, to which t times the direction d of the last
+// Line has led, a step of Newton's method. The dual point is the gradient of the
+// losses as a full step foresees it, a = df + ff x.d. It leaves of J's gradient only
+// what the linear system left and (t-1) R d, and pays for what is not linear row by
+// row,
+//
+//	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
+//
+// where Gap pays for it in the gradient's norm: that bound is smaller only a step
+// later. It is for the logistic loss without noise, whose conjugate is an entropy,
+// phi*(-y q) = q log q + (1-q) log(1-q), and +Inf for everything else.
+func (o *Expected) stepGap(w []float64, t float64) float64 {
+	if _, logistic := o.loss.(blankout.LogisticChen); !logistic || o.noisy || !o.curved || o.majorise {
+		return math.Inf(1)
+	}
+	along := o.along[:len(o.f)]
+	o.sum.each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				y := o.p.Y[i]
+				q := -y * (o.df[i] + o.ff[i]*along[i])
+				o.df[i], o.dv[i] = -y*min(max(q, 0), 1), 0
+				o.f[i] += t * along[i]
+			}
+		}
+	})
+	o.curved = false
+	return o.dualGap(w, func(i int, theta float64) float64 {
+		y := o.p.Y[i]
+		q := -y * theta * o.df[i]
+		value, _, _ := o.loss.At(y, o.f[i], 0)
+		if q > 0 {
+			value += q * math.Log(q)
+		}
+		if q < 1 {
+			value += (1 - q) * math.Log1p(-q)
+		}
+		return value + q*y*o.f[i]
 	})
 }
 

@@ -37,6 +37,7 @@ type Expected struct {
 	ff, fv, vv   []float64 // second derivatives, filled when curved
 	curved       bool
 	majorise     bool
+	unmixed      bool // HessVec leaves out the mixed terms, those of fv and vv
 
 	w      []float64 // that point
 	pair   []float64 // by column (w_d, w_d^2) or what else is being gathered
@@ -603,16 +604,48 @@ func (o *Expected) Majorise(on bool) {
 	o.majorise = on
 }
 
+// leaveOutMixed makes HessVec leave out the mixed terms 2 fv (x z' + z x') +
+// 4 vv z z', z = V w, of the Hessian. What remains is positive definite, takes less
+// than half of the time, and is no worse far from the minimum; near it Newton's
+// method would converge linearly.
+func (o *Expected) leaveOutMixed(on bool) { o.unmixed = on }
+
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
 	o.curve()
-	o.setPair(v, o.w)
 	b := o.bias(v)
+	if !o.noisy || o.unmixed || o.majorise {
+		o.pass()
+		// One sum for each column instead of two: a third of the time.
+		o.sum.sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
+			for i := lo; i < hi; i++ {
+				if a := o.m[i] * o.ff[i]; a != 0 {
+					row := o.p.Data.Row(i)
+					a *= row.Dot(v) + b
+					row.AddTo(acc, a)
+					acc[o.columns] += a
+				}
+			}
+			return 0
+		})
+		for d, v := range v {
+			out[d] = o.total[d] + o.p.Penalty.R[d]*v
+			if d < o.columns && o.noisy {
+				out[d] += o.shrink[d] * v
+			}
+		}
+		return
+	}
+	// Beside v_d lies w_d, so that z = V w need not be gathered or scattered on
+	// its own.
 	base := 0.0
 	if o.c0 != 0 {
 		base = o.c0 * dot(o.w[:o.columns], v[:o.columns])
 	}
-	total := o.total
+	for d := range o.columns {
+		o.pair[2*d], o.pair[2*d+1] = v[d], o.w[d]
+	}
+	total := o.total[:o.columns+2] // the last two are of the intercept and of c0 w
 	o.pass()
 	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
@@ -620,18 +653,92 @@ func (o *Expected) HessVec(v, out []float64) {
 			if m == 0 || ff == 0 && fv == 0 && vv == 0 {
 				continue
 			}
-			s, t := o.gather(i)
+			r := o.p.Data.Row(i)
+			s, t := r.dotMixed(o.pair, o.c1, o.c2)
 			s, t = s+b, t+base
-			o.scatter(acc, i, m*(ff*s+2*fv*t), m*(2*fv*s+4*vv*t))
+			df, dz := m*(ff*s+2*fv*t), m*(2*fv*s+4*vv*t)
+			r.addMixed(acc, o.pair, df, dz*o.c1, dz*o.c2)
+			acc[o.columns] += df
+			acc[o.columns+1] += dz
 		}
 		return 0
 	})
-	o.unpack(total, o.w, out, nil)
 	for d, v := range v {
-		if d < o.columns && o.noisy {
-			out[d] += o.shrink[d] * v
+		out[d] = total[d] + o.p.Penalty.R[d]*v
+		if d < o.columns {
+			out[d] += o.shrink[d]*v + o.c0*total[o.columns+1]*o.w[d]
 		}
-		out[d] += o.p.Penalty.R[d] * v
+	}
+}
+
+// dotMixed returns sum x_d v_d and sum (c1 x_d + c2 x_d^2) w_d v_d for the pairs
+// (v_d, w_d) of p.
+func (r Row) dotMixed(p []float64, c1, c2 float64) (s, t float64) {
+	switch {
+	case r.f32 != nil:
+		return dotMixedOf(r.Index, r.f32, p, c1, c2)
+	case r.f64 != nil:
+		return dotMixedOf(r.Index, r.f64, p, c1, c2)
+	}
+	var s2, t2 float64
+	index := r.Index
+	for len(index) >= 2 {
+		q, o := p[2*index[0]:][:2], p[2*index[1]:][:2]
+		s += q[0]
+		t += q[0] * q[1]
+		s2 += o[0]
+		t2 += o[0] * o[1]
+		index = index[2:]
+	}
+	for _, d := range index {
+		q := p[2*d:][:2]
+		s += q[0]
+		t += q[0] * q[1]
+	}
+	return s + s2, (t + t2) * (c1 + c2)
+}
+
+func dotMixedOf[T float32 | float64](index []uint32, values []T, p []float64, c1, c2 float64) (s, t float64) {
+	var s2, t2 float64
+	for len(index) >= 2 && len(values) >= 2 {
+		q, o := p[2*index[0]:][:2], p[2*index[1]:][:2]
+		x, y := float64(values[0]), float64(values[1])
+		xv, yv := x*q[0], y*o[0]
+		s += xv
+		t += xv * (c1 + c2*x) * q[1]
+		s2 += yv
+		t2 += yv * (c1 + c2*y) * o[1]
+		index, values = index[2:], values[2:]
+	}
+	for i, d := range index {
+		q := p[2*d:][:2]
+		x := float64(values[i])
+		s += x * q[0]
+		t += x * q[0] * (c1 + c2*x) * q[1]
+	}
+	return s + s2, t + t2
+}
+
+// addMixed adds a x_d + (b1 x_d + b2 x_d^2) w_d to acc_d for the pairs (v_d, w_d) of p.
+func (r Row) addMixed(acc, p []float64, a, b1, b2 float64) {
+	switch {
+	case r.f32 != nil:
+		addMixedOf(r.Index, r.f32, acc, p, a, b1, b2)
+	case r.f64 != nil:
+		addMixedOf(r.Index, r.f64, acc, p, a, b1, b2)
+	default:
+		b1 += b2
+		for _, d := range r.Index {
+			acc[d] += a + b1*p[2*d+1]
+		}
+	}
+}
+
+func addMixedOf[T float32 | float64](index []uint32, values []T, acc, p []float64, a, b1, b2 float64) {
+	values = values[:len(index)]
+	for i, d := range index {
+		x := float64(values[i])
+		acc[d] += x * (a + (b1+b2*x)*p[2*d+1])
 	}
 }
 

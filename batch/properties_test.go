@@ -433,3 +433,81 @@ func TestCentreHinge(t *testing.T) {
 		}
 	}
 }
+
+// Wherever a solver stops, the certificate covers what is missing.
+func TestCertificateAtEveryTolerance(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		x, y := drawProblem(t, seed, 20+r.IntN(100), 2+r.IntN(12), seed%3 == 0)
+		data := denseData(t, x, y)
+		kappa := math.Pow(10, float64(r.IntN(4)-2))
+		for _, l := range []blankout.Loss{blankout.HingeChen{Ell: 1}, blankout.LogisticChen{}, blankout.HingeGaussian{Ell: 1}} {
+			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.4}} {
+				for _, it := range everyIntercept {
+					o := newExpected(t, data, y, l, n, kappa, it)
+					best := solve(t, o, Options{Tol: 1e-11})
+					for tol := 10.0; tol > 1e-9; tol /= 10 {
+						got := solve(t, newExpected(t, data, y, l, n, kappa, it), Options{Tol: tol})
+						if true := got.Objective - best.Objective; !got.Converged || got.Gap < true-1e-14*best.Objective {
+							t.Errorf("seed %d, %v %v %v, tolerance %g: gap %g, true %g, converged %v", seed, l, n, it, tol, got.Gap, true, got.Converged)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// HessVec has loops of its own for values of 1, float32 and float64.
+func TestHessianVectorByKindOfValue(t *testing.T) {
+	for _, value := range []float64{1, 0.5, 0.1} { // exact as an integer, as float32, not
+		var x [][]float64
+		var y []float64
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 40 {
+			row := make([]float64, 7)
+			for d := range row {
+				if i == 0 || r.IntN(2) == 0 {
+					row[d] = value
+				}
+			}
+			x, y = append(x, row), append(y, float64(2*r.IntN(2)-1))
+		}
+		for _, n := range append(everyNoise, blankout.Poisson{}) {
+			o := newExpected(t, denseData(t, x, y), y, blankout.HingeGaussian{Ell: 1}, n, 1, FreeIntercept)
+			w, v, grad, hv := make([]float64, 8), make([]float64, 8), make([]float64, 8), make([]float64, 8)
+			for i := range w {
+				w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
+			}
+			if n == (blankout.NoNoise{}) {
+				o.smooth(0.5)
+			}
+			o.ValueGrad(w, grad)
+			o.HessVec(v, hv)
+			a := o.dense()
+			for i := range hv {
+				want := 0.0
+				for j := range v {
+					want += a.At(i, j) * v[j]
+				}
+				if math.Abs(hv[i]-want) > 1e-12*(1+math.Abs(want)) {
+					t.Errorf("%v, %v: Hv[%d] = %v, by the matrix %v", value, n, i, hv[i], want)
+				}
+			}
+			o.leaveOutMixed(true)
+			o.HessVec(v, hv)
+			cut := *o
+			cut.fv, cut.vv = make([]float64, len(o.fv)), make([]float64, len(o.vv))
+			a = cut.dense()
+			for i := range hv {
+				want := 0.0
+				for j := range v {
+					want += a.At(i, j) * v[j]
+				}
+				if math.Abs(hv[i]-want) > 1e-12*(1+math.Abs(want)) {
+					t.Errorf("%v, %v: without the mixed terms Hv[%d] = %v, by the matrix %v", value, n, i, hv[i], want)
+				}
+			}
+		}
+	}
+}

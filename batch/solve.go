@@ -76,6 +76,14 @@ type (
 		smooth(eps float64)
 		smoothingGap() float64
 	}
+	// mixer can leave out the terms of its Hessian that cost most.
+	mixer interface {
+		leaveOutMixed(bool)
+	}
+	// stepGapper can certify w, the point t of the last Line.
+	stepGapper interface {
+		stepGap(w []float64, t float64) float64
+	}
 	// gradientGapper knows what a gradient contributes to Gap.
 	gradientGapper interface {
 		gradientGap(grad []float64) float64
@@ -200,6 +208,7 @@ type solver struct {
 	w, grad     []float64
 	value       float64
 	gap, eps    float64
+	foreseen    bool      // gap is a stepGap
 	best        []float64 // the point with the smallest gap
 	bestGap     float64
 	first       float64 // norm of the first gradient
@@ -221,10 +230,15 @@ func (s *solver) newtonFits() bool {
 // done certifies the point, counts the iteration, tells the progress and says
 // whether to stop. It lowers the smoothing when that has become the larger
 // part of the gap; changed reports that, or a moved intercept: gradients
-// from before are then of another function.
-func (s *solver) done(ctx context.Context, decrease float64) (stop, changed bool, err error) {
+// from before are then of another function. step is the length of the last step
+// along the direction of Newton's method, 0 if there was none.
+func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
-	if s.certifier != nil {
+	if g, ok := s.o.(stepGapper); ok && step > 0 {
+		s.gap = g.stepGap(s.w, step)
+	}
+	// Within rounding the sum of the rows' small parts is no bound.
+	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
 		changed = s.w[s.dim-1] != last
@@ -238,7 +252,11 @@ func (s *solver) done(ctx context.Context, decrease float64) (stop, changed bool
 			// did, and never further than the tolerance asks for.
 			kink = s.kinky.smoothingGap()
 			if kink > 0.3*s.opt.Tol*math.Abs(s.value) && decrease < 10*kink {
-				s.eps *= 0.4
+				if decrease < kink {
+					s.eps *= 0.1
+				} else {
+					s.eps *= 0.4
+				}
 				s.kinky.smooth(s.eps)
 				changed = true
 			}
@@ -307,6 +325,10 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if s.certifier != nil && !irls {
 			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
 		}
+		if m, ok := s.o.(mixer); ok && !irls {
+			// Far from the minimum the cheaper matrix does as well.
+			m.leaveOutMixed(finite(s.gap) && s.gap > 4*math.Abs(s.value))
+		}
 		if err := s.direction(ctx, h, cg, diag, p, forcing, enough); err != nil {
 			return err
 		}
@@ -317,7 +339,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		}
 		s.value = value
 		s.iterations++
-		stop, _, err := s.done(ctx, before-s.value)
+		stop, _, err := s.done(ctx, before-value, t)
 		if stop || err != nil {
 			return err
 		}
@@ -639,7 +661,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		}
 		if s.certifier == nil || s.iterations%10 == 0 || stalled > 0 {
 			eps := s.eps
-			stop, changed, err := s.done(ctx, before-s.value)
+			stop, changed, err := s.done(ctx, before-s.value, 0)
 			if stop || err != nil {
 				return err
 			}
