@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
 	flag.StringVar(&c.liblinear, "liblinear", "", "LIBLINEAR's train `COMMAND`; its predict must be beside it")
 	flag.StringVar(&c.scripts, "scripts", "tests/quality", "`DIR` of river_stream.py")
-	flag.Float64Var(&c.cost, "cost", 1, "`C` of the section solvers")
+	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
 	flag.Parse()
 	if err := c.run(strings.Split(*only, ",")); err != nil {

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// matched is the relative gap to the minimum that both programs have to reach.
+const matched = 1e-3
+
+// solvers measures blankout train --tol 1e-3 and LIBLINEAR on the same file to the
+// same gap, whole processes, loading included. A tolerance of LIBLINEAR's is not a
+// gap: the loosest one whose weights reach the gap is found first, which is
+// LIBLINEAR at its best. Each solver of the objective takes part.
+func (c *comparison) solvers() error {
+	if c.liblinear == "" {
+		return fmt.Errorf("solvers: name LIBLINEAR's train command with -liblinear")
+	}
+	binary := filepath.Join(c.work, "blankout")
+	if _, err := command("go", "build", "-o", binary, "./cmd/blankout"); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.w, "## To a gap of %g, loading included\n\nThe least of %d runs in turn. C = %g; blankout's gap is the certified one.\n\n| data | loss | program | gap | wall, s | processor, s | wall / LIBLINEAR |\n|---|---|---|---|---|---|---|\n", matched, c.rounds, c.cost)
+	for _, name := range []string{"a9a", "w8a", "imdb"} {
+		columns, title := uint32(math.MaxUint32), name
+		if name == "imdb" {
+			columns, title = 47123, "imdb unigrams"
+		}
+		s, err := load(c.path(name, "train.svm.gz"), 2)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(c.work, name+".svm")
+		if err := writeText(file, s, false, func(_ int, x blankout.Vec) blankout.Vec {
+			n, _ := slices.BinarySearch(x.Index, columns)
+			return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+		}); err != nil {
+			return err
+		}
+		if s, err = load(file, 2); err != nil { // labels 0 and 1, as in the file
+			return err
+		}
+		for _, loss := range []struct {
+			name    string
+			solvers []string
+		}{{"hinge", []string{"3"}}, {"logistic", []string{"0", "7"}}} {
+			if err := c.matchedGap(binary, file, title, s, loss.name, loss.solvers); err != nil {
+				return fmt.Errorf("%s, %s: %w", title, loss.name, err)
+			}
+		}
+	}
+	fmt.Fprintln(c.w)
+	return nil
+}
+
+func (c *comparison) matchedGap(binary, file, title string, s *set, loss string, solvers []string) error {
+	o, err := plainObjective(s, loss, c.cost)
+	if err != nil {
+		return err
+	}
+	exact, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-5})
+	if err != nil {
+		return err
+	}
+	type contestant struct {
+		name, gap string
+		args      []string
+		runs      []run
+	}
+	cost := c.cost
+	if loss == "logistic" {
+		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss
+	}
+	ours := []string{binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
+	all := []*contestant{
+		{name: "blankout, --intercept penalised", args: append(slices.Clone(ours), "--intercept", "penalised")},
+		{name: "blankout, free intercept", args: ours},
+	}
+	for _, solver := range solvers {
+		model := filepath.Join(c.work, "model")
+		for _, e := range []string{"10", "3", "1", "0.3", "0.1", "0.03", "0.01", "0.003", "0.001", "0.0001"} {
+			args := []string{c.liblinear, "-s", solver, "-c", fmt.Sprint(c.cost), "-B", "1", "-e", e, "-q", file, model}
+			if _, err := command(args[0], args[1:]...); err != nil {
+				return err
+			}
+			w, err := liblinearWeights(model, len(exact.W)-1, o)
+			if err != nil {
+				return err
+			}
+			if gap := (o.ValueGrad(w, nil) - exact.Objective) / exact.Objective; gap <= matched {
+				all = append(all, &contestant{name: "LIBLINEAR -s " + solver + " -e " + e, gap: fmt.Sprintf("%.1e", gap), args: args})
+				break
+			}
+		}
+	}
+	for range c.rounds {
+		for _, x := range all {
+			r, err := timed(x.args)
+			if err != nil {
+				return err
+			}
+			x.runs = append(x.runs, r)
+		}
+	}
+	best := math.Inf(1)
+	for _, x := range all[2:] {
+		wall, _ := least(x.runs)
+		best = min(best, wall)
+	}
+	for _, x := range all {
+		if x.gap == "" {
+			x.gap = "≤ 1e-3"
+		}
+		wall, cpu := least(x.runs)
+		fmt.Fprintf(c.w, "| %s | %s | %s | %s | %.2f | %.2f | %.2f |\n", title, loss, x.name, x.gap, wall, cpu, wall/best)
+	}
+	return nil
+}
+
+// plainObjective is LIBLINEAR's objective, times two, of a set with labels 0 and 1.
+func plainObjective(s *set, loss string, cost float64) (*indexed, error) {
+	var b batch.Builder
+	for i := range s.examples {
+		if err := b.Add(&s.examples[i]); err != nil {
+			return nil, err
+		}
+	}
+	d := b.Data(s.schema).SortClasses()
+	y := make([]float64, d.Rows())
+	for i := range y {
+		y[i] = float64(2*d.Label(i) - 1)
+	}
+	l := blankout.Loss(blankout.HingeGaussian{Ell: 1})
+	if loss == "logistic" {
+		l = blankout.LogisticGaussian{}
+	}
+	it := batch.PenalisedIntercept
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: 2 * cost, Intercept: it,
+		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: runtime.GOMAXPROCS(0)})
+	return &indexed{o, d}, err
+}
+
+type indexed struct {
+	*batch.Expected
+	data *batch.Data
+}
+
+// liblinearWeights reads a model of two classes, trained with -B 1, as a point of o.
+func liblinearWeights(name string, columns int, o *indexed) ([]float64, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	head, body, _ := strings.Cut(string(text), "\nw\n")
+	sign := 1.0
+	if strings.Contains(head, "label 0 1") {
+		sign = -1
+	}
+	var all []float64
+	for _, field := range strings.Fields(body) {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, sign*v)
+	}
+	w := make([]float64, columns+1)
+	for d := range columns {
+		w[d] = all[o.data.Column(d)]
+	}
+	w[columns] = all[len(all)-1]
+	return w, nil
+}
+
+// least is the shortest time of each kind, in seconds.
+func least(runs []run) (wall, cpu float64) {
+	wall, cpu = math.Inf(1), math.Inf(1)
+	for _, r := range runs {
+		wall, cpu = min(wall, r.wall.Seconds()), min(cpu, r.cpu.Seconds())
+	}
+	return wall, cpu
+}
