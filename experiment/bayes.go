@@ -34,13 +34,18 @@ func (p textParts) bayes(free []int) float64 {
 	weight := make([]float64, d.Columns())
 	bias := math.Log(documents[1] / documents[0])
 	if free == nil {
+		// Words that no training document has say nothing.
 		var total [2]float64
-		for c := range count {
-			for _, n := range count[c] {
-				total[c] += n + 1
+		for w := range weight {
+			if count[0][w]+count[1][w] > 0 {
+				total[0] += count[0][w] + 1
+				total[1] += count[1][w] + 1
 			}
 		}
 		for w := range weight {
+			if count[0][w]+count[1][w] == 0 {
+				continue
+			}
 			weight[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
 		}
 	} else {
@@ -90,24 +95,29 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 	const beta = 0.25
 	d := p.all
 	var count [2][]float64
-	var total [2]float64
 	for c := range count {
 		count[c] = make([]float64, d.Columns())
-		for w := range count[c] {
-			count[c][w] = 1
-		}
-		total[c] = float64(d.Columns())
 	}
 	for _, i := range p.train {
 		row := d.Row(i)
 		for j, w := range row.Index {
 			count[d.Label(i)][w] += row.At(j)
-			total[d.Label(i)] += row.At(j)
 		}
 	}
+	var total [2]float64
+	words := 0.0
 	ratio := make([]float64, d.Columns())
 	for w := range ratio {
-		ratio[w] = math.Log(count[1][w] / total[1] * total[0] / count[0][w])
+		if count[0][w]+count[1][w] > 0 {
+			total[0] += count[0][w] + 1
+			total[1] += count[1][w] + 1
+			words++
+		}
+	}
+	for w := range ratio {
+		if count[0][w]+count[1][w] > 0 { // other words say nothing
+			ratio[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
+		}
 	}
 	// A column of ratio 0 must stay, so that columns stay what they are.
 	var b batch.Builder
@@ -132,7 +142,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 	w := f.Problems[0].W
 	mean := 0.0
 	for _, v := range w[:train.Columns()] {
-		mean += math.Abs(v) / float64(d.Columns())
+		mean += math.Abs(v) / words
 	}
 	weight := make([]float64, d.Columns())
 	for w := range weight {

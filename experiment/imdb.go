@@ -90,22 +90,15 @@ func imdbGrid(s *Setting) textConfig {
 func runIMDB(ctx context.Context, s *Setting) error {
 	c := imdbGrid(s)
 	s.Configure(c)
-	s.Expect(2)
+	s.Expect(2 * textMethods)
 	var scores [2][]textScore // with unigrams, with bigrams
 	for i, features := range []string{"unigrams", "bigrams"} {
 		r, err := s.loadReviews(ctx, i == 1, true)
 		if err != nil {
 			return err
 		}
-		key := struct {
-			Features string
-			textConfig
-		}{features, c}
-		if scores[i], err = Cell(ctx, s, key, func() ([]textScore, error) {
-			s.Say("%s: %d examples of %d features", features, r.all.Rows(), r.all.Columns())
-			p := r.parts()
-			return c.scores(ctx, s, p, p)
-		}); err != nil {
+		p := r.parts()
+		if scores[i], err = c.scores(ctx, s, features, 0, p, func() (textParts, error) { return p, nil }); err != nil {
 			return err
 		}
 	}

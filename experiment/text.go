@@ -175,11 +175,24 @@ const (
 
 var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled", "MNB", "MNB + unlabelled", "NBSVM, bigrams"}
 
-// scores computes every method on one division into parts. words has the
-// unigrams, pairs the bigrams as well; the rows are the same.
-func (c textConfig) scores(ctx context.Context, s *Setting, words, pairs textParts) ([]textScore, error) {
+// textKey names a cell: a method on a division of a set.
+type textKey struct {
+	Set    string
+	Split  int
+	Method string
+	textConfig
+}
+
+// scores computes every method on one division into parts, a cell each. words has
+// the unigrams; pairs returns the bigrams as well, in the same rows.
+func (c textConfig) scores(ctx context.Context, s *Setting, set string, split int, words textParts, pairs func() (textParts, error)) ([]textScore, error) {
+	c.Splits = 0 // a division does not depend on how many there are
 	out := make([]textScore, textMethods)
-	test := words.all.Subset(words.test)
+	cell := func(method int, compute func() (textScore, error)) (err error) {
+		s.Say("%s, division %d: %s", set, split+1, textNames[method])
+		out[method], err = Cell(ctx, s, textKey{set, split, textNames[method], c}, compute)
+		return err
+	}
 	tuned := func(grid []textModel) (textScore, error) {
 		m, err := words.choose(ctx, s, grid, c.Folds)
 		if err != nil {
@@ -193,38 +206,47 @@ func (c textConfig) scores(ctx context.Context, s *Setting, words, pairs textPar
 		if err != nil {
 			return textScore{}, err
 		}
-		return textScore{accuracy(f, test), m}, nil
+		return textScore{accuracy(f, words.all.Subset(words.test)), m}, nil
 	}
-	var err error
-	if out[textL2], err = tuned(c.Plain); err != nil {
+	if err := cell(textL2, func() (textScore, error) { return tuned(c.Plain) }); err != nil {
 		return nil, err
 	}
 	for _, bound := range []struct {
 		name          string
 		labelled, all int
 	}{{"quadratic-noising", textDropout, textFree}, {"gaussian", textGaussian, textGaussianFree}} {
-		var grid []textModel
+		var grid, alphas []textModel
 		for _, m := range c.Noisy {
 			if m.Bound == bound.name {
 				grid = append(grid, m)
 			}
 		}
-		if out[bound.labelled], err = tuned(grid); err != nil {
+		if err := cell(bound.labelled, func() (textScore, error) { return tuned(grid) }); err != nil {
 			return nil, err
 		}
-		var alphas []textModel
 		for _, a := range c.Alphas {
 			m := out[bound.labelled].Model
 			m.Alpha = a
 			alphas = append(alphas, m)
 		}
-		if out[bound.all], err = tuned(alphas); err != nil {
+		if err := cell(bound.all, func() (textScore, error) { return tuned(alphas) }); err != nil {
 			return nil, err
 		}
 	}
-	out[textMNB].Accuracy = words.bayes(nil)
-	out[textMNBFree].Accuracy = words.bayes(words.free)
-	out[textNBSVM].Accuracy, err = pairs.nbsvm(ctx, s.Threads)
+	err := cell(textMNB, func() (textScore, error) { return textScore{Accuracy: words.bayes(nil)}, nil })
+	if err == nil {
+		err = cell(textMNBFree, func() (textScore, error) { return textScore{Accuracy: words.bayes(words.free)}, nil })
+	}
+	if err == nil {
+		err = cell(textNBSVM, func() (textScore, error) {
+			p, err := pairs()
+			if err != nil {
+				return textScore{}, err
+			}
+			a, err := p.nbsvm(ctx, s.Threads)
+			return textScore{Accuracy: a}, err
+		})
+	}
 	return out, err
 }
 
@@ -267,7 +289,7 @@ func runText(ctx context.Context, s *Setting) error {
 		Fixed: Pick(s, 40, 10000, 10000), Unlabelled: Pick(s, []int{20, 40}, []int{2500, 5000, 10000, 20000, 40000}, []int{1000, 2500, 5000, 10000, 15000, 20000, 30000, 40000})}
 	s.Configure(map[string]any{"sets": c, "imdb": reviews, "curves": curves})
 
-	s.Expect(len(textSets)*c.Splits + 1 + len(curves.Labelled) + len(curves.Unlabelled))
+	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(curves.Labelled) + len(curves.Unlabelled))
 	all := map[string][][]textScore{} // by set and division
 	var names []string
 	for _, set := range textSets {
@@ -277,18 +299,10 @@ func runText(ctx context.Context, s *Setting) error {
 		}
 		names = append(names, set.name)
 		for split := range c.Splits {
-			key := struct {
-				Set   string
-				Split int
-				textConfig
-			}{set.name, split, c}
-			key.Splits = 0
-			score, err := Cell(ctx, s, key, func() ([]textScore, error) {
-				s.Say("%s, division %d of %d", set.name, split+1, c.Splits)
-				p := thirds(words, rand.New(rand.NewPCG(s.Seed, uint64(split))))
-				q := p
-				q.all = pairs
-				return c.scores(ctx, s, p, q)
+			p := thirds(words, rand.New(rand.NewPCG(s.Seed, uint64(split))))
+			score, err := c.scores(ctx, s, set.name, split, p, func() (textParts, error) {
+				p.all = pairs
+				return p, nil
 			})
 			if err != nil {
 				return err
@@ -303,17 +317,12 @@ func runText(ctx context.Context, s *Setting) error {
 	}
 	p := r.parts()
 	p.free = p.free[:min(len(p.free), len(p.train))]
-	score, err := Cell(ctx, s, struct {
-		Set string
-		textConfig
-	}{"IMDB", reviews}, func() ([]textScore, error) {
-		s.Say("IMDB")
+	score, err := reviews.scores(ctx, s, "IMDB", 0, p, func() (textParts, error) {
 		pairs, err := s.loadReviews(ctx, true, false)
 		if err != nil {
-			return nil, err
+			return textParts{}, err
 		}
-		q := pairs.parts()
-		return reviews.scores(ctx, s, p, q)
+		return pairs.parts(), nil
 	})
 	if err != nil {
 		return err
