@@ -19,7 +19,7 @@ var imdb = Experiment{
 	Run:   runIMDB,
 }
 
-// imdbUnigrams is the number of unigrams, which are the first columns.
+// imdbUnigrams is the number of unigrams in the embedded samples.
 const imdbUnigrams = 47123
 
 // reviews are the IMDB set: the rows for training, those for the test and the
@@ -46,7 +46,10 @@ func (r *reviews) parts() textParts {
 
 // loadReviews reads the presence of unigrams, or of bigrams too.
 func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, error) {
-	columns := uint32(imdbUnigrams)
+	columns, err := s.unigrams("imdb", imdbUnigrams)
+	if err != nil {
+		return nil, err
+	}
 	if pairs {
 		columns = math.MaxUint32
 	}

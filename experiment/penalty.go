@@ -44,8 +44,12 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	c := penaltyConfig{Means: []float64{0.5, 0.73, 0.82, 0.88, 0.95}, LargestSD: 1.5, Noise: "dropout:0.9", L2: 1e-6,
 		Iterations: Pick(s, 12, 150, 500), Copies: Pick(s, 20, 100, 1000)}
 	s.penaltyOfScores(c)
+	unigrams, err := s.unigrams("news_athr", newsAthRUnigrams)
+	if err != nil {
+		return err
+	}
 	d, err := s.Load(ctx, Binary(), "news_athr", "train.svm.gz", func(_ int, e *blankout.Example) bool {
-		presence(e, newsAthRUnigrams)
+		presence(e, unigrams)
 		return true
 	})
 	if err != nil {
@@ -94,7 +98,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// newsAthRUnigrams is the number of unigrams, which have the lowest indices.
+// newsAthRUnigrams is the number of unigrams in the embedded samples.
 const newsAthRUnigrams = 17547
 
 // presence turns counts of words into 1 and drops what lies beyond the first

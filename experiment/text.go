@@ -1,16 +1,22 @@
 package experiment
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 
 	"blankout"
 	"blankout/batch"
 	"blankout/simulate"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // Document classification with a third of each set labelled for training, a third
@@ -25,7 +31,7 @@ var text = Experiment{
 }
 
 // textSet is a set of documents with the accuracies of table 4a: of L2, dropout, and
-// dropout with unlabelled documents. The unigrams are the first columns.
+// dropout with unlabelled documents. unigrams is their number in the embedded samples.
 type textSet struct {
 	name, folder string
 	files        []string
@@ -335,17 +341,45 @@ func runText(ctx context.Context, s *Setting) error {
 	return curves.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
+// unigrams returns the number of unigrams, which are the first columns of a set: the
+// entries of its vocabulary, where that is there, before the first pair, a_b.
+func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error) {
+	f, err := os.Open(s.Path(folder, "vocab.txt.gz"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return otherwise, nil
+	} else if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	scan := bufio.NewScanner(z)
+	for scan.Scan() && !strings.Contains(scan.Text(), "_") {
+		n++
+	}
+	if err := scan.Err(); err != nil {
+		return 0, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return n, nil
+}
+
 // loadTexts returns a set with the presence of its unigrams, and with bigrams too.
 func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *batch.Data, err error) {
 	var a, b batch.Builder
 	schema := Binary()
+	unigrams, err := s.unigrams(set.folder, set.unigrams)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, file := range set.files {
 		err := s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *blankout.Example) error {
 			presence(e, math.MaxUint32)
 			if err := b.Add(e); err != nil {
 				return err
 			}
-			presence(e, set.unigrams)
+			presence(e, unigrams)
 			return a.Add(e)
 		})
 		if err != nil {

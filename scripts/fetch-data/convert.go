@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// copies takes the files as they are.
+func copies(dir string, originals []string) error {
+	for _, o := range originals {
+		data, err := os.ReadFile(o)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(o)), data, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// svmlight packs a training and a test file; of a single file a drawn fifth of each
+// class is the test.
+func svmlight(dir string, originals []string) error {
+	var parts [][]string
+	for _, o := range originals {
+		var part []string
+		err := lines(o, func(line string) error {
+			if line = strings.TrimSpace(line); line != "" {
+				part = append(part, line)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 1 {
+		r := rand.New(rand.NewPCG(1, 1))
+		r.Shuffle(len(parts[0]), func(i, j int) { parts[0][i], parts[0][j] = parts[0][j], parts[0][i] })
+		seen := map[string]int{}
+		var train, test []string
+		for _, line := range parts[0] {
+			label, _, _ := strings.Cut(line, " ")
+			if seen[label]++; seen[label]%5 == 0 {
+				test = append(test, line)
+			} else {
+				train = append(train, line)
+			}
+		}
+		parts = [][]string{train, test}
+	}
+	// Two labels become -1 and 1, whatever they are there.
+	var labels []string
+	for _, line := range parts[0] {
+		if label, _, _ := strings.Cut(line, " "); !slices.Contains(labels, label) {
+			labels = append(labels, label)
+		}
+	}
+	slices.SortFunc(labels, func(a, b string) int {
+		x, _ := strconv.ParseFloat(a, 64)
+		y, _ := strconv.ParseFloat(b, 64)
+		return int(x - y)
+	})
+	for i, name := range []string{"train.svm.gz", "test.svm.gz"} {
+		err := write(filepath.Join(dir, name), func(w *bufio.Writer) error {
+			for _, line := range parts[i] {
+				label, rest, _ := strings.Cut(line, " ")
+				if at := slices.Index(labels, label); len(labels) == 2 && at >= 0 {
+					label = strconv.Itoa(2*at - 1)
+				}
+				fmt.Fprintln(w, label, rest)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usps brings labels 1 to 10 to 0 to 9 and pixels from [-1, 1] to [0, 1].
+func usps(dir string, originals []string) error {
+	for i, name := range []string{"train.svm.gz", "test.svm.gz"} {
+		err := write(filepath.Join(dir, name), func(w *bufio.Writer) error {
+			return lines(originals[i], func(line string) error {
+				fields := strings.Fields(line)
+				if len(fields) == 0 {
+					return nil
+				}
+				digit, err := strconv.Atoi(fields[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprint(w, digit-1)
+				for _, f := range fields[1:] {
+					column, value, _ := strings.Cut(f, ":")
+					x, err := strconv.ParseFloat(value, 64)
+					if err != nil {
+						return err
+					}
+					if x = (x + 1) / 2; x != 0 {
+						fmt.Fprintf(w, " %s:%.4g", column, x)
+					}
+				}
+				fmt.Fprintln(w)
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns joins a file of numbers and a file of the labels 0 and 1 into a stream.
+func columns(dir string, originals []string) error {
+	var labels []string
+	err := lines(originals[1], func(line string) error {
+		if line = strings.TrimSpace(line); line != "" {
+			x, err := strconv.ParseFloat(line, 64)
+			if err != nil {
+				return err
+			}
+			label := "-1"
+			if x > 0 {
+				label = "1"
+			}
+			labels = append(labels, label)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	n := 0
+	return write(filepath.Join(dir, "stream.svm.gz"), func(w *bufio.Writer) error {
+		err := lines(originals[0], func(line string) error {
+			numbers := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\r' })
+			if len(numbers) == 0 {
+				return nil
+			}
+			if n == len(labels) {
+				return fmt.Errorf("more than %d lines, as many as labels", n)
+			}
+			fmt.Fprint(w, labels[n])
+			n++
+			for i, text := range numbers {
+				x, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return err
+				}
+				if x != 0 {
+					fmt.Fprintf(w, " %d:%g", i+1, x)
+				}
+			}
+			fmt.Fprintln(w)
+			return nil
+		})
+		if err == nil && n != len(labels) {
+			err = fmt.Errorf("%d lines for %d labels", n, len(labels))
+		}
+		return err
+	})
+}
+
+// cifar takes the first 800 images of each class of the training batches and the
+// first 200 of the test batch, in the binary form of the original.
+func cifar(dir string, originals []string) error {
+	const record = 1 + 3*32*32
+	parts := map[string][]byte{}
+	count := map[string]*[10]int{"train": {}, "test": {}}
+	want := map[string]int{"train": 800, "test": 200}
+	// The archive's order is not that of the batches.
+	batches := map[string][]byte{}
+	err := each(originals[0], func(name string, r io.Reader) error {
+		if filepath.Ext(name) != ".bin" {
+			return nil
+		}
+		data, err := io.ReadAll(r)
+		batches[filepath.Base(name)] = data
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
+		data, part := batches[name], "train"
+		if name == "test_batch.bin" {
+			part = "test"
+		}
+		if len(data) == 0 || len(data)%record != 0 {
+			return fmt.Errorf("%s: %s has %d bytes, no multiple of %d", originals[0], name, len(data), record)
+		}
+		for ; len(data) > 0; data = data[record:] {
+			class := data[0]
+			if class > 9 {
+				return fmt.Errorf("%s: %s: class %d", originals[0], name, class)
+			}
+			if count[part][class] < want[part] {
+				count[part][class]++
+				parts[part] = append(parts[part], data[:record]...)
+			}
+		}
+	}
+	for part, data := range parts {
+		err := write(filepath.Join(dir, part+".bin.gz"), func(w *bufio.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
