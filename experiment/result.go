@@ -21,8 +21,8 @@ type Result struct {
 	Samples    bool   `json:"samples"` // on the embedded samples
 	Command    string `json:"command"` // that makes it again
 	Seed       uint64 `json:"seed"`
-	// Seconds is the computing time of the cells, whenever it was spent, summed
-	// over the threads.
+	// Seconds is the sum of the wall clock times of the cells, of which several
+	// may have run at a time, whenever that was.
 	Seconds       float64  `json:"seconds"`
 	Configuration any      `json:"configuration"`
 	Notes         []string `json:"notes"` // how the set-up differs from the paper's
@@ -119,7 +119,7 @@ func (s *Setting) write(dir string) error {
 // Markdown is the content of results.md.
 func (r *Result) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds of computing, summed over the threads.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)
+	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds of wall clock, summed over cells of which several run at a time.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)
 	if r.Samples {
 		b.WriteString("These are the embedded samples of the data: they show that the experiment runs and decide nothing.\n\n")
 	}
@@ -186,11 +186,10 @@ func Index(dir string) error {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, e.Name, "results.json"), err)
 		}
 		found++
-		fmt.Fprintf(&b, "\n## [%s](%s/results.md)\n\n%s. %s", e.Name, e.Name, e.Help, r.Paper)
-		fmt.Fprintf(&b, "; size %s, %.0f seconds of computing.\n\n", r.Size, r.Seconds)
-		b.WriteString("| claim | paper | here | verdict |\n|---|---|---|---|\n")
+		fmt.Fprintf(&b, "\n## [%s](%s/results.md)\n\n%s: %s. Size %s.\n\n", e.Name, e.Name, r.Paper, e.Help, r.Size)
+		b.WriteString("| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n")
 		for _, c := range r.Claims {
-			fmt.Fprintf(&b, "| %s | %s | %s | **%s** |\n", c.Claim, c.Paper, c.Ours, c.Verdict)
+			fmt.Fprintf(&b, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
 		}
 	}
 	if found == 0 {
