@@ -2,17 +2,19 @@ package online
 
 import "math"
 
-// adaptation tunes two numbers while learning, by how the next event would have
-// liked them: the learning rate, and how much of the average is published.
+// adaptation tunes two things while learning, by how the next event would have
+// liked them: which weights are published, and the learning rate.
 //
-// The published score is f + blend (a - f), f being the iterate's score and a
-// the average's. Along that line the event's expected loss is, to second order,
-//
-//	df t + dv t^2,  t = blend (a - f),
-//
-// and blend follows its minimum in [0, 1] by Newton's method with a memory of
-// blendMemory events: 1 where the iterates only jitter about an optimum, near 0
-// where the world moves and the average is stale.
+// Published is either the average or, where the world has moved and left it
+// behind, the iterate. Which of the two would have had the lower expected loss,
+// each with its own variance under the noise, is known before an event is
+// learned. The sum of the differences since the average began is compared with
+// the root of their sum of squares, its deviation if nothing but chance were at
+// work. It is a choice and no mixture, although a mixture scores the next event
+// better on nearly every stream: where neighbouring events resemble each other
+// (digits of one hand) some of the latest steps helps with the next event and
+// with no other. A whole iterate is only better where its noise is the lesser
+// evil, and then something has moved for good.
 //
 // The average lags behind the latest steps, so df (a - f) also says whether
 // larger steps would have been better: where it stays positive, going back
@@ -20,11 +22,13 @@ import "math"
 // (Almeida et al. 1998) taken from numbers at hand. The rate never falls below
 // the configured one, which AdaGrad's sums reduce by themselves.
 type adaptation struct {
-	on        bool
-	blend     float64
-	curvature float64 // decayed sum of the blend's second derivative
-	raise     float64 // logarithm of the learning rate's factor, in [0, maxRaise]
-	square    float64 // decayed mean of the square of df (a - f)
+	on      bool
+	blend   float64 // share of the average in what is published: 1 or 0
+	gain    float64 // decayed sum of loss(average) - loss(iterate)
+	squares float64 // decayed sum of its squares
+	judged  float64 // decayed number of its terms
+	raise   float64 // logarithm of the learning rate's factor, in [0, maxRaise]
+	square  float64 // decayed mean of the square of df (a - f)
 }
 
 // rate returns the learning rate in force.
@@ -36,24 +40,52 @@ func (a *adaptation) rate(eta float64) float64 {
 }
 
 const (
-	blendMemory = 1000
+	// Deviations by which the average must have been worse for the iterate to be
+	// published, and better to come back.
+	staleAt, freshAt = 1.5, 1
+	// The steps judged by: all of the first ones, then every n-th, older ones
+	// fading, so that a change is not outweighed by an endless past.
+	judgeFirst, judgeEvery, judgeMemory = 1000, 4, 50_000
+	// Terms for a verdict: with a look at the sum at every event, chance would
+	// soon pass any bar that counts in deviations of a few.
+	judgeLeast = 100
+	// An average that was left behind starts afresh, after so many steps.
+	restartAfter = 3000
+
+	raiseMemory = 1000
 	raiseSpeed  = 0.003
 	maxRaise    = 4
 )
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// adapt learns from the derivatives of one event: corr = sum df (a - f) and
-// curv = sum 2 dv (a - f)^2 over the outputs.
-func (a *adaptation) adapt(corr, curv float64) {
+// judge takes up an event's loss(average) - loss(iterate), chooses what is
+// published, and says whether the average has been left behind.
+func (a *adaptation) judge(gain, memory float64) (stale bool) {
+	keep := 1 - 1/memory
+	a.gain = keep*a.gain + gain
+	a.squares = keep*a.squares + gain*gain
+	a.judged = keep*a.judged + 1
+	switch sd := math.Sqrt(a.squares); {
+	case a.judged < judgeLeast:
+	case a.gain > staleAt*sd:
+		a.blend = 0
+		return true
+	case a.gain < -freshAt*sd:
+		a.blend = 1
+	}
+	return false
+}
+
+// rejudge forgets what was judged of another average.
+func (a *adaptation) rejudge() { a.gain, a.squares, a.judged = 0, 0, 0 }
+
+// adapt learns from an event's corr = sum df (a - f) over the outputs.
+func (a *adaptation) adapt(corr float64) {
 	if !a.on {
 		return
 	}
-	const keep = 1 - 1.0/blendMemory
-	a.curvature = keep*a.curvature + curv
-	a.blend -= (corr + a.blend*curv) / (1 + a.curvature)
-	a.blend = max(0, min(a.blend, 1))
-
+	const keep = 1 - 1.0/raiseMemory
 	a.square = keep*a.square + (1-keep)*corr*corr
 	if a.square > 0 {
 		a.raise += raiseSpeed * max(-3, min(corr/math.Sqrt(a.square), 3))

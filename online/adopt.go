@@ -139,12 +139,11 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 // and builds the metrics anew: what each rule would have gathered from the same
 // events had it stood at the solution all along. That is the rule's own step with
 // a rate of zero. Nothing is left of what was adapted to other weights: the
-// learning rate's factor, the blend, the window of a refresh.
+// learning rate's factor, the choice of what is published, the window of a refresh.
 //
 // In the average the solution counts as an iterate for each step so far: of these
 // the average over the stream reaches back over a share 1/(1+p) (average.go), and
-// so it goes on as if it had seen 1+p times as many. The blend keeps its memory,
-// or the first jitter of the iterates would be published.
+// so it goes on as if it had seen 1+p times as many.
 func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest func()) {
 	n := l.n
 	place := func(row []float64, weight func(v, k int) float64) {
@@ -177,6 +176,7 @@ func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest fu
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.blend, lv.raise = 1, 0
+		lv.rejudge()
 		clear(lv.sumsq)
 	}
 	if l.noiseKind == constant {

@@ -17,12 +17,12 @@ package online
 //
 // beta_t = (1+p)/(t+1+p) makes it the average over the stream with weights that
 // grow as t^p (Shamir & Zhang 2013): no length of the stream is needed, and it
-// reaches back over a share 1/(1+p) of it.
+// reaches back over a share 1/(1+p) of it, or of what came since a restart.
 type average struct {
 	power float64 // p; negative: publish the iterate
 	// coefficient is g_t, inverse 1/g_t.
 	coefficient, inverse float64
-	taken                uint64 // steps averaged over
+	taken                uint64 // steps averaged over, since the latest restart
 }
 
 func newAverage(share float64) average {
@@ -39,11 +39,14 @@ func (a *average) advance(l *Learner) {
 	}
 	a.taken++
 	a.coefficient *= 1 - (1+a.power)/(float64(a.taken)+1+a.power)
-	if a.coefficient < 1e-60 {
+	if a.coefficient < 1e-150 {
 		a.rebase(l)
 	}
 	a.inverse = 1 / a.coefficient
 }
+
+// restart forgets, within a few steps, the iterates so far.
+func (a *average) restart() { a.taken = 0 }
 
 // rebase makes g = 1, multiplying it into every lag.
 func (a *average) rebase(l *Learner) {

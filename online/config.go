@@ -51,8 +51,8 @@ type Config struct {
 	// Average is the share of the stream that the published average of the
 	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
 	Average float64 `toml:"average"`
-	// Adapt lets the learning rate rise, and less of the average be published,
-	// when the stream moves.
+	// Adapt lets the learning rate rise, and the iterate be published instead of
+	// the average, when the stream moves.
 	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.
 	Standardise string `toml:"standardise"`

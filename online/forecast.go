@@ -12,11 +12,10 @@ import (
 // With two classes the score is then close to normal with mean f and variance
 // d/(1-d) sum w^2 x^2, and the forecast is Phi(-y f/sd). With more, one mask is
 // drawn for each d. Either is taken of a sample of the events, before they are
-// learned; older ones fade.
+// learned; older ones fade. Where masks are drawn, more of them go to the rates
+// beside the one that the user expects, by which the level is chosen.
 type forecast struct {
-	samples uint64
-	weight  float64
-	wrong   [ForecastPoints]float64
+	samples, weight, wrong [ForecastPoints]float64
 }
 
 // ForecastPoints is the number of deletion rates of a Forecast.
@@ -36,7 +35,9 @@ const (
 	// The events sampled: all of the first ones, then every n-th.
 	forecastFirst, forecastEvery   = 1000, 4
 	forecastFirstK, forecastEveryK = 200, 32 // for more than two classes
-	forecastMemory                 = 2000    // samples
+	forecastMemory                 = 10_000  // samples
+	// Older samples than a part of them all fade.
+	forecastShare = 2
 	// Another level takes over when its forecast is this much lower.
 	forecastMargin = 0.01
 	// Levels are compared after so many samples.
@@ -49,7 +50,7 @@ func (l *Learner) forecasts() []Forecast {
 		lv := &l.levels[v]
 		out[v].Level = lv.noise.String()
 		for i, w := range lv.forecast.wrong {
-			out[v].Error[i] = w / lv.forecast.weight
+			out[v].Error[i] = w / lv.forecast.weight[i]
 		}
 	}
 	return out
@@ -63,23 +64,33 @@ func (l *Learner) foretell(label int) {
 		first, every = forecastFirstK, forecastEveryK
 	}
 	if l.events > first && l.events%every != 0 {
+		if l.k > 1 && len(l.levels) > 1 && l.events%forecastEvery == 0 {
+			i, t := l.expected()
+			if t > 0 {
+				l.foretellSampled(label, i, i+2)
+			} else {
+				l.foretellSampled(label, i, i+1)
+			}
+		}
 		return
 	}
 	if l.k == 1 {
 		l.foretellBinary(target(label, 0, 1))
 	} else {
-		l.foretellSampled(label)
+		l.foretellSampled(label, 0, ForecastPoints)
 	}
 	if len(l.levels) > 1 && (l.events/every)%forecastReview == 0 {
 		l.choose()
 	}
 }
 
-func (f *forecast) add(wrong *[ForecastPoints]float64) {
-	f.samples++
-	keep := 1 - 1/min(forecastMemory, 8+float64(f.samples)/4)
-	f.weight = f.weight*keep + 1
+// add takes up what is expected at the points from the given one on.
+func (f *forecast) add(from int, wrong []float64) {
 	for i, w := range wrong {
+		i += from
+		f.samples[i]++
+		keep := 1 - 1/min(forecastMemory, 8+f.samples[i]/forecastShare)
+		f.weight[i] = f.weight[i]*keep + 1
 		f.wrong[i] = f.wrong[i]*keep + w
 	}
 }
@@ -116,21 +127,25 @@ func (l *Learner) foretellBinary(y float64) {
 				wrong[i] = 0.5 * math.Erfc(margin/sd*forecastRatio[i])
 			}
 		}
-		lv.forecast.add(&wrong)
+		lv.forecast.add(0, wrong[:])
 	}
 }
 
-func (l *Learner) foretellSampled(label int) {
+// foretellSampled draws the masks for the points from one to another.
+func (l *Learner) foretellSampled(label, from, to int) {
 	now, n := &l.now, l.n
-	scores := now.sampled[:ForecastPoints*n]
+	scores := now.sampled[:to*n]
 	clear(scores)
 	var r rand.PCG
 	r.Seed(l.events, 0x626c616e6b6f7574)
 	for i, row := range now.rows {
 		// A feature that survives d survives every smaller d.
-		points := ForecastPoints
+		points := to
 		if !l.isIntercept(i) {
-			points = int(r.Uint64()>>32*ForecastPoints>>32) + 1
+			points = min(int(r.Uint64()>>32*ForecastPoints>>32)+1, to)
+		}
+		if points <= from {
+			continue
 		}
 		w, u := l.weights(row), l.lags(row)
 		p := now.published
@@ -140,7 +155,7 @@ func (l *Learner) foretellSampled(label int) {
 				p[j] = w[j] + c*u[j]
 			}
 		}
-		for point := range points {
+		for point := from; point < points; point++ {
 			x := now.x[i]
 			if !l.isIntercept(i) {
 				x /= 1 - ForecastMissing(point)
@@ -153,33 +168,43 @@ func (l *Learner) foretellSampled(label int) {
 	}
 	for v := range l.levels {
 		var wrong [ForecastPoints]float64
-		for point := range wrong {
+		for point := from; point < to; point++ {
 			if l.predict(scores[point*n+v*l.k:][:l.active]) != label {
 				wrong[point] = 1
 			}
 		}
-		l.levels[v].forecast.add(&wrong)
+		l.levels[v].forecast.add(from, wrong[from:to])
 	}
 }
 
-// at returns the forecast error at a deletion rate, between two points by a
-// straight line.
-func (f *forecast) at(d float64) float64 {
-	i := min(int(d*ForecastPoints), ForecastPoints-2)
-	t := d*ForecastPoints - float64(i)
-	return ((1-t)*f.wrong[i] + t*f.wrong[i+1]) / f.weight
+// expected returns the place of the deletion rate that the user expects: the
+// share t of the way from point i to the next.
+func (l *Learner) expected() (i int, t float64) {
+	d := l.config.ExpectedMissing * ForecastPoints
+	if i = int(d); i >= ForecastPoints-1 {
+		return ForecastPoints - 1, 0
+	}
+	return i, d - float64(i)
+}
+
+// at returns the forecast error at a place between two points.
+func (f *forecast) at(i int, t float64) float64 {
+	e := f.wrong[i] / f.weight[i]
+	if t > 0 {
+		e = (1-t)*e + t*f.wrong[i+1]/f.weight[i+1]
+	}
+	return e
 }
 
 // choose publishes the level with the lowest forecast at the deletion rate that
 // the user expects, unless the present one is about as good.
 func (l *Learner) choose() {
-	best := l.chosen
+	i, t := l.expected()
+	best, least := l.chosen, (1-forecastMargin)*l.levels[l.chosen].forecast.at(i, t)
 	for v := range l.levels {
-		if l.levels[v].forecast.at(l.config.ExpectedMissing) < l.levels[best].forecast.at(l.config.ExpectedMissing) {
-			best = v
+		if e := l.levels[v].forecast.at(i, t); e < least {
+			best, least = v, e
 		}
 	}
-	if l.levels[best].forecast.at(l.config.ExpectedMissing) < (1-forecastMargin)*l.levels[l.chosen].forecast.at(l.config.ExpectedMissing) {
-		l.chosen = best
-	}
+	l.chosen = best
 }

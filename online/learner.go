@@ -89,6 +89,7 @@ type event struct {
 	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
 	// the published score was more before the Scaler moved.
 	f, lag, q, moved []float64
+	averageQ         []float64 // sum basis a^2 of the averages, see judge
 	hasMoved         bool      // the Scaler did; otherwise moved says nothing
 	y                []float64 // target: -1 or 1, 0 for a class not in use
 	df, h            []float64 // importance times d/df and 2 d/dv
@@ -143,7 +144,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta} {
+	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta} {
 		*p = make([]float64, l.n)
 	}
 	if l.k > 1 {
@@ -436,8 +437,8 @@ func (l *Learner) ridgeOf(n float64) float64 {
 }
 
 // EndPass says that the events so far were one pass over a finite set, which
-// may be presented again. From here on the ridge counts once a pass, and nothing
-// is adapted: the rate is the configured one and the average is published.
+// is about to be presented again. From here on the ridge counts once a pass, and
+// nothing is adapted: the rate is the configured one and the average is published.
 func (l *Learner) EndPass() {
 	if l.period > 0 {
 		return
@@ -453,17 +454,15 @@ func (l *Learner) step(label int, importance float64) {
 	now := &l.now
 	for v := range l.levels {
 		lv := &l.levels[v]
-		corr, curv := 0.0, 0.0
+		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
 			now.y[j] = target(label, k, l.k)
 			_, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
-			d := l.coefficient * now.lag[j]
-			corr += df * d
-			curv += 2 * dv * d * d
+			corr += df * l.coefficient * now.lag[j]
 			now.df[j], now.h[j] = importance*df, 2*importance*dv
 		}
-		lv.adapt(corr, curv)
+		lv.adapt(corr)
 		eta := lv.rate(l.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			now.minusEta[j] = -eta
@@ -472,12 +471,65 @@ func (l *Learner) step(label int, importance float64) {
 			}
 		}
 	}
+	l.judge()
 	now.importance = importance
 	l.steps++
 	l.addSumsq(-1)
 	l.rule.step(l)
 	l.addSumsq(1)
 	l.advance(l)
+}
+
+// judge has each level judge whether its average or its iterate scores the event
+// at hand better. Most events of a long stream are passed over.
+func (l *Learner) judge() {
+	every := 1
+	if l.steps > judgeFirst {
+		every = judgeEvery
+	}
+	if !l.levels[0].on || l.steps%uint64(every) != 0 {
+		return
+	}
+	now := &l.now
+	memory := float64(judgeMemory / every)
+	l.sumAverage()
+	left := false
+	for v := range l.levels {
+		lv := &l.levels[v]
+		gain := 0.0
+		for k := range l.active {
+			j := v*l.k + k
+			variance := l.variance(lv, j, k)
+			iterate, _, _ := l.loss.At(now.y[j], now.f[j], variance)
+			if l.config.Marginalised && l.noiseKind != constant {
+				variance = lv.strength * now.averageQ[j]
+			}
+			average, _, _ := l.loss.At(now.y[j], now.f[j]+l.coefficient*now.lag[j], variance)
+			gain += average - iterate
+		}
+		if lv.judge(gain, memory) && v == l.chosen {
+			left = true
+		}
+	}
+	if left && l.taken > restartAfter {
+		l.average.restart()
+		for v := range l.levels {
+			l.levels[v].rejudge()
+		}
+	}
+}
+
+// sumAverage sums basis a^2 of the averages.
+func (l *Learner) sumAverage() {
+	now, c := &l.now, l.coefficient
+	clear(now.averageQ)
+	for i, row := range l.features() {
+		b, u := now.basis[i], l.lags(row)
+		for j, w := range l.weights(row) {
+			a := w + c*u[j]
+			now.averageQ[j] += b * a * a
+		}
+	}
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.

@@ -99,7 +99,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 }
 
 // stateVersion counts the layouts of the block "learner".
-const stateVersion = 1
+const stateVersion = 2
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -107,7 +107,7 @@ func (l *Learner) encode() []byte {
 	if err != nil {
 		panic(err) // strings only
 	}
-	c := &coder{out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
+	c := &coder{version: stateVersion, out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
 	c.bytes(&config)
 	l.state(c)
 	return c.out
@@ -128,13 +128,24 @@ func (l *Learner) state(c *coder) {
 		lv := &l.levels[v]
 		c.floats(&lv.sumsq)
 		c.float(&lv.blend)
-		c.float(&lv.curvature)
+		c.float(&lv.gain)
+		if c.version > 1 {
+			c.float(&lv.squares)
+			c.float(&lv.judged)
+		} else {
+			lv.gain = 0 // a curvature was here
+		}
 		c.float(&lv.raise)
 		c.float(&lv.square)
-		c.uint(&lv.forecast.samples)
-		c.float(&lv.forecast.weight)
-		for i := range lv.forecast.wrong {
-			c.float(&lv.forecast.wrong[i])
+		f := &lv.forecast
+		if c.version > 1 {
+			for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
+				for i := range p {
+					c.float(&p[i])
+				}
+			}
+		} else {
+			f.version1(c)
 		}
 	}
 	c.uint(&l.dense.events)
@@ -187,6 +198,18 @@ func (l *Learner) state(c *coder) {
 	}
 }
 
+// version1 reads a forecast of which all points had the same samples.
+func (f *forecast) version1(c *coder) {
+	var samples uint64
+	var weight float64
+	c.uint(&samples)
+	c.float(&weight)
+	for i := range f.wrong {
+		f.samples[i], f.weight[i] = float64(samples), weight
+		c.float(&f.wrong[i])
+	}
+}
+
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the
 // other would have. An error names the settings in which c differs, if weights
 // learned under the old ones would mean something else.
@@ -206,8 +229,8 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, err
 	}
 	d := &coder{in: data, decode: true}
-	if v := d.uint32(); v != stateVersion {
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads %d", v, stateVersion)
+	if d.version = d.uint32(); d.version < 1 || d.version > stateVersion {
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads up to %d", d.version, stateVersion)
 	}
 	var config []byte
 	d.bytes(&config)
@@ -266,6 +289,7 @@ func (e *MismatchError) Error() string {
 // uint32. After a read beyond the end, failed is set and values are zero.
 type coder struct {
 	in, out []byte
+	version uint32 // of the block learner
 	decode  bool
 	failed  bool
 }

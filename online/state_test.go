@@ -1,6 +1,7 @@
 package online
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	newer := slices.Clone(state)
 	newer[0]++
-	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 2") {
+	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 3") {
 		t.Errorf("a later version: %v", err)
 	}
 	if _, err := Restore(c, with(nil)); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
@@ -92,5 +93,43 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 	if !slices.EqualFunc(got, want, func(a, b blankout.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 		t.Error("the snapshot changed")
+	}
+}
+
+// A checkpoint of version 1 had less of the choice between average and iterate
+// and one count of samples for all points of a forecast.
+func TestVersion1(t *testing.T) {
+	c := DefaultConfig()
+	l, s := mustNew(t, c, 3), newStream(4, 3)
+	for range 300 {
+		l.Learn(s.next())
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fingerprint, err := json.Marshal(l.Fingerprint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &coder{version: 1, out: []byte{1, 0, 0, 0}}
+	old.bytes(&fingerprint)
+	l.state(old)
+	for i := range blocks {
+		if blocks[i].Name == "learner" {
+			if len(old.out) >= len(blocks[i].Data) {
+				t.Fatalf("version 1 has %d bytes, version 2 %d", len(old.out), len(blocks[i].Data))
+			}
+			blocks[i].Data = old.out
+		}
+	}
+	r, err := Restore(c, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := s.next()
+	want := slices.Clone(l.Learn(e))
+	if got := r.Learn(e); !slices.Equal(got, want) {
+		t.Errorf("scores %v, want %v", got, want)
 	}
 }

@@ -68,8 +68,10 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Progressive = t.Learner.Metrics().Total
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
-		t.Learner.EndPass()
 		result.Passes++
+		if result.Passes < t.Passes {
+			t.Learner.EndPass()
+		}
 	}
 	result.Level = t.Learner.level()
 	if t.Evaluate {

@@ -155,7 +155,9 @@ func learn(s *set, c online.Config, passes int) (*learned, error) {
 				out.scored = append(out.scored, scored{f[0], e.Label == 1})
 			}
 		}
-		l.EndPass() // as train does: the average is published
+		if pass+1 < passes { // as train does
+			l.EndPass()
+		}
 	}
 	return out, nil
 }
