@@ -1,0 +1,126 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"blankout/batch"
+	"blankout/stream"
+)
+
+// firstLines unpacks the first n lines of a file.
+func firstLines(t *testing.T, from, to string, n int) string {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 1<<20)
+	for range n {
+		if !lines.Scan() {
+			t.Fatalf("%s: fewer than %d lines: %v", from, n, lines.Err())
+		}
+		out.Write(lines.Bytes())
+		out.WriteByte('\n')
+	}
+	path := filepath.Join(t.TempDir(), to)
+	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A learner adopts the exact solution over a whole topic. The objective that was
+// reported, that of the live weights since, that of a validation of the
+// checkpoint, and that of train on the same events through the same Scaler are
+// one number.
+func TestExactIsTrain(t *testing.T) {
+	program := buildProgram(t)
+	samples := filepath.Join("..", "experiment", "samples")
+	for _, test := range []struct {
+		name, data, format string
+		records, classes   int
+	}{
+		{"demo", firstLines(t, filepath.Join("..", "cmd", "blankout", "demodata", "sentences.jsonl.gz"), "demo.jsonl", 1500), "json", 1500, 2},
+		{"mnist", filepath.Join(samples, "mnist", "train-images-idx3-ubyte.gz"), "svmlight", 300, 10},
+		{"imdb", firstLines(t, filepath.Join(samples, "imdb", "train.svm.gz"), "imdb.svm", 50), "svmlight", 50, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer broker.Close()
+			dir := t.TempDir()
+			run := func(args ...string) []byte {
+				t.Helper()
+				c := exec.Command(program, append(args, "-q")...)
+				c.Dir = dir
+				var trouble bytes.Buffer
+				c.Stderr = &trouble
+				out, err := c.Output()
+				if err != nil {
+					t.Fatalf("%v: %v\n%s", args, err, trouble.String())
+				}
+				return out
+			}
+			data, err := filepath.Abs(test.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := fmt.Sprintf("[kafka]\nbrokers = [%q]\nuntil_end = true\n[record]\nformat = %q\nmax_classes = %d\n[learner]\nnoise = \"dropout:0.3\"\n"+
+				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nevents = %d\nwindow = 0\ntol = 1e-10\nvalidation_cpu = 1\n",
+				broker.Brokers()[0], test.format, test.classes, test.records)
+			if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run("produce", "-f", "blankout.toml", "-d", data, "--set", "record.format=")
+			run("run", "-f", "blankout.toml", "--json")
+			reports, err := filepath.Glob(filepath.Join(dir, "reports", "*.json"))
+			if err != nil || len(reports) != 1 {
+				t.Fatal(reports, err)
+			}
+			text, err := os.ReadFile(reports[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reported, now batch.Validation
+			var trained struct{ Objective float64 }
+			for text, to := range map[string]any{
+				string(text): &reported,
+				string(run("validate", "-m", "checkpoints", "-f", "blankout.toml", "--json")): &now,
+				string(run("train", "-d", data, "-m", "exact.blankout", "--noise", "dropout:0.3", "--prior", "l2", "--tol", "1e-10", "--json",
+					"--scaler", filepath.Join("checkpoints", "checkpoint-000000000001.blankout"))): &trained,
+			} {
+				if err := json.Unmarshal([]byte(text), to); err != nil {
+					t.Fatal(err, text)
+				}
+			}
+			if !reported.Adopted || !reported.Verified || reported.Records != uint64(test.records) || reported.Gap < 1e-3*reported.Exact.Objective {
+				t.Errorf("report %+v", reported)
+			}
+			for name, got := range map[string]float64{"reported": reported.Exact.Objective, "live": now.Live.Objective, "exact": now.Exact.Objective} {
+				if math.Abs(got/trained.Objective-1) > 1e-8 {
+					t.Errorf("%s %.12g, train %.12g", name, got, trained.Objective)
+				}
+			}
+			t.Logf("reported %.12g, live %.12g, exact %.12g, train %.12g; the live gap was %.3g", reported.Exact.Objective,
+				now.Live.Objective, now.Exact.Objective, trained.Objective, *reported.RelativeGap)
+		})
+	}
+}
