@@ -25,6 +25,8 @@ type Validation struct {
 	Records  uint64    `json:"records"`      // the live model's place in the stream
 	Read     uint64    `json:"records_read"` // of those, so many were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
+	// Source is log, or reservoir where the log is gone: a uniform sample.
+	Source string `json:"source"`
 	// Window says that the exact problem was meant to be about the last events
 	// only, Verified that it holds exactly the events that were learned: counts
 	// and sums of fingerprints agree.
@@ -134,6 +136,7 @@ type Evidence struct {
 	rows    int
 	learned []int
 	heldOut []int
+	times   []int64 // by row, milliseconds
 	x       blankout.Vec
 	fieldOf map[uint32]uint16 // by column, of named fields
 }
@@ -169,6 +172,7 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 		}
 	}
 	v.rows++
+	v.times = append(v.times, e.Time)
 	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Weight: importance, Offset: e.Offset})
 }
 
@@ -179,6 +183,15 @@ type linear [][]float64
 // ErrOneClass says that the events are not of two classes, so that there is
 // nothing to tell apart.
 var ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
+
+// Since leaves out the events before a time, in milliseconds.
+func (v *Evidence) Since(time int64) {
+	old := func(row int) bool { return v.times[row] < time }
+	v.learned, v.heldOut = slices.DeleteFunc(v.learned, old), slices.DeleteFunc(v.heldOut, old)
+}
+
+// Outputs returns the number of outputs of the live model.
+func (v *Evidence) Outputs() int { return v.live.Outputs }
 
 // all returns the events gathered; there can be no more from here on.
 func (v *Evidence) all() *Data {

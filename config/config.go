@@ -135,6 +135,9 @@ func (c *Config) checkValidate() error {
 	if v.Keep < 1 {
 		return fmt.Errorf("keep %d: want at least 1", v.Keep)
 	}
+	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
+		return fmt.Errorf("holdout_topic %q is learned from: name another one", v.HoldoutTopic)
+	}
 	if err := v.ValidateConfig.Check(); err != nil || v.Policy != "adopt" {
 		return err
 	}

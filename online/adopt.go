@@ -81,7 +81,7 @@ func (e readError) Unwrap() error { return e.error }
 // error is of reading the events again, or of ctx.
 func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
-	r, exact, evidence, err := v.validate(ctx, s.Model(), at, nil, pace)
+	r, exact, evidence, err := v.validate(ctx, Subject{Live: s.Model(), At: at}, pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):
 		return nil, err

@@ -87,7 +87,7 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := s.Validator.Validate(t.Context(), live, at, nil)
+	r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 		t.Fatal(a, err)
 	}
 	return l, a, all, func(m *blankout.Model) float64 {
-		r, _, err := v.Validate(t.Context(), m, at, nil)
+		r, _, err := v.Validate(t.Context(), online.Subject{Live: m, At: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,6 +95,9 @@ type Runner struct {
 	// Decided is the number of records at which an exact solution was last adopted,
 	// or found to be none that can be: see ReadDecided. Run keeps it current.
 	Decided uint64
+	// Reservoir is what ReadReservoir returned of the checkpoint that the run goes
+	// on from.
+	Reservoir []byte
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
@@ -280,7 +283,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
 	l.alarms = r.Learner.Drift().Alarms
-	l.startValidating()
+	if err := l.startValidating(); err != nil {
+		return err
+	}
 	if err := l.startAdopting(); err != nil {
 		return err
 	}
@@ -626,12 +631,14 @@ func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (
 			continue
 		case HeldOut(b.Partition, e.Offset, l.holdout):
 			l.current.HeldOut += first
+			l.sample.offer(b.Topic, b.Partition, e)
 			l.hold(e)
 			continue
 		case e.Label == blankout.Unlabelled:
 			l.current.Unlabelled += first
 		default:
 			l.current.Learned += first
+			l.sample.offer(b.Topic, b.Partition, e)
 		}
 		l.Learner.Learn(e)
 		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
@@ -828,6 +835,9 @@ func (l *loop) beginSave() {
 			panic(err) // a number
 		}
 		more = append(more, blankout.Block{Name: blockAdoption, Data: data})
+	}
+	if l.sample.size > 0 {
+		more = append(more, blankout.Block{Name: blockReservoir, Data: l.sample.encode()})
 	}
 	pause := time.Since(began)
 

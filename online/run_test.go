@@ -150,6 +150,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 		s.Learner, err = online.New(c, schema)
 	} else if err == nil {
 		s.Learner, s.Offsets, err = online.Resume(c, settings, file.Blocks)
+		s.Reservoir = online.ReadReservoir(file.Blocks)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,20 @@ type ValidateConfig struct {
 	Holdout uint64 `toml:"holdout"`
 	// Events makes a validation due every so many records; 0 validates on demand only.
 	Events uint64 `toml:"events"`
+	// Interval makes a validation due so long after the one before; 0 is never.
+	Interval time.Duration `toml:"interval"`
+	// HoldoutTopic names a topic of labelled events that are never learned, to
+	// measure on instead of, or beside, those of Holdout.
+	HoldoutTopic string `toml:"holdout_topic"`
 	// Window is about how many of the latest records a validation reads, which
-	// bounds its memory; 0 reads all.
-	Window uint64 `toml:"window"`
+	// bounds its memory; 0 reads all. WindowTime leaves out, of those, the records
+	// older than so long before the newest; 0 leaves none out.
+	Window     uint64        `toml:"window"`
+	WindowTime time.Duration `toml:"window_time"`
+	// Reservoir is the number of labelled events in the uniform sample that
+	// checkpoints carry along, for validations when the log has less than half of
+	// the records left. None is kept under the policy adopt.
+	Reservoir int `toml:"reservoir"`
 	// CPU is the share of one processor that a validation beside learning may
 	// take, in (0, 1].
 	CPU float64 `toml:"validation_cpu"`
@@ -42,7 +53,7 @@ type ValidateConfig struct {
 
 // DefaultValidateConfig returns the values of an empty section.
 func DefaultValidateConfig() ValidateConfig {
-	return ValidateConfig{Window: 1_000_000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, Tol: 1e-6, Top: 20}
+	return ValidateConfig{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, Tol: 1e-6, Top: 20}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
@@ -56,6 +67,16 @@ func (c ValidateConfig) Check() error {
 		return fmt.Errorf("policy %q: want observe, alarm or adopt", c.Policy)
 	case c.Policy == "adopt" && c.Events == 0:
 		return errors.New("policy adopt: set events, the number of records after which each exact solution is adopted")
+	case c.Interval < 0:
+		return fmt.Errorf("interval %v is negative", c.Interval)
+	case c.WindowTime < 0:
+		return fmt.Errorf("window_time %v is negative", c.WindowTime)
+	case c.Reservoir < 0 || c.Reservoir > 1_000_000:
+		return fmt.Errorf("reservoir %d: want 0 to 1000000", c.Reservoir)
+	case c.Policy == "adopt" && c.Interval > 0:
+		return fmt.Errorf("policy adopt: what is adopted must not depend on the clock; set interval = 0 and events")
+	case c.Policy == "adopt" && c.WindowTime > 0:
+		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window_time %v leaves some out; set window_time = 0", c.WindowTime)
 	case c.Policy == "adopt" && c.Window > 0:
 		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
@@ -87,11 +108,7 @@ func HeldOut(partition int32, offset int64, k uint64) bool {
 	if k == 0 {
 		return false
 	}
-	// Steele, Lea and Flood's SplitMix64.
-	x := uint64(offset) + uint64(partition)<<48 + 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return (x^x>>31)%k == 0
+	return mix(uint64(offset)+uint64(partition)<<48)%k == 0
 }
 
 // Validator solves the problem that a Learner works on exactly, over the events
@@ -103,48 +120,139 @@ type Validator struct {
 	// Events decode under s, which is the caller's. Validate closes the Source if
 	// it is an io.Closer.
 	Open func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (Source, error)
+	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
+	// where there is none.
+	OpenHoldout func(ctx context.Context, s *blankout.Schema) (Source, error)
 	// Progress may be nil.
 	Progress func(batch.Progress)
 }
 
-// Validate compares the live model at the given place of the stream with the
-// exact solution, which it returns too. earlier is what it returned the time
-// before, or nil.
-func (v *Validator) Validate(ctx context.Context, live *blankout.Model, at blankout.Offsets, earlier *blankout.Model) (*batch.Validation, *blankout.Model, error) {
+// Subject is what is validated.
+type Subject struct {
+	Live      *blankout.Model
+	At        blankout.Offsets // its place in the stream
+	Reservoir []byte           // as of ReadReservoir; may be nil
+	Earlier   *blankout.Model  // the exact solution of the time before; may be nil
+}
+
+// Validate compares a live model with the exact solution, which it returns too.
+func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation, *blankout.Model, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
-	r, exact, _, err := v.validate(ctx, live, at, earlier, pace)
+	r, exact, _, err := v.validate(ctx, s, pace)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r, exact.Model, nil
 }
 
-func (v *Validator) validate(ctx context.Context, live *blankout.Model, at blankout.Offsets, earlier *blankout.Model, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
-	c, err := v.problem(&live.Head)
+func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+	c, err := v.problem(&s.Live.Head)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c.Start, c.Progress, c.Pause = earlier, v.Progress, pace.rest
+	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
 	begin := time.Now()
-	evidence := batch.NewEvidence(live)
-	counted, window, err := v.read(ctx, live, at, evidence, pace)
+	got, err := v.gather(ctx, s, pace)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	reading := time.Since(begin)
-	r, exact, err := evidence.Validate(ctx, c)
+	r, exact, err := got.evidence.Validate(ctx, c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	r.Offsets, r.Window, r.Verified = at, window, !window
-	for i, p := range at {
+	r.Offsets, r.Source, r.Window, r.Read, r.Verified = s.At, got.source, got.window, got.read, got.verified
+	for _, p := range s.At {
 		r.Records += p.Records
-		r.Read += counted[i].Records
-		r.Verified = r.Verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
 	}
 	r.Coverage = float64(r.Read) / float64(r.Records)
 	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
-	return r, exact, evidence, nil
+	return r, exact, got.evidence, nil
+}
+
+// gathered is the evidence of a validation and where it comes from.
+type gathered struct {
+	evidence *batch.Evidence
+	source   string // log or reservoir
+	window   bool   // records were left out on purpose
+	read     uint64 // records
+	verified bool   // they are those that were counted in
+}
+
+// gather reads the records that were learned, from the log or, if that holds
+// less than half of those that it is to give, from the reservoir, and those of
+// the holdout topic.
+func (v *Validator) gather(ctx context.Context, s Subject, pace *throttle) (*gathered, error) {
+	sample, err := newReservoir(math.MaxInt, s.Reservoir)
+	if err != nil {
+		return nil, err
+	}
+	schema := s.Live.Schema.Clone(-1, -1)
+	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
+	wanted := uint64(0)
+	if v.Open != nil {
+		if wanted, err = v.read(ctx, s, schema, got, pace); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(sample.events); n > 0 && (v.Open == nil || 2*got.read < wanted) {
+		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
+		for i := range sample.events {
+			k := &sample.events[i]
+			k.Fingerprint = 0
+			if len(k.Field) == 0 {
+				k.Field = nil
+			}
+			e := k.Example
+			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
+				e.Weight *= float64(sample.met) / float64(n) // each stands for so many
+			}
+			if err := v.present(got.evidence, schema, k.partition, &e); err != nil {
+				return nil, fmt.Errorf("the reservoir: %w", err)
+			}
+			if i%256 == 0 {
+				pace.rest()
+			}
+		}
+	} else if v.Open == nil {
+		return nil, errors.New("these events cannot be read again, and no reservoir of them is kept")
+	}
+	if v.OpenHoldout != nil {
+		if err := v.readHoldout(ctx, schema, got.evidence, pace); err != nil {
+			return nil, err
+		}
+	}
+	return got, ctx.Err()
+}
+
+// readHoldout presents the holdout topic's events, at most Window of them.
+func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
+	source, err := v.OpenHoldout(ctx, schema)
+	if err != nil {
+		return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+	}
+	if c, ok := source.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	var b blankout.Batch
+	for n := uint64(0); v.Config.Window == 0 || n < v.Config.Window; n += uint64(len(b.Examples)) {
+		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Label == blankout.Unlabelled || !usable(e) || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
+				continue
+			}
+			if err := evidence.HeldOut(e); err != nil {
+				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			}
+		}
+		pace.rest()
+	}
+	return nil
 }
 
 // problem returns the batch problem of what a model of the Learner minimises.
@@ -168,19 +276,22 @@ func (v *Validator) problem(h *blankout.Head) (batch.ValidateConfig, error) {
 	return c, nil
 }
 
-// read presents the records before the given places to the evidence. It returns
-// what it counted, and whether it left out records on purpose.
-func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.Offsets, evidence *batch.Evidence, pace *throttle) (counted blankout.Offsets, window bool, err error) {
-	total := uint64(0)
+// read presents the records before the subject's place to the evidence. It
+// returns how many it was to find.
+func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
+	at, total := s.At, uint64(0)
 	for _, p := range at {
 		total += p.Records
 	}
-	window = v.Config.Window > 0 && total > v.Config.Window
-	counted = at.Clone()
+	got.window = v.Config.Window > 0 && total > v.Config.Window
+	if wanted = total; got.window {
+		wanted = v.Config.Window
+	}
+	counted := at.Clone()
 	left := 0
 	for i := range counted {
 		p := &counted[i]
-		if p.Next = p.First; window {
+		if p.Next = p.First; got.window {
 			// Each partition gives in proportion.
 			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
 			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
@@ -190,20 +301,20 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 			left++
 		}
 	}
-	schema := live.Schema.Clone(-1, -1)
 	source, err := v.Open(ctx, schema, counted.Clone())
 	if err != nil {
-		return nil, false, readError{fmt.Errorf("reading the events again: %w", err)}
+		return 0, readError{fmt.Errorf("reading the events again: %w", err)}
 	}
 	if c, ok := source.(io.Closer); ok {
 		defer func() { err = errors.Join(err, c.Close()) }()
 	}
+	var times []int64 // of all records read, for a window of time
 	var b blankout.Batch
 	for left > 0 {
 		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
 			break // the log is shorter than it was: the coverage says so
 		} else if err != nil {
-			return nil, false, readError{fmt.Errorf("reading the events again: %w", err)}
+			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
 		}
 		i := slices.IndexFunc(counted, func(p blankout.Position) bool { return p.Topic == b.Topic && p.Partition == b.Partition })
 		if i < 0 || counted[i].Next >= at[i].Next {
@@ -216,8 +327,11 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 			}
 			counted[i].Records++
 			counted[i].Sum += e.Fingerprint
-			if err := v.present(evidence, schema, b.Partition, e); err != nil {
-				return nil, false, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			if v.Config.WindowTime > 0 {
+				times = append(times, e.Time)
+			}
+			if err := v.present(got.evidence, schema, b.Partition, e); err != nil {
+				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
 			}
 		}
 		if counted[i].Next = b.Next; b.Next >= at[i].Next {
@@ -225,7 +339,26 @@ func (v *Validator) read(ctx context.Context, live *blankout.Model, at blankout.
 		}
 		pace.rest()
 	}
-	return counted, window, ctx.Err()
+	got.verified = !got.window
+	for i, p := range at {
+		got.read += counted[i].Records
+		got.verified = got.verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
+	}
+	if len(times) > 0 {
+		// By the events' own time, so that it does not matter when one looks.
+		since := slices.Max(times) - v.Config.WindowTime.Milliseconds()
+		got.evidence.Since(since)
+		all := len(times)
+		times = slices.DeleteFunc(times, func(t int64) bool { return t < since })
+		if len(times) < all {
+			missed := got.read < wanted
+			got.window, got.verified, got.read = true, false, uint64(len(times))
+			if !missed {
+				wanted = got.read
+			}
+		}
+	}
+	return wanted, ctx.Err()
 }
 
 func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partition int32, e *blankout.Example) error {
@@ -279,8 +412,8 @@ func (t *throttle) rest() {
 // under way, and at once when that ends. Anyone may call it at any time; without
 // a Validator that can read the events again it returns an error.
 func (r *Runner) Validate() error {
-	if r.Validator == nil || r.Validator.Open == nil {
-		return errors.New("this run cannot read its events again, so it cannot validate")
+	if r.Validator == nil || r.Validator.Open == nil && r.Validator.Config.Reservoir == 0 {
+		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
 	}
 	r.validation.Store(true)
 	return nil
@@ -308,8 +441,11 @@ type validating struct {
 	holdout    uint64
 	before     uint64 // records counted in before Run began
 	validateAt uint64 // records, those before included, at which the next is due
-	validated  chan validationResult
-	cancel     context.CancelFunc // of the one under way, nil if there is none
+	// validatedAt is when the latest began, at first when Run did.
+	validatedAt time.Time
+	sample      reservoir
+	validated   chan validationResult
+	cancel      context.CancelFunc // of the one under way, nil if there is none
 }
 
 type validationResult struct {
@@ -318,16 +454,24 @@ type validationResult struct {
 	err    error
 }
 
-func (l *loop) startValidating() {
+func (l *loop) startValidating() error {
 	if l.Validator == nil {
-		return
+		return nil
 	}
-	l.holdout = l.Validator.Config.Holdout
+	if l.Validator.Config.Policy != "adopt" {
+		sample, err := newReservoir(l.Validator.Config.Reservoir, l.Reservoir)
+		if err != nil {
+			return err
+		}
+		l.sample = *sample
+	}
+	l.holdout, l.validatedAt = l.Validator.Config.Holdout, time.Now()
 	l.validated = make(chan validationResult, 1)
 	for _, p := range l.Offsets {
 		l.before += p.Records
 	}
 	l.nextValidation()
+	return nil
 }
 
 // nextValidation puts the next one at the next multiple of the configured number.
@@ -352,27 +496,29 @@ func (l *loop) hold(e *blankout.Example) {
 
 // validateIfDue begins a validation if one is due or asked for.
 func (l *loop) validateIfDue() {
-	if l.Validator == nil || l.Validator.Open == nil || l.cancel != nil || l.base != nil {
+	if l.Validator == nil || l.Validator.Open == nil && l.sample.size == 0 || l.cancel != nil || l.base != nil {
 		return
 	}
-	due := l.validateAt > 0 && l.before+l.records >= l.validateAt
+	due := l.validateAt > 0 && l.before+l.records >= l.validateAt ||
+		l.Validator.Config.Interval > 0 && time.Since(l.validatedAt) >= l.Validator.Config.Interval
 	if !due && !l.validation.Load() || l.before+l.records == 0 {
 		return
 	}
 	l.validation.Store(false)
+	l.validatedAt = time.Now()
 	l.nextValidation()
 	l.beginValidation()
 }
 
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
-	live, at, earlier := l.freeze().Model(), l.Offsets.Clone(), l.exact.Load()
+	subject := Subject{l.freeze().Model(), l.Offsets.Clone(), l.sample.encode(), l.exact.Load()}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.current.Validation.Running, l.unreported = true, true
 	go func() {
 		var r validationResult
-		r.report, r.exact, r.err = l.Validator.Validate(ctx, live, at, earlier)
+		r.report, r.exact, r.err = l.Validator.Validate(ctx, subject)
 		if r.err == nil {
 			l.keep(r.report)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"blankout"
 	"blankout/batch"
@@ -118,7 +119,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, exact, err := s.Validator.Validate(t.Context(), live, at, nil)
+	got, exact, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,27 +128,103 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
 	// From the earlier exact solution the solver has nothing left to do.
-	again, _, err := s.Validator.Validate(t.Context(), live, at, exact)
+	again, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at, Earlier: exact})
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// A window, and a log that has lost its beginning.
 	s.Validator.Config.Window = 300
-	if r, _, err := s.Validator.Validate(t.Context(), live, at, nil); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
+	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
+	s.Validator.Config.WindowTime = 100 * time.Millisecond // of the events' own: one a millisecond
+	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
+		t.Errorf("window of time: %+v, %v", r, err)
+	}
+	s.Validator.Config.WindowTime = 0
+	// A holdout topic is measured on beside what is held out.
+	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (online.Source, error) {
+		return newStream(schema, nil, 150, 3), nil
+	}
+	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
+		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
+	}
+	s.Validator.OpenHoldout = nil
 	open := s.Validator.Open
 	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
 		from[0].Next = 600
 		return open(ctx, schema, from)
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), live, at, nil); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
+	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
 		t.Errorf("lost: %+v, %v", r, err)
 	}
 }
 
 // A validation that fails or is slow is no trouble to the run.
+// When the log is gone, or never was one, a validation is about the reservoir:
+// a uniform sample that is the same after restarts and in any order.
+func TestReservoir(t *testing.T) {
+	const n, size = 3000, 400
+	dir := t.TempDir()
+	var s *service
+	var reports *[]*batch.Validation
+	for _, stop := range []uint64{900, 1, 700, 0} {
+		s = start(t, dir, n, stop)
+		reports = s.validating(n)
+		s.Validator.Config.Reservoir, s.Config.MaxEvents = size, stop
+		open := s.Validator.Open
+		s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+			from[0].Next = n - 10
+			return open(ctx, schema, from)
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.store.Close()
+	}
+	data, _ := newest(t, dir)
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := online.ReadReservoir(file.Blocks)
+	if len(*reports) != 1 {
+		t.Fatalf("%d reports", len(*reports))
+	}
+	r := (*reports)[0]
+	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
+		t.Errorf("%+v", r)
+	}
+	// Scaled up, the objective estimates that of all events.
+	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		return newStream(schema, from, n, 99), nil
+	}
+	whole, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: s.Model(), At: s.Offsets, Reservoir: kept})
+	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.1 {
+		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, whole.Live.Objective, err)
+	}
+
+	one := t.TempDir()
+	s = start(t, one, n, 9)
+	s.validating(n)
+	s.Validator.Config.Reservoir, s.Validator.Open = size, nil
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, _ = newest(t, one)
+	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(online.ReadReservoir(file.Blocks), kept) {
+		t.Error("in one life it keeps others", err)
+	}
+	if last := s.Status().Validation.Last; last == nil || last.Source != "reservoir" {
+		t.Errorf("without a log: %+v", last)
+	}
+	s.Reservoir = []byte("not one")
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("takes a broken reservoir")
+	}
+}
+
 func TestValidateIsNoTrouble(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)

@@ -61,7 +61,7 @@ func TestPageInBrowser(t *testing.T) {
 			return stream.OpenFile(runner.Offsets[0].Topic, *service.Record, s)
 		}}
 	for i := range 2 { // two make a line
-		validation, _, err := validator.Validate(t.Context(), runner.Model(), runner.Offsets.Clone(), nil)
+		validation, _, err := validator.Validate(t.Context(), online.Subject{Live: runner.Model(), At: runner.Offsets.Clone()})
 		if err != nil {
 			t.Fatal(err)
 		}

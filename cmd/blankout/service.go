@@ -67,6 +67,7 @@ func newRunner(c online.Config, record stream.RecordConfig, validate online.Vali
 		if r.Decided, err = online.ReadDecided(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
+		r.Reservoir = online.ReadReservoir(file.Blocks)
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}

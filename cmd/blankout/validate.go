@@ -114,13 +114,29 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *online.Valid
 		if err != nil {
 			return nil, err
 		}
-		k := c.Kafka.ConsumerConfig
-		k.Log = log
-		// What is gone from the log is left out, and the report says so.
-		k.UntilEnd, k.CreateTopics, k.Start, k.OutOfRange = true, false, "earliest", "earliest"
-		return stream.NewConsumer(ctx, k, decoder, s, from)
+		return stream.NewConsumer(ctx, readAgain(c, log), decoder, s, from)
+	}
+	if topic := c.Validate.HoldoutTopic; topic != "" {
+		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (online.Source, error) {
+			decoder, err := stream.NewDecoder(c.Record, s)
+			if err != nil {
+				return nil, err
+			}
+			k := readAgain(c, log)
+			k.Topics, k.UnlabelledTopics, k.Partitions = []string{topic}, nil, nil
+			return stream.NewConsumer(ctx, k, decoder, s, nil)
+		}
 	}
 	return v
+}
+
+// readAgain returns how what is in the log by now is read. What is gone from it
+// is left out, and the report says so.
+func readAgain(c *config.Config, log *slog.Logger) stream.ConsumerConfig {
+	k := c.Kafka.ConsumerConfig
+	k.Log = log
+	k.UntilEnd, k.CreateTopics, k.Start, k.OutOfRange = true, false, "earliest", "earliest"
+	return k
 }
 
 func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags) error {
@@ -160,7 +176,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, live, offsets, nil)
+	r, exact, err := v.Validate(ctx, online.Subject{Live: live, At: offsets, Reservoir: online.ReadReservoir(file.Blocks)})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
@@ -215,10 +231,12 @@ func printValidation(out io.Writer, r *batch.Validation) {
 	}
 	fmt.Fprintf(out, "%s of %s records read again (%.4g %%)", humanize.Comma(int64(r.Read)), humanize.Comma(int64(r.Records)), 100*r.Coverage)
 	switch {
+	case r.Source == "reservoir":
+		fmt.Fprint(out, ", a uniform sample carried along: the log has lost most")
 	case r.Verified:
 		fmt.Fprint(out, ", exactly the ones that were counted")
 	case r.Window:
-		fmt.Fprint(out, ", the latest ones (validate.window)")
+		fmt.Fprint(out, ", the latest ones (validate.window, window_time)")
 	default:
 		fmt.Fprint(out, ", not all of the ones that were counted: the log has lost some")
 	}

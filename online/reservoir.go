@@ -1,0 +1,160 @@
+package online
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"blankout"
+)
+
+// reservoir is a uniform sample of the labelled events met, for validations when
+// the log no longer holds them: those whose place in the stream has the smallest
+// hash. So it depends on which events there were and on nothing else, neither
+// their order nor restarts; every event has the same chance, held-out ones too.
+type reservoir struct {
+	size   int
+	events kept   // once there are size of them a heap, the largest hash first
+	met    uint64 // labelled events offered
+}
+
+type keptEvent struct {
+	hash      uint64
+	partition int32
+	blankout.Example
+}
+
+type kept []keptEvent
+
+func (k kept) Len() int           { return len(k) }
+func (k kept) Less(i, j int) bool { return k[i].hash > k[j].hash }
+func (k kept) Swap(i, j int)      { k[i], k[j] = k[j], k[i] }
+func (k *kept) Push(any)          { panic("never grown as a heap") }
+func (k *kept) Pop() any          { panic("never taken out") }
+
+// offer presents an event; it is copied if it is kept.
+func (r *reservoir) offer(topic string, partition int32, e *blankout.Example) {
+	if r.size == 0 || e.Label == blankout.Unlabelled || !usable(e) {
+		return
+	}
+	r.met++
+	hash := uint64(14695981039346656037) // FNV-1a of the topic
+	for i := range len(topic) {
+		hash = (hash ^ uint64(topic[i])) * 1099511628211
+	}
+	hash = mix(mix(hash^uint64(partition)<<32) + uint64(e.Offset))
+	at := 0
+	switch {
+	case len(r.events) < r.size:
+		at = len(r.events)
+		r.events = append(r.events, keptEvent{})
+	case hash >= r.events[0].hash:
+		return
+	}
+	k := &r.events[at]
+	k.hash, k.partition = hash, partition
+	k.Features.Index = append(k.Features.Index[:0], e.Features.Index...)
+	k.Features.Value = append(k.Features.Value[:0], e.Features.Value...)
+	k.Field = append(k.Field[:0], e.Field...)
+	k.Label, k.Weight, k.Time, k.Offset = e.Label, e.Weight, e.Time, e.Offset
+	switch {
+	case at == 0 && len(r.events) == r.size:
+		heap.Fix(&r.events, 0)
+	case len(r.events) == r.size:
+		heap.Init(&r.events)
+	}
+}
+
+// encode writes the block "reservoir", the same for the same events in any order.
+func (r *reservoir) encode() []byte {
+	sorted := slices.Clone(r.events)
+	slices.SortFunc(sorted, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
+	c := &coder{}
+	n := len(sorted)
+	c.uint(&r.met)
+	c.int(&n)
+	for i := range sorted {
+		sorted[i].code(c)
+	}
+	return c.out
+}
+
+func (k *keptEvent) code(c *coder) {
+	partition, time, offset := int(k.partition), int(k.Time), int(k.Offset)
+	c.uint(&k.hash)
+	c.int(&partition)
+	c.int(&k.Label)
+	c.float(&k.Weight)
+	c.int(&time)
+	c.int(&offset)
+	c.uint32s(&k.Features.Index)
+	c.floats(&k.Features.Value)
+	fields := make([]uint32, len(k.Field))
+	for i, id := range k.Field {
+		fields[i] = uint32(id)
+	}
+	c.uint32s(&fields)
+	if !c.decode {
+		return
+	}
+	k.partition, k.Time, k.Offset = int32(partition), int64(time), int64(offset)
+	k.Field = nil
+	for _, id := range fields {
+		k.Field = append(k.Field, uint16(id))
+	}
+}
+
+// newReservoir returns a reservoir of at most size events that goes on with what
+// encode has written, nil for nothing. One that has been full never grows again:
+// what it turned away is lost, and it would no longer be uniform.
+func newReservoir(size int, data []byte) (*reservoir, error) {
+	r := &reservoir{size: size}
+	if data == nil || size == 0 {
+		return r, nil
+	}
+	c := &coder{in: data, decode: true}
+	n := 0
+	c.uint(&r.met)
+	c.int(&n)
+	for i := 0; i < n && !c.failed; i++ {
+		var k keptEvent
+		k.code(c)
+		if !c.failed && (len(k.Features.Index) != len(k.Features.Value) || len(k.Field) > 0 && len(k.Field) != len(k.Features.Index)) {
+			c.failed = true
+		}
+		if i < size {
+			r.events = append(r.events, k)
+		}
+	}
+	if c.failed || len(c.in) > 0 {
+		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", blockReservoir, len(data))
+	}
+	if r.met > uint64(len(r.events)) {
+		r.size = len(r.events)
+	}
+	if len(r.events) == r.size {
+		heap.Init(&r.events)
+	}
+	return r, nil
+}
+
+// blockReservoir is the block of a checkpoint that holds the reservoir.
+const blockReservoir = "reservoir"
+
+// ReadReservoir returns Runner.Reservoir of a checkpoint, nil if it has none.
+func ReadReservoir(blocks []blankout.Block) []byte {
+	data, err := blankout.FindBlock(blocks, blockReservoir)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// mix is the finaliser of Steele, Lea and Flood's SplitMix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
