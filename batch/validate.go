@@ -76,13 +76,17 @@ type Validation struct {
 
 // Standing is one side of a Validation.
 type Standing struct {
-	Objective        float64    `json:"objective"`
-	Norm             float64    `json:"norm"` // |w|
-	Intercept        []float64  `json:"intercept"`
-	Error            *float64   `json:"error"`
-	LogLoss          *float64   `json:"log_loss"`
-	CalibrationError *float64   `json:"calibration_error"`
-	Robustness       []*float64 `json:"robustness"` // expected error by deletion
+	Objective        float64   `json:"objective"`
+	Norm             float64   `json:"norm"` // |w|
+	Intercept        []float64 `json:"intercept"`
+	Error            *float64  `json:"error"`
+	LogLoss          *float64  `json:"log_loss"`
+	CalibrationError *float64  `json:"calibration_error"`
+	AUC              *float64  `json:"auc"` // of two classes
+	AveragePrecision *float64  `json:"average_precision"`
+	// Reliability is the diagram of the probabilities given to the predicted class.
+	Reliability []Reliability `json:"reliability"`
+	Robustness  []*float64    `json:"robustness"` // expected error by deletion
 }
 
 // Difference is a feature whose weights differ.
@@ -510,6 +514,7 @@ func (w linear) intercept(d *Data, k int) float64 {
 
 func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row int)) {
 	measures := NewMeasures(len(d.Schema.Classes))
+	measures.Decide = m.Predict
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
 		rest(i)
@@ -519,6 +524,7 @@ func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row 
 	}
 	r := measures.Report()
 	to.Error, to.LogLoss, to.CalibrationError = r.Error, r.LogLoss, r.CalibrationError
+	to.AUC, to.AveragePrecision, to.Reliability = r.AUC, r.AveragePrecision, r.Reliability
 }
 
 // sample returns at most n rows, taken evenly.

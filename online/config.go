@@ -283,11 +283,9 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),
 	}
-	if c.Refresh > 0 {
-		f["refresh"] = fmt.Sprint(c.Refresh)
-		if c.RefreshWindow > c.Refresh {
-			f["refresh_window"] = fmt.Sprint(c.RefreshWindow)
-		}
+	// Only where it is used, so that older files, which have no such key, go on.
+	if c.RefreshWindow > c.Refresh {
+		f["refresh_window"] = fmt.Sprint(c.RefreshWindow)
 	}
 	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
 	if l, err := blankout.ParseLoss(c.Loss); err == nil {

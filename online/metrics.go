@@ -52,15 +52,29 @@ func (p *Progress) add(weight, wrong, logLoss, keep float64) {
 // Summary is Metrics in a few numbers, for people and scripts. What is not a
 // number yet is null. Errors are in percent.
 type Summary struct {
-	Error         *float64   `json:"progressive_error"`
-	LogLoss       *float64   `json:"progressive_log_loss"` // nats
-	RecentError   *float64   `json:"recent_error"`
-	RecentLogLoss *float64   `json:"recent_log_loss"`
-	AUC           *float64   `json:"auc"`
-	Level         string     `json:"level"`
-	Forecasts     []Forecast `json:"forecasts"`
-	Drift         Drift      `json:"drift"`
-	Suspects      uint64     `json:"suspects"` // events whose label is probably wrong
+	Error         *float64 `json:"progressive_error"`
+	LogLoss       *float64 `json:"progressive_log_loss"` // nats
+	RecentError   *float64 `json:"recent_error"`
+	RecentLogLoss *float64 `json:"recent_log_loss"`
+	// Of two classes, and the positive one of them.
+	AUC              *float64 `json:"auc"`
+	AveragePrecision *float64 `json:"average_precision"`
+	Precision        *float64 `json:"precision"`
+	Recall           *float64 `json:"recall"`
+	CalibrationError *float64 `json:"calibration_error"`
+	// Reliability is the diagram of the probabilities given to the positive class.
+	Reliability []SummaryBin `json:"reliability,omitempty"`
+	Level       string       `json:"level"`
+	Forecasts   []Forecast   `json:"forecasts"`
+	Drift       Drift        `json:"drift"`
+	Suspects    uint64       `json:"suspects"` // events whose label is probably wrong
+}
+
+// SummaryBin is a bar of a reliability diagram.
+type SummaryBin struct {
+	Probability float64 `json:"probability"` // mean of what was given
+	Positive    float64 `json:"positive"`    // share of the positive class
+	Weight      float64 `json:"weight"`      // of the events
 }
 
 // Summary sums m up.
@@ -77,7 +91,14 @@ func (m *Metrics) Summary() Summary {
 		Level: m.Level, Drift: m.Drift, Suspects: m.Suspects,
 	}
 	if m.Binary != nil {
-		s.AUC = number(m.Binary.AUC())
+		b := m.Binary
+		s.AUC, s.AveragePrecision = number(b.AUC()), number(b.AveragePrecision())
+		s.Precision, s.Recall, s.CalibrationError = number(b.Precision()), number(b.Recall()), number(b.CalibrationError())
+		for _, r := range b.Reliability {
+			if r.Weight > 0 {
+				s.Reliability = append(s.Reliability, SummaryBin{r.Probability / r.Weight, r.Positive / r.Weight, r.Weight})
+			}
+		}
 	}
 	for _, f := range m.Forecasts {
 		if math.IsNaN(f.Error[0]) {

@@ -135,6 +135,16 @@ var metrics = []metric{
 		bySpan(online.Progress.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
 		bySpan(online.Progress.Error)},
+	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
+		ofTwo((*online.Binary).AUC)},
+	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
+		ofTwo((*online.Binary).AveragePrecision)},
+	{"blankout_progressive_precision_ratio", gauge, nil, "Share of the events predicted positive (learner.threshold) that were; two classes.",
+		ofTwo((*online.Binary).Precision)},
+	{"blankout_progressive_recall_ratio", gauge, nil, "Share of the positive events that were predicted so; two classes.",
+		ofTwo((*online.Binary).Recall)},
+	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance of the probability given to the positive class from how often it was right; two classes.",
+		ofTwo((*online.Binary).CalibrationError)},
 	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
 		one(func(v *view) float64 { return float64(v.status.Metrics.Features) })},
 	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
@@ -317,6 +327,15 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Validation.Last != nil {
 			read(v.status.Validation.Last, emit)
+		}
+	}
+}
+
+// ofTwo reads a measure of two classes.
+func ofTwo(read func(*online.Binary) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if b := v.status.Metrics.Binary; b != nil {
+			emit(read(b))
 		}
 	}
 }

@@ -216,6 +216,13 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 	if s.Error != nil && s.LogLoss != nil {
 		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss)
 	}
+	if s.AUC != nil && s.Recall != nil {
+		fmt.Fprintf(out, "              AUC %.4f, average precision %.4f, recall %.3g, calibration error %.3g", *s.AUC, *s.AveragePrecision, *s.Recall, *s.CalibrationError)
+		if s.Precision != nil {
+			fmt.Fprintf(out, ", precision %.3g", *s.Precision)
+		}
+		fmt.Fprintln(out)
+	}
 	if s.Suspects > 0 {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
 	}

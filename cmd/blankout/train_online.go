@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,9 +22,10 @@ import (
 
 // onlineFlags are the flags of train that only --solver online takes.
 type onlineFlags struct {
-	config  online.Config
-	passes  int
-	classes []string
+	config      online.Config
+	passes      int
+	classes     []string
+	classWeight map[string]string
 }
 
 func (o *onlineFlags) add(c *cobra.Command) {
@@ -31,6 +33,9 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow, ftrl or irls")
+	f.StringToStringVar(&o.classWeight, "class-weight", nil, "online: `NAME=WEIGHT,…` multiplies the importance of a class's examples")
+	f.Float64Var(&t.Threshold, "threshold", t.Threshold, "online: probability above which an example counts as positive, kept in the model")
+	f.BoolVar(&t.Calibrate, "calibrate", false, "online: fit probabilities to the progressive scores (two classes), kept in the model")
 	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly against a summary of those before, beside the rule\nor (--rule irls) instead of it")
 	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
@@ -42,7 +47,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "rule", "eta", "refresh", "refresh-window", "classes"}
+	onlineOnly = []string{"passes", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
 )
 
@@ -64,6 +69,8 @@ type onlineResult struct {
 	Level              float64  `json:"level"`
 	Noise              string   `json:"noise"` // the level by name
 	Unlabelled         uint64   `json:"unlabelled"`
+	// Progressive is everything measured before it was learned, all passes.
+	Progressive online.Summary `json:"progressive"`
 }
 
 // trainOnline is train by passes of the online learner.
@@ -103,7 +110,7 @@ func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFla
 		return err
 	}
 	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled}
+	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled, Progressive: m.Summary()}
 	r.trainResult = trainResult{Objective: l2 * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
@@ -172,6 +179,16 @@ func (o *trainFlags) onlineConfig(noise, hasL2 bool, l2 *float64) (online.Config
 		if *l2 = o.config.L2; *l2 == 0 {
 			*l2 = 1
 		}
+	}
+	for name, text := range o.online.classWeight {
+		w, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return t, usageError{fmt.Errorf("train: --class-weight %s=%s: want a number", name, text)}
+		}
+		if t.ClassWeight == nil {
+			t.ClassWeight = map[string]float64{}
+		}
+		t.ClassWeight[name] = w
 	}
 	if o.online.passes < 1 {
 		return t, usageError{fmt.Errorf("train: --passes %d: want at least 1", o.online.passes)}
