@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test oracle race crash bench fuzz lint ci
+.PHONY: build test oracle race crash soak bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -20,6 +20,14 @@ race:
 # equal, byte for byte, that of a run that was never killed.
 crash:
 	BLANKOUT_CRASH_KILLS=1000 go test -count=1 -timeout=60m -run=Crash -v ./tests/...
+
+# The real program under all its loads for SOAK, then for SOAK_RACE with the race
+# detector: memory, file descriptors and goroutines must stay where they are.
+SOAK ?= 1h
+SOAK_RACE ?= 10m
+soak:
+	BLANKOUT_SOAK=$(SOAK) go test -count=1 -timeout=3h -run=Soak -v ./tests
+	BLANKOUT_SOAK=$(SOAK_RACE) BLANKOUT_SOAK_RACE=1 go test -count=1 -timeout=1h -run=Soak -v ./tests
 
 bench:
 	go test -run='^$$' -bench=. -benchmem ./...

@@ -1,0 +1,295 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout/stream"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// TestSoak runs the real program for as long as BLANKOUT_SOAK says, under all its
+// loads at once: it learns a stream with hostile records in it, checkpoints,
+// validates, publishes snapshots, scores a topic and is asked for predictions,
+// models and metrics. Memory, file descriptors and goroutines must be as many in
+// the last quarter of the time as in the second, and every record must have been
+// counted. BLANKOUT_SOAK_RACE=1 builds it with the race detector.
+func TestSoak(t *testing.T) {
+	text := os.Getenv("BLANKOUT_SOAK")
+	if text == "" {
+		t.Skip("set BLANKOUT_SOAK=10m, say")
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil || length < 20*time.Second {
+		t.Fatalf("BLANKOUT_SOAK=%q: want a duration of at least 20s", text)
+	}
+	var flags []string
+	if os.Getenv("BLANKOUT_SOAK_RACE") != "" {
+		flags = []string{"-race"}
+	}
+	program := buildProgram(t, flags...)
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "predictions": 1, "snapshots": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	l := &learner{program: program, dir: t.TempDir()}
+	config := fmt.Sprintf(`
+[kafka]
+brokers = [%q]
+topics = ["events"]
+[record]
+bits = 16
+[checkpoint]
+directory = %q
+events = 20000
+interval = "5s"
+[dead_letter]
+policy = "skip"
+[http]
+address = "127.0.0.1:0"
+publish_interval = "200ms"
+[snapshot]
+topic = "snapshots"
+file = %q
+interval = %q
+[predict]
+topic = "events"
+output = "predictions"
+[validate]
+events = 50000
+window = 20000
+holdout = 10
+directory = ""
+keep = 5
+`, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String())
+	if err := os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := l.start(t)
+	defer command.Process.Kill()
+	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
+	var url string
+	for range 500 {
+		if m := serving.FindStringSubmatch(l.log()); m != nil {
+			url = m[1]
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if url == "" {
+		t.Fatal(l.log())
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	pc := stream.DefaultProducerConfig()
+	pc.Brokers, pc.Topic = broker.Brokers(), "events"
+	producer, err := stream.NewProducer(t.Context(), pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+
+	var samples []soakSample
+	produced, asked := uint64(0), 0
+	r := rand.New(rand.NewPCG(1, 1))
+	began, trimmed := time.Now(), time.Now()
+	for time.Since(began) < length {
+		second := time.Now()
+		for range 1000 {
+			value := soakEvent(r)
+			if err := producer.Write(t.Context(), stream.Message{Value: value}); err != nil {
+				t.Fatal(err)
+			}
+			produced++
+		}
+		if err := producer.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r)))
+			if err != nil {
+				t.Fatal(err, l.log())
+			}
+			io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+			asked++
+		}
+		for _, path := range []string{"/", "/v1/model", "/v1/reports", "/v1/model/offsets"} {
+			if response, err := http.Get(url + path); err == nil {
+				io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			}
+		}
+		samples = append(samples, soakMetrics(t, url))
+		// The broker keeps its log in memory: what everybody has read goes.
+		if time.Since(trimmed) > 10*time.Second {
+			trimmed = time.Now()
+			soakTrim(t, admin)
+		}
+		time.Sleep(time.Until(second.Add(200 * time.Millisecond)))
+	}
+	for range 600 {
+		if s := soakMetrics(t, url); s.counted == float64(produced) && s.predicted >= float64(produced) {
+			samples = append(samples, s)
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	command.Process.Signal(syscall.SIGTERM)
+	if err := command.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, l.log())
+	}
+	if strings.Contains(l.log(), "DATA RACE") {
+		t.Error(l.log())
+	}
+	last := samples[len(samples)-1]
+	if last.counted != float64(produced) || last.predicted < float64(produced) {
+		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, last.counted, last.predicted)
+	}
+	if last.validations == 0 || last.checkpoints == 0 || last.snapshots == 0 || last.refused == 0 {
+		t.Errorf("this tests little: %+v", last)
+	}
+	n := len(samples) / 4
+	second, fourth := samples[n:2*n], samples[3*n:4*n]
+	report := fmt.Sprintf("%v: %d records (%.0f refused), %d requests, %.0f checkpoints, %.0f validations, %.0f snapshots.",
+		time.Since(began).Round(time.Second), produced, last.refused, asked, last.checkpoints, last.validations, last.snapshots)
+	for _, what := range []struct {
+		name  string
+		of    func(soakSample) float64
+		slack float64 // beyond a tenth
+	}{
+		{"memory, MB", func(s soakSample) float64 { return s.memory / 1e6 }, 10},
+		{"file descriptors", func(s soakSample) float64 { return s.fds }, 5},
+		{"goroutines", func(s soakSample) float64 { return s.goroutines }, 10},
+	} {
+		early, late := median(second, what.of), median(fourth, what.of)
+		report += fmt.Sprintf(" %s: %.0f in the second quarter, %.0f in the last.", what.name, early, late)
+		if late > 1.1*early+what.slack {
+			t.Errorf("%s grow", what.name)
+		}
+	}
+	t.Log(report)
+}
+
+// soakEvent is an event, one in a hundred of which cannot be used.
+func soakEvent(r *rand.Rand) []byte {
+	switch r.IntN(1000) {
+	case 0:
+		return []byte("{spoilt")
+	case 1:
+		return []byte(`{"label":"yes","x":1e99}`)
+	case 2:
+		return []byte(`{"label":"maybe","x":1}`)
+	case 3:
+		return []byte(`{"label":"yes","x":1,"x":2}`)
+	case 4:
+		return bytes.Repeat([]byte("["), 5000)
+	case 5, 6, 7, 8, 9:
+		return make([]byte, r.IntN(3000))
+	}
+	x := r.NormFloat64()
+	label := "no"
+	if x+0.5*r.NormFloat64() > 0 {
+		label = "yes"
+	}
+	return fmt.Appendf(nil, `{"label":%q,"x":%.4f,"shop":"s%d","words":["w%d","w%d","w%d"]}`, label, x, r.IntN(100), r.IntN(20_000), r.IntN(20_000), r.IntN(20_000))
+}
+
+type soakSample struct {
+	memory, fds, goroutines                      float64
+	counted, refused, predicted                  float64
+	checkpoints, validations, snapshots, retries float64
+}
+
+func soakMetrics(t *testing.T, url string) (s soakSample) {
+	t.Helper()
+	response, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	to := map[string][]*float64{
+		"process_resident_memory_bytes": {&s.memory}, "process_open_fds": {&s.fds}, "go_goroutines": {&s.goroutines},
+		`blankout_events_total{outcome="learned"}`: {&s.counted}, `blankout_events_total{outcome="unlabelled"}`: {&s.counted},
+		`blankout_events_total{outcome="held-out"}`: {&s.counted}, `blankout_events_total{outcome="refused"}`: {&s.counted, &s.refused},
+		`blankout_predictions_total{outcome="scored"}`: {&s.predicted}, `blankout_predictions_total{outcome="refused"}`: {&s.predicted},
+		`blankout_checkpoints_total{outcome="saved"}`: {&s.checkpoints}, `blankout_validations_total{outcome="done"}`: {&s.validations},
+		`blankout_snapshots_total{outcome="published",place="topic"}`: {&s.snapshots},
+	}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		for _, sum := range to[name] {
+			x, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(lines.Text())
+			}
+			*sum += x
+		}
+	}
+	return s
+}
+
+// soakTrim deletes what learner and predictor have committed, less a window for
+// validations, and the snapshots and predictions that nobody reads.
+func soakTrim(t *testing.T, admin *kadm.Client) {
+	t.Helper()
+	least := map[int32]int64{}
+	for _, group := range []string{"blankout", "blankout-predict"} {
+		committed, err := admin.FetchOffsets(t.Context(), group)
+		if err != nil {
+			return // nothing yet
+		}
+		committed.Each(func(o kadm.OffsetResponse) {
+			if at, ok := least[o.Partition]; o.Topic == "events" && (!ok || o.At < at) {
+				least[o.Partition] = o.At
+			}
+		})
+	}
+	to := kadm.Offsets{}
+	for partition, at := range least {
+		if at > 50_000 {
+			to.AddOffset("events", partition, at-50_000, -1)
+		}
+	}
+	ends, err := admin.ListEndOffsets(t.Context(), "predictions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { to.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+	if _, err := admin.DeleteRecords(t.Context(), to); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+}
+
+func median(samples []soakSample, of func(soakSample) float64) float64 {
+	var xs []float64
+	for _, s := range samples {
+		xs = append(xs, of(s))
+	}
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
