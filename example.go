@@ -77,6 +77,7 @@ const (
 	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema-registry record, magic byte 0
 	ReasonDuplicate     Reason = "duplicate-field" // the same field twice in one event
 	ReasonDecompression Reason = "decompression"   // a record that does not unpack
+	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )
 
 // Refusal is the data of a refused record: the cause and the bytes as they

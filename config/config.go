@@ -183,7 +183,7 @@ func (c *Config) sections() []section {
 
 // Topics that this program writes must not be those that it reads.
 func (c *Config) checkSnapshot() error {
-	if c.Snapshot.Topic != "" && slices.Contains(c.Kafka.Topics, c.Snapshot.Topic) {
+	if c.Snapshot.Topic != "" && (slices.Contains(c.Kafka.Topics, c.Snapshot.Topic) || slices.Contains(c.Kafka.UnlabelledTopics, c.Snapshot.Topic)) {
 		return fmt.Errorf("topic: %q is learned from, snapshots need one of their own", c.Snapshot.Topic)
 	}
 	return c.Snapshot.Check()
@@ -192,7 +192,7 @@ func (c *Config) checkSnapshot() error {
 func (c *Config) checkPredict() error {
 	if out := c.Predict.Output; out != "" {
 		switch {
-		case slices.Contains(c.Kafka.Topics, out):
+		case slices.Contains(c.Kafka.Topics, out) || slices.Contains(c.Kafka.UnlabelledTopics, out):
 			return fmt.Errorf("output: %q is learned from, predictions need a topic of their own", out)
 		case out == c.Snapshot.Topic:
 			return fmt.Errorf("output: %q is the topic of snapshots", out)

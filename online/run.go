@@ -509,7 +509,7 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	var failed *RefusedError
 	if l.Config.Refused == PolicyFail {
 		for i := range b.Examples[:n] {
-			if e := &b.Examples[i]; e.Refused != nil {
+			if e := &b.Examples[i]; unusable(e) {
 				refusal := *e.Refused
 				refusal.Value = slices.Clone(refusal.Value)
 				failed, n = &RefusedError{b.Topic, b.Partition, e.Offset, refusal}, i
@@ -683,12 +683,18 @@ func (l *loop) flushSuspects(ctx context.Context) error {
 	return nil
 }
 
+// unusable says whether an example is refused for what it is, and so a matter for
+// a person. One that came before is counted and passed over.
+func unusable(e *blankout.Example) bool {
+	return e.Refused != nil && e.Refused.Reason != blankout.ReasonRepeated
+}
+
 // storeRefused stores the refused ones among the first n examples, and keeps at
 // it for as long as it takes: meanwhile nothing is read, and the run is not ready.
 func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error {
 	before := l.stored[partition{b.Topic, b.Partition}]
 	first := 0
-	for first < n && (b.Examples[first].Refused == nil || b.Examples[first].Offset < before) {
+	for first < n && (!unusable(&b.Examples[first]) || b.Examples[first].Offset < before) {
 		first++
 	}
 	if first == n {
@@ -701,7 +707,7 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 		}
 		for ; added < n; added++ {
 			e := &b.Examples[added]
-			if e.Refused == nil {
+			if !unusable(e) {
 				continue
 			}
 			if err := l.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {

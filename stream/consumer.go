@@ -36,13 +36,17 @@ type ConsumerConfig struct {
 	Isolation string `toml:"isolation"`
 	// OutOfRange says what to do when the offset to continue at is not in the
 	// log: "fail", or go on at "earliest" or "latest", which loses records.
-	OutOfRange       string        `toml:"out_of_range"`
-	MaxBytes         int32         `toml:"max_bytes"`     // of one fetch
-	MaxWait          time.Duration `toml:"max_wait"`      // for new records, in one fetch
-	Prefetch         int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
-	BatchRecords     int           `toml:"batch_records"` // at most this many in one Batch
-	CreateTopics     bool          `toml:"create_topics"`
-	CreatePartitions int           `toml:"create_partitions"` // of a created topic
+	OutOfRange   string        `toml:"out_of_range"`
+	MaxBytes     int32         `toml:"max_bytes"`     // of one fetch
+	MaxWait      time.Duration `toml:"max_wait"`      // for new records, in one fetch
+	Prefetch     int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
+	BatchRecords int           `toml:"batch_records"` // at most this many in one Batch
+	// Duplicates is a number of offsets: an event with the key, or the id, of
+	// another one at most so many before it in its partition is refused as repeated.
+	// 0 refuses none.
+	Duplicates       int64 `toml:"duplicates"`
+	CreateTopics     bool  `toml:"create_topics"`
+	CreatePartitions int   `toml:"create_partitions"` // of a created topic
 	// UntilEnd ends the stream where each partition ended when the Consumer
 	// was made (under read_committed, at its last stable offset).
 	UntilEnd bool `toml:"until_end"`
@@ -100,6 +104,8 @@ func (c *ConsumerConfig) Check() error {
 		return fmt.Errorf("before offset %d: want a positive number, with until_end", c.Before)
 	case c.Prefetch < 1:
 		return fmt.Errorf("prefetch %d, want at least 1", c.Prefetch)
+	case c.Duplicates < 0:
+		return fmt.Errorf("duplicates %d, want a number of offsets, or 0", c.Duplicates)
 	case c.BatchRecords < 1:
 		return fmt.Errorf("batch_records %d, want at least 1", c.BatchRecords)
 	case c.CreateTopics && c.CreatePartitions < 1:
@@ -298,13 +304,19 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		}
 		f := c.newFetcher(topic, p, next, end, ends[p])
 		f.moved = ok && next != stored.Next
+		if ok && !f.moved {
+			f.next = max(next-c.config.Duplicates, stored.First, starts[p])
+		}
 		fetchers = append(fetchers, f)
 	}
 	return fetchers, nil
 }
 
 func (c *Consumer) newFetcher(topic string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, begun: next, next: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, begun: next, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
+	if c.config.Duplicates > 0 {
+		f.repeated = &repeated{window: c.config.Duplicates}
+	}
 	f.free = make(chan *fetched, c.config.Prefetch)
 	for range c.config.Prefetch {
 		f.free <- &fetched{from: f}
@@ -429,7 +441,10 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	f := cur.from
 	b.Topic, b.Partition, b.HighWater, b.Reset = f.topic, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
-	b.Next = c.read(b, cur)
+	if cur.reset && f.repeated != nil {
+		f.repeated = &repeated{window: f.repeated.window} // what was before is another log's
+	}
+	b.Next = max(c.read(b, cur), cur.wanted)
 	b.Fields, b.Classes, b.Names = len(c.schema.Fields), c.schema.NamedClasses(), c.schema.Names.Len()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
@@ -486,8 +501,17 @@ func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 			if batch.attributes&flagLogAppendTime != 0 {
 				record.Time = batch.maxTime
 			}
-			if e := c.decode(b, record); cur.from.unlabelled {
+			e := c.decode(b, record)
+			if cur.from.unlabelled {
 				e.Label = blankout.Unlabelled // for decoders that know no better
+			}
+			if r := cur.from.repeated; r != nil && len(e.Key) > 0 && e.Refused == nil {
+				if before := r.of(e.Key, offset); before >= 0 {
+					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
+				}
+			}
+			if offset < cur.wanted { // read for the window only
+				b.Examples = b.Examples[:len(b.Examples)-1]
 			}
 		}
 		c.open = false
@@ -527,6 +551,9 @@ func (c *Consumer) decode(b *blankout.Batch, r Record) *blankout.Example {
 // refuse hands on a batch, or what is left of it, that cannot be taken apart:
 // as one refused example at offset with the bytes as they came.
 func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
+	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
+		return // read for the window of duplicates only
+	}
 	if offset >= batch.next || offset >= cur.next {
 		c.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
 			"base", batch.base, "next", batch.next, "err", cause)
@@ -608,7 +635,7 @@ func (c *Consumer) Seek(to blankout.Offsets) error {
 			next = p.Next
 		}
 		f := c.newFetcher(old.topic, old.partition, next, old.end, old.highWater.Load())
-		f.begun = old.begun
+		f.next, f.begun = max(next-c.config.Duplicates, old.begun), old.begun
 		c.fetchers[i] = f
 		c.running.Go(func() { f.run(running) })
 	}

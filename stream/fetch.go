@@ -204,6 +204,7 @@ type fetched struct {
 	response  fetchResponse
 	batches   []recordBatch // to be delivered, in offset order
 	first     int64         // records below it are not wanted
+	wanted    int64         // records below it are not delivered
 	next      int64
 	highWater int64
 	reset     bool // next may lie below what was handed on before
@@ -257,10 +258,13 @@ type fetcher struct {
 	partition  int32
 	begun      int64 // first offset to fetch
 	next       int64 // offset to fetch
+	wanted     int64 // offset to deliver from; those before are for repeated
 	end        int64 // stop here; -1: never
 	maxBytes   int32
 	moved      bool          // by policy, away from the stored offset
 	free       chan *fetched // its buffers that nobody reads
+
+	repeated *repeated // of Next's caller; nil finds none
 
 	// For Stats.
 	delivered atomic.Int64 // next offset, as far as Next has handed out
@@ -280,7 +284,7 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		if first {
-			buf.next, buf.highWater, buf.reset = f.next, f.highWater.Load(), f.moved
+			buf.next, buf.wanted, buf.highWater, buf.reset = f.next, f.wanted, f.highWater.Load(), f.moved
 		} else {
 			f.fill(ctx, buf)
 		}
@@ -298,7 +302,7 @@ func (f *fetcher) run(ctx context.Context) {
 
 // fill fetches until there is something to hand on.
 func (f *fetcher) fill(ctx context.Context, buf *fetched) {
-	buf.batches, buf.reset, buf.last, buf.err = buf.batches[:0], false, false, nil
+	buf.batches, buf.wanted, buf.reset, buf.last, buf.err = buf.batches[:0], f.wanted, false, false, nil
 	corrupt := 0
 	for attempt := 1; ; {
 		if f.end >= 0 && f.next >= f.end {
@@ -332,6 +336,9 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			continue // nothing new within MaxWait
+		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
+			f.next = f.wanted // the window of duplicates is gone from the log, and no more
+			continue
 		case errors.Is(err, kafka.OffsetOutOfRange):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
@@ -339,7 +346,8 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			if moved {
-				buf.next, buf.highWater, buf.reset = f.next, f.highWater.Load(), true
+				f.wanted = f.next
+				buf.next, buf.wanted, buf.highWater, buf.reset = f.next, f.wanted, f.highWater.Load(), true
 				return
 			}
 			f.consumer.retried("offset-out-of-range")

@@ -44,6 +44,8 @@ func TestKafka(t *testing.T) {
 	t.Run("Commit", k.commit)
 	t.Run("DeadLetters", k.deadLetters)
 	t.Run("Restarts", k.restarts)
+	t.Run("DeletedTopic", k.deletedTopic)
+	t.Run("Repeated", k.repeated)
 	t.Run("Snapshots", k.snapshots)
 	t.Run("Predictions", k.predictions)
 	t.Run("Learner", k.learner)
@@ -665,6 +667,88 @@ func (k *kafkaTest) predictions(t *testing.T) {
 		n := 100 * (round + 1)
 		if len(out) != 3*n || classes[`"class":"yes"`] != n || classes[`"class":"no"`] != n || classes[`"error":"`] != n {
 			t.Errorf("round %d: %d predictions, %v", round, len(out), classes)
+		}
+	}
+}
+
+// deletedTopic deletes a topic that is being read, which is told, and makes it
+// anew with fewer records: the reading ends and says why.
+func (k *kafkaTest) deletedTopic(t *testing.T) {
+	topic := k.topic(t, 1)
+	write(t, k.producer(t, topic, nil), "a", "b", "c", "d")
+	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
+		c.UntilEnd, c.RequestTimeout, c.MetadataInterval = false, 2*time.Second, time.Second
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t, c, d, 4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.admin.DeleteTopics(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	deleted := time.Now()
+	for c.Stats().Partitions[0].Failing == "" {
+		if time.Since(deleted) > 30*time.Second {
+			t.Fatalf("nothing is told: %+v", c.Stats())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("told as %s after %v", c.Stats().Partitions[0].Failing, time.Since(deleted).Round(time.Millisecond))
+	for {
+		response, err := k.admin.CreateTopic(t.Context(), 1, 1, nil, topic)
+		if err == nil && response.Err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	write(t, k.producer(t, topic, nil), "x")
+	made := time.Now()
+	_, err = read(t, c, d, 1)
+	var out *stream.OffsetOutOfRangeError
+	if !errors.As(err, &out) || out.Offset != 4 || out.End > 1 {
+		t.Errorf("%v", err)
+	}
+	t.Logf("noticed %v after it was made anew", time.Since(made).Round(time.Millisecond))
+}
+
+// repeated reads what a producer has written twice, from the start and from the middle.
+func (k *kafkaTest) repeated(t *testing.T) {
+	topic := k.topic(t, 1)
+	p := k.producer(t, topic, nil)
+	for _, key := range []string{"a", "b", "c", "a", "d", "b", "e"} {
+		if err := p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
+		var from blankout.Offsets
+		if start > 0 {
+			from.At(topic, 0, 0).Next = start
+		}
+		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.Duplicates = 10 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		var b blankout.Batch
+		for err == nil {
+			if err = c.Next(t.Context(), &b); err == nil {
+				for _, e := range b.Examples {
+					value := "-"
+					if e.Refused == nil {
+						value = d.values[e.Label]
+					}
+					got = append(got, fmt.Sprint(e.Offset)+value)
+				}
+			}
+		}
+		if err != io.EOF || strings.Join(got, " ") != want {
+			t.Errorf("from %d: %v, %v, want %s", start, got, err, want)
 		}
 	}
 }

@@ -62,7 +62,8 @@ func newPredictor(c *config.Config, model func() *client.Model, log *slog.Logger
 		return nil
 	}
 	kafka := c.Kafka.ConsumerConfig
-	kafka.Partitions, kafka.Before = nil, 0 // those are of the topics that are learned
+	// These are of the topics that are learned.
+	kafka.UnlabelledTopics, kafka.Partitions, kafka.Before, kafka.Duplicates = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 

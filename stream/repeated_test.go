@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// keyed returns n messages whose keys come again now and then, and which of them
+// a window finds, the obvious way.
+func keyed(n int, window int64) (messages []Message, repeats []int64) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range n {
+		key := fmt.Appendf(nil, "k%d", r.IntN(3*n/2))
+		if i%10 == 9 {
+			key = nil // events without a key are never repeated
+		}
+		for j := max(0, i-int(window)); j < i && key != nil; j++ {
+			if string(messages[j].Key) == string(key) {
+				repeats = append(repeats, int64(i))
+				break
+			}
+		}
+		messages = append(messages, Message{Key: key, Value: fmt.Appendf(nil, "%d", i)})
+	}
+	return messages, repeats
+}
+
+// Which events are repeated does not depend on where a Consumer starts, nor on
+// whether it went back.
+func TestRepeated(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	const n, window = 2000, 300
+	messages, want := keyed(n, window)
+	if len(want) < 100 {
+		t.Fatalf("only %d repeats", len(want))
+	}
+	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, messages...)
+	read := func(c *testConsumer, from int64) (repeats []int64, first, next int64, err error) {
+		first, next = -1, from
+		for {
+			var batch blankout.Batch
+			if err := c.Next(t.Context(), &batch); err != nil {
+				return repeats, first, next, err
+			}
+			if batch.Next < from {
+				t.Fatalf("next %d before the start %d", batch.Next, from)
+			}
+			for _, e := range batch.Examples {
+				if e.Offset != next {
+					t.Fatalf("offset %d, want %d", e.Offset, next)
+				}
+				next++
+				if first < 0 {
+					first = e.Offset
+				}
+				if e.Refused != nil {
+					if e.Refused.Reason != blankout.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != blankout.Unlabelled || e.Fingerprint == 0 {
+						t.Fatalf("%+v", e)
+					}
+					repeats = append(repeats, e.Offset)
+				}
+			}
+		}
+	}
+	for _, start := range []int64{0, 1, 299, 300, 301, 1234, n - 1, n} {
+		var from blankout.Offsets
+		if start > 0 {
+			from.At("t", 0, 0).Next = start
+		}
+		c := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Duplicates, c.BatchRecords = window, 37 })
+		got, _, next, _ := read(c, start)
+		i, _ := slices.BinarySearch(want, start)
+		if !slices.Equal(got, want[i:]) || next != n {
+			t.Errorf("from %d: %d repeats up to %d, want %d", start, len(got), next, len(want[i:]))
+		}
+		if start == 1234 { // and back
+			back := blankout.Offsets{}
+			back.At("t", 0, 0).Next = 1500
+			if err := c.Seek(back); err != nil {
+				t.Fatal(err)
+			}
+			got, _, _, _ := read(c, 1500)
+			i, _ := slices.BinarySearch(want, 1500)
+			// It goes back no further than where it first began.
+			if j := slices.Index(got, want[slices.IndexFunc(want, func(o int64) bool { return o >= 1234+window })]); j < 0 || !slices.Equal(got[j:], want[len(want)-len(got)+j:]) || len(got) > len(want[i:]) {
+				t.Errorf("after going back: %v, want %v", got, want[i:])
+			}
+		}
+		c.Close()
+	}
+	// Without the option every record is handed out.
+	if got := consume(t, b, "t", nil, nil).all(); len(got) != n {
+		t.Errorf("%d records", len(got))
+	}
+	// What the log no longer holds of the window is not missed.
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	to := kadm.Offsets{}
+	to.AddOffset("t", 0, 1200, -1)
+	if _, err := kadm.NewClient(client).DeleteRecords(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	var from blankout.Offsets
+	from.At("t", 0, 0).Next = 1234
+	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.Duplicates = window }), 1234)
+	if first != 1234 || len(got) == 0 || !slices.Equal(got[len(got)-1:], want[len(want)-1:]) {
+		t.Errorf("with a log that starts at 1200: from %d: %v", first, got)
+	}
+}
+
+// The window bounds the memory.
+func TestRepeatedMemory(t *testing.T) {
+	r := repeated{window: 1000}
+	for i := range int64(100_000) {
+		r.of(fmt.Appendf(nil, "%d", i), i)
+	}
+	if len(r.last) > 1001 || len(r.queue) > 4100 || cap(r.queue) > 10_000 {
+		t.Errorf("%d keys, %d of %d in the queue", len(r.last), len(r.queue), cap(r.queue))
+	}
+}
