@@ -88,6 +88,7 @@ func (w linear) foretell(d *Data, i int, deletions, wrong []float64) {
 		if d.Label(i) != 1 {
 			below = 1 - below
 		}
+		below = max(0, min(below, 1)) // of the sum's rounding
 		wrong[k] += d.Weight(i) * below
 	}
 }

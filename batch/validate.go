@@ -548,6 +548,21 @@ func (v *Evidence) failures(d *Data, live, exact linear, top int, rest func(row 
 	for j := range part {
 		part[j] = int(v.fieldOf[d.Column(j)])
 	}
+	// A product of two fields is lost with either; by itself it cannot die.
+	factors := make([][2]int, len(fields)) // of a field: twice itself, of a cross its two fields
+	for id, f := range fields {
+		factors[id] = [2]int{id, id}
+		if f.Kind != blankout.Cross {
+			continue
+		}
+		for _, pair := range v.live.Schema.Crosses {
+			if pair[0]+"^"+pair[1] == f.Name {
+				for side, name := range pair {
+					factors[id][side] = max(0, slices.IndexFunc(fields, func(g blankout.Field) bool { return g.Name == name }))
+				}
+			}
+		}
+	}
 	var groups []string
 	groupOf := make([]int, len(fields)) // 1 + index of groups
 	for id, f := range fields {
@@ -562,7 +577,7 @@ func (v *Evidence) failures(d *Data, live, exact linear, top int, rest func(row 
 		}
 	}
 	var out []Failure
-	kind := func(kind string, parts int, of func(column int) int, name func(int) string) {
+	kind := func(kind string, parts int, of func(column int) [2]int, name func(int) string) {
 		a, b := live.without(d, parts, of, rest), exact.without(d, parts, of, rest)
 		var list []Failure
 		for i := range parts {
@@ -574,12 +589,18 @@ func (v *Evidence) failures(d *Data, live, exact linear, top int, rest func(row 
 		out = append(out, list[:min(len(list), top)]...)
 	}
 	if len(groups) > 0 {
-		kind("group", len(groups), func(c int) int { return groupOf[part[c]] - 1 }, func(i int) string { return groups[i] })
+		kind("group", len(groups), func(c int) [2]int {
+			f := factors[part[c]]
+			return [2]int{groupOf[f[0]] - 1, groupOf[f[1]] - 1}
+		}, func(i int) string { return groups[i] })
 	}
 	if slices.ContainsFunc(part, func(id int) bool { return id != 0 }) {
-		kind("field", len(fields), func(c int) int { return cmp.Or(part[c], -1) }, func(i int) string { return fields[i].Name })
+		kind("field", len(fields), func(c int) [2]int {
+			f := factors[part[c]]
+			return [2]int{cmp.Or(f[0], -1), cmp.Or(f[1], -1)}
+		}, func(i int) string { return fields[i].Name })
 	}
-	kind("feature", d.Columns(), func(c int) int { return c }, func(i int) string { return name(d.Column(i)) })
+	kind("feature", d.Columns(), func(c int) [2]int { return [2]int{c, c} }, func(i int) string { return name(d.Column(i)) })
 	return out
 }
 
@@ -599,8 +620,9 @@ func (l *losses) percent(i int) float64 {
 }
 
 // without finds out what happens to the error when a part of the columns dies;
-// of says which part a column belongs to, a negative one is none.
-func (w linear) without(d *Data, parts int, of func(column int) int, rest func(row int)) losses {
+// of says which parts a column belongs to, a negative one is none, one named twice
+// counts once.
+func (w linear) without(d *Data, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
 	k := len(w)
 	scores, less := make([]float64, k), make([]float64, k)
@@ -618,16 +640,17 @@ func (w linear) without(d *Data, parts int, of func(column int) int, rest func(r
 		}
 		seen = seen[:0]
 		for j, c := range row.Index {
-			p := of(int(c))
-			if p < 0 {
-				continue
-			}
-			if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbours mostly
-				seen = append(seen, p)
-			}
-			x := row.At(j)
-			for o := range w {
-				lost[p*k+o] += x * w[o][c]
+			x, belongs := row.At(j), of(int(c))
+			for side, p := range belongs {
+				if p < 0 || side == 1 && p == belongs[0] {
+					continue
+				}
+				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbours mostly
+					seen = append(seen, p)
+				}
+				for o := range w {
+					lost[p*k+o] += x * w[o][c]
+				}
 			}
 		}
 		slices.Sort(seen)

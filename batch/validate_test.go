@@ -236,3 +236,61 @@ func TestForecastIsSimulation(t *testing.T) {
 		})
 	}
 }
+
+// A field takes its products with other fields along when it dies.
+func TestFailureOfCross(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.Crosses = [][2]string{{"a", "b"}}
+	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric, Group: "left"}, {Name: "b", Kind: blankout.Numeric, Group: "right"}, {Name: "a^b", Kind: blankout.Cross}} {
+		schema.AddField(f)
+	}
+	live := blankout.NewModel(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
+	v := batch.NewEvidence(live)
+	var all []blankout.Example
+	r := rand.New(rand.NewPCG(1, 5))
+	for i := range 200 {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		e := blankout.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{1, 2, 3}}
+		if a*b > 0 {
+			e.Label = i / 100
+		}
+		e.Features = blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{a, b, a * b}}
+		all = append(all, e)
+		if err := v.Learned(&e, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
+	report, _, err := v.Validate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]int{"field a": {0, 2}, "field b": {1, 2}, "group left": {0, 2}, "group right": {1, 2}}
+	for _, f := range report.Failures {
+		lost, ok := want[f.Kind+" "+f.Name]
+		if f.Kind == "field" && !ok {
+			t.Errorf("%s dies by itself", f.Name)
+		}
+		if !ok {
+			continue
+		}
+		delete(want, f.Kind+" "+f.Name)
+		wrong := 0.0
+		for _, e := range all {
+			x := append([]float64(nil), e.Features.Value...)
+			for _, j := range lost {
+				x[j] = 0
+			}
+			if blankout.Predict(live.ScoreVec(blankout.Vec{Index: e.Features.Index, Value: x}, make([]float64, 1))) != e.Label {
+				wrong++
+			}
+		}
+		if f.Live != 100*wrong/float64(len(all)) {
+			t.Errorf("%s %s: %v, want %v", f.Kind, f.Name, f.Live, 100*wrong/float64(len(all)))
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("missing %v", want)
+	}
+}

@@ -280,6 +280,13 @@ var metrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
+	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, or refused because they were not certified or not over all records.",
+		func(v *view, emit func(float64, ...string)) {
+			emit(float64(v.status.Validation.Adopted), "adopted")
+			emit(float64(v.status.Validation.NotAdopted), "refused")
+		}},
+	{"blankout_adopting_records", gauge, nil, "Number of records whose exact solution is being computed to be adopted, 0 if none is: what is learned meanwhile is provisional.",
+		one(func(v *view) float64 { return float64(v.status.Validation.Adopting) })},
 	{"blankout_validation_running", gauge, nil, "1 while a validation is under way.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
 	{"blankout_validation_alarm", gauge, nil, "1 under validate.policy alarm while the last validation's gap exceeds max_gap.",
