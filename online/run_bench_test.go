@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,7 +141,7 @@ func (s *rounds) Next(_ context.Context, b *blankout.Batch) error {
 // BenchmarkValidating is how fast a run learns alone, and beside validations
 // that follow each other without a pause, held to half a processor. At an input
 // rate of half the maximum learning keeps up if the second is more than half as
-// fast as the first. Each way takes turns of a million events.
+// fast as the first. They take turns of 200,000 events.
 func BenchmarkValidating(b *testing.B) {
 	const batches, size = 64, 512
 	schema := blankout.NewSchema(18, []string{"no", "yes"}, 2)
@@ -157,10 +158,12 @@ func BenchmarkValidating(b *testing.B) {
 			made[i].Examples = append(made[i].Examples, e)
 		}
 	}
-	const events = 1_000_000
+	const events = 200_000
 	var took [2]time.Duration
+	var ratios []float64 // of neighbours: the machine may be busy with other things
 	validated := uint64(0)
 	for b.Loop() {
+		var now [2]time.Duration
 		for beside := range took {
 			l, err := online.New(online.DefaultConfig(), schema)
 			if err != nil {
@@ -172,7 +175,7 @@ func BenchmarkValidating(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			if beside == 1 {
 				c := online.DefaultValidateConfig()
-				c.Holdout, c.Window = 10, 100_000
+				c.Window = 100_000
 				run.Validator = &online.Validator{Config: c, Learner: online.DefaultConfig(),
 					Open: func(_ context.Context, _ *blankout.Schema, from blankout.Offsets) (online.Source, error) {
 						return &rounds{made: made, left: events, offset: from[0].Next}, nil
@@ -181,7 +184,7 @@ func BenchmarkValidating(b *testing.B) {
 					if !s.Validation.Running && s.Learned > 0 {
 						run.Validate()
 					}
-					if s.Learned+s.HeldOut == events {
+					if s.Learned == events {
 						cancel() // a validation under way is given up
 					}
 				}
@@ -190,12 +193,15 @@ func BenchmarkValidating(b *testing.B) {
 				b.Fatal(err)
 			}
 			cancel()
-			took[beside] += time.Since(begin)
+			now[beside] = time.Since(begin)
+			took[beside] += now[beside]
 			validated += run.Status().Validation.Done
 		}
+		ratios = append(ratios, now[0].Seconds()/now[1].Seconds())
 	}
+	slices.Sort(ratios)
 	b.ReportMetric(events*float64(b.N)/took[0].Seconds(), "alone-events/s")
 	b.ReportMetric(events*float64(b.N)/took[1].Seconds(), "beside-events/s")
-	b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "ratio")
+	b.ReportMetric(ratios[len(ratios)/2], "ratio")
 	b.ReportMetric(float64(validated)/float64(b.N), "validations/op")
 }
