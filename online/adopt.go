@@ -496,14 +496,20 @@ func (l *loop) solveIfDue(now time.Time) {
 
 // endAdoption gives an adoption under way up, as the run ends: the state goes
 // back to the base, where the next run finds the adoption still to be made.
-func (l *loop) endAdoption() error {
+func (l *loop) endAdoption(deadline context.Context) error {
 	b := l.base
 	if b == nil {
 		return nil
 	}
 	if l.solving != nil {
 		l.solving()
-		<-l.adopted
+		select {
+		case <-l.adopted:
+		case <-deadline.Done():
+			l.log.Warn("the solver does not stop; it is left behind", "after", l.Config.ShutdownTimeout)
+			l.moved = !b.saved // of the base alone
+			return nil
+		}
 	}
 	blocks, err := b.state.Blocks()
 	if err != nil {

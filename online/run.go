@@ -301,7 +301,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer cancel()
 	l.report("stopping")
 	if broken := (*panicError)(nil); !errors.As(err, &broken) {
-		err = errors.Join(err, l.endAdoption(), l.saveAtEnd(deadline))
+		err = errors.Join(err, l.endAdoption(deadline), l.saveAtEnd(deadline))
 		l.publish()
 		l.report("stopped")
 	}

@@ -410,7 +410,7 @@ func (t *throttle) rest() {
 
 // Validate asks for a validation. It comes at the end of a batch, unless one is
 // under way, and at once when that ends. Anyone may call it at any time; without
-// a Validator that can read the events again it returns an error.
+// a Validator that can read the events again, or a reservoir, it returns an error.
 func (r *Runner) Validate() error {
 	if r.Validator == nil || r.Validator.Open == nil && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")

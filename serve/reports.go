@@ -112,6 +112,8 @@ type reportSummary struct {
 	Time        string   `json:"time"`
 	Records     uint64   `json:"records"`
 	Coverage    float64  `json:"coverage"`
+	Source      string   `json:"source"`
+	Adopted     bool     `json:"adopted"`
 	Live        float64  `json:"objective_live"`
 	Exact       float64  `json:"objective_exact"`
 	RelativeGap *float64 `json:"relative_gap"`
@@ -124,7 +126,7 @@ type reportSummary struct {
 func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 	out := []reportSummary{}
 	for _, v := range r.List() {
-		out = append(out, reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage,
+		out = append(out, reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source, v.Adopted,
 			v.Live.Objective, v.Exact.Objective, v.RelativeGap, v.Certificate, v.Live.Error, v.Exact.Error})
 	}
 	reply(w, http.StatusOK, map[string]any{"reports": out})
