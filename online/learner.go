@@ -95,6 +95,7 @@ type event struct {
 	df, h            []float64 // importance times d/df and 2 d/dv
 	shrink           []float64 // h times the noise's strength, 0 for clean gradients
 	minusEta         []float64 // minus the learning rate
+	kappa            []float64 // of adagrad's temper
 	importance       float64
 	still            bool // no weight is to move: see adopt
 
@@ -144,7 +145,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta} {
+	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta, &e.kappa} {
 		*p = make([]float64, l.n)
 	}
 	if l.k > 1 {
