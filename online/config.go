@@ -52,7 +52,8 @@ type Config struct {
 	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
 	Average float64 `toml:"average"`
 	// Adapt lets the learning rate rise, and the iterate be published instead of
-	// the average, when the stream moves.
+	// the average, when the stream moves; and an event's step of AdaGrad shrink
+	// where it would overshoot (one output only).
 	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.
 	Standardise string `toml:"standardise"`
