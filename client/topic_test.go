@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,10 +138,12 @@ func TestSnapshotTopic(t *testing.T) {
 // before it, or itself, whole; compaction then, and the next publication, too.
 func TestBrokenPublication(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
-	allowed := 1 << 30
+	var allowed atomic.Int64        // requests that are still answered
+	var stop atomic.Pointer[func()] // for the first that is not
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		if allowed--; allowed < 0 {
+		if allowed.Add(-1) < 0 {
+			(*stop.Load())()
 			return nil, errors.New("gone"), true
 		}
 		return nil, nil, false
@@ -150,23 +153,24 @@ func TestBrokenPublication(t *testing.T) {
 		m.Linear.Rows.Touch(2500)[0] = float64(version) // in another block
 		return m
 	}
-	connect.RequestTimeout = 200 * time.Millisecond
 	for n := range 10 {
 		version := uint64(2 * n)
 		p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		allowed = 1 << 30
+		allowed.Store(1 << 30)
 		if err := p.Publish(t.Context(), change(version)); err != nil {
 			t.Fatal(err)
 		}
-		allowed = n
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		crash := func() { cancel() }
+		stop.Store(&crash)
+		allowed.Store(int64(n))
 		broke := p.Publish(ctx, change(version+1)) != nil
 		cancel()
 		p.Close() // as a crash would
-		allowed = 1 << 30
+		allowed.Store(1 << 30)
 		for range 2 {
 			m, err := client.Open(t.Context(), where, client.Options{})
 			if err != nil {
