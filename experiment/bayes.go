@@ -91,6 +91,8 @@ func (p textParts) bayes(free []int) float64 {
 // towards their mean size (Wang & Manning 2012, with their C = 1 and beta = 1/4):
 //
 //	w' = (1-beta) mean|w| + beta w.
+//
+// There is no intercept, which would be of the scale of w and not of w'.
 func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 	const beta = 0.25
 	d := p.all
@@ -134,7 +136,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 	}
 	train := b.Data(d.Schema)
 	c := batch.DefaultConfig()
-	c.Loss, c.Cost, c.Tol, c.Threads = "hinge", 1, 1e-3, threads
+	c.Loss, c.Cost, c.Tol, c.Threads, c.Intercept = "hinge", 1, 1e-3, threads, batch.NoIntercept
 	f, err := batch.Train(ctx, train, c)
 	if err != nil {
 		return 0, err
@@ -154,7 +156,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 	}
 	right := 0
 	for _, i := range p.test {
-		if predicted := d.Row(i).Dot(weight)+w[train.Columns()] > 0; predicted == (d.Label(i) == 1) {
+		if predicted := d.Row(i).Dot(weight) > 0; predicted == (d.Label(i) == 1) {
 			right++
 		}
 	}

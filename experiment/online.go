@@ -136,7 +136,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 		if err != nil {
 			return err
 		}
-		figure := &simulate.Figure{Title: set.name + ": every event is scored before it is learned", X: "events", Y: "error so far, %"}
+		figure := &simulate.Figure{Title: set.name + ": every event is scored before it is learned", X: "events", Y: "error so far, %", LogY: true}
 		row, lossRow, choice := []any{set.name, len(examples)}, []any{set.name, len(examples)}, []any{set.name}
 		var each []float64
 		for i, r := range comparedRules {
@@ -159,7 +159,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 			choice = append(choice, text)
 			line := simulate.Series{Name: r.name, Form: simulate.BareLine, Dashed: r.name == "default"}
 			for k, n := range p.Events {
-				if n >= len(examples)/50 { // the first few say little and stretch the axis
+				if n >= len(examples)/50 && p.Error[k] > 0 { // the first few say little and stretch the axis
 					line.X, line.Y = append(line.X, float64(n)), append(line.Y, p.Error[k])
 				}
 			}

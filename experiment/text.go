@@ -54,6 +54,8 @@ type textConfig struct {
 	Plain  []textModel `json:"plain"`
 	Noisy  []textModel `json:"noisy"`
 	Alphas []float64   `json:"alphas"`
+	// Anew chooses level and penalty with unlabelled documents anew, not alpha alone.
+	Anew bool `json:"anew,omitempty"`
 }
 
 // textModel is a setting of the exact solver.
@@ -179,7 +181,7 @@ const (
 	textMethods
 )
 
-var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled", "MNB", "MNB + unlabelled", "NBSVM, bigrams"}
+var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled", "MNB", "MNB + unlabelled", "NBSVM (bigrams)"}
 
 // textKey names a cell: a method on a division of a set.
 type textKey struct {
@@ -230,10 +232,13 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set string, split in
 		if err := cell(bound.labelled, func() (textScore, error) { return tuned(grid) }); err != nil {
 			return nil, err
 		}
-		for _, a := range c.Alphas {
-			m := out[bound.labelled].Model
-			m.Alpha = a
-			alphas = append(alphas, m)
+		if !c.Anew {
+			grid = []textModel{out[bound.labelled].Model}
+		}
+		for _, m := range grid {
+			for _, m.Alpha = range c.Alphas {
+				alphas = append(alphas, m)
+			}
 		}
 		if err := cell(bound.all, func() (textScore, error) { return tuned(alphas) }); err != nil {
 			return nil, err
@@ -446,7 +451,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore) {
 		from, to     int
 	}{
 		{"dropout is more accurate than L2", "on all of its six sets, by 1.4 points in the mean", textL2, textDropout},
-		{"unlabelled documents help dropout", "on five of its six sets, by 0.4 points in the mean", textDropout, textFree},
+		{"unlabelled documents help dropout", "on five of its six sets, by 0.5 points in the mean", textDropout, textFree},
 		{"unlabelled documents help dropout by the normal expectation", "not in the paper", textGaussian, textGaussianFree},
 	} {
 		each, positive, mean := gains(c.from, c.to)
@@ -541,6 +546,6 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 		claim.Why = "the settings are those chosen with 25,000 labels, at every point"
 	}
 	s.Claim(claim)
-	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point.")
+	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point. The gains there are small: where two methods disagree on 2 % of the 25,000 test reviews, the standard error of their difference is 0.09 points.")
 	return nil
 }
