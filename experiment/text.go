@@ -546,6 +546,6 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 		claim.Why = "the settings are those chosen with 25,000 labels, at every point"
 	}
 	s.Claim(claim)
-	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point. The gains there are small: where two methods disagree on 2 % of the 25,000 test reviews, the standard error of their difference is 0.09 points.")
+	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point. The gains there are small: where two methods disagree on 2 %% of the 25,000 test reviews, the standard error of their difference is 0.09 points.")
 	return nil
 }
