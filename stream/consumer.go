@@ -630,12 +630,12 @@ func (c *Consumer) Seek(to blankout.Offsets) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, old := range c.fetchers {
-		next := old.begun
+		next, least := old.begun, old.begun
 		if p, ok := to.Lookup(old.topic, old.partition); ok {
-			next = p.Next
+			next, least = p.Next, p.First
 		}
 		f := c.newFetcher(old.topic, old.partition, next, old.end, old.highWater.Load())
-		f.next, f.begun = max(next-c.config.Duplicates, old.begun), old.begun
+		f.next, f.begun = max(next-c.config.Duplicates, least), old.begun
 		c.fetchers[i] = f
 		c.running.Go(func() { f.run(running) })
 	}
