@@ -585,10 +585,10 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 // reportDrift logs an alarm of the drift detector.
 func (l *loop) reportDrift(b *blankout.Batch) {
 	d := l.Learner.Drift()
-	if d.Alarms == l.alarms {
+	before := l.alarms
+	if l.alarms = d.Alarms; d.Alarms <= before { // fewer after an adoption went back
 		return
 	}
-	l.alarms = d.Alarms
 	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
 		"on_drift", l.Learner.config.OnDrift)
