@@ -1,0 +1,77 @@
+package online
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// On a stream that stays what it is the average is published. When what the
+// features mean changes at once, the iterate is, soon, and the average begins
+// anew; once that has caught up it is published again.
+func TestAverageOrIterate(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise, c.Standardise = "none", "none"
+	l := mustNew(t, c, 2)
+	r := rand.New(rand.NewPCG(1, 2))
+	const d = 200
+	truth := make([]float64, d)
+	for i := range truth {
+		truth[i] = r.NormFloat64() / 6
+	}
+	learn := func(events int) {
+		for range events {
+			e := blankout.Example{Weight: 1}
+			f := 0.0
+			for i := range uint32(d) {
+				x := r.NormFloat64()
+				e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, x)
+				f += truth[i] * x
+			}
+			if r.Float64() < 1/(1+math.Exp(-f)) {
+				e.Label = 1
+			}
+			l.Learn(&e)
+		}
+	}
+	a := &l.levels[0].adaptation
+	learn(6000)
+	if a.blend != 1 || l.taken != 6000 {
+		t.Errorf("in a stream at rest: share of the average %v, which reaches back over %d steps", a.blend, l.taken)
+	}
+	for i := range truth {
+		truth[i] = -truth[i]
+	}
+	learn(1000)
+	if a.blend != 0 || l.taken >= 1000 {
+		t.Errorf("1,000 events after the change: share of the average %v, which reaches back over %d steps", a.blend, l.taken)
+	}
+	learn(12_000)
+	if a.blend != 1 {
+		t.Errorf("at rest again: share of the average %v", a.blend)
+	}
+}
+
+// An event of many features that are new does not carry its own score beyond
+// where its loss would have it: the plain step does.
+func TestProximalStep(t *testing.T) {
+	for _, adapt := range []bool{false, true} {
+		c := DefaultConfig()
+		c.Noise, c.Standardise, c.Adapt = "none", "none", adapt
+		l := mustNew(t, c, 2)
+		e := blankout.Example{Label: 1, Weight: 1}
+		for i := range uint32(500) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, 1)
+		}
+		l.Learn(&e)
+		clear(l.now.f)
+		l.resum()
+		// The loss ln(1+exp(-f)) has slope -1/2 and curvature 1/4 at f = 0, so its
+		// quadratic model is least at f = 2.
+		if f := l.now.f[0]; adapt && !(f > 1 && f <= 2) || !adapt && f < 20 {
+			t.Errorf("adapt = %v: the event's score is %v after learning it", adapt, f)
+		}
+	}
+}
