@@ -74,9 +74,13 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		p++
 		// The commonest values by far are whole numbers of few digits.
 		var x float64
-		if p < len(data) && data[p]-'0' <= 9 && (p+1 >= len(data) || data[p+1] == ' ') {
-			x = float64(data[p] - '0')
-			p++
+		q, whole := p, uint64(0)
+		for q < len(data) && data[q]-'0' <= 9 && q-p < 15 {
+			whole = 10*whole + uint64(data[q]-'0')
+			q++
+		}
+		if q > p && (q >= len(data) || data[q] == ' ') {
+			x, p = float64(whole), q
 		} else {
 			x, p = number(data, p, false)
 			if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {

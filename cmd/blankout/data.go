@@ -22,6 +22,9 @@ import (
 type dataFlags struct {
 	paths  []string
 	record stream.RecordConfig
+	// ahead lets a file be decoded while the examples before are used. The schema
+	// must not be looked at then.
+	ahead bool
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -47,7 +50,11 @@ type source interface {
 func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (source, error) {
 	c := d.record
 	if !strings.HasPrefix(path, "kafka://") {
-		return stream.OpenFile(path, c, s)
+		f, err := stream.OpenFile(path, c, s)
+		if err == nil && d.ahead {
+			f.Ahead(4)
+		}
+		return f, err
 	}
 	bad := func(why string) error {
 		return usageError{fmt.Errorf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", path, why)}

@@ -333,11 +333,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		return b.Add(e)
 	}
-	if err := o.data.eachPlaced(ctx, o.data.paths, schema, add); err != nil {
+	data := o.data
+	data.ahead = scaler == nil && mode == blankout.StandardiseNone
+	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
 		return nil, nil, err
 	}
 	if len(o.unlabelled) > 0 {
-		free := o.data
+		free := data
 		free.record.Unlabelled = true
 		if err := free.eachPlaced(ctx, o.unlabelled, schema, add); err != nil {
 			return nil, nil, err
