@@ -828,7 +828,7 @@ func (o *Expected) dense() *mat.SymDense {
 	n := o.dim
 	o.curve()
 	if o.denseSum == nil {
-		o.denseSum = newSummer(o.p.Data, n*n+2*n, o.p.Threads)
+		o.denseSum = newSummerOf(o.p.Data, o.outer/2, n*n+2*n, o.p.Threads)
 		o.denseTotal = make([]float64, n*n+2*n)
 	}
 	mixed := false

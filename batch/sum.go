@@ -17,14 +17,19 @@ type summer struct {
 	threads int
 }
 
-// maxGroups bounds the threads that can take part; a group holds at least
-// four entries for every coordinate of its partial sum, so that adding the
+// maxGroups bounds the threads that can take part; a group makes at least
+// four additions for every coordinate of its partial sum, so that adding the
 // groups up costs little.
 const maxGroups = 32
 
 // newSummer prepares sums of dim coordinates. threads < 1 means one.
 func newSummer(d *Data, dim, threads int) *summer {
-	groups := min(max(d.entries/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
+	return newSummerOf(d, d.entries, dim, threads)
+}
+
+// newSummerOf is newSummer for that many additions instead of one for each entry.
+func newSummerOf(d *Data, additions, dim, threads int) *summer {
+	groups := min(max(additions/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
 	s := &summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
 	s.bounds = make([]int, 1, groups+1)
 	// A row weighs its entries and a constant for the loss.
