@@ -29,8 +29,10 @@ soak:
 	BLANKOUT_SOAK=$(SOAK) go test -count=1 -timeout=3h -run=Soak -v ./tests
 	BLANKOUT_SOAK=$(SOAK_RACE) BLANKOUT_SOAK_RACE=1 go test -count=1 -timeout=1h -run=Soak -v ./tests
 
+# With DATA also blankout train and LIBLINEAR to the same gap, in turn.
 bench:
 	go test -run='^$$' -bench=. -benchmem ./...
+	$(if $(DATA),go run ./tests/quality -data "$(DATA)" -liblinear "$(or $(LIBLINEAR),liblinear-train)" -only solvers)
 
 # Every fuzz test for FUZZTIME each.
 FUZZTIME ?= 30s

@@ -148,6 +148,9 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		}
 		if e, ok := o.(*Expected); ok && e.plainHinge() > 0 {
 			s.kinky = nil
+			if opt.MaxIterations == 0 && !e.formable() {
+				s.opt.MaxIterations = 10_000
+			}
 			err = s.hinge(ctx, e, e.plainHinge())
 		} else {
 			err = s.newton(ctx, hv, false)

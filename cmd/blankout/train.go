@@ -130,7 +130,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes")
 	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
-	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000)")
+	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000, or 10,000 epochs of coordinate descent)")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
 	f.IntVar(&t.Starts, "starts", t.Starts, "of t-logistic: `N` random starts after the one from zero; the best result counts")
