@@ -19,7 +19,7 @@ import (
 // events deleted at that level.
 var mnistNightmare = Experiment{
 	Name:  "mnist-nightmare",
-	Help:  "robustness of ten ways to train on digits with pixels deleted at test time",
+	Help:  "robustness of eleven ways to train on digits with pixels deleted at test time",
 	Paper: "Chen, Zhu, Chen & Zhang 2014, figure 3",
 	Needs: []string{"mnist"},
 	Run:   runMNISTNightmare,
