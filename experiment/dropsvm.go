@@ -63,7 +63,7 @@ type dropFit struct {
 
 func runDropSVM(ctx context.Context, s *Setting) error {
 	c := dropConfig{Rows: Pick(s, 60, 300, 3000), Kernel: "rbf", Outer: 5, Inner: Pick(s, 2, 5, 5), Rounds: Pick(s, 1, 1, 5),
-		Costs: []string{"0.1", "1", "10", "100"}, Strength: []string{"0.1", "1", "10", "100"}, Keep: []string{"0.5", "0.9"}, Epochs: Pick(s, 5, 100, 100),
+		Costs: []string{"0.1", "1", "10", "100", "1000"}, Strength: []string{"1", "10", "100", "1000"}, Keep: []string{"0.5", "0.9"}, Epochs: Pick(s, 5, 100, 100),
 		VaryKeep: []float64{0.1, 0.3, 0.5, 0.7, 0.9}, VaryE: []int{1, 3, 10, 30, 100}, VaryRows: Pick(s, 30, 150, 400)}
 	if s.Size == Quick {
 		c.Costs, c.Strength, c.VaryE = c.Costs[1:2], c.Strength[:1], c.VaryE[:2]

@@ -73,7 +73,7 @@ type noiseFit struct {
 
 func runLabelNoise(ctx context.Context, s *Setting) error {
 	c := labelNoiseConfig{Flipped: 0.1, Costs: []float64{0.01, 0.1, 1, 10, 100}, Tolerance: 1e-4,
-		Train: Pick(s, 60, 3000, math.MaxInt32), Test: Pick(s, 60, 5000, math.MaxInt32), Repetitions: Pick(s, 1, 3, 10),
+		Train: Pick(s, 60, 3000, math.MaxInt32), Test: Pick(s, 60, 5000, math.MaxInt32), Repetitions: Pick(s, 1, 2, 10),
 		Starts: Pick(s, 3, 50, 50), StartTrain: Pick(s, 40, 500, 2000), StartCost: 10}
 	if s.Size == Quick {
 		c.Costs = []float64{10}

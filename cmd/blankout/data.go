@@ -35,6 +35,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.record.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
 	f.StringVar(&d.record.Label, "label", d.record.Label, "`FIELD` of JSON and CSV that holds the class")
 	f.StringVar(&d.record.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
+	f.StringVar(&d.record.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
 	f.StringSliceVar(&d.record.Drop, "drop", nil, "`FIELD,…` that are no features")
 	f.BoolVar(&d.record.ZeroBased, "zero-based", false, "svmlight indices count from 0")
 	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")

@@ -59,6 +59,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 		Example: "  blankout train -d train.svm -m model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
+			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -m model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -144,7 +145,8 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; of dropsvm\nalso kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
-	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "deletion levels at which the grid is measured besides: the best settings of each are marked")
+	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
+	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
 	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`; a small one marks a suspected\nwrong label")
 	o.kernel.add(f)

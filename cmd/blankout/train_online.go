@@ -48,7 +48,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // ones that --solver online refuses.
 var (
 	onlineOnly = []string{"passes", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
-	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "grid", "plot", "penalty-report"}
+	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
+		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.
