@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"blankout"
@@ -153,7 +154,9 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 				series.Low, series.High = append(series.Low, max(e-sd, 0)), append(series.High, e+sd)
 			}
 			t.Rows = append(t.Rows, row)
-			f.Series = append(f.Series, series)
+			if method.noise == "none" { // the figure has seven colours
+				f.Series = append(f.Series, series)
+			}
 		}
 		s.Table(t)
 		s.Figure([]string{"error-clean", "error-flipped"}[flipped], f)
@@ -231,17 +234,19 @@ func claimResistance(s *Setting, c labelNoiseConfig, mean func(set, flipped, met
 			cost["logistic"], cost["SVM"], cost["probit"], cost["t = 1.3"], cost["t = 1.6"], cost["t = 1.9"], cost["ramp SVM"])}, min(cost["t = 1.6"], cost["t = 1.9"]) < lowest,
 		"see the tables of test errors")
 	worse, sets := 0.0, ""
+	var pairs []string
 	for set := 2; set < len(noiseSets); set++ {
 		convex, _ := best(set, 1, true)
 		robust, _ := best(set, 1, false)
-		if robust > convex {
+		pairs = append(pairs, fmt.Sprintf("%s %.2f against %.2f", noiseSets[set], robust, convex))
+		if robust > convex+0.3 {
 			worse = max(worse, robust-convex)
 			sets += " " + noiseSets[set]
 		}
 	}
-	s.decide(Claim{Claim: "on the four real sets with wrong labels the best t is at least as good as the best convex loss, within 0.3 points", Paper: "figure 3",
-		Ours: fmt.Sprintf("at most %.2f points worse (where it is:%s)", worse, cmp.Or(sets, " nowhere"))}, worse <= 0.3,
-		"see the tables of test errors")
+	s.decide(Claim{Claim: "on the real sets with wrong labels the best t is at least as good as the best convex loss, within 0.3 points", Paper: "figure 3",
+		Ours: strings.Join(pairs, ", ")}, worse == 0,
+		fmt.Sprintf("up to %.2f points worse on%s; c is chosen on wrong labels, which settles little where few are positive (3 %% of Web)", worse, sets))
 }
 
 // decide reports a claim that holds or does not; why is why not.
