@@ -211,7 +211,6 @@ type solver struct {
 	w, grad     []float64
 	value       float64
 	gap, eps    float64
-	foreseen    bool      // gap is a stepGap
 	best        []float64 // the point with the smallest gap
 	bestGap     float64
 	first       float64 // norm of the first gradient

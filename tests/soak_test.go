@@ -219,9 +219,9 @@ func soakEvent(r *rand.Rand) []byte {
 }
 
 type soakSample struct {
-	memory, fds, goroutines                      float64
-	counted, refused, predicted                  float64
-	checkpoints, validations, snapshots, retries float64
+	memory, fds, goroutines             float64
+	counted, refused, predicted         float64
+	checkpoints, validations, snapshots float64
 }
 
 func soakMetrics(t *testing.T, url string) (s soakSample) {
