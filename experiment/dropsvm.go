@@ -168,10 +168,10 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		}
 	}
 	e, ap, seconds := mean[0][last], mean[1][last], mean[3][last]
-	s.decide(Claim{Claim: "DropSVM is at least as good as the support vector machine", Paper: "tables 2 and 3: at least as good on nearly every set",
+	s.decide(Claim{Claim: "DropSVM is at least as good as the support vector machine", Paper: "said of tables 2 and 3, whose numbers were not at hand",
 		Ours: fmt.Sprintf("mean error SVM %.2f %%, DropSVM in closed form %.2f %%; better on %d sets, worse on %d of %d", e[0], e[2], better, worse, len(sets))}, e[2] <= e[0],
 		"the mean over the sets is higher, "+farthest(c.Sets, mean[0], 1))
-	s.decide(Claim{Claim: "mean average precision of DropSVM is at least the support vector machine's", Paper: "reported beside the error",
+	s.decide(Claim{Claim: "mean average precision of DropSVM is at least the support vector machine's", Paper: "reported beside the error, numbers not at hand",
 		Ours: fmt.Sprintf("SVM %.2f %%, DropSVM sampled %.2f %%, in closed form %.2f %%", ap[0], ap[1], ap[2])}, ap[2] >= ap[0],
 		"the mean over the sets is lower, "+farthest(c.Sets, mean[1], -1))
 	s.decide(Claim{Claim: fmt.Sprintf("infinitely many epochs in closed form are at least as good as %d sampled ones, at a fraction of the cost", c.Epochs), Paper: "not in the thesis, which samples",
@@ -185,6 +185,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		c.Outer, c.Rounds, c.Inner, c.Costs, c.Strength, c.Keep)
 	if s.Size == Default {
 		s.Note("Cut for time: at most %d examples of a set, %d for the correlation, drawn by class; --full takes all and other folds five times.", c.Rows, c.VaryRows)
+		s.Note("The grid was chosen after an earlier one, without q = 0.01 / n and with 300 examples of a set, had been seen: there the mean errors were 17.48 % (machine) and 17.25 % (closed form), the mean average precisions 83.16 % and 83.10 %. So the differences in mean average precision settle nothing.")
 	}
 	return nil
 }
