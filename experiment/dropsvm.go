@@ -185,7 +185,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		c.Outer, c.Rounds, c.Inner, c.Costs, c.Strength, c.Keep)
 	if s.Size == Default {
 		s.Note("Cut for time: at most %d examples of a set, %d for the correlation, drawn by class; --full takes all and other folds five times.", c.Rows, c.VaryRows)
-		s.Note("The grid was chosen after an earlier one, without q = 0.01 / n and with 300 examples of a set, had been seen: there the mean errors were 17.48 % (machine) and 17.25 % (closed form), the mean average precisions 83.16 % and 83.10 %. So the differences in mean average precision settle nothing.")
+		s.Note("The grid was chosen after an earlier one, without q = 0.01 / n and with 300 examples of a set, had been seen: there the mean errors were 17.48 %% (machine) and 17.25 %% (closed form), the mean average precisions 83.16 %% and 83.10 %%. So the differences in mean average precision settle nothing.")
 	}
 	return nil
 }
