@@ -70,10 +70,8 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkRun is what the run loop adds to learning: events of twenty features
-// from memory, through Run and, for comparison, straight into the Learner.
-func BenchmarkRun(b *testing.B) {
-	const batches, size = 8, 512
+// benchBatches makes batches of events with twenty features each.
+func benchBatches(batches, size int) (*blankout.Schema, []blankout.Batch) {
 	schema := blankout.NewSchema(18, []string{"no", "yes"}, 2)
 	r := rand.New(rand.NewPCG(1, 1))
 	made := make([]blankout.Batch, batches)
@@ -88,6 +86,14 @@ func BenchmarkRun(b *testing.B) {
 			made[i].Examples = append(made[i].Examples, e)
 		}
 	}
+	return schema, made
+}
+
+// BenchmarkRun is what the run loop adds to learning: events of twenty features
+// from memory, through Run and, for comparison, straight into the Learner.
+func BenchmarkRun(b *testing.B) {
+	const batches, size = 8, 512
+	schema, made := benchBatches(batches, size)
 	learner := func() *online.Learner {
 		l, err := online.New(online.DefaultConfig(), schema)
 		if err != nil {
@@ -144,20 +150,7 @@ func (s *rounds) Next(_ context.Context, b *blankout.Batch) error {
 // fast as the first. They take turns of 200,000 events.
 func BenchmarkValidating(b *testing.B) {
 	const batches, size = 64, 512
-	schema := blankout.NewSchema(18, []string{"no", "yes"}, 2)
-	r := rand.New(rand.NewPCG(1, 1))
-	made := make([]blankout.Batch, batches)
-	for i := range made {
-		made[i] = blankout.Batch{Topic: "t", Fields: 1, Classes: 2, HighWater: -1}
-		for range size {
-			e := blankout.Example{Weight: 1, Label: r.IntN(2), Time: 1}
-			for d := range 20 {
-				e.Features.Index = append(e.Features.Index, uint32(d*1000+r.IntN(1000)))
-				e.Features.Value = append(e.Features.Value, 1)
-			}
-			made[i].Examples = append(made[i].Examples, e)
-		}
-	}
+	schema, made := benchBatches(batches, size)
 	const events = 200_000
 	var took [2]time.Duration
 	var ratios []float64 // of neighbours: the machine may be busy with other things
