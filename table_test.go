@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -154,5 +155,24 @@ func BenchmarkTouchAll(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// TestTablePrefetch looks at rows that are there and rows that are not, in a Table
+// large enough for it to matter.
+func TestTablePrefetch(t *testing.T) {
+	table := NewTable(70)
+	var columns []uint32
+	for i := range uint32(5000) {
+		columns = append(columns, i*i*7)
+		if i%3 != 0 {
+			table.Touch(i * i * 7)[i%70] = float64(i)
+		}
+	}
+	want, length := table.Blocks(), table.Len()
+	table.Prefetch(nil)
+	table.Prefetch(columns)
+	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
+		t.Error("Prefetch changed the Table")
 	}
 }

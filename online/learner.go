@@ -247,6 +247,10 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	return l.now.scores
 }
 
+// Prefetch says that an event is about to be learned: its features are fetched from
+// memory while the one before it is being learned. It changes nothing.
+func (l *Learner) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features.Index) }
+
 // Suspicion says why the label of an event is probably wrong: t-logistic
 // regression gives it little influence on the weights.
 type Suspicion struct {

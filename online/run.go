@@ -617,6 +617,9 @@ func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (
 	}()
 	for ; i < to; i++ {
 		e := &b.Examples[i]
+		if i+1 < to {
+			l.Learner.Prefetch(&b.Examples[i+1])
+		}
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			return fmt.Errorf("counting events in: %w", err)
 		}
