@@ -23,8 +23,11 @@ crash:
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.
+# SOAK_RATE records a second leave the machine room for other work.
 SOAK ?= 1h
 SOAK_RACE ?= 10m
+SOAK_RATE ?= 1000
+soak: export BLANKOUT_SOAK_RATE = $(SOAK_RATE)
 soak:
 	BLANKOUT_SOAK=$(SOAK) go test -count=1 -timeout=3h -run=Soak -v ./tests
 	BLANKOUT_SOAK=$(SOAK_RACE) BLANKOUT_SOAK_RACE=1 go test -count=1 -timeout=1h -run=Soak -v ./tests
@@ -35,13 +38,9 @@ bench:
 	$(if $(DATA),go run ./tests/quality -data "$(DATA)" -liblinear "$(or $(LIBLINEAR),liblinear-train)" -only solvers)
 
 # Every fuzz test for FUZZTIME each.
-FUZZTIME ?= 30s
+FUZZTIME ?= 10m
 fuzz:
-	@set -e; for package in $$(go list ./...); do \
-		for name in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
-			echo "$$package $$name"; go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $$package; \
-		done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 lint:
 	test -z "$$(gofmt -l .)"
