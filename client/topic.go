@@ -126,10 +126,16 @@ func (c *contents) add(r stream.Record, keep bool) error {
 	return nil
 }
 
-// assemble puts the newest model together.
-func (c *contents) assemble(record stream.RecordConfig) (*Model, error) {
+// assemble puts the newest model together, of at most limit bytes: a manifest can
+// name a piece many times.
+func (c *contents) assemble(record stream.RecordConfig, limit int64) (*Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	for _, b := range c.manifest.Blocks {
+		for _, hash := range b.Pieces {
+			if limit -= int64(len(c.pieces[hash])); limit < 0 {
+				return nil, fmt.Errorf("%w: version %d: the manifest makes more of the pieces than a model may have bytes", checkpoint.ErrDamaged, c.manifest.Version)
+			}
+		}
 		var data []byte
 		if len(b.Pieces) == 1 {
 			data = c.pieces[b.Pieces[0]]
@@ -194,7 +200,7 @@ func (s *topicSource) look(ctx context.Context) (*Model, error) {
 	for quiet := false; ; {
 		if s.next >= s.end {
 			if m := s.contents.manifest; m != nil && s.contents.offset != s.returned {
-				model, err := s.contents.assemble(*s.options.Record)
+				model, err := s.contents.assemble(*s.options.Record, s.options.MaxBytes)
 				if err == nil {
 					s.returned = s.contents.offset
 					return model, nil

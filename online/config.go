@@ -192,8 +192,8 @@ func (c Config) parse() (settings, error) {
 		return s, fmt.Errorf("suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
-		if !(w >= 0) || math.IsInf(w, 0) {
-			return s, fmt.Errorf("class_weight of %q = %v: must be a number, at least 0", name, w)
+		if !(w >= 0 && w <= maxMagnitude) {
+			return s, fmt.Errorf("class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}
 	if !(c.Threshold > 0 && c.Threshold < 1) {

@@ -291,12 +291,15 @@ func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 	return m.Score(e, out)
 }
 
+// maxMagnitude bounds what is learned, as decoders do: sums of it stay finite.
+const maxMagnitude = 1e30
+
 func usable(e *blankout.Example) bool {
-	if e.Refused != nil || !(e.Weight >= 0 && e.Weight <= math.MaxFloat64) {
+	if e.Refused != nil || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
 		return false
 	}
 	for _, x := range e.Features.Value {
-		if !(x >= -1e30 && x <= 1e30) {
+		if !(x >= -maxMagnitude && x <= maxMagnitude) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"blankout"
 )
@@ -95,13 +96,14 @@ func (m *Metrics) Summary() Summary {
 		s.AUC, s.AveragePrecision = number(b.AUC()), number(b.AveragePrecision())
 		s.Precision, s.Recall, s.CalibrationError = number(b.Precision()), number(b.Recall()), number(b.CalibrationError())
 		for _, r := range b.Reliability {
-			if r.Weight > 0 {
-				s.Reliability = append(s.Reliability, SummaryBin{r.Probability / r.Weight, r.Positive / r.Weight, r.Weight})
+			p, positive := number(r.Probability/r.Weight), number(r.Positive/r.Weight)
+			if p != nil && positive != nil {
+				s.Reliability = append(s.Reliability, SummaryBin{*p, *positive, r.Weight})
 			}
 		}
 	}
 	for _, f := range m.Forecasts {
-		if math.IsNaN(f.Error[0]) {
+		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
 			continue // no event sampled yet
 		}
 		for i := range f.Error {

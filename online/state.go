@@ -329,6 +329,7 @@ func (c *coder) float(p *float64) {
 	v := math.Float64bits(*p)
 	c.uint(&v)
 	*p = math.Float64frombits(v)
+	c.failed = c.failed || *p-*p != 0 // nothing learned is infinite or no number
 }
 
 // length codes the length of a slice of elements of the given size.

@@ -63,6 +63,43 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
+// FuzzRestore reads checkpoints whose checksums are right and one of whose blocks
+// says anything: refused, or a Learner that can be saved again.
+func FuzzRestore(f *testing.F) {
+	c := DefaultConfig()
+	c.Refresh, c.Noise = 7, "dropout:0.3"
+	l, s := mustNew(f, c, 2), newStream(4, 2)
+	for range 40 {
+		l.Learn(s.next())
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range blocks {
+		if len(b.Data) < 20_000 {
+			f.Add(b.Name, b.Data)
+		}
+	}
+	e := s.next()
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		blocks := slices.Clone(blocks)
+		for i := range blocks {
+			if blocks[i].Name == name {
+				blocks[i].Data = data
+			}
+		}
+		l, err := Restore(c, blocks)
+		if err != nil {
+			return
+		}
+		if _, err := l.Blocks(); err != nil {
+			t.Error(err)
+		}
+		l.Score(e, make([]float64, 2))
+	})
+}
+
 // Learning goes on while a Snapshot is encoded, and the Snapshot stays what it was.
 func TestSnapshotIsImmutable(t *testing.T) {
 	l, s := mustNew(t, DefaultConfig(), 3), newStream(4, 3)

@@ -378,3 +378,46 @@ func TestFileSeek(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFile reads files of any contents, compressed or not, with labels beside
+// them where they are pictures: it ends, and within the limits.
+func FuzzFile(f *testing.F) {
+	images := "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x02\x00\xff\x01\x02"
+	labels := "\x00\x00\x08\x01\x00\x00\x00\x02\x01\x00"
+	for _, seed := range [][2]string{{images, labels}, {gz(images), zst(labels)}, {images[:18], labels}, {"\x00\x00\x08\x02\xff\xff\xff\xff\xff\xff\xff\xff", labels}} {
+		f.Add(0, []byte(seed[0]), []byte(seed[1]))
+	}
+	f.Add(1, []byte("1 1:2\n\n# nothing\n-1 2:1"), []byte(nil))
+	f.Add(2, []byte("label,a\nyes,\"1\n2\"\nno,3\n"), []byte(nil))
+	f.Add(3, []byte(zst("{\"label\":1,\"a\":2}\n{")), []byte(nil))
+	f.Add(1, []byte(gz(strings.Repeat("1 1:1\n", 1000))), []byte(nil))
+	dir := f.TempDir()
+	names := []string{"x-images-idx3-ubyte", "x.svm", "x.csv", "x.jsonl", "x.vw"}
+	f.Fuzz(func(t *testing.T, kind int, data, labels []byte) {
+		path := filepath.Join(dir, names[uint(kind)%uint(len(names))])
+		if err := errors.Join(os.WriteFile(path, data, 0o600), os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		c := DefaultRecordConfig()
+		c.MaxBytes, c.MaxFeatures = 1000, 100
+		file, err := OpenFile(path, c, c.Schema())
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		last := int64(-1)
+		var b blankout.Batch
+		for n := 0; n < 10_000; n += len(b.Examples) { // a bomb may have more: they are not all looked at
+			if file.Next(t.Context(), &b) != nil {
+				return
+			}
+			for i := range b.Examples {
+				e := &b.Examples[i]
+				if e.Offset <= last || e.Refused == nil && (e.Features.Check() != nil || e.Features.Len() > 100) {
+					t.Fatalf("offset %d after %d: %+v", e.Offset, last, e)
+				}
+				last = e.Offset
+			}
+		}
+	})
+}
