@@ -279,7 +279,7 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "adapt": fmt.Sprint(c.Adapt), "standardise": c.Standardise,
 		"half_life": fmt.Sprint(c.HalfLife), "half_life_time": fmt.Sprint(c.HalfLifeTime), "on_drift": c.OnDrift,
 		"calibrate": fmt.Sprint(c.Calibrate),
-		"l1":        fmt.Sprint(c.L1), "zero_based": fmt.Sprint(s.ZeroBased),
+		"l1":        fmt.Sprint(c.L1), "refresh": fmt.Sprint(c.Refresh), "zero_based": fmt.Sprint(s.ZeroBased),
 		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
 		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
 		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),

@@ -238,10 +238,13 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err := json.Unmarshal(config, &was); err != nil {
 		return nil, fmt.Errorf("restoring the learner: block learner: fingerprint: %w", err)
 	}
-	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
+	now, width := l.Fingerprint(), len(l.bias)
+	if _, ok := was["refresh"]; !ok {
+		was["refresh"] = now["refresh"] // an older file does not say; its rows have room for one, or none
+	}
+	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
-	width := len(l.bias)
 	l.state(d)
 	switch {
 	case d.failed || len(d.in) != 0:
@@ -250,7 +253,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		len(l.refresh.window.column) != len(l.refresh.window.value) || !slices.IsSorted(l.refresh.window.ends) ||
 		len(l.refresh.window.ends) > 0 && int(l.refresh.window.ends[len(l.refresh.window.ends)-1]) != len(l.refresh.window.column):
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
-	case len(l.bias) != width || m.Rows.Width() != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
+	case m.Rows.Width() != width:
+		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
+	case len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
 		len(l.dense.seen) != len(m.Scaler.Dense):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}

@@ -1,6 +1,7 @@
 package online
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -53,6 +54,19 @@ func TestRestoreRefuses(t *testing.T) {
 	var mismatch *MismatchError
 	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
 		`eta: was "0", is "0.7"`, `loss: was "logistic:gaussian", is "hinge:gaussian"`}) {
+		t.Errorf("%v", err)
+	}
+	other = c
+	other.Refresh = 0
+	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{`refresh: was "7", is "0"`}) {
+		t.Errorf("%v", err)
+	}
+	// An older file does not say whether there was a refresh: its rows do.
+	old := with(bytes.Replace(state, []byte(`"refresh":"7",`), bytes.Repeat([]byte(" "), 14), 1))
+	if _, err := Restore(c, old); err != nil {
+		t.Error(err)
+	}
+	if _, err := Restore(other, old); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "refresh = 0") {
 		t.Errorf("%v", err)
 	}
 	// What only says how the weights are used may change.

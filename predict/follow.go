@@ -1,33 +1,22 @@
 package predict
 
+// A service that does not learn takes its model from one that does: it follows
+// the learner's server, snapshot topic or file, from before there is a first model,
+// and through everything that cuts it off.
+
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"blankout/client"
+	"blankout/internal/secret"
 )
-
-// Token returns the token that the server of the model wants, "" if none is set.
-func (c Config) Token() (string, error) {
-	if c.TokenFile == "" {
-		if c.TokenEnv == "" {
-			return "", nil
-		}
-		return os.Getenv(c.TokenEnv), nil
-	}
-	data, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("token_file: %w", err)
-	}
-	return strings.TrimRight(string(data), "\r\n"), nil
-}
 
 // Followed is the model of a learner elsewhere. Unlike a client.Follower it is
 // there before the model is, and it says in the log when it is cut off.
@@ -103,4 +92,13 @@ func (f *Followed) Model() *client.Model {
 func (f *Followed) Close() {
 	f.stop()
 	<-f.done
+}
+
+// Token returns the token that the server of the model wants, "" if none is set.
+func (c Config) Token() (string, error) {
+	token, err := secret.Read(c.TokenFile, c.TokenEnv)
+	if err != nil {
+		return "", fmt.Errorf("token_file: %w", err)
+	}
+	return token, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -276,6 +278,25 @@ func TestCheck(t *testing.T) {
 		edit(&c)
 		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// A token file that is named must hold one.
+func TestConfigToken(t *testing.T) {
+	c := predict.DefaultConfig()
+	t.Setenv(c.TokenEnv, "from the environment")
+	if token, err := c.Token(); token != "from the environment" || err != nil {
+		t.Errorf("%q, %v", token, err)
+	}
+	c.TokenFile = filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
+		if err := os.WriteFile(c.TokenFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		token, err := c.Token()
+		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
+			t.Errorf("%q: %q, %v", text, token, err)
 		}
 	}
 }

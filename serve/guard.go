@@ -7,25 +7,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
+
+	"blankout/internal/secret"
 )
 
 // token returns the token that requests must bring, "" if they need none.
 func (c Config) token() (string, error) {
-	if c.TokenFile == "" {
-		if c.TokenEnv == "" {
-			return "", nil
-		}
-		return os.Getenv(c.TokenEnv), nil
-	}
-	data, err := os.ReadFile(c.TokenFile)
+	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
 		return "", fmt.Errorf("token_file: %w", err)
-	}
-	token := strings.TrimRight(string(data), "\r\n")
-	if token == "" {
-		return "", fmt.Errorf("token_file: %s is empty", c.TokenFile)
 	}
 	return token, nil
 }

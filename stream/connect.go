@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"blankout/internal/secret"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 	"github.com/segmentio/kafka-go/sasl"
@@ -151,15 +153,9 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	case "SCRAM-SHA-512":
 		algorithm = scram.SHA512
 	}
-	var password string
-	if c.PasswordFile != "" {
-		b, err := os.ReadFile(c.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("sasl: reading password_file: %w", err)
-		}
-		password = strings.TrimRight(string(b), "\r\n")
-	} else if c.PasswordEnv != "" {
-		password = os.Getenv(c.PasswordEnv)
+	password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
+	if err != nil {
+		return nil, fmt.Errorf("sasl: password_file: %w", err)
 	}
 	if password == "" {
 		return nil, fmt.Errorf("sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)

@@ -1,5 +1,8 @@
 package main
 
+// The command experiment names the experiments of package experiment, runs one or
+// all of them into a folder each, and prints the claims with what came out.
+
 import (
 	"context"
 	"encoding/json"

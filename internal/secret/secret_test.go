@@ -1,0 +1,39 @@
+package secret
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		name := filepath.Join(dir, "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	t.Setenv("TEST_SECRET", "from the environment")
+	for _, c := range []struct{ text, env, want, err string }{
+		{"open sesame\n", "TEST_SECRET", "open sesame", ""},
+		{" a\tb \r\n\n", "", " a\tb ", ""},
+		{"", "TEST_SECRET", "", "is empty"},
+		{"\r\n", "TEST_SECRET", "", "is empty"},
+	} {
+		got, err := Read(file(c.text), c.env)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %q, %v", c.text, got, err)
+		}
+	}
+	for env, want := range map[string]string{"TEST_SECRET": "from the environment", "TEST_NO_SECRET": "", "": ""} {
+		if got, err := Read("", env); got != want || err != nil {
+			t.Errorf("%s: %q, %v", env, got, err)
+		}
+	}
+	if _, err := Read(filepath.Join(dir, "none"), "TEST_SECRET"); err == nil {
+		t.Error("a file that is not there")
+	}
+}
