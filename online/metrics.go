@@ -103,11 +103,11 @@ func (m *Metrics) Summary() Summary {
 		}
 	}
 	for _, f := range m.Forecasts {
-		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
-			continue // no event sampled yet
-		}
 		for i := range f.Error {
 			f.Error[i] *= 100
+		}
+		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
+			continue // no event sampled yet
 		}
 		s.Forecasts = append(s.Forecasts, f)
 	}
