@@ -91,6 +91,16 @@ func (d *Data) Row(i int) Row {
 	return row
 }
 
+// Vec returns row i in the Schema's columns, in the memory of x.
+func (d *Data) Vec(i int, x blankout.Vec) blankout.Vec {
+	row := d.Row(i)
+	x = blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]}
+	for j, c := range row.Index {
+		x.Index, x.Value = append(x.Index, d.columns[c]), append(x.Value, row.At(j))
+	}
+	return x
+}
+
 // Len returns the number of entries.
 func (r Row) Len() int { return len(r.Index) }
 

@@ -172,14 +172,16 @@ func meanDistance(k Kernel, d *Data) float64 {
 // pairing returns the term of s(x, y) for a column that both vectors have.
 func pairing(k Kernel) func(x, y float64) float64 {
 	if _, ok := k.(RBFChi2Kernel); ok {
-		return func(x, y float64) float64 {
-			if x+y == 0 {
-				return 0
-			}
-			return 2 * x * y / (x + y)
-		}
+		return chi2
 	}
 	return func(x, y float64) float64 { return x * y }
+}
+
+func chi2(x, y float64) float64 {
+	if x+y <= 0 {
+		return 0
+	}
+	return 2 * x * y / (x + y)
 }
 
 // pairSum returns s(x, y) by a merge of the two rows.
@@ -230,8 +232,8 @@ const kernelShardRows = 4096
 
 func newKernelRows(k Kernel, d *Data) *kernelRows {
 	n := d.Rows()
-	_, chi2 := k.(RBFChi2Kernel)
-	r := &kernelRows{kernel: k, chi2: chi2, self: selfSums(pairing(k), d)}
+	_, isChi2 := k.(RBFChi2Kernel)
+	r := &kernelRows{kernel: k, chi2: isChi2, self: selfSums(pairing(k), d)}
 	shards := min(max(n/kernelShardRows, 1), 16)
 	for s := range shards {
 		sh := kernelShard{lo: n * s / shards, hi: n * (s + 1) / shards, start: make([]uint32, d.Columns()+1)}
@@ -276,9 +278,7 @@ func (r *kernelRows) into(columns []uint32, values []float64, xx float64, out []
 				continue
 			}
 			for j, y := range ys {
-				if x+y > 0 {
-					acc[rows[j]] += 2 * x * y / (x + y)
-				}
+				acc[rows[j]] += chi2(x, y)
 			}
 		}
 		for j, xy := range acc {

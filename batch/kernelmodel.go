@@ -42,6 +42,7 @@ func NewKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) (*Ker
 		panic(fmt.Sprintf("batch: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))
 	}
 	var b Builder
+	var x blankout.Vec
 	var kept []float64
 	for i := range d.Rows() {
 		c := coef[i*n : (i+1)*n]
@@ -52,13 +53,8 @@ func NewKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) (*Ker
 		if zero {
 			continue
 		}
-		row := d.Row(i)
-		e := blankout.Example{Label: blankout.Unlabelled, Weight: 1}
-		for j, column := range row.Index {
-			e.Features.Index = append(e.Features.Index, d.Column(int(column)))
-			e.Features.Value = append(e.Features.Value, row.At(j))
-		}
-		if err := b.Add(&e); err != nil {
+		x = d.Vec(i, x)
+		if err := b.Add(&blankout.Example{Features: x, Label: blankout.Unlabelled, Weight: 1}); err != nil {
 			return nil, err
 		}
 		kept = append(kept, c...)

@@ -46,12 +46,7 @@ func TestKernelModelScores(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range d.Rows() {
-			row := d.Row(i)
-			e := blankout.Example{}
-			for j, c := range row.Index {
-				e.Features.Index = append(e.Features.Index, d.Column(int(c)))
-				e.Features.Value = append(e.Features.Value, row.At(j))
-			}
+			e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
 			want := []float64{0.5, -1}
 			for j, v := range gram.Row(i) {
 				want[0] += coef[2*j] * v

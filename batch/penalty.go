@@ -27,27 +27,21 @@ type Penalties struct {
 // Penalties computes them on the data the model was trained on. The loss must
 // be linear, logistic or poisson.
 func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) (*Penalties, error) {
-	var a, slope func(f float64) float64         // A and A'
-	var expect func(f, v float64) (q, r float64) // A''(f) v/2 and E A(f~) - A(f)
+	var loss blankout.Loss               // A(f) + A''(f) v/2 at y
+	y := 0.0                             // where y f drops out of it
+	var exact func(f, v float64) float64 // E A(f~) - A(f)
 	switch name, _, _ := strings.Cut(f.Model.Loss, ":"); name {
 	case "linear":
-		a = func(f float64) float64 { return f * f / 2 }
-		slope = func(f float64) float64 { return f }
-		expect = func(f, v float64) (q, r float64) { return v / 2, v / 2 }
+		loss, exact = blankout.Linear{}, func(_, v float64) float64 { return v / 2 }
 	case "logistic":
-		// y f is linear: it drops out of the differences.
-		a = func(f float64) float64 { return max(f, 0) + math.Log1p(math.Exp(-math.Abs(f))) }
-		slope = func(f float64) float64 { return 1 / (1 + math.Exp(-f)) }
-		expect = func(f, v float64) (q, r float64) {
-			q1, _, _ := blankout.LogisticQuadratic{}.At(1, f, v)
-			q0, _, _ := blankout.LogisticQuadratic{}.At(1, f, 0)
-			r1, _, _ := blankout.LogisticGaussian{}.At(1, f, v)
-			r0, _, _ := blankout.LogisticGaussian{}.At(1, f, 0)
-			return q1 - q0, r1 - r0
+		loss, y = blankout.LogisticQuadratic{}, -1
+		exact = func(f, v float64) float64 {
+			noisy, _, _ := blankout.LogisticGaussian{}.At(y, f, v)
+			clean, _, _ := blankout.LogisticGaussian{}.At(y, f, 0)
+			return noisy - clean
 		}
 	case "poisson":
-		a, slope = math.Exp, math.Exp
-		expect = func(f, v float64) (q, r float64) { return math.Exp(f) * v / 2, math.Exp(f) * math.Expm1(v/2) }
+		loss, exact = blankout.PoissonQuadratic{}, func(f, v float64) float64 { return math.Exp(f) * math.Expm1(v/2) }
 	default:
 		return nil, fmt.Errorf("loss %s has no noising penalty: want linear, logistic or poisson", f.Model.Loss)
 	}
@@ -79,13 +73,14 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 				v += w[c] * w[c] * (c1*x + c2*x*x)
 			}
 			s := row.Dot(w) + b
-			q, exact := expect(s, v)
-			p.Quadratic += m * q
-			p.Exact += m * exact
+			a, slope, half := loss.At(y, s, 0) // half is A''(s)/2
+			p.Quadratic += m * half * v
+			p.Exact += m * exact(s, v)
 			mean, square := 0.0, 0.0
 			for j := range copies {
 				f := noisy.Row(i*copies+j).Dot(w) + b
-				x := a(f) - a(s) - slope(s)*(f-s)
+				at, _, _ := loss.At(y, f, 0)
+				x := at - a - slope*(f-s)
 				delta := x - mean
 				mean += delta / float64(j+1)
 				square += delta * (x - mean)

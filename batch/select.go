@@ -443,12 +443,7 @@ func measureDeleted(model vecScorer, d *Data, q float64, seed uint64) (err, logL
 	scores, probabilities := make([]float64, max(model.outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
 	for i := range d.Rows() {
-		row := d.Row(i)
-		x.Index, x.Value = x.Index[:0], x.Value[:0]
-		for j, column := range row.Index {
-			x.Index = append(x.Index, d.Column(int(column)))
-			x.Value = append(x.Value, row.At(j))
-		}
+		x = d.Vec(i, x)
 		if q > 0 {
 			c.Vec(x, i, 0)
 		}

@@ -92,11 +92,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	var b Builder
 	var raw, x blankout.Vec
 	for i := range d.Rows() {
-		row := d.Row(i)
-		raw.Index, raw.Value = raw.Index[:0], raw.Value[:0]
-		for j, c := range row.Index {
-			raw.Index, raw.Value = append(raw.Index, d.Column(int(c))), append(raw.Value, row.At(j))
-		}
+		raw = d.Vec(i, raw)
 		x = m.Standardised(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: d.Weight(i)}); err != nil {
 			return nil, nil, err

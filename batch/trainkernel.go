@@ -398,15 +398,12 @@ func (f *KernelFit) TrainError(d *Data) float64 {
 	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
 	parallel(f.threads, len(wrong), func(g int) {
 		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
+		var x blankout.Vec
 		for i := g * block; i < min((g+1)*block, n); i++ {
 			if d.Label(i) < 0 {
 				continue
 			}
-			var x blankout.Vec
-			row := d.Row(i)
-			for j, c := range row.Index {
-				x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
-			}
+			x = d.Vec(i, x)
 			if blankout.Predict(f.Model.ScoreVec(x, 1, scores)) != d.Label(i) {
 				wrong[g] += d.Weight(i)
 			}

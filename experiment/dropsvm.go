@@ -323,11 +323,7 @@ func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.D
 	scores, chances := make([]float64, max(fit.Model.Outputs, 2)), make([]float64, len(test.Schema.Classes))
 	var x blankout.Vec
 	for i := range test.Rows() {
-		row := test.Row(i)
-		x.Index, x.Value = x.Index[:0], x.Value[:0]
-		for j, column := range row.Index {
-			x.Index, x.Value = append(x.Index, test.Column(int(column))), append(x.Value, row.At(j))
-		}
+		x = test.Vec(i, x)
 		out := fit.Model.ScoreVec(x, 1, scores)
 		m.Add(test.Label(i), test.Weight(i), out, fit.Model.Probabilities(out, chances))
 	}
