@@ -247,6 +247,13 @@ func (PoissonQuadratic) At2(_, f, v float64) (ff, fv, vv float64) {
 }
 func (PoissonQuadratic) String() string { return "poisson:quadratic-noising" }
 
+// IsRegression reports whether the labels of a loss, by the name it is parsed
+// from, are numbers and no classes.
+func IsRegression(loss string) bool {
+	name, _, _ := strings.Cut(loss, ":")
+	return name == "linear" || name == "poisson"
+}
+
 func formatEll(ell float64) string {
 	if ell == 1 {
 		return ""

@@ -17,9 +17,10 @@ import (
 type Config struct {
 	// Loss is hinge, logistic, quadratic, linear, poisson or one of the
 	// objectives of their own; Bound is gaussian (the default), chen or
-	// quadratic-noising where the loss has a choice.
+	// quadratic-noising where the loss has a choice. Loss may name the bound too,
+	// as blankout.ParseLoss reads it; then Bound is "".
 	Loss, Bound string
-	Ell         float64 // margin of the hinge
+	Ell         float64 // margin of the hinge, unless Loss names one
 	Noise       string  // as blankout.ParseNoise reads it
 	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
 	// factor blankout.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
@@ -209,16 +210,17 @@ func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
 }
 
 // objectives lists the losses that are objectives of their own, by the name
-// before a colon; bound "" fits every bound. prepare completes the Problem, whose
-// Kappa and Penalty are those of |w|^2 + c sum loss, or of the L2 asked for. A
-// new one is a file and a line here.
+// before a colon, with the bounds they have: "" stands for the default. make gets
+// a Problem whose Kappa and Penalty are those of |w|^2 + c sum loss, or of the L2
+// asked for. A new one is a file and a line here.
 var objectives = []struct {
-	name, bound string
-	make        func(p Problem, level string, c Config) (Objective, error)
+	name   string
+	bounds []string
+	make   func(p Problem, level string, c Config) (Objective, error)
 }{
-	{"exponential", "", func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
-	{"logistic", "mcf", func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
-	{"ramp", "", func(p Problem, level string, c Config) (Objective, error) {
+	{"exponential", []string{"", "mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
+	{"logistic", []string{"mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
+	{"ramp", []string{"", "gaussian", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
 		s, err := parseLevel(level, -1)
 		if err != nil {
 			return nil, fmt.Errorf("loss ramp:%s: %w", level, err)
@@ -233,7 +235,7 @@ var objectives = []struct {
 		return NewRamp(p, s)
 	}},
 	// Globerson & Roweis write |w|^2/2.
-	{"fdrop", "", func(p Problem, level string, c Config) (Objective, error) {
+	{"fdrop", []string{""}, func(p Problem, level string, c Config) (Objective, error) {
 		k, err := strconv.Atoi(level)
 		if err != nil {
 			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
@@ -244,7 +246,7 @@ var objectives = []struct {
 		return NewFDROP(p, k)
 	}},
 	// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
-	{"t-logistic", "", func(p Problem, level string, c Config) (Objective, error) {
+	{"t-logistic", []string{"", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
 		t, err := parseLevel(level, math.NaN())
 		if err != nil {
 			return nil, fmt.Errorf("loss t-logistic:%s: %w", level, err)
@@ -261,6 +263,30 @@ var objectives = []struct {
 		}
 		return o, err
 	}},
+}
+
+// LossName returns the loss with its bound and margin, as blankout.ParseLoss
+// reads it.
+func (c Config) LossName() (string, error) {
+	name := c.Loss
+	first, _, named := strings.Cut(name, ":")
+	if c.Bound != "" && (first == "hinge" || first == "logistic" || c.Bound != "gaussian") { // the others have one form only, which is exact
+		if named {
+			return "", fmt.Errorf("loss %s and bound %s both name the bound: give one of them", c.Loss, c.Bound)
+		}
+		name += ":" + c.Bound
+		named = true
+	}
+	if c.Ell == 1 {
+		return name, nil
+	}
+	if first != "hinge" {
+		return "", fmt.Errorf("margin ell = %v: loss %s has none", c.Ell, c.Loss)
+	}
+	if !named {
+		name += ":gaussian"
+	}
+	return name + ":" + strconv.FormatFloat(c.Ell, 'g', -1, 64), nil
 }
 
 func parseLevel(s string, missing float64) (float64, error) {
@@ -301,31 +327,28 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	}
 	first, level, _ := strings.Cut(c.Loss, ":")
 	for _, o := range objectives {
-		if o.name == first && (o.bound == "" || o.bound == c.Bound) {
+		if o.name != first {
+			continue
+		}
+		if slices.Contains(o.bounds, c.Bound) {
 			name := c.Loss
-			if o.bound != "" {
-				name += ":" + o.bound
+			if first == "logistic" {
+				name += ":" + c.Bound // a name that another loss has too
 			}
 			return func(d *Data, b subproblem, c Config) (Objective, error) {
 				return o.make(problem(d, b, c, nil), level, c)
 			}, name, nil
 		}
+		if o.bounds[0] == "" {
+			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
+		}
 	}
-	name = c.Loss
-	if c.Bound != "" && (strings.HasPrefix(name, "hinge") || strings.HasPrefix(name, "logistic") || c.Bound != "gaussian") {
-		name += ":" + c.Bound // the others have one form only, which is exact
+	if name, err = c.LossName(); err != nil {
+		return nil, "", err
 	}
 	loss, err := blankout.ParseLoss(name)
 	if err != nil {
 		return nil, "", err
-	}
-	switch l := loss.(type) {
-	case blankout.HingeGaussian:
-		l.Ell = c.Ell
-		loss = l
-	case blankout.HingeChen:
-		l.Ell = c.Ell
-		loss = l
 	}
 	return func(d *Data, b subproblem, c Config) (Objective, error) {
 		return NewExpected(problem(d, b, c, loss))
@@ -335,7 +358,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 // problems cuts the task into binary problems.
 func (c Config) problems(d *Data) ([]subproblem, error) {
 	classes := d.Schema.Classes
-	if c.Loss == "linear" || c.Loss == "poisson" {
+	if blankout.IsRegression(c.Loss) {
 		y := make([]float64, d.Rows())
 		for i := range y {
 			y[i] = math.NaN()
@@ -367,17 +390,7 @@ func (c Config) problems(d *Data) ([]subproblem, error) {
 		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
 	}
 	one := func(positive, negative int) subproblem {
-		b := subproblem{positive: positive, negative: negative, y: make([]float64, d.Rows())}
-		for i := range b.y {
-			switch l := d.Label(i); {
-			case l == positive:
-				b.y[i] = 1
-			case l < 0:
-				b.y[i] = math.NaN()
-			default:
-				b.y[i] = -1
-			}
-		}
+		b := subproblem{positive: positive, negative: negative, y: d.signs(positive)}
 		if negative >= 0 && len(classes) > 2 {
 			b.weight = make([]float64, d.Rows())
 			for i := range b.weight {
@@ -412,6 +425,23 @@ func (c Config) problems(d *Data) ([]subproblem, error) {
 		return nil, fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
 	}
 	return out, nil
+}
+
+// signs returns 1 for the examples of a class, -1 for those of others and NaN for
+// the unlabelled.
+func (d *Data) signs(positive int) []float64 {
+	y := make([]float64, d.Rows())
+	for i := range y {
+		switch l := d.Label(i); {
+		case l == positive:
+			y[i] = 1
+		case l < 0:
+			y[i] = math.NaN()
+		default:
+			y[i] = -1
+		}
+	}
+	return y
 }
 
 // model makes the model of one result for each output.

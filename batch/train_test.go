@@ -42,12 +42,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 func trainError(d *Data, m *blankout.Model) float64 {
 	wrong := 0
 	for i := range d.Rows() {
-		row := d.Row(i)
-		e := blankout.Example{}
-		for j, c := range row.Index {
-			e.Features.Index = append(e.Features.Index, d.Column(int(c)))
-			e.Features.Value = append(e.Features.Value, row.At(j))
-		}
+		e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
 		if blankout.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
 			wrong++
 		}
@@ -159,12 +154,45 @@ func TestTrainRefuses(t *testing.T) {
 		{"solver", two, func(c *Config) { c.Solver = "sgd" }, "want newton"},
 		{"numbers", words, func(c *Config) { c.Loss = "linear" }, "numbers for labels"},
 		{"counts", two, func(c *Config) { c.Loss = "poisson" }, "not negative"},
+		{"two bounds", two, func(c *Config) { c.Loss, c.Bound = "hinge:chen", "gaussian" }, "give one of them"},
+		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "margin"},
+		{"margin", two, func(c *Config) { c.Ell = 2 }, "has none"},
+		{"bound", two, func(c *Config) { c.Loss, c.Bound = "ramp", "mcf" }, "no bound mcf"},
+		{"bound of one form", two, func(c *Config) { c.Loss, c.Bound = "exponential", "chen" }, "no bound chen"},
 	} {
 		cfg := DefaultConfig()
 		c.change(&cfg)
 		_, err := Train(context.Background(), c.d, cfg)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// A loss may be named in one string or in the settings beside it.
+func TestTrainNamesOfLosses(t *testing.T) {
+	d := classData(t, 60, 2, "3", "5")
+	for _, c := range []struct {
+		whole string
+		apart func(*Config)
+	}{
+		{"hinge:chen:3", func(c *Config) { c.Loss, c.Bound, c.Ell = "hinge", "chen", 3 }},
+		{"hinge:gaussian:2", func(c *Config) { c.Loss, c.Ell = "hinge", 2 }},
+		{"poisson:quadratic-noising", func(c *Config) { c.Loss = "poisson" }},
+	} {
+		whole, apart := DefaultConfig(), DefaultConfig()
+		whole.Loss = c.whole
+		c.apart(&apart)
+		a, err := Train(context.Background(), d, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Train(context.Background(), d, apart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Model.Loss != c.whole || a.Objective != b.Objective {
+			t.Errorf("%s: %s with objective %v, want %v", c.whole, a.Model.Loss, a.Objective, b.Objective)
 		}
 	}
 }

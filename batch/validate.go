@@ -217,11 +217,7 @@ func (v *Evidence) EachLearned(f func(label int, importance float64, x blankout.
 			held = held[1:]
 			continue
 		}
-		row := d.Row(i)
-		x.Index, x.Value = x.Index[:0], x.Value[:0]
-		for j, c := range row.Index {
-			x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
-		}
+		x = d.Vec(i, x)
 		f(d.Label(i), d.Weight(i), x)
 	}
 }
@@ -410,21 +406,14 @@ func (d *Data) againstTheRest(k, outputs int) (p subproblem, ok bool) {
 	if outputs == 1 {
 		positive = 1
 	}
-	p = subproblem{positive: positive, negative: -1, y: make([]float64, d.Rows())}
-	var have [2]bool
-	for i := range p.y {
-		switch l := d.Label(i); {
-		case l < 0:
-			p.y[i] = math.NaN()
-		case l == positive:
-			p.y[i] = 1
-			have[1] = have[1] || d.Weight(i) > 0
-		default:
-			p.y[i] = -1
-			have[0] = have[0] || d.Weight(i) > 0
+	p = subproblem{positive: positive, negative: -1, y: d.signs(positive)}
+	least, most := 1.0, -1.0
+	for i, y := range p.y {
+		if d.Weight(i) > 0 && !math.IsNaN(y) {
+			least, most = min(least, y), max(most, y)
 		}
 	}
-	return p, have[0] && have[1]
+	return p, least < most
 }
 
 // compare fills in what the weights have to say.

@@ -155,15 +155,9 @@ func inPercent(share float64) *float64 {
 // what an objective with penalty |w|^2 must be multiplied by.
 func (o *trainFlags) onlineConfig(noise, hasL2 bool, l2 *float64) (online.Config, error) {
 	t := o.online.config
-	t.Loss = o.config.Loss
-	if o.config.Bound != "" {
-		t.Loss += ":" + o.config.Bound
-	}
-	if o.config.Ell != 1 {
-		if o.config.Bound == "" {
-			t.Loss += ":gaussian"
-		}
-		t.Loss = fmt.Sprintf("%s:%g", t.Loss, o.config.Ell)
+	var err error
+	if t.Loss, err = o.config.LossName(); err != nil {
+		return t, usageError{fmt.Errorf("train: %w", err)}
 	}
 	if noise {
 		t.Noise = o.config.Noise
