@@ -35,7 +35,7 @@ type Term struct {
 // class 0; of pairs the sum of the class's margins over the others. The columns
 // that the Scaler fills in are terms too.
 func (m *Model) Explain(e *Example, class int) Explanation {
-	side := m.side(class)
+	side := m.Side(class)
 	var x Explanation
 	dot := func(of func(k int) float64) (sum float64) {
 		for k, s := range side {
@@ -110,8 +110,8 @@ func (x *Explanation) shares(of func(*Term) float64) {
 	}
 }
 
-// side returns by how much each output counts for a class.
-func (m *Model) side(class int) []float64 {
+// Side returns by how much each output counts for a class, as Explain says.
+func (m *Model) Side(class int) []float64 {
 	side := make([]float64, m.Outputs)
 	switch {
 	case m.Pairs:

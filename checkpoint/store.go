@@ -197,6 +197,23 @@ func (s *Store) Dir() string { return s.dir }
 // List returns the names of the checkpoints in a directory, the newest first.
 func List(dir string) ([]string, error) { return list(osFS{}, dir) }
 
+// Newest returns the file that a path stands for: itself, or of a directory the
+// newest checkpoint in it, by its name. The error is ErrNone if it has none.
+func Newest(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, err
+	}
+	names, err := List(path)
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: %w", path, ErrNone)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(path, names[0]), nil
+}
+
 func list(fsys fileSystem, dir string) ([]string, error) {
 	all, err := fsys.ReadDir(dir)
 	if err != nil {

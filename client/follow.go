@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -162,22 +161,11 @@ type file struct {
 func (s *file) close() error { return nil }
 
 func (s *file) look(context.Context) (*Model, error) {
-	path := s.path
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		names, err := checkpoint.List(path)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
-		}
-		path = filepath.Join(path, names[0])
-		info, err = os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
+	path, err := checkpoint.Newest(s.path)
+	if err != nil {
+		return nil, err
 	}
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}

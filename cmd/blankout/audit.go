@@ -66,7 +66,7 @@ weight is that of all of them.`,
 
 // audited is the explanation of one event.
 type audited struct {
-	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION:OFFSET
+	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
 	Label     *string  `json:"label"` // null without one
 	Predicted string   `json:"predicted"`
@@ -110,16 +110,9 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if m.Linear == nil {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
-	given := o.data.record
-	o.data.record = m.Record
-	for flag, set := range map[string]func(){
-		"format": func() { o.data.record.Format = given.Format }, "label": func() { o.data.record.Label = given.Label },
-		"weight": func() { o.data.record.Weight = given.Weight }, "drop": func() { o.data.record.Drop = given.Drop },
-	} {
-		if c.Flags().Changed(flag) {
-			set()
-		}
-	}
+	record := m.Record
+	o.data.override(c, &record)
+	o.data.record = record
 	if !c.Flags().Changed("format") && len(o.data.paths) > 0 && !strings.HasPrefix(o.data.paths[0], "kafka://") {
 		o.data.record.Format = "" // a file's name tells
 	}
@@ -172,15 +165,12 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
 	for _, path := range a.flags.data.paths {
-		err := a.flags.data.each(ctx, []string{path}, a.schema, func(e *blankout.Example) error {
+		err := a.flags.data.eachOf(ctx, path, a.schema, func(e *blankout.Example, place func() string) error {
 			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
 				return errEnough
 			}
 			x := a.explain(e)
-			x.Event = fmt.Sprintf("%s:%d", path, e.Offset+1)
-			if strings.HasPrefix(path, "kafka://") {
-				x.Event = fmt.Sprintf("offset %d", e.Offset)
-			}
+			x.Event = place()
 			return print(x)
 		})
 		if errors.Is(err, errEnough) {
@@ -206,7 +196,7 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 	why := m.Explain(e, class)
 	x := &audited{Key: string(e.Key), Predicted: className(classes, predicted), Class: className(classes, class),
 		Score: why.Score, Intercept: why.Intercept, Noise: m.Noise, Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
-	if loss, _, _ := strings.Cut(m.Loss, ":"); loss != "linear" && loss != "poisson" {
+	if !blankout.IsRegression(m.Loss) {
 		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
 	}
 	if e.Label >= 0 {

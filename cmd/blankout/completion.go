@@ -2,9 +2,48 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
+
+// flagValues are what a shell offers for flags that are neither files nor
+// numbers; the user goes on after a colon. A command's own completion goes first.
+var flagValues = map[string][]string{
+	"format":      {"json", "svmlight", "vw", "csv"},
+	"loss":        {"hinge", "logistic", "quadratic", "linear", "poisson", "exponential", "probit", "ramp", "t-logistic:", "fdrop:", "dropsvm"},
+	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
+	"noise":       {"none", "dropout:", "gaussian:", "laplace:", "poisson", "auto"},
+	"intercept":   {"free", "penalised", "none"},
+	"multiclass":  {"ovr", "ovo"},
+	"solver":      {"newton", "irls", "lbfgs", "smo", "online"},
+	"prior":       {"student", "l2"},
+	"kernel":      {"linear", "rbf", "poly:", "chi2"},
+	"drop-q":      {"auto", "0"},
+	"epochs":      {"inf"},
+	"standardise": {"auto", "all", "scale", "none"},
+	"rule":        {"adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"},
+	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
+}
+
+// completeFlags offers flagValues in c and every command under it.
+func completeFlags(c *cobra.Command) {
+	for name, values := range flagValues {
+		if c.Flags().Lookup(name) == nil {
+			continue
+		}
+		then := cobra.ShellCompDirectiveNoFileComp
+		for _, v := range values {
+			if strings.HasSuffix(v, ":") {
+				then |= cobra.ShellCompDirectiveNoSpace
+			}
+		}
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // an error where c has its own
+	}
+	for _, child := range c.Commands() {
+		completeFlags(child)
+	}
+}
 
 func (p *program) completion() *cobra.Command {
 	return &cobra.Command{

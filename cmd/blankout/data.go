@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"strconv"
 	"strings"
@@ -39,6 +40,24 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&d.record.Drop, "drop", nil, "`FIELD,…` that are no features")
 	f.BoolVar(&d.record.ZeroBased, "zero-based", false, "svmlight indices count from 0")
 	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
+}
+
+// override takes the settings of c's flags that were given over into record.
+func (d *dataFlags) override(c *cobra.Command, record *stream.RecordConfig) {
+	given := &d.record
+	for flag, take := range map[string]func(){
+		"format":     func() { record.Format = given.Format },
+		"label":      func() { record.Label = given.Label },
+		"weight":     func() { record.Weight = given.Weight },
+		"id":         func() { record.ID = given.ID },
+		"drop":       func() { record.Drop = given.Drop },
+		"zero-based": func() { record.ZeroBased = given.ZeroBased },
+		"bits":       func() { record.Bits = given.Bits },
+	} {
+		if c.Flags().Changed(flag) {
+			take()
+		}
+	}
 }
 
 // source is where examples come from.
@@ -156,7 +175,9 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				}
 				return refusedError{fmt.Errorf("%s (%s)", e.Refused.Detail, e.Refused.Reason)} // the detail begins with the place
 			}
-			if err := f(e, place); err != nil {
+			if err := f(e, place); is[*fs.PathError](err) {
+				return err // of what f writes: the record is not to blame
+			} else if err != nil {
 				return refusedError{fmt.Errorf("%s: %w", place(), err)}
 			}
 		}
@@ -169,10 +190,14 @@ type scorer interface {
 	Probabilities(scores, out []float64) []float64
 }
 
-// readModel reads a model, checkpoint or snapshot.
+// readModel reads a model, a checkpoint (of a directory the newest) or a snapshot.
 func readModel(path string) (scorer, *blankout.Head, error) {
 	if path == "" {
 		return nil, nil, usageError{errors.New("name a model file with -m")}
+	}
+	path, err := checkpoint.Newest(path)
+	if err != nil {
+		return nil, nil, err
 	}
 	file, err := checkpoint.ReadFile(path)
 	if err != nil {

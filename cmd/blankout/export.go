@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,9 +37,10 @@ output; as JSON one object that holds everything a score is made of.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&model, "model", "m", "", "model, checkpoint or snapshot `FILE`")
+	f.StringVarP(&model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json or text")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"json", "text"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -58,25 +59,19 @@ type exportedFeature struct {
 	Scale  *float64 `json:"scale,omitempty"`
 }
 
-func (p *program) runExport(model, format, out string) (err error) {
-	any, _, err := readModel(model)
+func (p *program) runExport(model, format, out string) error {
+	either, _, err := readModel(model)
 	if err != nil {
 		return err
 	}
-	m, ok := any.(*blankout.Model)
+	m, ok := either.(*blankout.Model)
 	if !ok {
 		return usageError{fmt.Errorf("%s: a kernel model has no weights to export", model)}
 	}
-	to := p.stdout
-	if out != "-" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		to = f
+	w, err := p.create(out)
+	if err != nil {
+		return err
 	}
-	w := bufio.NewWriter(to)
 	x := exported{Head: m.Head}
 	name := m.Schema.Namer()
 	for i := range m.Rows.Len() {
@@ -90,17 +85,21 @@ func (p *program) runExport(model, format, out string) (err error) {
 		}
 		x.Features = append(x.Features, f)
 	}
-	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return int(int64(a.Column) - int64(b.Column)) })
+	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return cmp.Compare(a.Column, b.Column) })
 	if format == "json" {
 		err = json.NewEncoder(w).Encode(x)
 	} else {
 		x.print(w)
 	}
-	return errors.Join(err, w.Flush())
+	return errors.Join(err, w.Close())
 }
 
 func (x *exported) print(w io.Writer) {
-	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
+	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q", x.Loss, x.Noise, x.Events, x.Schema.Classes)
+	if names := outputNames(&x.Head); len(names) > 0 {
+		fmt.Fprintf(w, ", weights of %s", strings.Join(names, ", "))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprint(w, "(intercept)")
 	for _, b := range x.Intercept {
 		fmt.Fprintf(w, "\t%.9g", b)
@@ -169,17 +168,11 @@ func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
 	return n.Coefficients()
 }
 
-func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) (err error) {
-	to := p.stdout
-	if o.out != "-" {
-		f, err := os.Create(o.out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		to = f
+func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) error {
+	w, err := p.create(o.out)
+	if err != nil {
+		return err
 	}
-	w := bufio.NewWriterSize(to, 1<<16)
 	schema := o.data.record.Schema()
 	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale}
 	_, c1, _ := noise.Coefficients()
@@ -187,6 +180,9 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 	var line []byte
 	n := 0
 	err = o.data.each(c.Context(), o.data.paths, schema, func(e *blankout.Example) error {
+		if e.Weight != 1 {
+			return fmt.Errorf("the importance %v of an example has no place in svmlight", e.Weight)
+		}
 		label := "0"
 		if e.Label >= 0 {
 			label = schema.Classes[e.Label]
@@ -224,5 +220,5 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 		n++
 		return nil
 	})
-	return errors.Join(err, w.Flush())
+	return errors.Join(err, w.Close())
 }

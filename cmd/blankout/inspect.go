@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -96,22 +95,13 @@ type blockSize struct {
 }
 
 func inspectFile(path string, weights int) (*inspection, error) {
-	info, err := os.Stat(path)
+	path, err := checkpoint.Newest(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
-		names, err := checkpoint.List(path)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, &fs.PathError{Op: "inspect", Path: path, Err: errors.New("holds no checkpoint")}
-		}
-		path = filepath.Join(path, names[0])
-		if info, err = os.Stat(path); err != nil {
-			return nil, err
-		}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
 	}
 	file, err := checkpoint.ReadFile(path)
 	if err != nil {
@@ -177,8 +167,11 @@ func (i *inspection) print(out *bufio.Writer) {
 	case checkpoint.Linear:
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, noise %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Noise)
 		fmt.Fprintf(out, "classes       %q\n", i.Classes)
-		fmt.Fprintf(out, "features      %s of %s columns, in %d fields; %s names known, %s of them share a column\n", humanize.Comma(int64(i.Features)),
-			humanize.Comma(int64(i.Columns)), i.Fields, humanize.Comma(int64(i.Names)), humanize.Comma(int64(i.Collisions)))
+		fmt.Fprintf(out, "features      %s of %s columns, in %s", humanize.Comma(int64(i.Features)), humanize.Comma(int64(i.Columns)), plural(i.Fields, "field"))
+		if i.Names > 0 {
+			fmt.Fprintf(out, "; %s known, %s of them share a column", plural(i.Names, "name"), humanize.Comma(int64(i.Collisions)))
+		}
+		fmt.Fprintln(out)
 		fmt.Fprintf(out, "memory        %s of rows\n", humanize.IBytes(uint64(i.Memory)))
 		fmt.Fprintf(out, "weights       norm %.4g, intercept %.4g\n", i.Norm, i.Intercept)
 	}
@@ -227,7 +220,7 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
 	}
 	if s.Drift.Alarms > 0 {
-		fmt.Fprintf(out, "drift         %d alarms, the latest at event %s: log-loss %.4g, %.4g before\n", s.Drift.Alarms, humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
+		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
 	}
 	if len(s.Forecasts) == 0 {
 		return

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -36,8 +35,10 @@ func (p *program) predict() *cobra.Command {
 		Use:   "predict -m MODEL -d FILE [-o FILE]",
 		Short: "Score examples with a model and measure how good the scores are",
 		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
-writes a line for each: the predicted class and the scores. Of labelled examples
-it tells error, log-loss, AUC, average precision, calibration and confusion.
+writes a line for each: the predicted class and the scores (the score alone where
+labels are numbers: losses linear and poisson). Of labelled examples
+it tells error, log-loss, AUC, average precision, calibration and confusion. A
+directory of checkpoints stands for its newest.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising; --rescale multiplies the survivors by 1/(1-D).`,
@@ -57,7 +58,7 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 	}
 	o.data.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`")
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
@@ -67,14 +68,13 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 	return c
 }
 
-func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
+func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	m, head, err := readModel(o.model)
 	if err != nil {
 		return err
 	}
 	schema := head.Schema
-	loss, _, _ := strings.Cut(head.Loss, ":")
-	regression := loss == "linear" || loss == "poisson" // their labels are no classes
+	regression := blankout.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression
 	// Labels that are none of the model's classes come as further ones. 0 is such
 	// a label in a file of nothing but 0, which is unlabelled.
@@ -83,16 +83,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 	schema.MaxClasses = known + 2
 	zero := -1 // that class, once it has been seen
 	zeros, labelled := 0, 0
-	var out *bufio.Writer
-	if o.out == "-" {
-		out = bufio.NewWriter(p.stdout)
-	} else if o.out != "" {
-		f, err := os.Create(o.out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = bufio.NewWriter(f)
+	out, err := p.create(o.out)
+	if err != nil {
+		return err
 	}
 	screen := p.newScreen(10 * time.Second)
 	classes := head.Schema.Classes
@@ -130,26 +123,24 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 		s := score(e, scores)
 		probabilities = m.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
-		if out == nil {
+		if o.out == "" {
 			return nil
 		}
 		line = line[:0]
-		if k := head.Predict(s); k < len(classes) {
-			line = append(line, classes[k]...)
+		if k := head.Predict(s); k < len(classes) && !regression {
+			line = append(append(line, classes[k]...), ' ')
 		}
-		for _, f := range s {
-			line = strconv.AppendFloat(append(line, ' '), f, 'g', -1, 64)
+		for k, f := range s {
+			if k > 0 {
+				line = append(line, ' ')
+			}
+			line = strconv.AppendFloat(line, f, 'g', -1, 64)
 		}
 		_, err := out.Write(append(line, '\n'))
 		return err
 	})
-	if err != nil {
+	if err = errors.Join(err, out.Close()); err != nil {
 		return err
-	}
-	if out != nil {
-		if err := out.Flush(); err != nil {
-			return err
-		}
 	}
 	r := measures.Report()
 	if zeros > 0 && !p.quiet {
@@ -169,9 +160,6 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) (err error) {
 // command's first copies.
 func deleting(m scorer, o *predictFlags) func(*blankout.Example, []float64) []float64 {
 	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale}
-	if o.remove == 1 {
-		c.Noise = blankout.Dropout{Q: 1} // everything goes; nothing survives to be scaled
-	}
 	n := 0
 	var x blankout.Vec
 	switch m := m.(type) {
@@ -209,11 +197,16 @@ func printReport(w io.Writer, classes []string, r batch.Report) {
 	if len(classes) > 12 {
 		return
 	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i, row := range r.Confusion {
-		fmt.Fprintf(w, "class %-14s", classes[i])
-		for _, c := range row {
-			fmt.Fprintf(w, " %8g", c)
+		if i == 0 {
+			fmt.Fprintf(t, "label, predicted as\t%s\t\n", strings.Join(classes, "\t"))
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(t, "%s\t", classes[i])
+		for _, c := range row {
+			fmt.Fprintf(t, "%g\t", c)
+		}
+		fmt.Fprintln(t)
 	}
+	t.Flush()
 }

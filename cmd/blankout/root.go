@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,34 @@ What it learns keeps working when features die.`,
 		p.version(),
 		p.completion(),
 	)
+	completeFlags(root)
 	return root
+}
+
+// resultFile is what results are written to. Close writes out what is held back.
+type resultFile struct {
+	*bufio.Writer
+	file io.Closer
+}
+
+// create returns the resultFile of a path, - being standard output and "" nowhere.
+func (p *program) create(path string) (*resultFile, error) {
+	switch path {
+	case "":
+		return &resultFile{bufio.NewWriter(io.Discard), nil}, nil
+	case "-":
+		return &resultFile{bufio.NewWriter(p.stdout), nil}, nil
+	}
+	f, err := os.Create(path)
+	return &resultFile{bufio.NewWriterSize(f, 1<<16), f}, err
+}
+
+func (o *resultFile) Close() error {
+	err := o.Flush()
+	if o.file != nil {
+		err = errors.Join(err, o.file.Close())
+	}
+	return err
 }
 
 // noArgs refuses arguments after the flags.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
 	"blankout/online"
@@ -188,6 +189,11 @@ func (p progress) log() []any {
 		out = append(out, "trouble", p.trouble)
 	}
 	return out
+}
+
+// plural counts things whose name is a regular word.
+func plural(n int, name string) string {
+	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, name, "")
 }
 
 func hundredths(x float64) float64 { return math.Round(100*x) / 100 }

@@ -26,6 +26,8 @@ func (o *trainFlags) checkSelection() error {
 		return fmt.Errorf("--folds and --validation both say what to choose on: give one of them")
 	case (o.folds > 0 || len(o.validation) > 0) != (len(o.grid) > 0):
 		return fmt.Errorf("--grid goes with --folds or --validation")
+	case len(o.grid) > 0 && blankout.IsRegression(o.config.Loss):
+		return fmt.Errorf("--grid compares shares of wrong classes: the labels of loss %s are numbers", o.config.Loss)
 	case o.plot != "" && len(o.grid) == 0:
 		return fmt.Errorf("--plot draws the --grid: there is none")
 	}
@@ -234,19 +236,11 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	w := bufio.NewWriter(file)
 	fmt.Fprint(w, "place\tkey\tclass")
 	classes := d.Schema.Classes
-	switch {
-	case len(xi) == 1:
+	if len(xi) == 1 {
 		fmt.Fprint(w, "\tinfluence")
-	case fit.Model.Pairs:
-		for j := range classes {
-			for k := range j {
-				fmt.Fprintf(w, "\tinfluence:%s:%s", classes[j], classes[k])
-			}
-		}
-	default:
-		for _, class := range classes {
-			fmt.Fprintf(w, "\tinfluence:%s", class)
-		}
+	}
+	for _, name := range outputNames(&fit.Model.Head) {
+		fmt.Fprintf(w, "\tinfluence:%s", name)
 	}
 	fmt.Fprintln(w)
 	type suspect struct {

@@ -247,20 +247,9 @@ func (o *simulateFlags) loadSettings(c *cobra.Command) error {
 	if o.settings.file == "" {
 		return nil
 	}
-	flags, record := o.data.record, l.Record
-	record.MaxClasses = max(record.MaxClasses, flags.MaxClasses)
-	for name, take := range map[string]func(){
-		"format":     func() { record.Format = flags.Format },
-		"label":      func() { record.Label = flags.Label },
-		"weight":     func() { record.Weight = flags.Weight },
-		"drop":       func() { record.Drop = flags.Drop },
-		"zero-based": func() { record.ZeroBased = flags.ZeroBased },
-		"bits":       func() { record.Bits = flags.Bits },
-	} {
-		if c.Flags().Changed(name) {
-			take()
-		}
-	}
+	record := l.Record
+	record.MaxClasses = max(record.MaxClasses, o.data.record.MaxClasses)
+	o.data.override(c, &record)
 	o.data.record = record
 	return nil
 }
@@ -323,7 +312,7 @@ func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simula
 		case *batch.KernelModel:
 			s.Kernel = m
 		}
-		if loss, _, _ := strings.Cut(head.Loss, ":"); loss == "linear" || loss == "poisson" {
+		if blankout.IsRegression(head.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
 		}
 		key, err := json.Marshal(head.Schema)

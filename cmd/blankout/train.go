@@ -63,53 +63,14 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.svm --solver online --passes 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(c); err != nil {
+				return usageError{fmt.Errorf("train: %w", err)}
+			}
+			solve := p.runTrain
 			if o.config.Solver == "online" {
-				return p.trainOnline(c.Context(), c, &o)
+				solve = p.trainOnline
 			}
-			if err := refuseFlags(c, onlineOnly, "is for --solver online"); err != nil {
-				return err
-			}
-			if c.Flags().Changed("l2") {
-				if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
-					return usageError{fmt.Errorf("train: -c and --l2 both weigh the losses against the penalty: give one of them")}
-				}
-				if !(o.config.L2 >= 0) {
-					return usageError{fmt.Errorf("train: --l2 %v: want a number that is not negative", o.config.L2)}
-				}
-			}
-			o.standardise = string(blankout.StandardiseNone)
-			if c.Flags().Changed("standardise") {
-				mode, err := blankout.ParseStandardise(o.online.config.Standardise)
-				if err != nil {
-					return usageError{fmt.Errorf("train: --%w", err)}
-				}
-				if o.scaler != "" {
-					return usageError{fmt.Errorf("train: --scaler and --standardise both say how to standardise: give one of them")}
-				}
-				o.standardise = string(mode)
-			}
-			if o.penalties != 0 {
-				if loss, _, _ := strings.Cut(o.config.Loss, ":"); !slices.Contains([]string{"linear", "logistic", "poisson"}, loss) {
-					return usageError{fmt.Errorf("train: --penalty-report is for the losses linear, logistic and poisson")}
-				}
-				if o.penalties < 2 || o.penalties > 1<<16 || o.config.Copies > 0 {
-					return usageError{fmt.Errorf("train: --penalty-report %d: want 2 to %d copies, and no --copies", o.penalties, 1<<16)}
-				}
-			}
-			if err := o.checkSelection(); err != nil {
-				return usageError{fmt.Errorf("train: %w", err)}
-			}
-			if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
-				return usageError{fmt.Errorf("train: --influences is for --loss t-logistic:T, without --copies")}
-			}
-			check := o.config.Check
-			if batch.IsKernel(o.config.Loss) {
-				check = o.checkKernel
-			}
-			if err := check(); err != nil {
-				return usageError{fmt.Errorf("train: %w", err)}
-			}
-			if err := p.runTrain(c.Context(), &o); err != nil {
+			if err := solve(c.Context(), &o); err != nil {
 				return fmt.Errorf("train: %w", err)
 			}
 			return nil
@@ -143,7 +104,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.IntVar(&o.penalties, "penalty-report", 0, "compare the quadratic noising penalty with the exact one, in closed form and by `COPIES`\ndrawn from the noise")
 	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, t, k; of dropsvm\nalso kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
 	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
@@ -152,6 +113,55 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	return c
+}
+
+// check fills in what follows from the flags and returns the first thing wrong
+// with them.
+func (o *trainFlags) check(c *cobra.Command) error {
+	if c.Flags().Changed("l2") {
+		if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
+			return fmt.Errorf("-c and --l2 both weigh the losses against the penalty: give one of them")
+		}
+		if !(o.config.L2 >= 0) {
+			return fmt.Errorf("--l2 %v: want a number that is not negative", o.config.L2)
+		}
+	}
+	if o.config.Solver == "online" {
+		return o.checkOnline(c)
+	}
+	if err := o.refuseUnused(c); err != nil {
+		return err
+	}
+	o.standardise = string(blankout.StandardiseNone)
+	if c.Flags().Changed("standardise") {
+		mode, err := blankout.ParseStandardise(o.online.config.Standardise)
+		if err != nil {
+			return fmt.Errorf("--%w", err)
+		}
+		if o.scaler != "" {
+			return fmt.Errorf("--scaler and --standardise both say how to standardise: give one of them")
+		}
+		o.standardise = string(mode)
+	}
+	if o.penalties != 0 {
+		if loss, _, _ := strings.Cut(o.config.Loss, ":"); !slices.Contains([]string{"linear", "logistic", "poisson"}, loss) {
+			return fmt.Errorf("--penalty-report is for the losses linear, logistic and poisson")
+		}
+		if o.penalties < 2 || o.penalties > 1<<16 || o.config.Copies > 0 {
+			return fmt.Errorf("--penalty-report %d: want 2 to %d copies, and no --copies", o.penalties, 1<<16)
+		}
+	}
+	if err := o.checkSelection(); err != nil {
+		return err
+	}
+	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
+		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
+	}
+	check := o.config.Check
+	if batch.IsKernel(o.config.Loss) {
+		check = o.checkKernel
+	}
+	return check()
 }
 
 // trainResult is what train prints; contract of whoever scripts it.
@@ -189,13 +199,11 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return err
 		}
 	}
-	gaps := map[int]float64{}
 	o.config.Progress = func(g batch.Progress) {
 		if !screen.due() {
 			return
 		}
-		gaps[g.Problem] = g.Gap / math.Abs(g.Objective)
-		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, gaps[g.Problem]))
+		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, g.Gap/math.Abs(g.Objective)))
 	}
 	solve := o.trainLinear
 	if batch.IsKernel(o.config.Loss) {
@@ -253,7 +261,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		if r.Certificate != nil {
 			certificate = fmt.Sprintf("at most %.3g above the minimum", fit.Gap)
 		}
-		screen.done(fmt.Sprintf("%s examples, %s features: objective %.8g, %s, %d iterations, %.2f s", humanize.Comma(int64(r.Examples)), humanize.Comma(int64(r.Features)), r.Objective, certificate, r.Iterations, r.Seconds))
+		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}

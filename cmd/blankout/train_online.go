@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -26,6 +28,8 @@ type onlineFlags struct {
 	passes      int
 	classes     []string
 	classWeight map[string]string
+	// scale is what an objective with penalty |w|^2 must be multiplied by.
+	scale float64
 }
 
 func (o *onlineFlags) add(c *cobra.Command) {
@@ -56,7 +60,31 @@ var (
 func refuseFlags(c *cobra.Command, names []string, why string) error {
 	for _, name := range names {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed {
-			return usageError{fmt.Errorf("train: --%s %s", name, why)}
+			return fmt.Errorf("--%s %s", name, why)
+		}
+	}
+	return nil
+}
+
+// refuseUnused returns an error that names the first flag that an exact solver
+// would pass over.
+func (o *trainFlags) refuseUnused(c *cobra.Command) error {
+	loss, _, _ := strings.Cut(o.config.Loss, ":")
+	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
+	for _, f := range []struct {
+		used  bool
+		names []string
+		why   string
+	}{
+		{false, onlineOnly, "is for --solver online"},
+		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
+		{batch.IsKernel(loss), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
+		{losses || loss == "t-logistic", []string{"prior", "starts"}, "is for --loss t-logistic:T"},
+	} {
+		if !f.used {
+			if err := refuseFlags(c, f.names, f.why); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -75,21 +103,7 @@ type onlineResult struct {
 }
 
 // trainOnline is train by passes of the online learner.
-func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFlags) error {
-	if err := refuseFlags(c, exactOnly, "is for the exact solvers"); err != nil {
-		return err
-	}
-	l2 := 1.0
-	if len(o.unlabelled) > 0 || c.Flags().Changed("alpha") {
-		o.online.config.Alpha = o.config.Alpha
-	}
-	config, err := o.onlineConfig(c.Flags().Changed("noise"), c.Flags().Changed("l2"), &l2)
-	if err != nil {
-		return err
-	}
-	if len(o.data.paths) == 0 {
-		return usageError{errors.New("train: name a file of examples with -d (- is standard input)")}
-	}
+func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
 	classes := o.online.classes
@@ -98,21 +112,21 @@ func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFla
 			return err
 		}
 	}
-	learner, trained, err := p.passOnline(ctx, o, config, classes, screen)
+	learner, trained, err := p.passOnline(ctx, o, classes, screen)
 	var refused *online.RefusedError
 	if errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel && len(o.online.classes) == 0 && !slices.Contains(o.data.paths, "-") {
 		// A class that the first examples did not show: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
-		learner, trained, err = p.passOnline(ctx, o, config, classes, screen)
+		learner, trained, err = p.passOnline(ctx, o, classes, screen)
 	}
 	if err != nil {
 		return err
 	}
 	m := learner.Metrics()
 	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled, Progressive: m.Summary()}
-	r.trainResult = trainResult{Objective: l2 * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
+	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError = inPercent(trained.Error)
@@ -130,8 +144,7 @@ func (p *program) trainOnline(ctx context.Context, c *cobra.Command, o *trainFla
 		}
 	}
 	if !p.quiet {
-		screen.done(fmt.Sprintf("%s examples, %s features, %d %s, noise %s, %.2f s", humanize.Comma(int64(r.Examples)), humanize.Comma(int64(r.Features)),
-			r.Passes, map[bool]string{true: "pass", false: "passes"}[r.Passes == 1], r.Noise, r.Seconds))
+		screen.done(fmt.Sprintf("%s, %s, %s, noise %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), plural(r.Passes, "pass"), r.Noise, r.Seconds))
 		if r.ProgressiveError != nil {
 			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)
 		}
@@ -151,34 +164,37 @@ func inPercent(share float64) *float64 {
 	return &x
 }
 
-// onlineConfig makes the learner's configuration of train's flags. l2 is set to
-// what an objective with penalty |w|^2 must be multiplied by.
-func (o *trainFlags) onlineConfig(noise, hasL2 bool, l2 *float64) (online.Config, error) {
-	t := o.online.config
-	var err error
-	if t.Loss, err = o.config.LossName(); err != nil {
-		return t, usageError{fmt.Errorf("train: %w", err)}
+// checkOnline makes the learner's configuration of train's flags and returns the
+// first thing wrong with them.
+func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
+	if err := refuseFlags(c, exactOnly, "is for the exact solvers"); err != nil {
+		return err
 	}
-	if noise {
+	given := c.Flags().Changed
+	t := &o.online.config
+	if t.Loss, err = o.config.LossName(); err != nil {
+		return err
+	}
+	if len(o.unlabelled) > 0 || given("alpha") {
+		t.Alpha = o.config.Alpha
+	}
+	if given("noise") {
 		t.Noise = o.config.Noise
 	}
 	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
-	t.C = o.config.Cost
-	if hasL2 {
+	t.C, o.online.scale = o.config.Cost, 1
+	if given("l2") {
 		loss, err := blankout.ParseLoss(t.Loss)
 		if err != nil {
-			return t, usageError{fmt.Errorf("train: %w", err)}
+			return err
 		}
 		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
-		t.C = 1 / (o.config.L2 * blankout.Cost(loss, 1))
-		if *l2 = o.config.L2; *l2 == 0 {
-			*l2 = 1
-		}
+		t.C, o.online.scale = 1/(o.config.L2*blankout.Cost(loss, 1)), cmp.Or(o.config.L2, 1)
 	}
 	for name, text := range o.online.classWeight {
 		w, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return t, usageError{fmt.Errorf("train: --class-weight %s=%s: want a number", name, text)}
+			return fmt.Errorf("--class-weight %s=%s: want a number", name, text)
 		}
 		if t.ClassWeight == nil {
 			t.ClassWeight = map[string]float64{}
@@ -186,12 +202,12 @@ func (o *trainFlags) onlineConfig(noise, hasL2 bool, l2 *float64) (online.Config
 		t.ClassWeight[name] = w
 	}
 	if o.online.passes < 1 {
-		return t, usageError{fmt.Errorf("train: --passes %d: want at least 1", o.online.passes)}
+		return fmt.Errorf("--passes %d: want at least 1", o.online.passes)
 	}
-	if err := t.Check(); err != nil {
-		return t, usageError{fmt.Errorf("train: %w", err)}
+	if len(o.data.paths) == 0 {
+		return errors.New("name a file of examples with -d (- is standard input)")
 	}
-	return t, nil
+	return t.Check()
 }
 
 // findClasses returns the classes of the first batches of every path, in order.
@@ -234,11 +250,11 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 }
 
 // passOnline makes the passes with the given classes, nil for the first two.
-func (p *program) passOnline(ctx context.Context, o *trainFlags, config online.Config, classes []string, screen *screen) (*online.Learner, *online.Trained, error) {
+func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, screen *screen) (*online.Learner, *online.Trained, error) {
 	data := o.data
 	data.record.Classes, data.record.MaxClasses = classes, 2
 	schema := data.record.Schema()
-	learner, err := online.New(config, schema)
+	learner, err := online.New(o.online.config, schema)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}

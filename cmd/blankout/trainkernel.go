@@ -69,7 +69,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 		return nil, err
 	}
 	wrong := func() float64 { return fit.TrainError(d) }
-	if o.config.Loss == "linear" || o.config.Loss == "poisson" {
+	if blankout.IsRegression(o.config.Loss) {
 		wrong = nil
 	}
 	model := fit.Model

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -75,23 +72,6 @@ file wants the same file with -d.`,
 	return c
 }
 
-// newestCheckpoint returns the file that a path stands for: itself, or of a
-// directory the newest checkpoint in it.
-func newestCheckpoint(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return path, err
-	}
-	names, err := checkpoint.List(path)
-	if err != nil {
-		return "", err
-	}
-	if len(names) == 0 {
-		return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("holds no checkpoint")}
-	}
-	return filepath.Join(path, names[0]), nil
-}
-
 // newValidator returns what validates a learner of this configuration, whose
 // events come from the file data or, if that is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *online.Validator {
@@ -143,7 +123,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if o.model == "" {
 		return usageError{errors.New("name a checkpoint with -m")}
 	}
-	path, err := newestCheckpoint(o.model)
+	path, err := checkpoint.Newest(o.model)
 	if err != nil {
 		return err
 	}

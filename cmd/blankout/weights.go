@@ -16,27 +16,47 @@ type namedWeight struct {
 	Weight  float64 `json:"weight"`
 }
 
+// outputNames says whose weights the outputs of a model have: of a class, of
+// pairs a:b what speaks for a and against b; nil for one output.
+func outputNames(h *blankout.Head) (names []string) {
+	if !h.Pairs {
+		if h.Outputs > 1 {
+			names = h.Schema.Classes
+		}
+		return names
+	}
+	for a, class := range h.Schema.Classes {
+		for _, other := range h.Schema.Classes[:a] {
+			names = append(names, class+":"+other)
+		}
+	}
+	return names
+}
+
 // largestWeights returns, for each class that has a name, the n features that
 // speak most for it, largest first. A model with one output has two such lists:
-// what is against the positive class is for the other.
+// what is against the positive class is for the other; of pairs a feature's weight
+// is the sum over those of the class.
 func largestWeights(m *blankout.Model, n int) [][]namedWeight {
 	name := m.Schema.Namer()
+	classes := m.Schema.Classes
+	if blankout.IsRegression(m.Loss) {
+		classes = []string{"smaller numbers", "larger numbers"}
+	}
 	var out [][]namedWeight
-	for class, className := range m.Schema.Classes {
+	for class, className := range classes {
 		if className == "" {
 			continue
 		}
 		var list []namedWeight
+		side := m.Side(class)
 		for i := range m.Rows.Len() {
 			column, _ := m.Rows.Column(i)
 			w := 0.0
-			switch {
-			case m.Outputs > 1 && class < m.Outputs:
-				w = m.Weight(column, class)
-			case class == 1:
-				w = m.Weight(column, 0)
-			case class == 0:
-				w = -m.Weight(column, 0)
+			for k, s := range side {
+				if s != 0 {
+					w += s * m.Weight(column, k)
+				}
 			}
 			if w > 0 {
 				list = append(list, namedWeight{Class: className, Column: column, Weight: w})
