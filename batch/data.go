@@ -275,10 +275,11 @@ func (c *chunk) add(x blankout.Vec) {
 			}
 		}
 		exact := true
-		for _, v := range x.Value {
+		c.f32 = c.f32[:len(c.index)]
+		for i, v := range x.Value {
 			f := float32(v)
 			exact = exact && float64(f) == v
-			c.f32 = append(c.f32, f)
+			c.f32[at+i] = f
 		}
 		if exact {
 			return

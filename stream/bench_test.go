@@ -1,6 +1,11 @@
 package stream
 
 import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,6 +48,47 @@ func BenchmarkDecode(b *testing.B) {
 				b.Fatal(e.Refused)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
+		})
+	}
+}
+
+// Reading a file of svmlight through to its examples, as train does.
+func BenchmarkFile(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var text strings.Builder
+	for range 20_000 {
+		fmt.Fprintf(&text, "%d", r.IntN(10))
+		for d := range 784 {
+			if r.IntN(5) == 0 {
+				fmt.Fprintf(&text, " %d:%.4g", d+1, float64(1+r.IntN(255))/255)
+			}
+		}
+		text.WriteByte('\n')
+	}
+	path := filepath.Join(b.TempDir(), "a.svm")
+	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
+		b.Fatal(err)
+	}
+	c := DefaultRecordConfig()
+	c.MaxClasses = 10
+	for _, threads := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
+			b.SetBytes(int64(text.Len()))
+			for b.Loop() {
+				f, err := OpenFile(path, c, c.Schema())
+				if err != nil {
+					b.Fatal(err)
+				}
+				f.Ahead(threads)
+				var batch blankout.Batch
+				for err == nil {
+					err = f.Next(b.Context(), &batch)
+				}
+				if err != io.EOF {
+					b.Fatal(err)
+				}
+				f.Close()
+			}
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"blankout"
@@ -34,15 +33,10 @@ type File struct {
 	ahead *ahead
 }
 
-// batchExamples bounds a Batch; it ends earlier with the lines at hand.
-const batchExamples = 512
-
-// block is a Batch with the memory that its examples borrow.
-type block struct {
-	batch blankout.Batch
-	bytes []byte
-	err   error
-}
+const (
+	batchExamples = 512     // bounds a Batch; it ends earlier with the lines at hand
+	bufferBytes   = 1 << 18 // of a buffer that is no longer than a record makes it
+)
 
 // OpenFile opens a file of records for learning: plain or compressed by gzip or
 // zstd, "-" for standard input. The format is c.Format or told by the name; that
@@ -103,7 +97,7 @@ func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 		return err
 	}
 	if f.ahead != nil {
-		return f.ahead.next(ctx, b)
+		return f.ahead.next(ctx, f, b)
 	}
 	if p := f.records.pump; p != nil {
 		p.ctx = ctx
@@ -151,77 +145,40 @@ func (f *File) fill(k *block, copied bool) {
 		if copied && e.Refused != nil {
 			e.Refused.Value = slices.Clone(e.Refused.Value)
 		}
-		e.Fingerprint = Fingerprint(record.Offset, record.Key, record.Value)
-		if e.Refused != nil {
-			if r.cut {
-				e.Refused.Reason, e.Refused.Detail = blankout.ReasonOversize, fmt.Sprintf("a line of more than max_bytes, %d; its rest is skipped", r.c.MaxBytes)
-			}
-			e.Refused.Detail = fmt.Sprintf("%s:%d: %s", r.name, record.Offset+1, e.Refused.Detail)
-		}
+		r.seal(&record, e)
 	}
-	k.batch = blankout.Batch{
-		Topic: r.name, Examples: examples, Next: r.line, HighWater: -1,
+	next := r.line
+	if r.skipped {
+		next++ // the line was cut, its end is to come
+	}
+	k.batch.Examples = examples
+	f.complete(&k.batch, next)
+}
+
+// complete says of a batch, whose records end before line next, where it is from
+// and what the Schema knows.
+func (f *File) complete(b *blankout.Batch, next int64) {
+	*b = blankout.Batch{
+		Topic: f.records.name, Examples: b.Examples, Next: next, HighWater: -1,
 		Fields: len(f.schema.Fields), Classes: f.schema.NamedClasses(), Names: f.schema.Names.Len(),
 	}
 }
 
-// Ahead makes the File read and decode in a goroutine of its own, up to n
-// batches ahead of Next. The Schema then grows while a batch is being learned:
-// everybody but the File must work on Schema.At of their batch. Close ends it.
-func (f *File) Ahead(n int) {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &ahead{free: make(chan *block, n+1), ready: make(chan *block, n+1), stop: make(chan struct{}), cancel: cancel}
-	if p := f.records.pump; p != nil {
-		p.ctx = ctx
+// seal completes the example of the record that scan has returned.
+func (r *Records) seal(record *Record, e *blankout.Example) {
+	e.Fingerprint = Fingerprint(record.Offset, record.Key, record.Value)
+	if e.Refused == nil {
+		return
 	}
-	for range n + 1 {
-		a.free <- &block{}
+	if r.cut {
+		e.Refused.Reason, e.Refused.Detail = blankout.ReasonOversize, fmt.Sprintf("a line of more than max_bytes, %d; its rest is skipped", r.c.MaxBytes)
 	}
-	f.ahead = a
-	a.done.Go(func() {
-		for {
-			select {
-			case <-a.stop:
-				return
-			case k := <-a.free:
-				f.fill(k, false)
-				a.ready <- k
-				if k.err != nil {
-					return
-				}
-			}
-		}
-	})
+	r.place(e)
 }
 
-// ahead is the goroutine's two queues: blocks to fill and filled ones.
-type ahead struct {
-	free, ready chan *block
-	stop        chan struct{}
-	cancel      func() // a read of standard input
-	done        sync.WaitGroup
-	held        *block // by the caller of Next
-	err         error
-}
-
-func (a *ahead) next(ctx context.Context, b *blankout.Batch) error {
-	if a.err != nil {
-		return a.err
-	}
-	if a.held != nil {
-		a.free <- a.held
-		a.held = nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case a.held = <-a.ready:
-	}
-	if a.err = a.held.err; a.err != nil {
-		return a.err
-	}
-	*b = a.held.batch
-	return nil
+// place adds file and line to a refusal.
+func (r *Records) place(e *blankout.Example) {
+	e.Refused.Detail = fmt.Sprintf("%s:%d: %s", r.name, e.Offset+1, e.Refused.Detail)
 }
 
 // Close ends reading ahead and closes the file. A read of standard input that is
@@ -566,10 +523,9 @@ func (r *Records) isBlank(line []byte) bool {
 // scanned before stay where they are. It returns the buffer, which is a new one
 // if buf has not got the room.
 func (r *Records) move(buf []byte) []byte {
-	const least = 1 << 18
 	rest := r.buf[r.at:r.end]
-	if cap(buf) < least || cap(buf)-len(rest) < cap(buf)/2 {
-		buf = make([]byte, max(least, 4*len(rest)))
+	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 {
+		buf = make([]byte, max(bufferBytes, 4*len(rest)))
 	}
 	r.buf = buf[:cap(buf)]
 	r.end = copy(r.buf, rest)

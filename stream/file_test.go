@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func write(t *testing.T, name, text string) string {
 
 // readAll reads a file to its end and shows offset and content of every example;
 // it scribbles over each batch before it asks for the next.
-func readAll(path string, c RecordConfig, ahead int, from int64) (lines []string, sum uint64, err error) {
+func readAll(path string, c RecordConfig, threads int, from int64) (lines []string, sum uint64, err error) {
 	s := c.Schema()
 	f, err := OpenFile(path, c, s)
 	if err != nil {
@@ -52,8 +54,8 @@ func readAll(path string, c RecordConfig, ahead int, from int64) (lines []string
 	if err := f.Skip(from); err != nil {
 		return nil, 0, err
 	}
-	if ahead > 0 {
-		f.Ahead(ahead)
+	if threads > 0 {
+		f.Ahead(threads)
 	}
 	position := blankout.Position{Next: from}
 	var b blankout.Batch
@@ -192,6 +194,44 @@ func TestFileSkip(t *testing.T) {
 	}
 	if _, _, err := readAll(path, c, 0, 1e6); err == nil || !strings.Contains(err.Error(), "before line 1000001") {
 		t.Error("skipped past the end:", err)
+	}
+}
+
+// Lines decoded apart, on any number of threads, are those decoded one after the
+// other: classes, refusals and sums included.
+func TestFileAhead(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	lines := []string{"", "\r", "# nothing", "1 1:1 2:0.25 900000:12 \r", "0 3:0.1234567 4:12345678 5:1e3 6:.5", "2 7:1 1:2 7:3", "5 1:1",
+		"1 0:1", "1 99999999:1", "1 1:x", "nan 1:1", "1 1:1e31", ":", strings.Repeat("x", 700), "2 " + strings.Repeat("1:1 ", 400), "1 1:1 2:nan # x"}
+	for i := range 5 {
+		var text strings.Builder
+		for range r.IntN(8_000) {
+			line := lines[r.IntN(len(lines))]
+			if line == "1 1:x" && r.IntN(1000) == 0 {
+				line += strings.Repeat(" ", r.IntN(3*bufferBytes))
+			}
+			text.WriteString(line + "\n")
+		}
+		text.WriteString(lines[r.IntN(len(lines))])
+		path := write(t, "a.svm.gz", gz(text.String()))
+		if i%3 == 0 {
+			path = write(t, "a.svm", text.String())
+		}
+		c := DefaultRecordConfig()
+		c.MaxClasses = 3
+		if i%2 == 0 {
+			c.MaxBytes = 500 + r.IntN(bufferBytes)
+		}
+		want, sum, err := readAll(path, c, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, threads := range []int{1, 2, 5} {
+			got, again, err := readAll(path, c, threads, 0)
+			if err != nil || sum != again || !slices.Equal(got, want) {
+				t.Fatalf("file %d, %d threads: %d examples instead of %d, sum %d instead of %d: %v", i, threads, len(got), len(want), again, sum, err)
+			}
+		}
 	}
 }
 

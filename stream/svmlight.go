@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"blankout"
@@ -17,8 +18,32 @@ type svmlightDecoder struct{ core }
 func newSvmlight(c core) (Decoder, error) { return &svmlightDecoder{c}, nil }
 
 func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
-	if !d.begin(&r, e) {
-		return
+	if label, ok := d.decode(&r, e); ok && d.label(&r, e, label) {
+		d.accept()
+	}
+}
+
+// fork returns a decoder for lines that are decoded at the same time as those of
+// d, nil where their features get names, which come to be known in order. A label
+// is named afterwards, in order, by settle of d.
+func (d *svmlightDecoder) fork() *svmlightDecoder {
+	if !d.s.NumericIndices {
+		return nil
+	}
+	return &svmlightDecoder{newCore(d.c, d.s)}
+}
+
+// settle gives e, which a fork has decoded from r, the class of its label.
+func (d *svmlightDecoder) settle(r *Record, e *blankout.Example, label []byte) {
+	d.before = d.taken // a refusal takes back no field
+	d.label(r, e, label)
+}
+
+// decode fills e but for its Label, whose text it returns. ok is false for a
+// record that is refused.
+func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, ok bool) {
+	if !d.begin(r, e) {
+		return nil, false
 	}
 	data, p := r.Value, 0
 	for p < len(data) && blank(data[p]) {
@@ -27,19 +52,19 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 	start := p
 	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		if data[p] == ':' || data[p] == ',' {
-			d.refuse(&r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
-			return
+			d.refuse(r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
+			return nil, false
 		}
 		p++
 	}
-	label := data[start:p]
+	label = data[start:p]
 	if len(label) == 0 {
-		d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
-		return
+		d.refuse(r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
+		return nil, false
 	}
 	if notFinite(label) {
-		d.refuse(&r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
-		return
+		d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
+		return nil, false
 	}
 	// An entry takes four bytes at least: 1:1 and a space.
 	most := (len(data)-p)/4 + 1
@@ -50,6 +75,19 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		first = 0
 	}
 	for {
+		for keep && len(data)-p >= shortEntryBytes && data[p] == ' ' {
+			i, x, end := shortEntry((*[shortEntryBytes]byte)(data[p:]))
+			if i -= first; end == 0 || i > d.mask {
+				break
+			}
+			if int64(i) <= last {
+				ascending = false
+			}
+			last = int64(i)
+			index[n], value[n] = uint32(i), x
+			n++
+			p += end
+		}
 		for p < len(data) && blank(data[p]) {
 			p++
 		}
@@ -67,12 +105,11 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 				p = word(data, start)
 				continue
 			}
-			d.refuseEntry(&r, e, start)
-			return
+			d.refuseEntry(r, e, start)
+			return nil, false
 		}
 		name := data[start:p]
 		p++
-		// The commonest values by far are whole numbers of few digits.
 		var x float64
 		q, whole := p, uint64(0)
 		for q < len(data) && data[q]-'0' <= 9 && q-p < 15 {
@@ -84,12 +121,12 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		} else {
 			x, p = number(data, p, false)
 			if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {
-				d.refuseEntry(&r, e, start)
-				return
+				d.refuseEntry(r, e, start)
+				return nil, false
 			}
 			if x > maxMagnitude || x < -maxMagnitude {
-				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
-				return
+				d.refuse(r, e, blankout.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
+				return nil, false
 			}
 		}
 		if !keep {
@@ -98,11 +135,11 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		}
 		if i -= first; i > d.mask {
 			if i == ^uint64(0) {
-				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
+				d.refuse(r, e, blankout.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
 			} else {
-				d.refuse(&r, e, blankout.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
+				d.refuse(r, e, blankout.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
 			}
-			return
+			return nil, false
 		}
 		if int64(i) <= last {
 			ascending = false
@@ -118,17 +155,47 @@ func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
 		}
 	}
 	if !ascending || !keep {
-		if !d.finish(&r, e) {
-			return
+		if !d.finish(r, e) {
+			return nil, false
 		}
 		e.Field = nil
 	} else if n > d.c.MaxFeatures {
-		d.refuse(&r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
-		return
+		d.refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
+		return nil, false
 	}
-	if d.label(&r, e, label) {
-		d.accept()
+	return label, true
+}
+
+// shortEntryBytes is how far shortEntry may look.
+const shortEntryBytes = 24
+
+// shortEntry reads the usual entry behind a blank and before another: a column of
+// one to seven digits and a whole value of as many, or one that begins with a
+// digit, a point and as many. end is 0 if there is something else. It takes no
+// branch for every digit, whose number nobody can foresee.
+func shortEntry(data *[shortEntryBytes]byte) (column uint64, x float64, end int) {
+	column, n := leadingDigits(binary.LittleEndian.Uint64(data[1:]))
+	if n == 0 || n == 8 || data[1+n] != ':' {
+		return 0, 0, 0
 	}
+	p := 2 + n
+	first, second := data[p]-'0', data[p+1]
+	switch {
+	case second == ' ' && first <= 9:
+		return column, float64(first), p + 1
+	case second == '.' && first <= 9:
+		m, n := leadingDigits(binary.LittleEndian.Uint64(data[p+2:]))
+		if end = p + 2 + n; n == 0 || n == 8 || data[end] != ' ' {
+			return 0, 0, 0
+		}
+		power := powersOfTen[n&7]
+		return column, float64(uint64(first)*uint64(power)+m) / power, end // both exact, one rounding
+	}
+	m, n := leadingDigits(binary.LittleEndian.Uint64(data[p:]))
+	if end = p + n; n == 0 || n == 8 || data[end] != ' ' {
+		return 0, 0, 0
+	}
+	return column, float64(m), end
 }
 
 // refuseEntry refuses the record for what stands at p instead of index:value.

@@ -23,9 +23,9 @@ import (
 type dataFlags struct {
 	paths  []string
 	record stream.RecordConfig
-	// ahead lets a file be decoded while the examples before are used. The schema
-	// must not be looked at then.
-	ahead bool
+	// ahead lets a file be decoded, on that many threads, while the examples before
+	// are used, 0 does not. The schema must not be looked at then.
+	ahead int
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -71,8 +71,8 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 	c := d.record
 	if !strings.HasPrefix(path, "kafka://") {
 		f, err := stream.OpenFile(path, c, s)
-		if err == nil && d.ahead {
-			f.Ahead(4)
+		if err == nil && d.ahead > 0 {
+			f.Ahead(d.ahead)
 		}
 		return f, err
 	}

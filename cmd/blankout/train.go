@@ -344,7 +344,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return b.Add(e)
 	}
 	data := o.data
-	data.ahead = scaler == nil && mode == blankout.StandardiseNone
+	if scaler == nil && mode == blankout.StandardiseNone {
+		data.ahead = max(o.config.Threads, 1)
+	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
 		return nil, nil, err
 	}
