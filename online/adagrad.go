@@ -2,6 +2,7 @@ package online
 
 import (
 	"math"
+	"slices"
 
 	"blankout"
 )
@@ -28,49 +29,54 @@ const adagradEps = 1e-8
 
 func (adagrad) step(l *Learner) {
 	now := &l.now
-	if l.k == 1 && l.config.Adapt {
-		adagrad{}.temper(l)
-	}
 	c := adagradConstants{l.config.Start, adagradEps, l.inverse}
-	if g := math.Sqrt(l.growth); g != 1 {
-		// With gradients times g the step is the same, and what is added to the
-		// metric grows by g^2.
-		c.start, c.eps = c.start*l.growth, c.eps*g
+	ridge, root := now.ridge, math.Sqrt(l.growth)
+	if root != 1 {
+		// With gradients times the root of growth the step is the same, and what is
+		// added to the metric grows by growth.
+		c.start, c.eps = c.start*l.growth, c.eps*root
 		for j := range now.df {
-			now.df[j] *= g
-			now.shrink[j] *= g
+			now.df[j] *= root
+			now.shrink[j] *= root
 		}
 		now.faded = append(now.faded[:0], now.ridge...)
 		for i := range now.faded {
-			now.faded[i] *= g
+			now.faded[i] *= root
 		}
-		adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, now.faded, now.df, now.shrink, now.minusEta, &c)
+		ridge = now.faded
+	}
+	temper := l.k == 1 && l.config.Adapt
+	if temper {
+		clear(now.kappa)
+	}
+	if l.n > 1 {
+		if temper {
+			temperRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.kappa, &c)
+			now.temper(root)
+		}
+		adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.minusEta, &c)
 		return
 	}
-	if l.n == 1 {
-		adagradRows1(now.rows, blankout.ScalerWidth, now.x, now.basis, now.ridge, now.df[0], now.shrink[0], now.minusEta[0], &c)
-		return
+	n := len(now.rows)
+	now.gradients, now.roots = slices.Grow(now.gradients[:0], n)[:n], slices.Grow(now.roots[:0], n)[:n]
+	g, r := now.gradients, now.roots
+	gradients1(now.rows, blankout.ScalerWidth, now.x, now.basis, ridge, now.df[0], now.shrink[0], c.start, g, r)
+	inverseRoots(r, c.eps)
+	if temper {
+		kappa := 0.0
+		for i, x := range now.x[:n] {
+			kappa = math.FMA(x*x, r[i], kappa)
+		}
+		now.kappa[0] = kappa
+		now.temper(root)
 	}
-	adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, now.ridge, now.df, now.shrink, now.minusEta, &c)
+	adagradRows1(now.rows, blankout.ScalerWidth, g, r, now.minusEta[0], c.inverse)
 }
 
-// temper divides the rates by 1 + h kappa.
-func (adagrad) temper(l *Learner) {
-	now, n := &l.now, l.n
-	kappa := now.kappa
-	clear(kappa)
-	start, growth := l.config.Start, 1/l.growth
-	for i, row := range now.rows {
-		x, b, ridge := now.x[i], now.basis[i], now.ridge[i]
-		p := row[blankout.ScalerWidth:]
-		w, m := p[:n], p[n:2*n]
-		for j, df := range now.df {
-			g := df*x + (now.shrink[j]*b+ridge)*w[j]
-			kappa[j] += x * x / (math.Sqrt(start+m[j]*growth+g*g) + adagradEps)
-		}
-	}
-	for j, k := range kappa {
-		now.minusEta[j] /= 1 - now.minusEta[j]*now.h[j]*k
+// temper divides the rates by 1 + h kappa; kappa comes divided by root.
+func (now *event) temper(root float64) {
+	for j, k := range now.kappa {
+		now.minusEta[j] /= 1 - now.minusEta[j]*now.h[j]*(k*root)
 	}
 }
 

@@ -10,9 +10,58 @@ DATA tail<>+40(SB)/8, $0
 DATA tail<>+48(SB)/8, $0
 GLOBL tail<>(SB), RODATA|NOPTR, $56
 
+DATA half<>+0(SB)/8, $0.5
+GLOBL half<>(SB), RODATA|NOPTR, $8
+DATA guess<>+0(SB)/8, $0x5fe6eb50c7b537a9
+GLOBL guess<>(SB), RODATA|NOPTR, $8
+
+// The macros take the registers of the quantities that they name: Z for eight
+// outputs (AVX-512), Y for four, X for two or one.
+
+// NEWTON is a step of inverseRoot's iteration for y.
+#define NEWTON(y, h, t, half) \
+	VMULPD h, y, t          \
+	VFNMADD213PD half, y, t \
+	VFMADD213PD y, t, y
+
+// ROOT sets y to the inverseRoot of s; it uses h and t. A NaN becomes the second
+// operand of VMAXPD, 0.
+#define ROOT(y, s, eps, h, t, half, guess) \
+	VMULPD half, s, h     \
+	VPSRLQ $1, s, y       \
+	VPSUBQ y, guess, y    \
+	NEWTON(y, h, t, half) \
+	NEWTON(y, h, t, half) \
+	NEWTON(y, h, t, half) \
+	VMULPD eps, y, t      \
+	VFNMADD213PD y, y, t  \
+	VXORPD h, h, h        \
+	VMAXPD h, t, y
+
+#define ROOT8 ROOT(Z5, Z1, Z13, Z4, Z6, Z8, Z7)
+#define ROOT4 ROOT(Y5, Y1, Y13, Y4, Y6, Y8, Y7)
+#define ROOT2 ROOT(X5, X1, X13, X4, X6, X8, X7)
+
+// GRADIENT sets g, which is df, to df x + (shrink basis + ridge) w.
+#define GRADIENT(g, shrink, x, basis, ridge, w) \
+	VMULPD g, x, g                  \
+	VFMADD213PD ridge, basis, shrink \
+	VFMADD231PD w, shrink, g
+
+#define GRADIENT8 GRADIENT(Z3, Z6, Z11, Z10, Z9, Z0)
+#define GRADIENT4 GRADIENT(Y3, Y6, Y11, Y10, Y9, Y0)
+#define GRADIENT2 GRADIENT(X3, X6, X11, X10, X9, X0)
+
+// MASK sets Y15 to the mask of BX outputs, 1 to 4, with tail in R15. It uses R13.
+#define MASK \
+	MOVQ $4, R13 \
+	SUBQ BX, R13 \
+	VMOVUPD (R15)(R13*8), Y15
+
 // func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
 //
-// For every four outputs it walks all rows with the three sums in registers.
+// For every sixteen outputs (AVX-512), every eight, then every four, it walks all
+// rows with the three sums in registers.
 TEXT ·sumRowsAVX2(SB), NOSPLIT, $0-80
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), R8
@@ -27,6 +76,106 @@ TEXT ·sumRowsAVX2(SB), NOSPLIT, $0-80
 	MOVQ q+64(FP), R13
 	MOVQ active+72(FP), BX
 	LEAQ tail<>(SB), R15
+	CMPB ·hasAVX512(SB), $0
+	JEQ  sumUpTo15
+	CMPQ BX, $16
+	JLT  sumUpTo15
+
+sum16:
+	VMOVUPD (R11), Z0
+	VMOVUPD (R12), Z1
+	VMOVUPD (R13), Z2
+	VMOVUPD 64(R11), Z7
+	VMOVUPD 64(R12), Z8
+	VMOVUPD 64(R13), Z9
+	XORQ DI, DI           // index of the row
+	MOVQ SI, R14          // its slice
+
+sumRow16:
+	MOVQ (R14), CX
+	ADDQ AX, CX
+	VBROADCASTSD (R9)(DI*8), Z5
+	VBROADCASTSD (R10)(DI*8), Z6
+	VMOVUPD (CX), Z3                  // w
+	VMOVUPD 64(CX), Z4
+	VFMADD231PD Z3, Z5, Z0
+	VFMADD231PD Z4, Z5, Z7
+	VFMADD231PD (CX)(DX*1), Z5, Z1    // u
+	VFMADD231PD 64(CX)(DX*1), Z5, Z8
+	VMULPD Z3, Z6, Z10                // (basis w) w
+	VFMADD231PD Z3, Z10, Z2
+	VMULPD Z4, Z6, Z6
+	VFMADD231PD Z4, Z6, Z9
+	ADDQ $24, R14
+	INCQ DI
+	CMPQ DI, R8
+	JLT  sumRow16
+
+	VMOVUPD Z0, (R11)
+	VMOVUPD Z1, (R12)
+	VMOVUPD Z2, (R13)
+	VMOVUPD Z7, 64(R11)
+	VMOVUPD Z8, 64(R12)
+	VMOVUPD Z9, 64(R13)
+	ADDQ $128, R11
+	ADDQ $128, R12
+	ADDQ $128, R13
+	ADDQ $128, AX
+	SUBQ $16, BX
+	CMPQ BX, $16
+	JGE  sum16
+	TESTQ BX, BX
+	JEQ  sumDone
+
+sumUpTo15:
+	CMPQ BX, $8
+	JLT  sumBlock
+
+sum8:
+	VMOVUPD (R11), Y0
+	VMOVUPD (R12), Y1
+	VMOVUPD (R13), Y2
+	VMOVUPD 32(R11), Y7
+	VMOVUPD 32(R12), Y8
+	VMOVUPD 32(R13), Y9
+	XORQ DI, DI
+	MOVQ SI, R14
+
+sumRow8:
+	MOVQ (R14), CX
+	ADDQ AX, CX
+	VBROADCASTSD (R9)(DI*8), Y5
+	VBROADCASTSD (R10)(DI*8), Y6
+	VMOVUPD (CX), Y3
+	VMOVUPD 32(CX), Y4
+	VFMADD231PD Y3, Y5, Y0
+	VFMADD231PD Y4, Y5, Y7
+	VFMADD231PD (CX)(DX*1), Y5, Y1
+	VFMADD231PD 32(CX)(DX*1), Y5, Y8
+	VMULPD Y3, Y6, Y10
+	VFMADD231PD Y3, Y10, Y2
+	VMULPD Y4, Y6, Y6
+	VFMADD231PD Y4, Y6, Y9
+	ADDQ $24, R14
+	INCQ DI
+	CMPQ DI, R8
+	JLT  sumRow8
+
+	VMOVUPD Y0, (R11)
+	VMOVUPD Y1, (R12)
+	VMOVUPD Y2, (R13)
+	VMOVUPD Y7, 32(R11)
+	VMOVUPD Y8, 32(R12)
+	VMOVUPD Y9, 32(R13)
+	ADDQ $64, R11
+	ADDQ $64, R12
+	ADDQ $64, R13
+	ADDQ $64, AX
+	SUBQ $8, BX
+	CMPQ BX, $8
+	JGE  sum8
+	TESTQ BX, BX
+	JEQ  sumDone
 
 sumBlock:
 	VMOVUPD (R15), Y14    // all four
@@ -40,23 +189,20 @@ sumLoad:
 	VMASKMOVPD (R11), Y14, Y0
 	VMASKMOVPD (R12), Y14, Y1
 	VMASKMOVPD (R13), Y14, Y2
-	XORQ DI, DI           // index of the row
-	MOVQ SI, R14          // its slice
+	XORQ DI, DI
+	MOVQ SI, R14
 
 sumRow:
 	MOVQ (R14), CX
 	ADDQ AX, CX
-	VMASKMOVPD (CX), Y14, Y3       // w
-	VMASKMOVPD (CX)(DX*1), Y14, Y4 // u
+	VMASKMOVPD (CX), Y14, Y3
+	VMASKMOVPD (CX)(DX*1), Y14, Y4
 	VBROADCASTSD (R9)(DI*8), Y5
 	VBROADCASTSD (R10)(DI*8), Y6
-	VMULPD Y4, Y5, Y4
-	VADDPD Y4, Y1, Y1
-	VMULPD Y3, Y5, Y5
-	VADDPD Y5, Y0, Y0
-	VMULPD Y3, Y6, Y6              // (basis w) w
+	VFMADD231PD Y4, Y5, Y1
+	VFMADD231PD Y3, Y5, Y0
 	VMULPD Y3, Y6, Y6
-	VADDPD Y6, Y2, Y2
+	VFMADD231PD Y3, Y6, Y2
 	ADDQ $24, R14
 	INCQ DI
 	CMPQ DI, R8
@@ -71,6 +217,8 @@ sumRow:
 	ADDQ $32, AX
 	SUBQ $4, BX
 	JGT  sumBlock
+
+sumDone:
 	VZEROUPPER
 	RET
 
@@ -89,7 +237,17 @@ TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	VBROADCASTSD 0(BX), Y14  // start
 	VBROADCASTSD 8(BX), Y13  // eps
 	VBROADCASTSD 16(BX), Y12 // inverse
-	LEAQ tail<>(SB), R15
+	VBROADCASTSD half<>(SB), Y8
+	VBROADCASTSD guess<>(SB), Y7
+	MOVQ $0x7fffffff, R15    // outputs from which on eight are done at once
+	CMPB ·hasAVX512(SB), $0
+	JEQ  stepRow
+	MOVQ $8, R15
+	VBROADCASTSD X14, Z14
+	VBROADCASTSD X13, Z13
+	VBROADCASTSD X12, Z12
+	VBROADCASTSD X8, Z8
+	VBROADCASTSD X7, Z7
 
 stepRow:
 	MOVQ (SI), DI
@@ -101,31 +259,59 @@ stepRow:
 	MOVQ shrink+64(FP), R12
 	MOVQ minusEta+72(FP), R14
 	MOVQ active+80(FP), BX
+	CMPQ BX, R15
+	JLT  stepUpTo7
+	VBROADCASTSD (R8), Z11
+	VBROADCASTSD (R9), Z10
+	VBROADCASTSD (R10), Z9
+
+step8:
+	LEAQ (DI)(DX*2), R13
+	VMOVUPD (DI), Z0         // w
+	VMOVUPD (DI)(DX*1), Z1   // m
+	VMOVUPD (R13), Z2        // u
+	VMOVUPD (R11), Z3
+	VMOVUPD (R12), Z6
+	GRADIENT8
+	VFMADD231PD Z3, Z3, Z1
+	VMOVUPD Z1, (DI)(DX*1)
+	VADDPD Z14, Z1, Z1
+	ROOT8
+	VMULPD (R14), Z3, Z3
+	VMULPD Z5, Z3, Z3        // delta
+	VADDPD Z3, Z0, Z0
+	VMOVUPD Z0, (DI)
+	VFNMADD231PD Z12, Z3, Z2
+	VMOVUPD Z2, (R13)
+	ADDQ $64, DI
+	ADDQ $64, R11
+	ADDQ $64, R12
+	ADDQ $64, R14
+	SUBQ $8, BX
+	CMPQ BX, $8
+	JGE  step8
+
+stepUpTo7:
 	CMPQ BX, $4
 	JLT  stepTail
 
 step4:
 	LEAQ (DI)(DX*2), R13
-	VMOVUPD (DI), Y0         // w
-	VMOVUPD (DI)(DX*1), Y1   // m
-	VMOVUPD (R13), Y2        // u
-	VMULPD (R11), Y11, Y3    // df x
-	VMULPD (R12), Y10, Y4    // shrink basis
-	VADDPD Y9, Y4, Y4
-	VMULPD Y0, Y4, Y4
-	VADDPD Y4, Y3, Y3        // g
-	VMULPD Y3, Y3, Y4
-	VADDPD Y4, Y1, Y1
+	VMOVUPD (DI), Y0
+	VMOVUPD (DI)(DX*1), Y1
+	VMOVUPD (R13), Y2
+	VMOVUPD (R11), Y3
+	VMOVUPD (R12), Y6
+	GRADIENT4
+	VFMADD231PD Y3, Y3, Y1
 	VMOVUPD Y1, (DI)(DX*1)
 	VADDPD Y14, Y1, Y1
-	VSQRTPD Y1, Y1
-	VADDPD Y13, Y1, Y1
+	ROOT4
 	VMULPD (R14), Y3, Y3
-	VDIVPD Y1, Y3, Y3        // delta
+	VMULPD Y5, Y3, Y3
 	VADDPD Y3, Y0, Y0
 	VMOVUPD Y0, (DI)
-	VMULPD Y12, Y3, Y3
-	VSUBPD Y3, Y2, Y2
+	VFNMADD231PD Y12, Y3, Y2
 	VMOVUPD Y2, (R13)
 	ADDQ $32, DI
 	ADDQ $32, R11
@@ -135,47 +321,53 @@ step4:
 	CMPQ BX, $4
 	JGE  step4
 
+	// No masks here: a load that reaches over a store under way, even where it is
+	// masked, waits for it.
 stepTail:
-	TESTQ BX, BX
-	JEQ  stepNext
-	MOVQ $4, R13
-	SUBQ BX, R13
-	VMOVUPD (R15)(R13*8), Y8
 	LEAQ (DI)(DX*2), R13
-	VMASKMOVPD (DI), Y8, Y0
-	VMASKMOVPD (DI)(DX*1), Y8, Y1
-	VMASKMOVPD (R13), Y8, Y2
-	VMASKMOVPD (R11), Y8, Y3
-	VMASKMOVPD (R12), Y8, Y4
-	VMULPD Y3, Y11, Y3
-	VMULPD Y4, Y10, Y4
-	VADDPD Y9, Y4, Y4
-	VMULPD Y0, Y4, Y4
-	VADDPD Y4, Y3, Y3
-	VMULPD Y3, Y3, Y4
-	VADDPD Y4, Y1, Y1
-	VMASKMOVPD Y1, Y8, (DI)(DX*1)
-	VADDPD Y14, Y1, Y1
-	VMASKMOVPD (R14), Y8, Y4
-	VMULPD Y4, Y3, Y3
-	CMPQ BX, $2
-	JGT  stepTail3
-	VSQRTPD X1, X1           // the divider takes half as long for two
-	VADDPD X13, X1, X1
-	VDIVPD X1, X3, X3
-	JMP  stepTailEnd
+	TESTQ $2, BX
+	JEQ  step1
+	VMOVUPD (DI), X0
+	VMOVUPD (DI)(DX*1), X1
+	VMOVUPD (R13), X2
+	VMOVUPD (R11), X3
+	VMOVUPD (R12), X6
+	GRADIENT2
+	VFMADD231PD X3, X3, X1
+	VMOVUPD X1, (DI)(DX*1)
+	VADDPD X14, X1, X1
+	ROOT2
+	VMULPD (R14), X3, X3
+	VMULPD X5, X3, X3
+	VADDPD X3, X0, X0
+	VMOVUPD X0, (DI)
+	VFNMADD231PD X12, X3, X2
+	VMOVUPD X2, (R13)
+	ADDQ $16, DI
+	ADDQ $16, R11
+	ADDQ $16, R12
+	ADDQ $16, R13
+	ADDQ $16, R14
 
-stepTail3:
-	VSQRTPD Y1, Y1
-	VADDPD Y13, Y1, Y1
-	VDIVPD Y1, Y3, Y3
-
-stepTailEnd:
-	VADDPD Y3, Y0, Y0
-	VMASKMOVPD Y0, Y8, (DI)
-	VMULPD Y12, Y3, Y3
-	VSUBPD Y3, Y2, Y2
-	VMASKMOVPD Y2, Y8, (R13)
+step1:
+	TESTQ $1, BX
+	JEQ  stepNext
+	VMOVSD (DI), X0
+	VMOVSD (DI)(DX*1), X1
+	VMOVSD (R13), X2
+	VMOVSD (R11), X3
+	VMOVSD (R12), X6
+	GRADIENT2
+	VFMADD231PD X3, X3, X1
+	VMOVSD X1, (DI)(DX*1)
+	VADDPD X14, X1, X1
+	ROOT2
+	VMULSD (R14), X3, X3
+	VMULPD X5, X3, X3
+	VADDPD X3, X0, X0
+	VMOVSD X0, (DI)
+	VFNMADD231PD X12, X3, X2
+	VMOVSD X2, (R13)
 
 stepNext:
 	ADDQ $24, SI
@@ -184,5 +376,93 @@ stepNext:
 	ADDQ $8, R10
 	DECQ CX
 	JNE  stepRow
+	VZEROUPPER
+	RET
+
+// func temperRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
+TEXT ·temperRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), AX
+	SHLQ $3, AX
+	MOVQ n+24(FP), DX
+	SHLQ $3, DX
+	MOVQ x+32(FP), R8
+	MOVQ basis+40(FP), R9
+	MOVQ ridge+48(FP), R10
+	MOVQ c+88(FP), BX
+	VBROADCASTSD 0(BX), Y14
+	VBROADCASTSD 8(BX), Y13
+	VBROADCASTSD half<>(SB), Y8
+	VBROADCASTSD guess<>(SB), Y7
+	LEAQ tail<>(SB), R15
+
+temperRow:
+	MOVQ (SI), DI
+	ADDQ AX, DI
+	VBROADCASTSD (R8), Y11
+	VBROADCASTSD (R9), Y10
+	VBROADCASTSD (R10), Y9
+	VMULPD Y11, Y11, Y12
+	MOVQ df+56(FP), R11
+	MOVQ shrink+64(FP), R12
+	MOVQ kappa+72(FP), R14
+	MOVQ active+80(FP), BX
+	VMOVUPD (R15), Y15       // all four
+
+temper4:
+	CMPQ BX, $4
+	JGE  temperLoad
+	MASK
+
+temperLoad:
+	VMASKMOVPD (DI), Y15, Y0
+	VMASKMOVPD (DI)(DX*1), Y15, Y1
+	VMASKMOVPD (R11), Y15, Y3
+	VMASKMOVPD (R12), Y15, Y6
+	GRADIENT4
+	VFMADD231PD Y3, Y3, Y1
+	VADDPD Y14, Y1, Y1
+	ROOT4
+	VMASKMOVPD (R14), Y15, Y0
+	VFMADD231PD Y5, Y12, Y0
+	VMASKMOVPD Y0, Y15, (R14)
+	ADDQ $32, DI
+	ADDQ $32, R11
+	ADDQ $32, R12
+	ADDQ $32, R14
+	SUBQ $4, BX
+	JGT  temper4
+	ADDQ $24, SI
+	ADDQ $8, R8
+	ADDQ $8, R9
+	ADDQ $8, R10
+	DECQ CX
+	JNE  temperRow
+	VZEROUPPER
+	RET
+
+// func inverseRootsAVX2(s *float64, count int, eps float64)
+TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-24
+	MOVQ s+0(FP), DI
+	MOVQ count+8(FP), BX
+	VBROADCASTSD eps+16(FP), Y13
+	VBROADCASTSD half<>(SB), Y8
+	VBROADCASTSD guess<>(SB), Y7
+	LEAQ tail<>(SB), R15
+	VMOVUPD (R15), Y15       // all four
+
+roots4:
+	CMPQ BX, $4
+	JGE  rootsLoad
+	MASK
+
+rootsLoad:
+	VMASKMOVPD (DI), Y15, Y1
+	ROOT4
+	VMASKMOVPD Y5, Y15, (DI)
+	ADDQ $32, DI
+	SUBQ $4, BX
+	JGT  roots4
 	VZEROUPPER
 	RET

@@ -102,7 +102,8 @@ type event struct {
 	suspicion          Suspicion
 	suspect            bool      // whose suspicion says why
 	published, sampled []float64 // of foretellSampled
-	faded              []float64 // of adagrad
+	// Of adagrad: faded ridges, and by feature the gradient and the inverse root.
+	faded, gradients, roots []float64
 }
 
 // maxRepeats bounds how often an important event is learned.
