@@ -94,6 +94,7 @@ func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
 // and owned by a Source: everything in it is borrowed until the next call.
 type Batch struct {
 	Topic     string // topic, or file name
+	TopicID   string // of the topic, see Position
 	Partition int32
 	Examples  []Example
 	// Next is the offset that follows the last record looked at. It may lie
@@ -124,6 +125,9 @@ type Position struct {
 	// First is where the counting began: who wants the same records again reads
 	// from here to Next.
 	First int64 `json:"first"`
+	// TopicID is the brokers' id of the topic, which a topic of the same name that
+	// is made anew does not have; "" if unknown.
+	TopicID string `json:"topic_id,omitempty"`
 }
 
 // Offsets is how far a stream has been learned: one Position for each

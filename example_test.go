@@ -28,7 +28,7 @@ func TestOffsets(t *testing.T) {
 	if err := p.Advance(8, 1); err != nil { // a gap is no error
 		t.Fatal(err)
 	}
-	if got, _ := o.Lookup("b", 1); got != (Position{"b", 1, 9, 2, 101, 5}) {
+	if got, _ := o.Lookup("b", 1); got != (Position{"b", 1, 9, 2, 101, 5, ""}) {
 		t.Errorf("%+v", got)
 	}
 	before := *p

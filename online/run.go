@@ -1,6 +1,7 @@
 package online
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -536,7 +537,11 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 		l.log.Warn("the position in a partition was moved, by the policy for offsets out of range",
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
+		if position.TopicID != b.TopicID {
+			position.First = start // what was before cannot be read again
+		}
 	}
+	position.TopicID = cmp.Or(b.TopicID, position.TopicID)
 	for from := 0; from < n; {
 		began, to := time.Now(), l.untilAdoption(from, n)
 		if err := l.examples(b, from, to, position); err != nil {

@@ -36,7 +36,12 @@ type ConsumerConfig struct {
 	Isolation string `toml:"isolation"`
 	// OutOfRange says what to do when the offset to continue at is not in the
 	// log: "fail", or go on at "earliest" or "latest", which loses records.
-	OutOfRange   string        `toml:"out_of_range"`
+	// It goes for all partitions of a topic, too, that has been deleted and created
+	// anew since its offsets were stored.
+	OutOfRange string `toml:"out_of_range"`
+	// CheckTopicID compares the topic's id with that of the stored offset. Without
+	// it a topic of the same name is taken for the same.
+	CheckTopicID bool          `toml:"check_topic_id"`
 	MaxBytes     int32         `toml:"max_bytes"`     // of one fetch
 	MaxWait      time.Duration `toml:"max_wait"`      // for new records, in one fetch
 	Prefetch     int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
@@ -65,6 +70,7 @@ func DefaultConsumerConfig() ConsumerConfig {
 		Start:            "earliest",
 		Isolation:        "read_committed",
 		OutOfRange:       "fail",
+		CheckTopicID:     true,
 		MaxBytes:         1 << 20,
 		MaxWait:          500 * time.Millisecond,
 		Prefetch:         2,
@@ -153,11 +159,12 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 // markers, without aborted records (under read_committed). Leaders that move,
 // brokers that restart, hang or drop connections are tried again for ever, with
 // a log line and counted in Stats. What another try cannot mend ends the stream
-// with an error from Next: an *OffsetOutOfRangeError (under the policy "fail"), a
-// *CorruptBatchError, missing permission.
+// with an error from Next: an *OffsetOutOfRangeError or *TopicRecreatedError (under
+// the policy "fail"), a *CorruptBatchError, missing permission.
 type Consumer struct {
 	config  ConsumerConfig
-	topics  []string // unlabelled ones included, in order
+	topics  []string          // unlabelled ones included, in order
+	ids     map[string]string // of topics, as they were at first
 	cluster *cluster
 	decoder Decoder
 	schema  *blankout.Schema
@@ -165,7 +172,7 @@ type Consumer struct {
 
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-	watching bool          // for new partitions
+	watching bool          // for new partitions and topics made anew
 	filled   chan *fetched // by all fetchers, first come first served: fair
 
 	mu       sync.Mutex
@@ -206,6 +213,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 		log:     k.log,
 		filled:  make(chan *fetched, 1024), // more partitions than that wait their turn
 		retries: map[string]uint64{},
+		ids:     map[string]string{},
 		unpack:  unpacker{limit: maxUnpacked},
 	}
 	running, cancel := context.WithCancel(context.Background())
@@ -227,7 +235,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, sc
 	for _, f := range c.fetchers {
 		c.running.Go(func() { f.run(running) })
 	}
-	if c.watching = !config.UntilEnd && len(config.Partitions) == 0; c.watching {
+	if c.watching = !config.UntilEnd; c.watching {
 		c.running.Go(func() { c.watch(running) })
 	}
 	return c, nil
@@ -262,6 +270,11 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 			return nil, err
 		}
 	}
+	id, err := k.topicID(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	c.ids[topic] = id
 	at, _ := c.config.startTime()
 	first, isOffset := c.config.startOffset()
 	var times map[int32]int64
@@ -277,7 +290,13 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 	for _, p := range partitions {
 		next := starts[p]
 		stored, ok := from.Lookup(topic, p)
+		anew := ok && c.recreated(stored.TopicID, id)
 		switch {
+		case anew:
+			was := &TopicRecreatedError{Topic: topic, Partition: p, Offset: stored.Next, Was: stored.TopicID, Is: id}
+			if next, err = c.move(starts[p], ends[p], was); err != nil {
+				return nil, err
+			}
 		case ok:
 			if next, err = c.inRange(topic, p, stored.Next, starts[p], ends[p]); err != nil {
 				return nil, err
@@ -302,8 +321,8 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		if c.config.Before > 0 {
 			end = min(end, c.config.Before)
 		}
-		f := c.newFetcher(topic, p, next, end, ends[p])
-		f.moved = ok && next != stored.Next
+		f := c.newFetcher(topic, id, p, next, end, ends[p])
+		f.moved = anew || ok && next != stored.Next
 		if ok && !f.moved {
 			f.next = max(next-c.config.Duplicates, stored.First, starts[p])
 		}
@@ -312,8 +331,8 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 	return fetchers, nil
 }
 
-func (c *Consumer) newFetcher(topic string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, partition: partition, begun: next, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
+func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, highWater int64) *fetcher {
+	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, topicID: id, partition: partition, begun: next, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
 	if c.config.Duplicates > 0 {
 		f.repeated = &repeated{window: c.config.Duplicates}
 	}
@@ -332,19 +351,28 @@ func (c *Consumer) inRange(topic string, partition int32, next, start, end int64
 	if start <= next && next <= end {
 		return next, nil
 	}
-	err := &OffsetOutOfRangeError{Topic: topic, Partition: partition, Offset: next, Start: start, End: end}
+	return c.move(start, end, &OffsetOutOfRangeError{Topic: topic, Partition: partition, Offset: next, Start: start, End: end})
+}
+
+// move returns the offset to go on at by the policy; under "fail" that is err.
+func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	to := start
 	switch c.config.OutOfRange {
 	case "latest":
 		to = end
 	case "earliest":
 	default:
-		return next, err
+		return 0, err
 	}
-	c.log.Error("offset out of range, going on elsewhere", "topic", topic, "partition", partition,
-		"offset", next, "log_start", start, "log_end", end, "policy", c.config.OutOfRange, "to", to)
+	c.log.Error("going on at another offset", "policy", c.config.OutOfRange, "to", to, "log_start", start, "log_end", end, "err", err)
 	c.retried("offset-reset")
 	return to, nil
+}
+
+// recreated tells whether a topic of another id is another topic. One id may not
+// be known: of an old checkpoint, from an old broker.
+func (c *Consumer) recreated(was, is string) bool {
+	return c.config.CheckTopicID && was != "" && is != "" && was != is
 }
 
 func (c *Consumer) retried(cause string) {
@@ -362,17 +390,34 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 	})
 }
 
-// watch takes up partitions that are added to the topics.
+// watch takes up partitions that are added to the topics, and has the fetchers of
+// a topic look whether it is still the same one when its id has changed.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()
+	known := maps.Clone(c.ids)
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		ids, err := c.cluster.topicIDs(ctx, c.topics)
+		if err != nil {
+			continue // the fetchers meet the same trouble and report it
+		}
+		c.mu.Lock()
+		for _, f := range c.fetchers {
+			if is := ids[f.topic]; is != "" && is != known[f.topic] {
+				f.doubt.Store(true)
+			}
+		}
+		c.mu.Unlock()
+		maps.Copy(known, ids)
 		for _, topic := range c.topics {
+			if len(c.config.Partitions) > 0 {
+				break // no others are wanted
+			}
 			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 			if err != nil || len(m.Topics) != 1 {
 				continue // the fetchers meet the same trouble and report it
@@ -394,7 +439,7 @@ func (c *Consumer) watch(ctx context.Context) {
 			}
 			for _, p := range added {
 				c.log.Info("new partition", "topic", topic, "partition", p, "offset", starts[p])
-				f := c.newFetcher(topic, p, starts[p], -1, starts[p])
+				f := c.newFetcher(topic, ids[topic], p, starts[p], -1, starts[p])
 				c.mu.Lock()
 				i, _ := c.find(topic, p)
 				c.fetchers = slices.Insert(c.fetchers, i, f)
@@ -439,7 +484,7 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	}
 	cur := c.current
 	f := cur.from
-	b.Topic, b.Partition, b.HighWater, b.Reset = f.topic, f.partition, cur.highWater, cur.reset
+	b.Topic, b.TopicID, b.Partition, b.HighWater, b.Reset = f.topic, cur.topicID, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
 	if cur.reset && f.repeated != nil {
 		f.repeated = &repeated{window: f.repeated.window} // what was before is another log's
@@ -634,7 +679,7 @@ func (c *Consumer) Seek(to blankout.Offsets) error {
 		if p, ok := to.Lookup(old.topic, old.partition); ok {
 			next, least = p.Next, p.First
 		}
-		f := c.newFetcher(old.topic, old.partition, next, old.end, old.highWater.Load())
+		f := c.newFetcher(old.topic, old.topicID, old.partition, next, old.end, old.highWater.Load())
 		f.next, f.begun = max(next-c.config.Duplicates, least), old.begun
 		c.fetchers[i] = f
 		c.running.Go(func() { f.run(running) })

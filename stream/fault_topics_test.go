@@ -2,13 +2,18 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"blankout"
+
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // cutter is a listener whose connections end after a number of bytes of a response.
@@ -60,43 +65,138 @@ func TestCutResponses(t *testing.T) {
 }
 
 // A topic that is deleted while it is read is told as failing and tried again;
-// when it comes back with fewer records than were read, the reading ends and says
-// why, or under a policy begins anew.
+// when it comes back it is another one, however many records it has: the reading
+// ends and says so, or by the policy begins anew.
 func TestDeletedTopic(t *testing.T) {
 	noLeaks(t)
-	for _, policy := range []string{"fail", "earliest"} {
-		t.Run(policy, func(t *testing.T) {
-			b := startBroker(t, map[string]int32{"t": 1})
-			produce(t, b, "t", nil, numbered(100)...)
-			c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.OutOfRange, c.RequestTimeout = false, policy, time.Second })
-			defer c.Close()
-			if _, err := c.until(100); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.cluster.DeleteTopic("t"); err != nil {
-				t.Fatal(err)
-			}
-			for deadline := time.Now().Add(20 * time.Second); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("nothing is told: %+v", c.Stats())
+	for policy, first := range map[string]int{"fail": -1, "earliest": 0, "latest": 0} {
+		for _, records := range []int{7, 150} {
+			t.Run(fmt.Sprint(policy, records), func(t *testing.T) {
+				b := startBroker(t, map[string]int32{"t": 1})
+				produce(t, b, "t", nil, numbered(100)...)
+				c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.OutOfRange, c.RequestTimeout = false, policy, time.Second })
+				defer c.Close()
+				if _, err := c.until(100); err != nil {
+					t.Fatal(err)
 				}
-			}
-			if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
-				t.Fatal(err)
-			}
-			produce(t, b, "t", nil, numbered(7)...)
-			began := time.Now()
-			records, err := c.until(7)
-			var out *OffsetOutOfRangeError
-			switch {
-			case policy == "fail" && !(errors.As(err, &out) && out.Offset == 100 && out.End <= 7):
-				t.Errorf("%d records, %v: %+v", len(records), err, records)
-			case policy == "earliest" && (err != nil || len(records) != 7 || records[0].value != "value 0"):
-				t.Errorf("%d records, %v: %+v", len(records), err, records)
-			}
-			t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
-		})
+				if err := b.cluster.DeleteTopic("t"); err != nil {
+					t.Fatal(err)
+				}
+				for deadline := time.Now().Add(20 * time.Second); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("nothing is told: %+v", c.Stats())
+					}
+				}
+				if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
+					t.Fatal(err)
+				}
+				if policy == "latest" { // what comes before the topic is found again is stepped over
+					for c.Stats().Partitions[0].Failing != "" {
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+				produce(t, b, "t", nil, numbered(records)...)
+				began := time.Now()
+				got, err := c.until(7)
+				var anew *TopicRecreatedError
+				switch {
+				case policy == "fail" && !(errors.As(err, &anew) && anew.Topic == "t" && anew.Offset == 100 && len(anew.Was) == 22 && len(anew.Is) == 22 && anew.Was != anew.Is):
+					t.Errorf("%d records, %v: %+v", len(got), err, got)
+				case policy != "fail" && (err != nil || len(got) < 7 || got[0].value != fmt.Sprint("value ", first)):
+					t.Errorf("%d records, %v: %+v", len(got), err, got)
+				}
+				t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
+			})
+		}
 	}
+}
+
+// A topic that is made anew while nobody fetches from it, because what is there
+// has not been read, or nobody runs, is noticed too.
+func TestRecreatedTopic(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, numbered(100)...)
+	behind := consume(t, b, "t", nil, func(c *ConsumerConfig) {
+		c.UntilEnd, c.Prefetch, c.MaxBytes, c.MetadataInterval = false, 1, 300, 100*time.Millisecond
+	})
+	var from blankout.Offsets
+	var batch blankout.Batch
+	whole := consume(t, b, "t", nil, nil)
+	for err := error(nil); err == nil; err = whole.Next(t.Context(), &batch) {
+		p := from.At("t", 0, 0)
+		p.Next, p.TopicID = batch.Next, batch.TopicID
+	}
+	if from[0].Next != 100 || len(from[0].TopicID) != 22 {
+		t.Fatalf("%+v", from)
+	}
+	if err := errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, b, "t", nil, numbered(150)...)
+
+	var anew *TopicRecreatedError
+	if _, err := tryConsume(t, b, "t", from, nil); !errors.As(err, &anew) || anew.Offset != 100 || anew.Was != from[0].TopicID {
+		t.Errorf("%v", err)
+	}
+	for policy, n := range map[string]int{"earliest": 150, "latest": 0} {
+		if got := consume(t, b, "t", from, func(c *ConsumerConfig) { c.OutOfRange = policy }).all(); len(got) != n {
+			t.Errorf("%s: %d records", policy, len(got))
+		}
+	}
+	unchecked := func(c *ConsumerConfig) { c.CheckTopicID = false }
+	if got := consume(t, b, "t", from, unchecked).all(); len(got) != 50 {
+		t.Errorf("unchecked: %d records", len(got))
+	}
+	old := from.Clone() // of a program that did not store ids
+	old[0].TopicID = ""
+	if got := consume(t, b, "t", old, nil).all(); len(got) != 50 {
+		t.Errorf("without an id: %d records", len(got))
+	}
+
+	time.Sleep(300 * time.Millisecond) // some looks at the metadata
+	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+// Brokers before Kafka 2.8 know no ids; topics are then told apart by name alone.
+func TestNoTopicIDs(t *testing.T) {
+	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.cluster.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		response := r.ResponseKind().(*kmsg.ApiVersionsResponse)
+		for key, last := range map[int16]int16{0: 8, 1: 11, 2: 5, 3: 8, 18: 0} {
+			response.ApiKeys = append(response.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: key, MaxVersion: last})
+		}
+		return response, nil, true
+	})
+	produce(t, b, "t", nil, numbered(10)...)
+	c := consume(t, b, "t", blankout.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
+	if got := c.all(); len(got) != 7 {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+// FuzzMetadata reads the answer to the question for topics' ids.
+func FuzzMetadata(f *testing.F) {
+	id := strings.Repeat("i", 16)
+	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x0a127.0.0.1\x00\x00\x23\x84\x00\x00\x00\x00\x00\x00\x01" +
+		"\x02\x00\x00\x02t" + id + "\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x02\x00\x00\x00\x01\x02\x00\x00\x00\x01\x01\x00\x80\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var x topicIDs
+		if err := x.parse(body); err != nil {
+			return
+		}
+		for name, id := range x.ids {
+			if len(id) != 22 || len(name) > len(body) {
+				t.Errorf("%q has id %q", name, id)
+			}
+		}
+	})
 }
 
 // A topic that does not exist yet ends a start, with what to do; one that is made

@@ -203,6 +203,7 @@ type fetched struct {
 	exchange  *fetchExchange // owns the bytes that batches borrow
 	response  fetchResponse
 	batches   []recordBatch // to be delivered, in offset order
+	topicID   string        // of the topic they are from, "" if unknown
 	first     int64         // records below it are not wanted
 	wanted    int64         // records below it are not delivered
 	next      int64
@@ -255,6 +256,7 @@ type fetcher struct {
 	consumer   *Consumer
 	unlabelled bool // whatever the records say
 	topic      string
+	topicID    string // of the topic that next belongs to, "" if unknown
 	partition  int32
 	begun      int64 // first offset to fetch
 	next       int64 // offset to fetch
@@ -269,6 +271,7 @@ type fetcher struct {
 	// For Stats.
 	delivered atomic.Int64 // next offset, as far as Next has handed out
 	highWater atomic.Int64
+	doubt     atomic.Bool            // whether the topic is still the same one
 	failing   atomic.Pointer[string] // cause of the retries under way, nil: none
 }
 
@@ -284,7 +287,7 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		if first {
-			buf.next, buf.wanted, buf.highWater, buf.reset = f.next, f.wanted, f.highWater.Load(), f.moved
+			buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), f.moved
 		} else {
 			f.fill(ctx, buf)
 		}
@@ -302,7 +305,7 @@ func (f *fetcher) run(ctx context.Context) {
 
 // fill fetches until there is something to hand on.
 func (f *fetcher) fill(ctx context.Context, buf *fetched) {
-	buf.batches, buf.wanted, buf.reset, buf.last, buf.err = buf.batches[:0], f.wanted, false, false, nil
+	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
 	corrupt := 0
 	for attempt := 1; ; {
 		if f.end >= 0 && f.next >= f.end {
@@ -311,7 +314,11 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
+		if err == nil && (f.doubt.Load() || attempt > 1) { // what comes back may be another topic
+			err = f.sameTopic(ctx)
+		}
 		var code kafka.Error
+		var anew *TopicRecreatedError
 		var damaged *CorruptBatchError
 		switch {
 		case ctx.Err() != nil:
@@ -339,7 +346,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
 			f.next = f.wanted // the window of duplicates is gone from the log, and no more
 			continue
-		case errors.Is(err, kafka.OffsetOutOfRange):
+		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
 				buf.err = err
@@ -347,7 +354,8 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			}
 			if moved {
 				f.wanted = f.next
-				buf.next, buf.wanted, buf.highWater, buf.reset = f.next, f.wanted, f.highWater.Load(), true
+				buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), true
+				f.failing.Store(nil)
 				return
 			}
 			f.consumer.retried("offset-out-of-range")
@@ -531,8 +539,28 @@ func (f *fetcher) corrupt(err error) error {
 	return &CorruptBatchError{Topic: f.topic, Partition: f.partition, Offset: f.next, Err: err}
 }
 
-// outOfRange asks where the log begins and ends and applies the policy. It
-// returns false if the offset is in range by now.
+// sameTopic returns a *TopicRecreatedError if the topic is not the one that was
+// being read.
+func (f *fetcher) sameTopic(ctx context.Context) error {
+	f.doubt.Store(false)
+	ids, err := f.consumer.cluster.topicIDs(ctx, []string{f.topic})
+	if err != nil {
+		f.doubt.Store(true)
+		return err
+	}
+	return f.sameID(ids[f.topic])
+}
+
+func (f *fetcher) sameID(is string) error {
+	if !f.consumer.recreated(f.topicID, is) {
+		return nil
+	}
+	return &TopicRecreatedError{Topic: f.topic, Partition: f.partition, Offset: f.next, Was: f.topicID, Is: is}
+}
+
+// outOfRange asks where the log begins and ends, and whether it is still that of
+// the same topic, and applies the policy. It returns false if the offset is in
+// range by now.
 func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	c := f.consumer
 	one := []int32{f.partition}
@@ -544,11 +572,21 @@ func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	next, err := c.inRange(f.topic, f.partition, f.next, starts[f.partition], ends[f.partition])
-	if err != nil || next == f.next {
+	id, err := c.cluster.topicID(ctx, f.topic)
+	if err != nil {
 		return false, err
 	}
-	f.next = next
-	f.highWater.Store(ends[f.partition])
+	start, end, next := starts[f.partition], ends[f.partition], f.next
+	anew := f.sameID(id)
+	if anew != nil {
+		next, err = c.move(start, end, anew)
+	} else {
+		next, err = c.inRange(f.topic, f.partition, f.next, start, end)
+	}
+	if err != nil || anew == nil && next == f.next {
+		return false, err
+	}
+	f.topicID, f.next = id, next
+	f.highWater.Store(end)
 	return true, nil
 }

@@ -672,7 +672,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 }
 
 // deletedTopic deletes a topic that is being read, which is told, and makes it
-// anew with fewer records: the reading ends and says why.
+// anew with more records: the reading ends and says why, and so does a new start.
 func (k *kafkaTest) deletedTopic(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c", "d")
@@ -703,14 +703,25 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	write(t, k.producer(t, topic, nil), "x")
+	write(t, k.producer(t, topic, nil), "p", "q", "r", "s", "t", "u")
 	made := time.Now()
 	_, err = read(t, c, d, 1)
-	var out *stream.OffsetOutOfRangeError
-	if !errors.As(err, &out) || out.Offset != 4 || out.End > 1 {
-		t.Errorf("%v", err)
+	var anew *stream.TopicRecreatedError
+	if !errors.As(err, &anew) || anew.Offset != 4 {
+		t.Fatal(err)
 	}
-	t.Logf("noticed %v after it was made anew", time.Since(made).Round(time.Millisecond))
+	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
+	details, err := k.admin.ListTopics(t.Context(), topic)
+	if err != nil || details[topic].ID.String() == "" || !strings.Contains(details[topic].ID.String(), anew.Is) {
+		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, details[topic].ID, err)
+	}
+	var from blankout.Offsets
+	from.At(topic, 0, 4).TopicID = anew.Was
+	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {
+		t.Error(err)
+	}
+	from[0].TopicID = anew.Is
+	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
 }
 
 // repeated reads what a producer has written twice, from the start and from the middle.

@@ -155,7 +155,7 @@ func exitCode(err error) int {
 	case is[usageError](err), is[*online.MismatchError](err), is[*simulate.RequestError](err):
 		return 2
 	case is[refusedError](err), is[*online.RefusedError](err), is[*blankout.Refusal](err),
-		is[*stream.OffsetOutOfRangeError](err), is[*stream.CorruptBatchError](err),
+		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
 		errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer):
 		return 3
 	}
