@@ -131,6 +131,7 @@ type report struct {
 	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
 	Failures   uint64                     `json:"dead_letter_failures"`
 	Checkpoint saved                      `json:"checkpoint"`
+	Adoption   *adoption                  `json:"adoption,omitempty"` // under validate.policy adopt
 	Model      *modelReport               `json:"model"`
 	Age        *float64                   `json:"newest_age_seconds"`
 	Predicting *predicting                `json:"predictions,omitempty"`
@@ -186,6 +187,13 @@ type saved struct {
 	Failed uint64  `json:"failed"`
 }
 
+// adoption is about the exact solutions that become the live state.
+type adoption struct {
+	Adopting uint64 `json:"adopting"` // records whose solution is under way, 0 if none is
+	Adopted  uint64 `json:"adopted"`  // since the start
+	Refused  uint64 `json:"refused"`
+}
+
 type modelReport struct {
 	Version uint64 `json:"version"`
 	At      int64  `json:"published"`
@@ -202,6 +210,9 @@ func reportOf(v *view) report {
 		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift,
 		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
+	}
+	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted}); a != (adoption{}) {
+		r.Adoption = &a
 	}
 	if m.Binary != nil {
 		r.AUC = number(m.Binary.AUC())
