@@ -51,8 +51,8 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 	add := func(t Term) {
 		if row := m.Rows.Row(t.Column); row != nil {
 			t.Known, t.Value = true, t.Raw
-			if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
-				t.Value = m.Scaler.Apply(row[at:at+ScalerWidth], t.Raw)
+			if stats := m.Stats(row); stats != nil {
+				t.Value = m.Scaler.Apply(stats, t.Raw)
 			}
 			t.Weight = dot(func(k int) float64 { return m.weight(row, k) })
 			t.Contribution = t.Weight * t.Value

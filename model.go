@@ -193,8 +193,8 @@ func (m *Model) addScore(column uint32, x, scale float64, out []float64) {
 	if row == nil {
 		return
 	}
-	if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
-		x = m.Scaler.Apply(row[at:at+ScalerWidth], x)
+	if stats := m.Stats(row); stats != nil {
+		x = m.Scaler.Apply(stats, x)
 	}
 	for k := range out {
 		out[k] += scale * x * m.weight(row, k)
@@ -266,13 +266,13 @@ func (h *Head) Predict(scores []float64) (class int) {
 // Probabilities writes the probability of every class to out, which must have
 // room for max(2, K) values. One output: the calibrated logistic function of
 // the score. More: the one-against-all probabilities divided by their sum.
-func (m *Model) Probabilities(scores, out []float64) []float64 {
-	if m.Pairs {
+func (h *Head) Probabilities(scores, out []float64) []float64 {
+	if h.Pairs {
 		return append(out[:0], scores...)
 	}
 	c := Calibration{A: 1}
-	if m.Calibration != nil {
-		c = *m.Calibration
+	if h.Calibration != nil {
+		c = *h.Calibration
 	}
 	if len(scores) == 1 {
 		p := sigmoid(c.A*scores[0] + c.B)
@@ -320,6 +320,16 @@ func (m *Model) EachBlock() (iter.Seq[Block], error) {
 	}, nil
 }
 
+// Fits reports whether a Head that was read is one of a model of either kind: the
+// outputs fit the intercepts and the pairs of classes.
+func (h *Head) Fits() bool {
+	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) {
+		return false
+	}
+	k := len(h.Schema.Classes)
+	return !h.Pairs || k > 2 && h.Outputs == k*(k-1)/2
+}
+
 // ReadModel reads a Model from the blocks of a model file or a learner's
 // checkpoint; blocks it does not know are left alone.
 func ReadModel(blocks []Block) (*Model, error) {
@@ -332,10 +342,9 @@ func ReadModel(blocks []Block) (*Model, error) {
 		return nil, fmt.Errorf("block model: %w", err)
 	}
 	h, l := &m.Head, m.Layout
-	bad := h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs ||
-		l.Weight < 0 || l.Weight+h.Outputs > l.Width || l.Lag < 0 || l.Lag+h.Outputs > l.Width ||
-		l.Stats >= l.Width || math.IsNaN(l.Average) || !(h.Threshold >= 0 && h.Threshold < 1) ||
-		h.Pairs && h.Outputs != len(h.Schema.Classes)*(len(h.Schema.Classes)-1)/2
+	last := l.Width - h.Outputs // where a column's weights may begin
+	bad := !h.Fits() || l.Weight < 0 || l.Weight > last || l.Lag < 0 || l.Lag > last ||
+		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average)
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
 	}

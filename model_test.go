@@ -64,7 +64,10 @@ func TestModelBlocks(t *testing.T) {
 		t.Errorf("%d rows for two columns with weights", m.Rows.Len())
 	}
 	for i, bad := range []string{`{`, `{}`, `{"schema":{},"outputs":2,"intercept":[1],"layout":{"width":2}}`,
-		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":1}}`} {
+		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":1}}`,
+		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":2,"stats":1}}`,
+		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":2,"stats":-1,"weight":9223372036854775807}}`,
+		`{"schema":{"classes":["a","b"]},"outputs":1,"intercept":[1],"pairs":true,"layout":{"width":2,"stats":-1}}`} {
 		blocks[0].Data = []byte(bad)
 		if _, err := ReadModel(blocks); err == nil {
 			t.Errorf("bad head %d: read", i)

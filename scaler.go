@@ -191,16 +191,39 @@ func (m *Model) Standardised(e *Example, out Vec) Vec {
 }
 
 func (m *Model) appendStandardised(out Vec, column uint32, x float64) Vec {
-	if at := m.Layout.Stats; at >= 0 && m.Scaler.on() {
+	if m.standardises() {
 		row := m.Rows.Row(column)
 		if row == nil {
 			return out
 		}
-		x = m.Scaler.Apply(row[at:at+ScalerWidth], x)
+		x = m.Scaler.Apply(m.Stats(row), x)
 	}
 	out.Index = append(out.Index, column)
 	out.Value = append(out.Value, x)
 	return out
 }
 
-func (s *Scaler) on() bool { return s.Mode != StandardiseNone && s.Mode != "" }
+func (h *Head) standardises() bool {
+	return h.Layout.Stats >= 0 && h.Scaler.Mode != StandardiseNone && h.Scaler.Mode != ""
+}
+
+// Stats returns the column's statistics that a row holds, for the Scaler's Apply;
+// nil where nothing is standardised.
+func (h *Head) Stats(row []float64) []float64 {
+	if !h.standardises() {
+		return nil
+	}
+	return row[h.Layout.Stats:][:ScalerWidth]
+}
+
+// CopyStats copies the statistics of every column into its row of another Table,
+// where they begin at the given place. Without statistics it does nothing.
+func (m *Model) CopyStats(to *Table, at int) {
+	if m.Layout.Stats < 0 {
+		return
+	}
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		copy(to.Touch(column)[at:], row[m.Layout.Stats:][:ScalerWidth])
+	}
+}

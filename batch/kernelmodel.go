@@ -109,11 +109,6 @@ func (m *KernelModel) ScoreVec(x blankout.Vec, scale float64, out []float64) []f
 	return m.ClassScores(out)
 }
 
-// Probabilities is that of blankout.Model.
-func (m *KernelModel) Probabilities(scores, out []float64) []float64 {
-	return (&blankout.Model{Head: m.Head}).Probabilities(scores, out)
-}
-
 // kernelHead is the JSON block.
 type kernelHead struct {
 	blankout.Head
@@ -169,8 +164,7 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	if r, ok := k.(RBFKernel); ok && r.Sigma == 0 || k == (RBFChi2Kernel{}) {
 		return nil, fmt.Errorf("block model: the kernel %q lacks its width", head.Kernel)
 	}
-	if head.Schema == nil || head.Outputs < 1 || len(head.Intercept) != head.Outputs ||
-		head.Pairs && head.Outputs != len(head.Schema.Classes)*(len(head.Schema.Classes)-1)/2 {
+	if !head.Fits() {
 		return nil, fmt.Errorf("block model: %d outputs and %d intercepts do not fit", head.Outputs, len(head.Intercept))
 	}
 	if head.Schema.Names, err = blankout.ReadNames(blocks); err != nil {
@@ -237,7 +231,7 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	}
 	m := newKernelModel(head.Head, k, b.Data(head.Schema), coef)
 	if l := m.Layout; l.Width > 0 {
-		if l.Stats < 0 || l.Stats+blankout.ScalerWidth > l.Width {
+		if l.Stats < 0 || l.Stats > l.Width-blankout.ScalerWidth {
 			return nil, fmt.Errorf("block model: statistics at %d of rows of %d", l.Stats, l.Width)
 		}
 		if m.Rows, err = blankout.ReadTable(l.Width, blocks); err != nil {

@@ -462,17 +462,11 @@ func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
 	head.Layout = blankout.Layout{Width: k, Stats: -1}
-	stats := live.Layout.Stats
-	if stats >= 0 {
+	if live.Layout.Stats >= 0 {
 		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
 	}
 	m := &blankout.Model{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
-	if stats >= 0 {
-		for i := range live.Rows.Len() {
-			column, row := live.Rows.Column(i)
-			copy(m.Rows.Touch(column)[k:], row[stats:stats+blankout.ScalerWidth])
-		}
-	}
+	live.CopyStats(m.Rows, k)
 	for i := range w {
 		for j := range d.Columns() {
 			if x := w[i][j]; x != 0 {

@@ -185,8 +185,8 @@ func writeJSON(w io.Writer, m *client.Model, weights bool) error {
 			for k := range c.Weights {
 				c.Weights[k] = m.Linear.Weight(number, k)
 			}
-			if at := m.Layout.Stats; at >= 0 && m.Scaler.Mode != "" && m.Scaler.Mode != blankout.StandardiseNone {
-				if c.Centre, c.Scale = row[at+3], row[at+4]; c.Scale > 0 {
+			if stats := m.Stats(row); stats != nil {
+				if c.Centre, c.Scale = stats[3], stats[4]; c.Scale > 0 {
 					c.Scale = 1 / c.Scale
 				}
 			}

@@ -37,7 +37,8 @@ func (r Random) String() string { return "random:" + number(r.Share) }
 // Worst lets those K features of an event die that the model needs most for its
 // true class y (Globerson & Roweis 2006, section 2): the largest positive
 // contributions to the margin between y and another class. With more than two
-// classes the rival is the one whose margin falls lowest.
+// classes the rival is the one whose margin falls lowest; where a model tells pairs
+// of classes apart, a margin is between the sums of the classes' pairs.
 type Worst struct {
 	deletion
 	K int
@@ -57,11 +58,15 @@ func (w Worst) Kill(e *Event) {
 	}
 	var victims []holder
 	lowest, found := 0.0, false
-	for rival := range max(outputs, 2) {
+	classes := max(outputs, 2)
+	if e.Model.Pairs {
+		classes = len(e.Model.Schema.Classes)
+	}
+	for rival := range classes {
 		if rival == e.Class {
 			continue
 		}
-		candidates, margin := w.against(part, e.Model.Intercept, e.Class, rival)
+		candidates, margin := w.against(part, e.Model.Intercept, sides(e.Model, e.Class, rival))
 		if !found || margin < lowest {
 			victims, lowest, found = candidates, margin, true
 		}
@@ -77,13 +82,13 @@ type holder struct {
 	part  float64
 }
 
-// against returns the K entries that hold the class up most against a rival, and
-// the margin that is left without them.
-func (w Worst) against(part, intercept []float64, class, rival int) (victims []holder, margin float64) {
+// against returns the K entries that hold a class up most, given which outputs
+// speak for it, and the margin that is left without them.
+func (w Worst) against(part, intercept []float64, sides []side) (victims []holder, margin float64) {
 	outputs := len(intercept)
-	margin = speaks(intercept, class, rival)
+	margin = speaks(intercept, sides)
 	for i := range len(part) / outputs {
-		held := speaks(part[i*outputs:(i+1)*outputs], class, rival)
+		held := speaks(part[i*outputs:(i+1)*outputs], sides)
 		margin += held
 		if held > 0 {
 			victims = append(victims, holder{i, held})
@@ -97,16 +102,28 @@ func (w Worst) against(part, intercept []float64, class, rival int) (victims []h
 	return victims, margin
 }
 
-// speaks is by how much the outputs speak for a class and against a rival. One
-// output speaks for class 1.
-func speaks(outputs []float64, class, rival int) float64 {
-	switch {
-	case len(outputs) > 1:
-		return outputs[class] - outputs[rival]
-	case class == 1:
-		return outputs[0]
+// side is an output and by how much it counts.
+type side struct {
+	output int
+	by     float64
+}
+
+// sides returns which outputs tell a class from a rival.
+func sides(m *blankout.Model, class, rival int) (out []side) {
+	against := m.Side(rival)
+	for k, by := range m.Side(class) {
+		if by -= against[k]; by != 0 {
+			out = append(out, side{k, by})
+		}
 	}
-	return -outputs[0]
+	return out
+}
+
+func speaks(outputs []float64, sides []side) (sum float64) {
+	for _, s := range sides {
+		sum += s.by * outputs[s.output]
+	}
+	return sum
 }
 
 func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
@@ -239,7 +256,8 @@ func (b Block) Kill(e *Event) {
 		}
 	}
 	// How much is lost is known however much of it was black.
-	e.Left = 1 - float64(min(b.Height, across-b.Row)*min(b.Width, across-b.Column))/float64(across*across)
+	height, width := max(0, min(b.Height, across-b.Row)), max(0, min(b.Width, across-b.Column))
+	e.Left = 1 - float64(height*width)/float64(across*across)
 }
 
 func (b Block) String() string {

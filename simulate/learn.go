@@ -54,7 +54,7 @@ func (l *learning) meet(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	if e.Label < 0 || scores == nil {
 		return false, 0
 	}
-	p := (&blankout.Model{Head: l.head}).Probabilities(scores, make([]float64, max(len(scores), 2)))
+	p := l.head.Probabilities(scores, make([]float64, max(len(scores), 2)))
 	return l.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
 }
 

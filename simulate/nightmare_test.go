@@ -61,11 +61,21 @@ func ExampleError() {
 
 // TestWorst compares the choice of features with every possible one.
 func TestWorst(t *testing.T) {
-	for _, classes := range []int{2, 4} {
+	for _, classes := range []int{2, 3, 4} {
 		m, examples := stream(classes, 60, 3)
+		m.Pairs = classes == 3
 		scores := make([]float64, m.Outputs)
 		margin := func(x blankout.Vec, class int) float64 {
 			s := m.ScoreVec(x, scores)
+			if m.Pairs { // of the pairs (1,0), (2,0), (2,1) the sums of the margins
+				o := slices.Clone(m.Intercept)
+				for i, d := range x.Index {
+					for k := range o {
+						o[k] += x.Value[i] * m.Weight(d, k)
+					}
+				}
+				s = []float64{-o[0] - o[1], o[0] - o[2], o[1] + o[2]}
+			}
 			if len(s) == 1 {
 				return s[0] * float64(2*class-1)
 			}

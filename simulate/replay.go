@@ -169,11 +169,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		if len(s.Examples) != result.Events {
 			return nil, fmt.Errorf("%s has %d events, %s %d", s.Name, len(s.Examples), subjects[0].Name, result.Events)
 		}
-		for j := range s.Examples {
-			if x := s.Examples[j].Features.Index; len(x) > 0 {
-				columns[i] = max(columns[i], int(x[len(x)-1])+1)
-			}
-		}
+		columns[i] = columnsOf(s.Examples)
 	}
 	var runs []run
 	for _, family := range r.Families {
@@ -244,6 +240,16 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		}
 	}
 	return result, nil
+}
+
+// columnsOf is one more than the highest column that occurs.
+func columnsOf(examples []blankout.Example) (columns int) {
+	for i := range examples {
+		if x := examples[i].Features.Index; len(x) > 0 {
+			columns = max(columns, int(x[len(x)-1])+1)
+		}
+	}
+	return columns
 }
 
 // isRandom says whether repetitions of a nightmare differ.
@@ -479,7 +485,7 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	if e.Label < 0 {
 		return false, 0
 	}
-	p := (&blankout.Model{Head: *f.head}).Probabilities(scores, f.all)
+	p := f.head.Probabilities(scores, f.all)
 	return f.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
 }
 
@@ -506,15 +512,18 @@ func (f *fixed) fields() []uint16 {
 
 // zero returns what the Scaler makes of the number 0 in a column.
 func (f *fixed) zero(column uint32) float64 {
-	at, mode := f.head.Layout.Stats, f.head.Scaler.Mode
-	if at < 0 || f.rows == nil || mode == blankout.StandardiseNone || mode == "" {
+	if f.rows == nil {
 		return 0
 	}
 	row := f.rows.Row(column)
 	if row == nil {
 		return 0
 	}
-	return f.head.Scaler.Apply(row[at:at+blankout.ScalerWidth], 0)
+	stats := f.head.Stats(row)
+	if stats == nil {
+		return 0
+	}
+	return f.head.Scaler.Apply(stats, 0)
 }
 
 // base returns what a During confines, or n itself.
@@ -544,13 +553,7 @@ func share(dead []bool) float64 {
 func Error(m *blankout.Model, examples []blankout.Example, nightmare Nightmare) float64 {
 	s := &Subject{Examples: examples, Schema: m.Schema, Linear: m}
 	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, true}}
-	columns := 0
-	for i := range examples {
-		if x := examples[i].Features.Index; len(x) > 0 {
-			columns = max(columns, int(x[len(x)-1])+1)
-		}
-	}
-	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columns}, max(1, len(examples)))
+	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))
 	if err != nil {
 		return math.NaN()
 	}

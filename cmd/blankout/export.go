@@ -80,8 +80,8 @@ func (p *program) runExport(model, format, out string) error {
 		for k := range m.Outputs {
 			f.Weights = append(f.Weights, m.Weight(column, k))
 		}
-		if at := m.Layout.Stats; at >= 0 && m.Scaler.Mode != blankout.StandardiseNone {
-			f.Centre, f.Scale = &row[at+3], &row[at+4]
+		if stats := m.Stats(row); stats != nil {
+			f.Centre, f.Scale = &stats[3], &stats[4]
 		}
 		x.Features = append(x.Features, f)
 	}

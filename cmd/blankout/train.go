@@ -383,10 +383,7 @@ func withScaler(m, scaler *blankout.Model) *blankout.Model {
 	out := &blankout.Model{Head: m.Head, Rows: blankout.NewTable(k + blankout.ScalerWidth)}
 	out.Scaler = scaler.Scaler
 	out.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
-	for i := range scaler.Rows.Len() {
-		column, row := scaler.Rows.Column(i)
-		copy(out.Rows.Touch(column)[k:], row[scaler.Layout.Stats:][:blankout.ScalerWidth])
-	}
+	scaler.CopyStats(out.Rows, k)
 	for i := range m.Rows.Len() {
 		column, row := m.Rows.Column(i)
 		copy(out.Rows.Touch(column)[:k], row[:k])

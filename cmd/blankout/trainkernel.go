@@ -91,10 +91,7 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *bla
 	if scaler != nil && scaler.Layout.Stats >= 0 {
 		m.Scaler, m.Layout = scaler.Scaler, blankout.Layout{Width: blankout.ScalerWidth}
 		m.Rows = blankout.NewTable(blankout.ScalerWidth)
-		for i := range scaler.Rows.Len() {
-			column, row := scaler.Rows.Column(i)
-			copy(m.Rows.Touch(column), row[scaler.Layout.Stats:][:blankout.ScalerWidth])
-		}
+		scaler.CopyStats(m.Rows, 0)
 	}
 	if math.IsNaN(t.Objective) {
 		return nil, fmt.Errorf("the objective is not a number: rescale the features")
