@@ -15,7 +15,7 @@ var logisticT2 = func() (t2 [8]float64) {
 	return t2
 }()
 
-// logisticTerms returns for u and v, with s_i = sqrt(t_i^2 + v), the sums
+// logisticTermsGo returns for u and v, with s_i = sqrt(t_i^2 + v), the sums
 //
 //	sum p_i (u Phi(u/s_i) + s_i phi(u/s_i)),  sum p_i Phi(u/s_i),
 //	sum p_i phi(u/s_i)/(2 s_i)

@@ -96,22 +96,23 @@ type DeadLetter struct {
 	stream.DeadLetterConfig
 }
 
-func (c *DeadLetter) check() error {
-	switch {
+func (c *Config) checkDeadLetter() error {
+	switch c := c.DeadLetter; {
 	case !slices.Contains([]online.Policy{online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail}, c.Policy):
 		return fmt.Errorf("policy %q: want %s, %s or %s", c.Policy, online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail)
 	case c.Policy == online.PolicyDeadLetter && c.Topic == "" && c.File == "":
 		return errors.New("policy dead-letter: name a topic or a file")
 	}
-	return nil
+	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
 }
 
 // Suspect says where events are kept that were learned although their label is
 // probably wrong; nowhere if it names neither a topic nor a file.
 type Suspect struct{ stream.DeadLetterConfig }
 
-func (c *Suspect) check(l *online.Config) error {
-	switch {
+func (c *Config) checkSuspect() error {
+	l := &c.Learner
+	switch c := c.Suspect; {
 	case c.Topic != "" && c.File != "":
 		return fmt.Errorf("file %q: there is a topic already, %q; give either", c.File, c.Topic)
 	case c.Topic != "" && l.Suspect == 0:
@@ -119,7 +120,7 @@ func (c *Suspect) check(l *online.Config) error {
 	case c.File != "" && l.Suspect == 0:
 		return errors.New("file: no event is a suspect while suspect of [learner] is 0")
 	}
-	return nil
+	return c.writes(c.Suspect.Topic, "topic", "suspects")
 }
 
 // Validate says how live weights are compared with the exact solution.
@@ -173,32 +174,49 @@ func (c *Config) sections() []section {
 		{"learner", c.Learner.Check},
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.Check},
-		{"dead_letter", c.DeadLetter.check},
-		{"suspect", func() error { return c.Suspect.check(&c.Learner) }},
+		{"dead_letter", c.checkDeadLetter},
+		{"suspect", c.checkSuspect},
 		{"validate", c.checkValidate},
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},
 	}
 }
 
-// Topics that this program writes must not be those that it reads.
+// writes refuses a topic to write that is one to read: what is written would come
+// back as an event, and dead letters would breed without end.
+func (c *Config) writes(topic, key, what string) error {
+	use := ""
+	switch {
+	case topic == "":
+	case slices.Contains(c.Kafka.Topics, topic) || slices.Contains(c.Kafka.UnlabelledTopics, topic):
+		use = "learned from"
+	case topic == c.Predict.Topic:
+		use = "scored"
+	case topic == c.Validate.HoldoutTopic:
+		use = "measured on"
+	}
+	if use == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is %s, %s need a topic of their own", key, topic, use, what)
+}
+
 func (c *Config) checkSnapshot() error {
-	if c.Snapshot.Topic != "" && (slices.Contains(c.Kafka.Topics, c.Snapshot.Topic) || slices.Contains(c.Kafka.UnlabelledTopics, c.Snapshot.Topic)) {
-		return fmt.Errorf("topic: %q is learned from, snapshots need one of their own", c.Snapshot.Topic)
+	if err := c.writes(c.Snapshot.Topic, "topic", "snapshots"); err != nil {
+		return err
 	}
 	return c.Snapshot.Check()
 }
 
 func (c *Config) checkPredict() error {
-	if out := c.Predict.Output; out != "" {
-		switch {
-		case slices.Contains(c.Kafka.Topics, out) || slices.Contains(c.Kafka.UnlabelledTopics, out):
-			return fmt.Errorf("output: %q is learned from, predictions need a topic of their own", out)
-		case out == c.Snapshot.Topic:
-			return fmt.Errorf("output: %q is the topic of snapshots", out)
-		}
+	if err := c.Predict.Check(); err != nil {
+		return err
 	}
-	return c.Predict.Check()
+	out := c.Predict.Output
+	if out != "" && out == c.Snapshot.Topic {
+		return fmt.Errorf("output: %q is the topic of snapshots", out)
+	}
+	return c.writes(out, "output", "predictions")
 }
 
 type section struct {

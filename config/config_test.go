@@ -82,6 +82,9 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
 		{"nowhere", "[dead_letter]\nfile = ''", nil, nil, "FILE:1: [dead_letter] policy dead-letter: name a topic or a file"},
+		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from, dead letters need a topic of their own`},
+		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[suspect]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [suspect] topic: "held" is measured on`},
+		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
 		{"misspelt", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {

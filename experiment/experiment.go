@@ -9,7 +9,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,9 +41,6 @@ var experiments = []Experiment{
 // All returns the experiments in the order of the list.
 func All() []Experiment { return slices.Clone(experiments) }
 
-// ErrUnknown is the error of Find.
-var ErrUnknown = errors.New("unknown experiment")
-
 // Find returns the experiment of a name.
 func Find(name string) (Experiment, error) {
 	var names []string
@@ -54,7 +50,7 @@ func Find(name string) (Experiment, error) {
 		}
 		names = append(names, e.Name)
 	}
-	return Experiment{}, fmt.Errorf("%w %q: want one of %s", ErrUnknown, name, strings.Join(names, ", "))
+	return Experiment{}, fmt.Errorf("unknown experiment %q: want one of %s", name, strings.Join(names, ", "))
 }
 
 // Size says how much an experiment computes.

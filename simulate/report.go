@@ -84,37 +84,33 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Nightmares\n\nError in percent over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
 		r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
-	for _, family := range r.families() {
-		curves := r.of(family)
-		fmt.Fprintf(&b, "\n## %s\n\n| model | the dead are |", family)
-		for _, p := range curves[0].Points {
-			fmt.Fprintf(&b, " %s |", p.Nightmare)
-		}
-		b.WriteString("\n|---|---|" + strings.Repeat("---|", len(curves[0].Points)) + "\n")
-		for _, c := range curves {
-			fmt.Fprintf(&b, "| %s | %s |", c.name(), c.Treatment)
-			for _, p := range c.Points {
-				fmt.Fprintf(&b, " %.2f", p.Error)
-				if p.High != nil {
-					fmt.Fprintf(&b, " ± %.2f", *p.High-p.Error)
-				}
-				b.WriteString(" |")
+	table := func(curves []*Curve, cell func(*Point) string) {
+		row := func(first, second string, cell func(*Point) string, points []Point) {
+			fmt.Fprintf(&b, "| %s | %s |", first, second)
+			for i := range points {
+				fmt.Fprintf(&b, " %s |", cell(&points[i]))
 			}
 			b.WriteByte('\n')
 		}
+		points := curves[0].Points
+		row("model", "the dead are", func(p *Point) string { return p.Nightmare }, points)
+		b.WriteString("|---|---|" + strings.Repeat("---|", len(points)) + "\n")
+		for _, c := range curves {
+			row(c.name(), c.Treatment.String(), cell, c.Points)
+		}
+	}
+	for _, family := range r.families() {
+		curves := r.of(family)
+		fmt.Fprintf(&b, "\n## %s\n\n", family)
+		table(curves, func(p *Point) string {
+			if p.High == nil {
+				return fmt.Sprintf("%.2f", p.Error)
+			}
+			return fmt.Sprintf("%.2f ± %.2f", p.Error, *p.High-p.Error)
+		})
 		if slices.ContainsFunc(curves, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
-			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n| model | the dead are |")
-			for _, p := range curves[0].Points {
-				fmt.Fprintf(&b, " %s |", p.Nightmare)
-			}
-			b.WriteString("\n|---|---|" + strings.Repeat("---|", len(curves[0].Points)) + "\n")
-			for _, c := range curves {
-				fmt.Fprintf(&b, "| %s | %s |", c.name(), c.Treatment)
-				for _, p := range c.Points {
-					fmt.Fprintf(&b, " %s |", p.Settings)
-				}
-				b.WriteByte('\n')
-			}
+			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n")
+			table(curves, func(p *Point) string { return p.Settings })
 		}
 		for _, f := range figures {
 			if f.family == family {
