@@ -5,7 +5,8 @@ import "math"
 // The Gaussian expectation of the logistic loss is what learning spends most of
 // its time in, so its eight terms are evaluated together: by logisticTerms here,
 // and for amd64 with AVX2 by the same operations in the same order, four terms
-// at a time, which gives the same bits.
+// at a time, which gives the same bits. Where a product is added the sum is
+// rounded once, as math.FMA says on every machine.
 
 // logisticT2 holds the squares of logisticT.
 var logisticT2 = func() (t2 [8]float64) {
@@ -31,36 +32,54 @@ func logisticTermsGo(u, v float64) (value, du, dv float64) {
 		inverse := 1 / s
 		a := min(abs*inverse, 37) // beyond, phi vanishes
 		e := expNegative(0.5 * a * a)
-		num := (((((3.52624965998911e-2*a+0.700383064443688)*a+6.37396220353165)*a+33.912866078383)*a+112.079291497871)*a+221.213596169931)*a + 220.206867912376
-		den := ((((((8.83883476483184e-2*a+1.75566716318264)*a+16.064177579207)*a+86.7807322029461)*a+296.564248779674)*a+637.333633378831)*a+793.826512519948)*a + 440.413735824752
+		num, den := tailNum[0], tailDen[0]
+		for _, c := range tailNum[1:] {
+			num = math.FMA(num, a, c)
+		}
+		for _, c := range tailDen[1:] {
+			den = math.FMA(den, a, c)
+		}
 		tail := e * (num / den)
-		phi := e * (1 / math.Sqrt2 / math.SqrtPi)
+		phi := e * phi0
 		cdf := tail
 		if u > 0 {
 			cdf = 1 - tail
 		}
 		j := i & 3
-		values[j] += p * (u*cdf + s*phi)
-		dus[j] += p * cdf
-		dvs[j] += p * (phi * inverse)
+		values[j] = math.FMA(p, math.FMA(s, phi, u*cdf), values[j])
+		dus[j] = math.FMA(p, cdf, dus[j])
+		dvs[j] = math.FMA(p, phi*inverse, dvs[j])
 	}
 	across := func(x *[4]float64) float64 { return (x[0] + x[2]) + (x[1] + x[3]) }
 	return across(&values), across(&dus), 0.5 * across(&dvs)
 }
 
+const phi0 = 1 / math.Sqrt2 / math.SqrtPi // phi(0)
+
+// tailNum and tailDen are the polynomials, from their highest power, whose
+// quotient is Phi(-a)/exp(-a^2/2) for a in [0, 37].
+var (
+	tailNum = [...]float64{3.52624965998911e-2, 0.700383064443688, 6.37396220353165, 33.912866078383, 112.079291497871, 221.213596169931, 220.206867912376}
+	tailDen = [...]float64{8.83883476483184e-2, 1.75566716318264, 16.064177579207, 86.7807322029461, 296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752}
+)
+
 // expNegative returns exp(-y) for y in [0, 700] to a relative error of 1e-14.
 func expNegative(y float64) float64 {
-	const (
-		round = 3 << 51 // added to a small number, leaves its integer in the low bits
-		hi    = 6.93147180369123816490e-01
-		lo    = 1.90821492927058770002e-10
-	)
-	n := y*-math.Log2E + round
-	k := n - round
-	r := (-y - k*hi) - k*lo
-	p := 1.0 / 39916800
-	for _, c := range [...]float64{1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1} {
-		p = p*r + c
+	n := math.FMA(y, -math.Log2E, expRound)
+	k := n - expRound
+	r := math.FMA(-k, ln2Low, math.FMA(-k, ln2High, -y))
+	p := expSeries[0]
+	for _, c := range expSeries[1:] {
+		p = math.FMA(p, r, c)
 	}
 	return math.Float64frombits(math.Float64bits(p) + math.Float64bits(n)<<52)
 }
+
+const (
+	expRound = 3 << 51 // added to a small number, leaves its integer in the low bits
+	ln2High  = 6.93147180369123816490e-01
+	ln2Low   = 1.90821492927058770002e-10
+)
+
+// expSeries is the exponential's series from its highest power.
+var expSeries = [...]float64{1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1}

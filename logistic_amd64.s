@@ -1,306 +1,104 @@
 #include "textflag.h"
 
-// Constants of logisticTermsGo and expNegative in the order of use.
-DATA logistic<>+0(SB)/8, $(0.5)
-DATA logistic<>+8(SB)/8, $(1.0)
-DATA logistic<>+16(SB)/8, $(37.0)
-DATA logistic<>+24(SB)/8, $(-1.44269504088896340736)
-DATA logistic<>+32(SB)/8, $(6755399441055744.0)
-DATA logistic<>+40(SB)/8, $(6.93147180369123816490e-01)
-DATA logistic<>+48(SB)/8, $(1.90821492927058770002e-10)
-DATA logistic<>+56(SB)/8, $(0.3989422804014327)
-DATA logistic<>+64(SB)/8, $(2.505210838544172e-08)
-DATA logistic<>+72(SB)/8, $(2.755731922398589e-07)
-DATA logistic<>+80(SB)/8, $(2.7557319223985893e-06)
-DATA logistic<>+88(SB)/8, $(2.48015873015873e-05)
-DATA logistic<>+96(SB)/8, $(0.0001984126984126984)
-DATA logistic<>+104(SB)/8, $(0.001388888888888889)
-DATA logistic<>+112(SB)/8, $(0.008333333333333333)
-DATA logistic<>+120(SB)/8, $(0.041666666666666664)
-DATA logistic<>+128(SB)/8, $(0.16666666666666666)
-DATA logistic<>+136(SB)/8, $(0.0352624965998911)
-DATA logistic<>+144(SB)/8, $(0.700383064443688)
-DATA logistic<>+152(SB)/8, $(6.37396220353165)
-DATA logistic<>+160(SB)/8, $(33.912866078383)
-DATA logistic<>+168(SB)/8, $(112.079291497871)
-DATA logistic<>+176(SB)/8, $(221.213596169931)
-DATA logistic<>+184(SB)/8, $(220.206867912376)
-DATA logistic<>+192(SB)/8, $(0.0883883476483184)
-DATA logistic<>+200(SB)/8, $(1.75566716318264)
-DATA logistic<>+208(SB)/8, $(16.064177579207)
-DATA logistic<>+216(SB)/8, $(86.7807322029461)
-DATA logistic<>+224(SB)/8, $(296.564248779674)
-DATA logistic<>+232(SB)/8, $(637.333633378831)
-DATA logistic<>+240(SB)/8, $(793.826512519948)
-DATA logistic<>+248(SB)/8, $(440.413735824752)
-DATA logistic<>+256(SB)/8, $0x7fffffffffffffff
-GLOBL logistic<>(SB), RODATA|NOPTR, $264
+// C is constant i of logisticConstants, four times.
+#define C(i) (32*(i))(SI)
 
-// func logisticTermsAVX2(u, v float64, p, t2 *[8]float64) (value, du, dv float64)
+// HORNER is a step of a polynomial in x.
+#define HORNER(i, x, p) VFMADD213PD C(i), x, p
+
+// TERMS adds four terms, whose p and t^2 are at offset at, to the sums of value, du
+// and 2 dv in Y10, Y11 and Y12. u, |u| and v are in Y15, Y14 and Y13.
+#define TERMS(at) \
+	VADDPD at(BX), Y13, Y0       \
+	VSQRTPD Y0, Y0               \
+	VMOVUPD C(1), Y9             \
+	VDIVPD Y0, Y9, Y1            \
+	VMULPD Y1, Y14, Y2           \
+	VMOVUPD C(2), Y3             \
+	VMINPD Y2, Y3, Y2            \
+	VMULPD C(0), Y2, Y3          \
+	VMULPD Y2, Y3, Y3            \
+	VMOVUPD C(3), Y4             \
+	VFMADD213PD C(4), Y3, Y4     \
+	VSUBPD C(4), Y4, Y5          \
+	VMOVUPD C(5), Y6             \
+	VFNMSUB213PD Y3, Y5, Y6      \
+	VFNMADD231PD C(6), Y5, Y6    \
+	VMOVUPD C(8), Y5             \
+	HORNER(9, Y6, Y5)            \
+	HORNER(10, Y6, Y5)           \
+	HORNER(11, Y6, Y5)           \
+	HORNER(12, Y6, Y5)           \
+	HORNER(13, Y6, Y5)           \
+	HORNER(14, Y6, Y5)           \
+	HORNER(15, Y6, Y5)           \
+	HORNER(16, Y6, Y5)           \
+	HORNER(0, Y6, Y5)            \
+	HORNER(1, Y6, Y5)            \
+	HORNER(1, Y6, Y5)            \
+	VPSLLQ $52, Y4, Y4           \
+	VPADDQ Y4, Y5, Y5            \
+	VMOVUPD C(17), Y6            \
+	VMOVUPD C(24), Y8            \
+	HORNER(18, Y2, Y6)           \
+	HORNER(25, Y2, Y8)           \
+	HORNER(19, Y2, Y6)           \
+	HORNER(26, Y2, Y8)           \
+	HORNER(20, Y2, Y6)           \
+	HORNER(27, Y2, Y8)           \
+	HORNER(21, Y2, Y6)           \
+	HORNER(28, Y2, Y8)           \
+	HORNER(22, Y2, Y6)           \
+	HORNER(29, Y2, Y8)           \
+	HORNER(23, Y2, Y6)           \
+	HORNER(30, Y2, Y8)           \
+	HORNER(31, Y2, Y8)           \
+	VDIVPD Y8, Y6, Y6            \
+	VMULPD Y6, Y5, Y6            \
+	VSUBPD Y6, Y9, Y7            \
+	VXORPD Y8, Y8, Y8            \
+	VCMPPD $14, Y8, Y15, Y8      \
+	VBLENDVPD Y8, Y7, Y6, Y6     \
+	VMULPD C(7), Y5, Y5          \
+	VMOVUPD at(AX), Y8           \
+	VMULPD Y6, Y15, Y2           \
+	VFMADD231PD Y5, Y0, Y2       \
+	VFMADD231PD Y8, Y2, Y10      \
+	VFMADD231PD Y8, Y6, Y11      \
+	VMULPD Y1, Y5, Y5            \
+	VFMADD231PD Y8, Y5, Y12
+
+// ACROSS leaves in X0 the sum of the four values of y.
+#define ACROSS(y, x) \
+	VEXTRACTF128 $1, y, X0 \
+	VADDPD X0, x, X0       \
+	VUNPCKHPD X0, X0, X1   \
+	VADDSD X1, X0, X0
+
+// func logisticTermsAVX2(u, v float64, p, t2 *[8]float64, constants *[32][4]float64) (value, du, dv float64)
 //
 // See logisticTermsGo: every instruction is one of its operations.
-TEXT ·logisticTermsAVX2(SB), NOSPLIT, $0-56
+TEXT ·logisticTermsAVX2(SB), NOSPLIT, $0-64
 	VBROADCASTSD u+0(FP), Y15
 	VBROADCASTSD v+8(FP), Y13
 	MOVQ p+16(FP), AX
 	MOVQ t2+24(FP), BX
-	VBROADCASTSD logistic<>+256(SB), Y14
+	MOVQ constants+32(FP), SI
+	VPCMPEQQ Y14, Y14, Y14
+	VPSRLQ $1, Y14, Y14
 	VANDPD Y15, Y14, Y14        // |u|
-
-	// terms 0 to 3
-	VADDPD 0(BX), Y13, Y0
-	VSQRTPD Y0, Y0              // s
-	VBROADCASTSD logistic<>+8(SB), Y9
-	VDIVPD Y0, Y9, Y1           // 1/s
-	VMULPD Y1, Y14, Y2
-	VBROADCASTSD logistic<>+16(SB), Y3
-	VMINPD Y2, Y3, Y2           // a
-	VBROADCASTSD logistic<>+0(SB), Y3
-	VMULPD Y2, Y3, Y3
-	VMULPD Y2, Y3, Y3           // y
-	VBROADCASTSD logistic<>+24(SB), Y4
-	VMULPD Y4, Y3, Y4
-	VBROADCASTSD logistic<>+32(SB), Y5
-	VADDPD Y5, Y4, Y4           // n
-	VSUBPD Y5, Y4, Y5           // k
-	VBROADCASTSD logistic<>+40(SB), Y6
-	VMULPD Y6, Y5, Y6
-	VXORPD Y7, Y7, Y7
-	VSUBPD Y3, Y7, Y3           // -y
-	VSUBPD Y6, Y3, Y3
-	VBROADCASTSD logistic<>+48(SB), Y6
-	VMULPD Y6, Y5, Y6
-	VSUBPD Y6, Y3, Y3           // r
-	VBROADCASTSD logistic<>+64(SB), Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+72(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+80(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+88(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+96(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+104(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+112(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+120(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+128(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+0(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VADDPD Y9, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VADDPD Y9, Y5, Y5
-	VPSLLQ $52, Y4, Y4
-	VPADDQ Y4, Y5, Y5           // e
-	VBROADCASTSD logistic<>+136(SB), Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+144(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+152(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+160(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+168(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+176(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+184(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VBROADCASTSD logistic<>+192(SB), Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+200(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+208(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+216(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+224(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+232(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+240(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+248(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VDIVPD Y8, Y6, Y6
-	VMULPD Y6, Y5, Y6           // tail
-	VSUBPD Y6, Y9, Y7           // 1 - tail
-	VXORPD Y8, Y8, Y8
-	VCMPPD $14, Y8, Y15, Y8     // u > 0
-	VBLENDVPD Y8, Y7, Y6, Y6    // Phi
-	VBROADCASTSD logistic<>+56(SB), Y7
-	VMULPD Y7, Y5, Y5           // phi
-	VMOVUPD 0(AX), Y8       // p
-	VMULPD Y6, Y15, Y2
-	VMULPD Y5, Y0, Y3
-	VADDPD Y3, Y2, Y2
-	VMULPD Y8, Y2, Y2
-	VMULPD Y8, Y6, Y6
-	VMULPD Y1, Y5, Y5
-	VMULPD Y8, Y5, Y5
-	VMOVAPD Y2, Y10
-	VMOVAPD Y6, Y11
-	VMOVAPD Y5, Y12
-
-	// terms 4 to 7
-	VADDPD 32(BX), Y13, Y0
-	VSQRTPD Y0, Y0              // s
-	VBROADCASTSD logistic<>+8(SB), Y9
-	VDIVPD Y0, Y9, Y1           // 1/s
-	VMULPD Y1, Y14, Y2
-	VBROADCASTSD logistic<>+16(SB), Y3
-	VMINPD Y2, Y3, Y2           // a
-	VBROADCASTSD logistic<>+0(SB), Y3
-	VMULPD Y2, Y3, Y3
-	VMULPD Y2, Y3, Y3           // y
-	VBROADCASTSD logistic<>+24(SB), Y4
-	VMULPD Y4, Y3, Y4
-	VBROADCASTSD logistic<>+32(SB), Y5
-	VADDPD Y5, Y4, Y4           // n
-	VSUBPD Y5, Y4, Y5           // k
-	VBROADCASTSD logistic<>+40(SB), Y6
-	VMULPD Y6, Y5, Y6
-	VXORPD Y7, Y7, Y7
-	VSUBPD Y3, Y7, Y3           // -y
-	VSUBPD Y6, Y3, Y3
-	VBROADCASTSD logistic<>+48(SB), Y6
-	VMULPD Y6, Y5, Y6
-	VSUBPD Y6, Y3, Y3           // r
-	VBROADCASTSD logistic<>+64(SB), Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+72(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+80(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+88(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+96(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+104(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+112(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+120(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+128(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VBROADCASTSD logistic<>+0(SB), Y6
-	VADDPD Y6, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VADDPD Y9, Y5, Y5
-	VMULPD Y3, Y5, Y5
-	VADDPD Y9, Y5, Y5
-	VPSLLQ $52, Y4, Y4
-	VPADDQ Y4, Y5, Y5           // e
-	VBROADCASTSD logistic<>+136(SB), Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+144(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+152(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+160(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+168(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+176(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VMULPD Y2, Y6, Y6
-	VBROADCASTSD logistic<>+184(SB), Y7
-	VADDPD Y7, Y6, Y6
-	VBROADCASTSD logistic<>+192(SB), Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+200(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+208(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+216(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+224(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+232(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+240(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VMULPD Y2, Y8, Y8
-	VBROADCASTSD logistic<>+248(SB), Y7
-	VADDPD Y7, Y8, Y8
-	VDIVPD Y8, Y6, Y6
-	VMULPD Y6, Y5, Y6           // tail
-	VSUBPD Y6, Y9, Y7           // 1 - tail
-	VXORPD Y8, Y8, Y8
-	VCMPPD $14, Y8, Y15, Y8     // u > 0
-	VBLENDVPD Y8, Y7, Y6, Y6    // Phi
-	VBROADCASTSD logistic<>+56(SB), Y7
-	VMULPD Y7, Y5, Y5           // phi
-	VMOVUPD 32(AX), Y8       // p
-	VMULPD Y6, Y15, Y2
-	VMULPD Y5, Y0, Y3
-	VADDPD Y3, Y2, Y2
-	VMULPD Y8, Y2, Y2
-	VMULPD Y8, Y6, Y6
-	VMULPD Y1, Y5, Y5
-	VMULPD Y8, Y5, Y5
-	VADDPD Y2, Y10, Y10
-	VADDPD Y6, Y11, Y11
-	VADDPD Y5, Y12, Y12
-
-	VEXTRACTF128 $1, Y10, X0
-	VADDPD X0, X10, X0
-	VUNPCKHPD X0, X0, X1
-	VADDSD X1, X0, X0
-	VMOVSD X0, value+32(FP)
-	VEXTRACTF128 $1, Y11, X0
-	VADDPD X0, X11, X0
-	VUNPCKHPD X0, X0, X1
-	VADDSD X1, X0, X0
-	VMOVSD X0, du+40(FP)
-	VEXTRACTF128 $1, Y12, X0
-	VADDPD X0, X12, X0
-	VUNPCKHPD X0, X0, X1
-	VADDSD X1, X0, X0
-	VMULSD logistic<>+0(SB), X0, X0
-	VMOVSD X0, dv+48(FP)
+	VXORPD Y10, Y10, Y10
+	VXORPD Y11, Y11, Y11
+	VXORPD Y12, Y12, Y12
+	TERMS(0)
+	TERMS(32)
+	ACROSS(Y10, X10)
+	VMOVSD X0, value+40(FP)
+	ACROSS(Y11, X11)
+	VMOVSD X0, du+48(FP)
+	ACROSS(Y12, X12)
+	VMULSD C(0), X0, X0
+	VMOVSD X0, dv+56(FP)
 	VZEROUPPER
 	RET
 
@@ -314,8 +112,8 @@ TEXT ·detectAVX2(SB), NOSPLIT, $0-1
 	MOVL $1, AX
 	XORL CX, CX
 	CPUID
-	ANDL $0x18000000, CX        // OSXSAVE and AVX
-	CMPL CX, $0x18000000
+	ANDL $0x18001000, CX        // OSXSAVE, AVX and FMA
+	CMPL CX, $0x18001000
 	JNE  no
 	XORL CX, CX
 	XGETBV

@@ -3,6 +3,8 @@ package online
 import (
 	"math"
 	"math/rand/v2"
+
+	"blankout"
 )
 
 // forecast is a level's live forecast of the error that its published weights
@@ -131,49 +133,52 @@ func (l *Learner) foretellBinary(y float64) {
 	}
 }
 
-// foretellSampled draws the masks for the points from one to another.
+// foretellSampled draws the masks for the points from one to another. Nothing is
+// missing at point 0, whose scores are those at hand.
 func (l *Learner) foretellSampled(label, from, to int) {
-	now, n := &l.now, l.n
-	scores := now.sampled[:to*n]
-	clear(scores)
-	var r rand.PCG
-	r.Seed(l.events, 0x626c616e6b6f7574)
-	for i, row := range now.rows {
-		// A feature that survives d survives every smaller d.
-		points := to
-		if !l.isIntercept(i) {
-			points = min(int(r.Uint64()>>32*ForecastPoints>>32)+1, to)
-		}
-		if points <= from {
-			continue
-		}
-		w, u := l.weights(row), l.lags(row)
-		p := now.published
-		for v := range l.levels {
-			c := l.coefficient * l.levels[v].blend
-			for j := v * l.k; j < (v+1)*l.k; j++ {
-				p[j] = w[j] + c*u[j]
-			}
-		}
-		for point := from; point < points; point++ {
-			x := now.x[i]
-			if !l.isIntercept(i) {
-				x /= 1 - ForecastMissing(point)
-			}
-			s := scores[point*n : point*n+n]
-			for j, w := range p {
-				s[j] += x * w
-			}
+	now := &l.now
+	features := len(l.features())
+	last := now.last[:0]
+	if to > 1 {
+		var r rand.PCG
+		r.Seed(l.events, 0x626c616e6b6f7574)
+		for range features {
+			// The last point that the feature survives: it survives every one before.
+			last = append(last, uint8(r.Uint64()>>32*ForecastPoints>>32))
 		}
 	}
-	for v := range l.levels {
-		var wrong [ForecastPoints]float64
-		for point := from; point < to; point++ {
-			if l.predict(scores[point*n+v*l.k:][:l.active]) != label {
-				wrong[point] = 1
+	now.last = last
+	for point := from; point < to; point++ {
+		f, lag := now.f, now.lag
+		if point > 0 {
+			f, lag = now.sampledF, now.sampledLag
+			clear(f)
+			clear(lag)
+			rows, x := now.left[:0], now.leftX[:0]
+			for i, last := range last {
+				if int(last) >= point {
+					rows, x = append(rows, now.rows[i]), append(x, now.x[i]/(1-ForecastMissing(point)))
+				}
 			}
+			for i := features; i < len(now.rows); i++ { // the intercept
+				rows, x = append(rows, now.rows[i]), append(x, now.x[i])
+			}
+			now.left, now.leftX = rows, x
+			// The third sum comes for nothing and is not used.
+			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, now.averageQ)
 		}
-		l.levels[v].forecast.add(from, wrong[from:to])
+		for v := range l.levels {
+			c := l.coefficient * l.levels[v].blend
+			p := now.published[:l.active]
+			for k := range p {
+				p[k] = f[v*l.k+k] + c*lag[v*l.k+k]
+			}
+			wrong := [1]float64{}
+			if l.predict(p) != label {
+				wrong[0] = 1
+			}
+			l.levels[v].forecast.add(point, wrong[:])
+		}
 	}
 }
 

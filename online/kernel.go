@@ -41,6 +41,18 @@ func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) 
 	*f, *lag, *q = sf, sl, sq
 }
 
+// sumAveragesGo adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c u[k].
+func sumAveragesGo(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+	for i, row := range rows {
+		w, u := row[at:at+len(q)], row[at+2*n:at+2*n+len(q)]
+		b := basis[i]
+		for k, w := range w {
+			a := math.FMA(c, u[k], w)
+			q[k] = math.FMA(b*a, a, q[k])
+		}
+	}
+}
+
 // adagradRowsGo makes the step of AdaGrad: for every row and output
 //
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,

@@ -16,6 +16,15 @@ func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	sumRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &f[0], &lag[0], &q[0], len(f))
 }
 
+func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		sumAveragesGo(rows, at, n, basis, c, q)
+		return
+	}
+	_ = basis[:len(rows)]
+	sumAveragesAVX2(&rows[0], len(rows), at, n, &basis[0], c, &q[0], len(q))
+}
+
 func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
 		adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, minusEta, c)
@@ -46,6 +55,9 @@ func inverseRoots(s []float64, eps float64) {
 
 //go:noescape
 func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
+
+//go:noescape
+func sumAveragesAVX2(rows *[]float64, count, at, n int, basis *float64, c float64, q *float64, active int)
 
 //go:noescape
 func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)

@@ -222,6 +222,85 @@ sumDone:
 	VZEROUPPER
 	RET
 
+// func sumAveragesAVX2(rows *[]float64, count, at, n int, basis *float64, c float64, q *float64, active int)
+TEXT ·sumAveragesAVX2(SB), NOSPLIT, $0-64
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), R8
+	MOVQ at+16(FP), AX
+	SHLQ $3, AX
+	MOVQ n+24(FP), DX
+	SHLQ $4, DX
+	MOVQ basis+32(FP), R10
+	VBROADCASTSD c+40(FP), Y7
+	MOVQ q+48(FP), R12
+	MOVQ active+56(FP), BX
+	LEAQ tail<>(SB), R15
+	VMOVUPD (R15), Y15       // all four
+
+average8:
+	CMPQ BX, $8
+	JLT  average4
+	VMOVUPD (R12), Y0
+	VMOVUPD 32(R12), Y1
+	XORQ DI, DI
+	MOVQ SI, R14
+
+averageRow8:
+	MOVQ (R14), CX
+	ADDQ AX, CX
+	VMOVUPD (CX), Y2                 // w
+	VMOVUPD 32(CX), Y3
+	VFMADD231PD (CX)(DX*1), Y7, Y2   // a
+	VFMADD231PD 32(CX)(DX*1), Y7, Y3
+	VBROADCASTSD (R10)(DI*8), Y4
+	VMULPD Y2, Y4, Y5
+	VFMADD231PD Y2, Y5, Y0
+	VMULPD Y3, Y4, Y4
+	VFMADD231PD Y3, Y4, Y1
+	ADDQ $24, R14
+	INCQ DI
+	CMPQ DI, R8
+	JLT  averageRow8
+	VMOVUPD Y0, (R12)
+	VMOVUPD Y1, 32(R12)
+	ADDQ $64, R12
+	ADDQ $64, AX
+	SUBQ $8, BX
+	JNE  average8
+	VZEROUPPER
+	RET
+
+average4:
+	CMPQ BX, $4
+	JGE  averageLoad
+	MASK
+
+averageLoad:
+	VMASKMOVPD (R12), Y15, Y0
+	XORQ DI, DI
+	MOVQ SI, R14
+
+averageRow:
+	MOVQ (R14), CX
+	ADDQ AX, CX
+	VMASKMOVPD (CX), Y15, Y2
+	VMASKMOVPD (CX)(DX*1), Y15, Y3
+	VFMADD231PD Y3, Y7, Y2
+	VBROADCASTSD (R10)(DI*8), Y4
+	VMULPD Y2, Y4, Y4
+	VFMADD231PD Y2, Y4, Y0
+	ADDQ $24, R14
+	INCQ DI
+	CMPQ DI, R8
+	JLT  averageRow
+	VMASKMOVPD Y0, Y15, (R12)
+	ADDQ $32, R12
+	ADDQ $32, AX
+	SUBQ $4, BX
+	JGT  average4
+	VZEROUPPER
+	RET
+
 // func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)
 TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI

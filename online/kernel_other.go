@@ -8,6 +8,10 @@ func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	sumRowsGo(rows, at, n, x, basis, f, lag, q)
 }
 
+func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+	sumAveragesGo(rows, at, n, basis, c, q)
+}
+
 func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
 	adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, minusEta, c)
 }

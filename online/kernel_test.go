@@ -55,6 +55,13 @@ func testKernels(t *testing.T) {
 						t.Errorf("sum %d of %d rows, %d of %d outputs: %v, want %v", i, count, active, n, sums[i], wantSums[i])
 					}
 				}
+				q := random(active)
+				wantQ := slices.Clone(q)
+				sumAveragesGo(want, at, n, basis, 0.3, wantQ)
+				sumAverages(rows, at, n, basis, 0.3, q)
+				if !slices.Equal(q, wantQ) {
+					t.Errorf("sumAverages of %d rows, %d of %d outputs: %v, want %v", count, active, n, q, wantQ)
+				}
 				c := &adagradConstants{1, adagradEps, 1.5}
 				df, shrink, eta := random(active), random(active), random(active)
 				kappa := random(active)

@@ -92,6 +92,7 @@ type event struct {
 	averageQ         []float64 // sum basis a^2 of the averages, see judge
 	hasMoved         bool      // the Scaler did; otherwise moved says nothing
 	y                []float64 // target: -1 or 1, 0 for a class not in use
+	value            []float64 // the iterate's loss
 	df, h            []float64 // importance times d/df and 2 d/dv
 	shrink           []float64 // h times the noise's strength, 0 for clean gradients
 	minusEta         []float64 // minus the learning rate
@@ -99,9 +100,13 @@ type event struct {
 	importance       float64
 	still            bool // no weight is to move: see adopt
 
-	suspicion          Suspicion
-	suspect            bool      // whose suspicion says why
-	published, sampled []float64 // of foretellSampled
+	suspicion Suspicion
+	suspect   bool // whose suspicion says why
+	// Of foretellSampled.
+	published, sampledF, sampledLag []float64
+	last                            []uint8
+	left                            [][]float64
+	leftX                           []float64
 	// Of adagrad: faded ridges, and by feature the gradient and the inverse root.
 	faded, gradients, roots []float64
 }
@@ -146,11 +151,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.df, &e.h, &e.shrink, &e.minusEta, &e.kappa} {
+	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.value, &e.df, &e.h, &e.shrink, &e.minusEta, &e.kappa} {
 		*p = make([]float64, l.n)
 	}
 	if l.k > 1 {
-		e.published, e.sampled = make([]float64, l.n), make([]float64, ForecastPoints*l.n)
+		e.published, e.sampledF, e.sampledLag = make([]float64, l.k), make([]float64, l.n), make([]float64, l.n)
 	}
 	l.growth = 1
 	l.calibration = newCalibration()
@@ -467,7 +472,8 @@ func (l *Learner) step(label int, importance float64) {
 		for k := range l.active {
 			j := v*l.k + k
 			now.y[j] = target(label, k, l.k)
-			_, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
+			value, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
+			now.value[j] = value
 			corr += df * l.coefficient * now.lag[j]
 			now.df[j], now.h[j] = importance*df, 2*importance*dv
 		}
@@ -509,12 +515,11 @@ func (l *Learner) judge() {
 		for k := range l.active {
 			j := v*l.k + k
 			variance := l.variance(lv, j, k)
-			iterate, _, _ := l.loss.At(now.y[j], now.f[j], variance)
 			if l.config.Marginalised && l.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
 			average, _, _ := l.loss.At(now.y[j], now.f[j]+l.coefficient*now.lag[j], variance)
-			gain += average - iterate
+			gain += average - now.value[j]
 		}
 		if lv.judge(gain, memory) && v == l.chosen {
 			left = true
@@ -530,15 +535,10 @@ func (l *Learner) judge() {
 
 // sumAverage sums basis a^2 of the averages.
 func (l *Learner) sumAverage() {
-	now, c := &l.now, l.coefficient
+	now := &l.now
 	clear(now.averageQ)
-	for i, row := range l.features() {
-		b, u := now.basis[i], l.lags(row)
-		for j, w := range l.weights(row) {
-			a := w + c*u[j]
-			now.averageQ[j] += b * a * a
-		}
-	}
+	rows := l.features()
+	sumAverages(rows, blankout.ScalerWidth, l.n, now.basis[:len(rows)], l.coefficient, now.averageQ)
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.
