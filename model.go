@@ -247,20 +247,26 @@ func Predict(scores []float64) (class int) {
 // does, but of two classes with one output the positive one only if its
 // probability exceeds Threshold.
 func (h *Head) Predict(scores []float64) (class int) {
-	if len(scores) != 1 || h.Calibration == nil && h.Threshold == 0 {
+	if len(scores) != 1 {
 		return Predict(scores)
 	}
-	f := scores[0]
-	if c := h.Calibration; c != nil {
-		f = c.A*f + c.B
-	}
-	if h.Threshold > 0 {
-		f -= math.Log(h.Threshold / (1 - h.Threshold))
-	}
-	if f > 0 {
+	if a, b := h.Decision(); a*scores[0]+b > 0 {
 		return 1
 	}
 	return 0
+}
+
+// Decision returns a and b: Predict takes the positive one of two classes where
+// a f + b is above 0 for the score f of one output.
+func (h *Head) Decision() (a, b float64) {
+	a = 1
+	if c := h.Calibration; c != nil {
+		a, b = c.A, c.B
+	}
+	if h.Threshold > 0 {
+		b -= math.Log(h.Threshold / (1 - h.Threshold))
+	}
+	return a, b
 }
 
 // Probabilities writes the probability of every class to out, which must have

@@ -326,24 +326,27 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if measured.Rows() == 0 {
 		measured, r.MeasuredOn = learned, "learned"
 	}
+	var liveDecides, exactDecides linear
 	for _, side := range []struct {
-		to *Standing
-		w  linear
-		m  *blankout.Model
-	}{{&r.Live, live, v.live}, {&r.Exact, exact, solution.Model}} {
+		to      *Standing
+		w       linear
+		m       *blankout.Model
+		decides *linear
+	}{{&r.Live, live, v.live, &liveDecides}, {&r.Exact, exact, solution.Model, &exactDecides}} {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 		side.to.Intercept = side.m.Intercept
 		side.w.measure(measured, side.m, side.to, rest)
-		for _, e := range side.w.robustness(measured.sample(c.Sample), c.Deletions, rest) {
+		*side.decides = side.w.decided(all, side.m)
+		for _, e := range side.decides.robustness(measured.sample(c.Sample), c.Deletions, rest) {
 			side.to.Robustness = append(side.to.Robustness, defined(e))
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	r.Failures = v.failures(measured.sample(c.Sample), live, exact, c.Top, rest)
+	r.Failures = v.failures(measured.sample(c.Sample), liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
 }
@@ -478,6 +481,21 @@ func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss
 		}
 	}
 	return m
+}
+
+// decided returns a scorer whose score of one output is positive where m predicts
+// the positive class: what deletion does to predictions depends on the threshold.
+func (w linear) decided(d *Data, m *blankout.Model) linear {
+	a, b := m.Decision()
+	if len(w) != 1 || a == 1 && b == 0 {
+		return w
+	}
+	out := make([]float64, d.Columns()+1)
+	for j, x := range w[0] {
+		out[j] = a * x
+	}
+	out[d.Columns()] += b
+	return linear{out}
 }
 
 // scores writes the scores of a row to out.

@@ -237,7 +237,8 @@ func TestForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// A field takes its products with other fields along when it dies.
+// A field takes its products with other fields along when it dies; what is
+// predicted then is by the model's threshold and calibration.
 func TestFailureOfCross(t *testing.T) {
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.Crosses = [][2]string{{"a", "b"}}
@@ -245,6 +246,7 @@ func TestFailureOfCross(t *testing.T) {
 		schema.AddField(f)
 	}
 	live := blankout.NewModel(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
+	live.Threshold, live.Calibration = 0.3, &blankout.Calibration{A: 1.5, B: -0.2}
 	v := batch.NewEvidence(live)
 	var all []blankout.Example
 	r := rand.New(rand.NewPCG(1, 5))
@@ -266,6 +268,11 @@ func TestFailureOfCross(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for name, side := range map[string]batch.Standing{"live": report.Live, "exact": report.Exact} {
+		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
+			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
+		}
+	}
 	want := map[string][]int{"field a": {0, 2}, "field b": {1, 2}, "group left": {0, 2}, "group right": {1, 2}}
 	for _, f := range report.Failures {
 		lost, ok := want[f.Kind+" "+f.Name]
@@ -282,7 +289,7 @@ func TestFailureOfCross(t *testing.T) {
 			for _, j := range lost {
 				x[j] = 0
 			}
-			if blankout.Predict(live.ScoreVec(blankout.Vec{Index: e.Features.Index, Value: x}, make([]float64, 1))) != e.Label {
+			if live.Predict(live.ScoreVec(blankout.Vec{Index: e.Features.Index, Value: x}, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 		}
