@@ -78,6 +78,10 @@ type Poisson struct{}
 
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
 func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
+	if x > 1e6 {
+		// Steps without end; of so large a mean it is normal to within a thousandth.
+		return max(0, math.Round(x+math.Sqrt(x)*r.NormFloat64()))
+	}
 	if x > 500 {
 		// Knuth's product needs x steps and underflows at 745; the sum of
 		// two halves is Poisson again.

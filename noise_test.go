@@ -18,7 +18,7 @@ func TestNoises(t *testing.T) {
 			t.Errorf("ParseNoise(%q).String() = %q", s, n)
 		}
 		r := rand.New(rand.NewPCG(7, 8))
-		for _, x := range []float64{0, 0.3, 1, 7, 1200} {
+		for _, x := range []float64{0, 0.3, 1, 7, 1200, 1e9} {
 			const samples = 100_000
 			want := Var(n, x)
 			if want < 0 {
