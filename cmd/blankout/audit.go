@@ -110,8 +110,11 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if m.Linear == nil {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
+	if err := o.data.suits(m.Head); err != nil {
+		return err
+	}
 	record := m.Record
-	o.data.override(c, &record)
+	o.data.override(&record)
 	o.data.record = record
 	if !c.Flags().Changed("format") && len(o.data.paths) > 0 && !strings.HasPrefix(o.data.paths[0], "kafka://") {
 		o.data.record.Format = "" // a file's name tells

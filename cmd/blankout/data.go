@@ -26,12 +26,14 @@ type dataFlags struct {
 	// ahead lets a file be decoded, on that many threads, while the examples before
 	// are used, 0 does not. The schema must not be looked at then.
 	ahead int
+	given func(flag string) bool
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
 	d.record = stream.DefaultRecordConfig()
 	d.record.MaxClasses = 1000
 	f := c.Flags()
+	d.given = f.Changed
 	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst; - is\nstandard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
 	f.StringVar(&d.record.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
 	f.StringVar(&d.record.Label, "label", d.record.Label, "`FIELD` of JSON and CSV that holds the class")
@@ -42,8 +44,8 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
 }
 
-// override takes the settings of c's flags that were given over into record.
-func (d *dataFlags) override(c *cobra.Command, record *stream.RecordConfig) {
+// override takes the settings of the flags that were given over into record.
+func (d *dataFlags) override(record *stream.RecordConfig) {
 	given := &d.record
 	for flag, take := range map[string]func(){
 		"format":     func() { record.Format = given.Format },
@@ -54,10 +56,21 @@ func (d *dataFlags) override(c *cobra.Command, record *stream.RecordConfig) {
 		"zero-based": func() { record.ZeroBased = given.ZeroBased },
 		"bits":       func() { record.Bits = given.Bits },
 	} {
-		if c.Flags().Changed(flag) {
+		if d.given(flag) {
 			take()
 		}
 	}
+}
+
+// suits refuses flags that say of columns what a model knows better.
+func (d *dataFlags) suits(m *blankout.Head) error {
+	switch s := m.Schema; {
+	case d.given("bits") && d.record.Bits != s.Bits:
+		return usageError{fmt.Errorf("--bits %d: the model's names hash to 2^%d columns", d.record.Bits, s.Bits)}
+	case d.given("zero-based") && d.record.ZeroBased != s.ZeroBased:
+		return usageError{fmt.Errorf("--zero-based=%t: the model's indices count from %d", d.record.ZeroBased, map[bool]int{false: 1}[s.ZeroBased])}
+	}
+	return nil
 }
 
 // source is where examples come from.

@@ -73,6 +73,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := o.data.suits(head); err != nil {
+		return err
+	}
 	schema := head.Schema
 	regression := blankout.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression

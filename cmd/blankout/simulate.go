@@ -79,7 +79,7 @@ out from FILE that are struck in the same way.`,
 			if err := o.check(c); err != nil {
 				return usageError{fmt.Errorf("simulate: %w", err)}
 			}
-			if err := p.runSimulate(c.Context(), c, &o); err != nil {
+			if err := p.runSimulate(c.Context(), &o); err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
 			return nil
@@ -183,10 +183,10 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-func (p *program) runSimulate(ctx context.Context, c *cobra.Command, o *simulateFlags) error {
+func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
-	if err := o.loadSettings(c); err != nil {
+	if err := o.loadSettings(); err != nil {
 		return err
 	}
 	o.replay.Progress = func(done, all int) {
@@ -239,7 +239,7 @@ func (p *program) runSimulate(ctx context.Context, c *cobra.Command, o *simulate
 
 // loadSettings reads the configuration; with -f its [record] says how records
 // are read, but for what flags say.
-func (o *simulateFlags) loadSettings(c *cobra.Command) error {
+func (o *simulateFlags) loadSettings() error {
 	l, err := o.settings.load()
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (o *simulateFlags) loadSettings(c *cobra.Command) error {
 	}
 	record := l.Record
 	record.MaxClasses = max(record.MaxClasses, o.data.record.MaxClasses)
-	o.data.override(c, &record)
+	o.data.override(&record)
 	o.data.record = record
 	return nil
 }
@@ -314,6 +314,9 @@ func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simula
 		}
 		if blankout.IsRegression(head.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
+		}
+		if err := o.data.suits(head); err != nil {
+			return nil, err
 		}
 		key, err := json.Marshal(head.Schema)
 		if err != nil {

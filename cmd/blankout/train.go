@@ -320,6 +320,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if !ok {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
 		}
+		if err := o.data.suits(&linear.Head); err != nil {
+			return nil, nil, err
+		}
 		scaler, schema = linear, linear.Schema
 	}
 	mode := blankout.Standardise(o.standardise)
