@@ -164,25 +164,27 @@ type LogisticChen struct{}
 
 func (LogisticChen) At(y, f, v float64) (value, df, dv float64) {
 	s := math.Sqrt(f*f + v)
-	t, _ := tanhRatio(s)
-	return -0.5*y*f + 0.5*s + math.Log1p(math.Exp(-s)), 0.5 * (f*t - y), 0.25 * t
+	e := math.Exp(-s)
+	t, _ := tanhRatio(s, e)
+	return -0.5*y*f + 0.5*s + math.Log1p(e), 0.5 * (f*t - y), 0.25 * t
 }
 
 func (LogisticChen) At2(y, f, v float64) (ff, fv, vv float64) {
-	t, tr := tanhRatio(math.Sqrt(f*f + v))
+	s := math.Sqrt(f*f + v)
+	t, tr := tanhRatio(s, math.Exp(-s))
 	return 0.5*t + f*f*tr, 0.5 * f * tr, 0.25 * tr
 }
 
 func (LogisticChen) String() string { return "logistic:chen" }
 
-// tanhRatio returns tanh(s/2)/s and its derivative by s^2, by their series
-// where the quotients cancel.
-func tanhRatio(s float64) (t, tr float64) {
+// tanhRatio returns tanh(s/2)/s and its derivative by s^2 for e = exp(-s), by their
+// series where the quotients cancel.
+func tanhRatio(s, e float64) (t, tr float64) {
 	if s < 0.05 {
 		r := s * s
 		return 0.5 - r/24 + r*r/240 - 17*r*r*r/40320, -1.0/24 + r/120 - 17*r*r/13440
 	}
-	th := math.Tanh(s / 2)
+	th := (1 - e) / (1 + e)
 	return th / s, (0.5*s*(1-th*th) - th) / (2 * s * s * s)
 }
 

@@ -1,10 +1,6 @@
 package batch
 
-import (
-	"math"
-
-	"blankout"
-)
+import "math"
 
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
 // point of a convex objective, kinks and all.
@@ -72,7 +68,7 @@ func (o *Expected) Gap(w []float64) float64 {
 // later. It is for the logistic loss without noise, whose conjugate is an entropy,
 // phi*(-y q) = q log q + (1-q) log(1-q), and +Inf for everything else.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
-	if _, logistic := o.loss.(blankout.LogisticChen); !logistic || o.noisy || !o.curved || o.majorise {
+	if !o.plainLogistic() || !o.curved || o.majorise {
 		return math.Inf(1)
 	}
 	along := o.along[:len(o.f)]
@@ -87,6 +83,12 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 		}
 	})
 	o.curved = false
+	return o.entropyGap(w)
+}
+
+// entropyGap returns the duality gap of w and the dual point in o.df for the
+// logistic loss without noise.
+func (o *Expected) entropyGap(w []float64) float64 {
 	return o.dualGap(w, func(i int, theta float64) float64 {
 		y := o.p.Y[i]
 		q := -y * theta * o.df[i]

@@ -264,6 +264,12 @@ func (o *Expected) plainHinge() float64 {
 	return 0
 }
 
+// plainLogistic reports whether the loss is the logistic one without noise.
+func (o *Expected) plainLogistic() bool {
+	_, logistic := o.loss.(blankout.LogisticChen)
+	return logistic && !o.noisy
+}
+
 // checkTarget returns an error for a target that the loss cannot take.
 func checkTarget(l blankout.Loss, y float64) error {
 	switch l.(type) {

@@ -152,7 +152,15 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 				s.opt.MaxIterations = 10_000
 			}
 			err = s.hinge(ctx, e, e.plainHinge())
-		} else {
+			break
+		}
+		done := false
+		if e, ok := o.(*Expected); ok && e.plainLogistic() && opt.Solver == "" && opt.Start == nil {
+			if done, err = s.logistic(ctx, e); err != nil {
+				return nil, err
+			}
+		}
+		if !done {
 			err = s.newton(ctx, hv, false)
 		}
 	case opt.Solver == SMO:
@@ -305,7 +313,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if !finite(s.value) || !finite(norm) {
 			return errNotFinite(s.value, norm)
 		}
-		if s.iterations == 0 {
+		if s.first == 0 {
 			s.first = norm
 		}
 		if norm == 0 || math.IsInf(s.gap, 1) && s.iterations > 0 && norm <= s.opt.Tol*s.first {
