@@ -75,7 +75,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 				d.step(o, i, (alpha[i]-old)*y)
 			}
 		}
-		d.balance(o, alpha)
+		d.balance(o, func(i int) float64 { return alpha[i] })
 		s.iterations++
 		o.passes++
 		settled := nextUpper-nextLower <= precision*ell
@@ -202,15 +202,13 @@ func (d *descent) step(o *Expected, i int, a float64) {
 
 // balance moves the centre that holds a free intercept to it, and the intercept
 // on with it.
-func (d *descent) balance(o *Expected, alpha []float64) {
+func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 	if !d.free {
 		return
 	}
 	sum := 0.0
-	for i, a := range alpha {
-		if a != 0 {
-			sum += a * o.p.Y[i]
-		}
+	for _, i := range d.active {
+		sum += alpha(int(i)) * o.p.Y[i]
 	}
 	d.w[o.columns] += sum / d.rho
 }
@@ -238,10 +236,14 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	if !(pull <= 5*float64(len(d.active))) {
 		return false, nil
 	}
-	n := len(o.f)
-	alpha, logit := make([]float64, n), make([]float64, n)
+	// What a row needs lies together: rows are visited at random.
+	type row struct{ y, m, q, alpha, logit float64 }
+	rows := make([]row, len(o.f))
+	for i := range rows {
+		rows[i] = row{y: o.p.Y[i], m: o.m[i], q: d.q[i]}
+	}
 	var random rand.PCG
-	random.Seed(1, uint64(n))
+	random.Seed(1, uint64(len(rows)))
 	active := d.active
 	last, since := math.Ln2*total, 0 // the gap, and its epoch
 	for epoch := 1; ; epoch++ {
@@ -252,18 +254,17 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 			j := i + int(random.Uint64()>>32*uint64(len(active)-i)>>32)
 			active[i], active[j] = active[j], active[i]
 		}
-		for _, k := range active {
-			i := int(k)
-			y, m := o.p.Y[i], o.m[i]
-			f := o.p.Data.Row(i).Dot(d.w) + d.w[o.columns]
-			t, p := solveLogit(logit[i], y*f-d.q[i]*alpha[i], d.q[i]*m)
-			logit[i] = t
-			if a := m * p; a != alpha[i] {
-				d.step(o, i, (a-alpha[i])*y)
-				alpha[i] = a
+		for _, i := range active {
+			n := &rows[i]
+			f := o.p.Data.Row(int(i)).Dot(d.w) + d.w[o.columns]
+			t, p := solveLogit(n.logit, n.y*f-n.q*n.alpha, n.q*n.m)
+			n.logit = t
+			if a := n.m * p; a != n.alpha {
+				d.step(o, int(i), (a-n.alpha)*n.y)
+				n.alpha = a
 			}
 		}
-		d.balance(o, alpha)
+		d.balance(o, func(i int) float64 { return rows[i].alpha })
 		s.iterations++
 		o.passes++
 		if epoch < min(3, s.opt.MaxIterations) {
@@ -274,7 +275,12 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 		if d.free {
 			s.w[o.columns] += o.centre()
 		}
-		s.gap, s.value = o.logisticGap(s.w, alpha)
+		for i, n := range rows {
+			if n.m != 0 {
+				o.df[i], o.dv[i] = -n.y*n.alpha/n.m, 0
+			}
+		}
+		s.gap, s.value = o.entropyGap(s.w), o.lossAtScores()+o.p.Penalty.valueGrad(s.w, nil)
 		if stop, err := s.stop(ctx); err != nil || stop {
 			return true, err
 		}
@@ -310,15 +316,9 @@ func solveLogit(t, c, k float64) (float64, float64) {
 	return t, 1 / (1 + math.Exp(-t))
 }
 
-// logisticGap returns the duality gap of w for the dual point alpha, at the scores
-// o.f, and J(w).
-func (o *Expected) logisticGap(w, alpha []float64) (gap, value float64) {
-	for i, m := range o.m {
-		if m != 0 {
-			o.df[i], o.dv[i] = -o.p.Y[i]*alpha[i]/m, 0
-		}
-	}
-	value = o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+// lossAtScores returns the sum of the losses without noise at the scores o.f.
+func (o *Expected) lossAtScores() float64 {
+	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
@@ -328,7 +328,6 @@ func (o *Expected) logisticGap(w, alpha []float64) (gap, value float64) {
 		}
 		return sum
 	})
-	return o.entropyGap(w), value + o.p.Penalty.valueGrad(w, nil)
 }
 
 // centreHinge is centre for the hinge without noise, whose sum over the rows is

@@ -178,20 +178,11 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 // interiorGap returns the duality gap of w and the dual point in o.df, at the
 // scores o.f, and J(w).
 func (o *Expected) interiorGap(w []float64, ell float64) (gap, value float64) {
-	hinge := func(i int) float64 { return max(ell-o.p.Y[i]*o.f[i], 0) }
 	gap = o.dualGap(w, func(i int, theta float64) float64 {
-		return hinge(i) + theta*o.df[i]*o.p.Y[i]*(ell-o.p.Y[i]*o.f[i])
+		z := ell - o.p.Y[i]*o.f[i]
+		return max(z, 0) + theta*o.df[i]*o.p.Y[i]*z
 	})
-	value = o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
-		sum := 0.0
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				sum += o.m[i] * hinge(i)
-			}
-		}
-		return sum
-	})
-	return gap, value + o.p.Penalty.valueGrad(w, nil)
+	return gap, o.lossAtScores() + o.p.Penalty.valueGrad(w, nil)
 }
 
 // scatterAll writes R (w - c) + sum m df x to out.
