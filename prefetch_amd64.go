@@ -1,6 +1,7 @@
 package blankout
 
-// prefetch asks for the first lines of rows, of size bytes each.
+// prefetch asks for the first bytes of the rows of slots, each given plus one or 0
+// for none. A row has size bytes, a block 1<<perBits rows.
 //
 //go:noescape
-func prefetch(rows **float64, count, size int)
+func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int)

@@ -1,25 +1,37 @@
 #include "textflag.h"
 
-// func prefetch(rows **float64, count, size int)
-TEXT ·prefetch(SB), NOSPLIT, $0-24
-	MOVQ rows+0(FP), SI
-	MOVQ count+8(FP), CX
-	MOVQ size+16(FP), DX
-	TESTQ CX, CX
-	JEQ  done
+// func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int)
+TEXT ·prefetch(SB), NOSPLIT, $0-48
+	MOVQ slots+0(FP), SI
+	MOVQ count+8(FP), R8
+	MOVQ blocks+16(FP), R9
+	MOVQ perBits+24(FP), CX
+	MOVQ size+32(FP), R10
+	MOVQ bytes+40(FP), R11
+	MOVQ $1, R12
+	SHLQ CX, R12
+	DECQ R12                // mask of a row in its block
 
 row:
-	MOVQ (SI), AX
-	LEAQ (AX)(DX*1), BX
+	MOVL (SI), AX
+	ADDQ $4, SI
+	SUBL $1, AX
+	JCS  next               // it was 0
+	MOVQ AX, DX
+	ANDQ R12, DX
+	IMULQ R10, DX
+	SHRQ CX, AX
+	LEAQ (AX)(AX*2), AX
+	ADDQ (R9)(AX*8), DX     // slices are three words
+	LEAQ (DX)(R11*1), BX
 
 line:
-	PREFETCHT0 (AX)
-	ADDQ $64, AX
-	CMPQ AX, BX
+	PREFETCHT0 (DX)
+	ADDQ $64, DX
+	CMPQ DX, BX
 	JLT  line
-	ADDQ $8, SI
-	DECQ CX
-	JNE  row
 
-done:
+next:
+	DECQ R8
+	JNE  row
 	RET

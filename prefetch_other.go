@@ -2,4 +2,4 @@
 
 package blankout
 
-func prefetch(rows **float64, count, size int) {}
+func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int) {}

@@ -24,7 +24,11 @@ type Table struct {
 	written []uint64    // by block: the epoch of its last write
 	epoch   uint64      // counts Snapshots
 	lazy    *lazyIndex  // of a Snapshot: stands in for index
+	ahead   ahead
 }
+
+// ahead is what Prefetch was asked for last, and the slots found, plus one.
+type ahead struct{ columns, slots []uint32 }
 
 // lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
 // of the same columns share one.
@@ -183,9 +187,19 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) (all [][]float64, f
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
+	slots := t.ahead.slots
+	if !slices.Equal(columns, t.ahead.columns) {
+		slots = nil
+	}
 	blocks, width, perBits := t.blocks, t.width, t.perBits&31
 	for i, column := range columns {
-		slot := t.index.slot(column)
+		slot := uint32(0)
+		if i < len(slots) {
+			slot = slots[i]
+		}
+		if slot == 0 {
+			slot = t.index.slot(column)
+		}
 		if slot == 0 {
 			out[i], fresh = t.add(column), true
 			blocks = t.blocks
@@ -211,24 +225,15 @@ func (t *Table) Prefetch(columns []uint32) {
 		lines = 4       // of a row; the processor sees by itself where a longer one goes on
 		small = 1 << 20 // bytes
 	)
-	if len(t.columns)*t.width*8 <= small {
+	if len(t.columns)*t.width*8 <= small || len(columns) == 0 {
 		return
 	}
-	var rows [64]*float64
-	n := 0
-	for _, column := range columns {
-		slot := t.index.slot(column)
-		if slot == 0 {
-			continue
-		}
-		slot--
-		rows[n] = &t.blocks[slot>>(t.perBits&31)][int(slot&(1<<(t.perBits&31)-1))*t.width]
-		if n++; n == len(rows) {
-			prefetch(&rows[0], n, min(8*t.width, 64*lines))
-			n = 0
-		}
+	slots := slices.Grow(t.ahead.slots[:0], len(columns))[:len(columns)]
+	for i, column := range columns {
+		slots[i] = t.index.slot(column)
 	}
-	prefetch(&rows[0], n, min(8*t.width, 64*lines))
+	t.ahead = ahead{append(t.ahead.columns[:0], columns...), slots}
+	prefetch(&slots[0], len(slots), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 }
 
 func (t *Table) add(column uint32) []float64 {

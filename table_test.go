@@ -175,4 +175,16 @@ func TestTablePrefetch(t *testing.T) {
 	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
 		t.Error("Prefetch changed the Table")
 	}
+	// What was not there then is made where it is touched; other columns in the
+	// same memory are found, too.
+	for range 2 {
+		rows, _ := table.TouchAll(columns, nil)
+		for i, row := range rows {
+			if want := table.Row(columns[i]); &row[0] != &want[0] {
+				t.Fatalf("column %d: another row than its own", columns[i])
+			}
+		}
+		table.Prefetch(columns)
+		slices.Reverse(columns)
+	}
 }

@@ -203,21 +203,19 @@ func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest fu
 // remeasure adds an event, standardised, to the metrics and moves no weight.
 func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 	now := &l.now
-	now.reset(x.Len() + 1)
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
 	l.touch(x.Index)
 	for i, row := range now.rows {
-		l.add(row, x.Value[i])
+		l.put(i, row, x.Value[i])
 	}
 	if l.intercept {
 		ridge := 0.0
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps))
 		}
-		now.rows = append(now.rows, l.bias)
-		now.add(1, 0, ridge)
+		now.addIntercept(l.bias, ridge)
 	}
 	l.sum(0)
 	if label == blankout.Unlabelled {

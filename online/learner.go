@@ -342,7 +342,6 @@ func (l *Learner) grow(e *blankout.Example) {
 // and sums the scores: the published ones as they were before.
 func (l *Learner) gather(e *blankout.Example) {
 	now := &l.now
-	now.reset(e.Features.Len() + len(l.scaler.Dense) + 1)
 	clear(now.f)
 	clear(now.lag)
 	clear(now.q)
@@ -353,7 +352,7 @@ func (l *Learner) gather(e *blankout.Example) {
 		l.touch(e.Features.Index)
 		for i, row := range now.rows {
 			row[0]++
-			l.add(row, e.Features.Value[i])
+			l.put(i, row, e.Features.Value[i])
 		}
 		l.sum(0)
 	}
@@ -362,8 +361,7 @@ func (l *Learner) gather(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		now.rows = append(now.rows, l.bias)
-		now.add(1, 0, ridge)
+		now.addIntercept(l.bias, ridge)
 		l.sum(len(now.rows) - 1)
 	}
 	c := l.coefficient * l.levels[l.chosen].blend
@@ -382,6 +380,7 @@ func (l *Learner) gather(e *blankout.Example) {
 // touch makes the rows of columns those at hand, new ones made ready.
 func (l *Learner) touch(columns []uint32) {
 	now := &l.now
+	now.reset(len(columns))
 	var fresh bool
 	if now.rows, fresh = l.table.TouchAll(columns, now.rows); !fresh {
 		return
@@ -393,8 +392,8 @@ func (l *Learner) touch(columns []uint32) {
 	}
 }
 
-// add takes up the value of the next row at hand; sum adds it to the scores.
-func (l *Learner) add(row []float64, x float64) {
+// put takes up the value of row i at hand; sum adds it to the scores.
+func (l *Learner) put(i int, row []float64, x float64) {
 	basis := x * x
 	switch l.noiseKind {
 	case linear:
@@ -402,20 +401,22 @@ func (l *Learner) add(row []float64, x float64) {
 	case constant:
 		basis = float64(l.events) / row[0]
 	}
-	l.now.add(x, basis, l.ridgeOf(row[0]))
+	now := &l.now
+	now.x[i], now.basis[i], now.ridge[i] = x, basis, l.ridgeOf(row[0])
 }
 
-func (e *event) reset(most int) {
+// reset makes room for the values of so many features and one intercept.
+func (e *event) reset(features int) {
+	most := features + 1
 	e.rows = slices.Grow(e.rows[:0], most)
-	e.x = slices.Grow(e.x[:0], most)
-	e.basis = slices.Grow(e.basis[:0], most)
-	e.ridge = slices.Grow(e.ridge[:0], most)
+	e.x = slices.Grow(e.x[:0], most)[:features]
+	e.basis = slices.Grow(e.basis[:0], most)[:features]
+	e.ridge = slices.Grow(e.ridge[:0], most)[:features]
 }
 
-func (e *event) add(x, basis, ridge float64) {
-	n := len(e.x)
-	e.x, e.basis, e.ridge = e.x[:n+1], e.basis[:n+1], e.ridge[:n+1]
-	e.x[n], e.basis[n], e.ridge[n] = x, basis, ridge
+func (e *event) addIntercept(row []float64, ridge float64) {
+	e.rows = append(e.rows, row)
+	e.x, e.basis, e.ridge = append(e.x, 1), append(e.basis, 0), append(e.ridge, ridge)
 }
 
 // sum adds the rows from the first on to the sums f, lag and q.

@@ -75,6 +75,9 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// only divided by a number that seldom changes.
 	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
 	kind, stored := l.kinds[0], 0
+	// The commonest of noises, in the first pass: see put.
+	plain := l.noiseKind == square && l.period == 0
+	xs, basis, ridge := now.x[:len(columns)], now.basis[:len(columns)], now.ridge[:len(columns)]
 	for i, row := range now.rows {
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
@@ -85,30 +88,41 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			stored++
 		}
 		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
-			if x := raw[i] * row[4]; row[4] > 0 && x >= -1 && x <= 1 {
-				row[0]++
-				l.add(row, x)
+			stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+			if x := raw[i] * stats[4]; stats[4] > 0 && x >= -1 && x <= 1 {
+				stats[0]++
+				if plain {
+					xs[i], basis[i], ridge[i] = x, x*x, l.ridge/stats[0]
+				} else {
+					l.put(i, row, x)
+				}
 				continue
 			}
 		}
-		stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-		x, centre, inverse := l.scaler.Apply(stats, raw[i]), stats[3], stats[4]
-		ratio, shift := l.observe(columns[i], stats, raw[i], l.treatment(kind, isDense))
-		if stats[3] != centre || stats[4] != inverse { // seldom
-			l.addMoved(row, x, 1)
-			if ratio != 1 || shift != 0 {
-				l.move(row, ratio, shift)
-			}
-			x = l.scaler.Apply(stats, raw[i])
-			l.addMoved(row, x, -1)
-		}
-		l.add(row, x)
+		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense)))
 	}
 	l.sum(0)
 	l.dense.event(l, e) // may move more weights
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
 	}
+}
+
+// observed counts a feature into its column's statistics, moves its weights if that
+// has changed what they are measured in, and returns its standardised value.
+func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment) float64 {
+	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
+	x, centre, inverse := l.scaler.Apply(stats, raw), stats[3], stats[4]
+	ratio, shift := l.observe(column, stats, raw, t)
+	if stats[3] != centre || stats[4] != inverse { // seldom
+		l.addMoved(row, x, 1)
+		if ratio != 1 || shift != 0 {
+			l.move(row, ratio, shift)
+		}
+		x = l.scaler.Apply(stats, raw)
+		l.addMoved(row, x, -1)
+	}
+	return x
 }
 
 // fill returns the columns and values of x with the dense columns that it leaves
