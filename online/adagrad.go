@@ -12,14 +12,14 @@ import (
 //
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
-// An event's step is proximal: it goes to where the loss, to second order in the
-// score, and the distance in the metric are least together. To be added to the
-// score for each unit of -df are
+// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it goes
+// to where the loss and the distance in the metric are least together. Along
+// the step every unit of -df moves the score by
 //
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
-// so the step is divided by 1 + h kappa, h being the loss's curvature (implicit
-// updates, Kulis & Bartlett 2010). That is far from 1 where an event has many
+// so the rates are multiplied by the share s of df for which s df is the
+// derivative at f - s df kappa. That is far from 1 where an event has many
 // features that are new, as texts have: there the plain step overshoots. With
 // several outputs, which all share a row, it is left out: the sums would cost as
 // much as the step.
@@ -52,7 +52,7 @@ func (adagrad) step(l *Learner) {
 	if l.n > 1 {
 		if temper {
 			temperRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.kappa, &c)
-			now.temper(root)
+			l.temper(root)
 		}
 		adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.minusEta, &c)
 		return
@@ -68,16 +68,54 @@ func (adagrad) step(l *Learner) {
 			kappa = math.FMA(x*x, r[i], kappa)
 		}
 		now.kappa[0] = kappa
-		now.temper(root)
+		l.temper(root)
 	}
 	adagradRows1(now.rows, blankout.ScalerWidth, g, r, now.minusEta[0], c.inverse)
 }
 
-// temper divides the rates by 1 + h kappa; kappa comes divided by root.
-func (now *event) temper(root float64) {
+// temper multiplies the rates by the share of a step that does not overshoot;
+// kappa comes divided by root, and df multiplied by it.
+func (l *Learner) temper(root float64) {
+	now := &l.now
 	for j, k := range now.kappa {
-		now.minusEta[j] /= 1 - now.minusEta[j]*now.h[j]*(k*root)
+		now.minusEta[j] *= l.share(j, now.df[j]/root, -now.minusEta[j]*k*root)
 	}
+}
+
+const (
+	// A step that moves the score by less is short enough for the curvature at its
+	// beginning to tell where it ends.
+	shortStep = 0.1
+	// The share is found to this part of it.
+	shareTolerance = 0.01
+)
+
+// share solves s df = df(f - s df kappa), of which there is one solution in
+// [0, 1] where the loss is convex, by Newton's method between bounds.
+func (l *Learner) share(j int, df, kappa float64) float64 {
+	now := &l.now
+	s := 1 / (1 + now.h[j]*kappa)
+	if math.Abs(df)*kappa < shortStep {
+		return s
+	}
+	v := l.variance(&l.levels[j/l.k], j, j%l.k)
+	low, high := 0.0, 1.0
+	for range 20 {
+		_, d, dv := l.loss.At(now.y[j], now.f[j]-s*df*kappa, v)
+		over := s - now.importance*d/df
+		if math.Abs(over) <= shareTolerance*s {
+			break
+		}
+		if over > 0 {
+			high = s
+		} else {
+			low = s
+		}
+		if s -= over / (1 + 2*now.importance*dv*kappa); !(s > low && s < high) {
+			s = (low + high) / 2
+		}
+	}
+	return s
 }
 
 // unlabelled adds h x^2, the expected square of a gradient.

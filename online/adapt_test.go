@@ -54,8 +54,8 @@ func TestAverageOrIterate(t *testing.T) {
 	}
 }
 
-// An event of many features that are new does not carry its own score beyond
-// where its loss would have it: the plain step does.
+// An event of many features that are new carries its own score to where loss and
+// distance are least together; the plain step goes far beyond.
 func TestProximalStep(t *testing.T) {
 	for _, adapt := range []bool{false, true} {
 		c := DefaultConfig()
@@ -68,10 +68,15 @@ func TestProximalStep(t *testing.T) {
 		l.Learn(&e)
 		clear(l.now.f)
 		l.resum()
-		// The loss ln(1+exp(-f)) has slope -1/2 and curvature 1/4 at f = 0, so its
-		// quadratic model is least at f = 2.
-		if f := l.now.f[0]; adapt && !(f > 1 && f <= 2) || !adapt && f < 20 {
-			t.Errorf("adapt = %v: the event's score is %v after learning it", adapt, f)
+		// All 501 gradients are -1/2 at f = 0, so the score moves by kappa for each
+		// unit of the slope, which is 1/(1+exp(f)) at the end of a proximal step.
+		kappa := 501 * l.eta / math.Sqrt(c.Start+0.25)
+		want, tolerance := kappa/2, 1e-6
+		if f := l.now.f[0]; adapt {
+			want, tolerance = kappa/(1+math.Exp(f)), 0.05
+		}
+		if f := l.now.f[0]; math.Abs(f-want) > tolerance*want {
+			t.Errorf("adapt = %v: the event's score is %v after learning it, want %v", adapt, f, want)
 		}
 	}
 }

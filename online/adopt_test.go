@@ -445,7 +445,11 @@ func TestAdoptRules(t *testing.T) {
 					a.Learner.Learn(&all[i])
 				}
 				later := gap(a.Learner.Snapshot().Model())
-				if !(adopted < 1e-6 && later > adopted && later < 2*learned) {
+				most := 2 * learned
+				if c.Average == 0 { // the iterate alone wanders
+					most *= 2
+				}
+				if !(adopted < 1e-6 && later > adopted && later < most) {
 					t.Errorf("the relative gap was %.3g, adopted it is %.3g, 60 events later %.3g", learned, adopted, later)
 				}
 			})
@@ -498,7 +502,6 @@ func TestAdoptMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ridge := 2 / blankout.Cost(loss, c.C)
 	want := make([]float64, 8)
 	for i := range all {
 		e := &all[i]
@@ -515,7 +518,7 @@ func TestAdoptMetric(t *testing.T) {
 		_, df, dv := loss.At(float64(2*e.Label-1), f, v)
 		for j, d := range x.Index {
 			z, w := x.Value[j], m.Weight(d, 0)
-			g := e.Weight/repeats*(df*z+2*dv*0.3/0.7*z*z*w) + ridge/m.Rows.Row(d)[0]*w
+			g := e.Weight / repeats * (df*z + 2*dv*0.3/0.7*z*z*w) // the ridge is in the start
 			want[d] += repeats * g * g
 		}
 	}

@@ -35,8 +35,11 @@ type Config struct {
 	Marginalised bool `toml:"marginalised"`
 	// Eta is the learning rate, 0 the rule's own default.
 	Eta float64 `toml:"eta"`
-	// Start is what AdaGrad's sums of squared gradients start from: the larger,
-	// the smaller a feature's first steps.
+	// Start is what AdaGrad's sums of squared gradients start from: the larger, the
+	// smaller a feature's first steps. Where the metric thus starts, sqrt(start)/eta,
+	// at no less than the ridge h0, and there is one output, that is all of the
+	// ridge that the first pass knows: its gradient would count it again, and by h0/n
+	// at the n-th event of a feature take away most of what rare ones say.
 	Start float64 `toml:"start"`
 	// L1 is the penalty of FTRL-Proximal that makes weights exactly zero.
 	L1 float64 `toml:"l1"`
@@ -52,8 +55,8 @@ type Config struct {
 	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
 	Average float64 `toml:"average"`
 	// Adapt lets the learning rate rise, and the iterate be published instead of
-	// the average, when the stream moves; and an event's step of AdaGrad shrink
-	// where it would overshoot (one output only).
+	// the average, when the stream moves; and makes an event's step of AdaGrad
+	// proximal, so that it does not overshoot (one output only).
 	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.
 	Standardise string `toml:"standardise"`

@@ -42,9 +42,11 @@ type Learner struct {
 	active int // outputs in use: classes that have appeared
 	levels []level
 	chosen int // the level that is published
-	table  *blankout.Table
-	scaler blankout.Scaler
-	bias   []float64 // the intercepts, laid out as a row
+	// The first pass leaves the ridge to the metric's start.
+	ridgeIsStart bool
+	table        *blankout.Table
+	scaler       blankout.Scaler
+	bias         []float64 // the intercepts, laid out as a row
 	average
 	dense       denseFinder
 	calibration calibration
@@ -128,6 +130,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
+	l.ridgeIsStart = l.rule.name == "adagrad" && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge
 	slots := l.rule.slots
 	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
 		slots++
@@ -443,7 +446,13 @@ func (l *Learner) resum() {
 // feature that has been in n. The ridge is h0 |w_d|^2/2 for a pass over the
 // stream; spreading it over the feature's own events costs nothing for the
 // others and is the same on average.
+//
+// In the first pass of AdaGrad there may be none of it (see Config.Start): the
+// ridge is then the metric's start and nothing else, as in dropout descent.
 func (l *Learner) ridgeOf(n float64) float64 {
+	if l.period == 0 && l.ridgeIsStart {
+		return 0
+	}
 	if l.period > 0 {
 		n *= float64(l.period) / float64(max(l.steps, l.period))
 		n = max(n, 1)
