@@ -28,6 +28,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/internal/failpoint"
 	"blankout/stream"
 )
 
@@ -377,8 +378,8 @@ func (p *Publisher) Publish(ctx context.Context, m *Model) error {
 			if p.live[hash] {
 				continue
 			}
-			if err := p.producer.WriteTo(ctx, 0, stream.Message{Key: []byte(keyPiece + hash), Value: piece}); err != nil {
-				return fmt.Errorf("snapshots: %w", err)
+			if err := p.write(ctx, "snapshot.piece", stream.Message{Key: []byte(keyPiece + hash), Value: piece}); err != nil {
+				return err
 			}
 			p.live[hash] = true
 			p.wrote += uint64(len(piece))
@@ -389,8 +390,8 @@ func (p *Publisher) Publish(ctx context.Context, m *Model) error {
 	if err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	}
-	if err := p.producer.WriteTo(ctx, 0, stream.Message{Key: []byte(keyManifest), Value: value}); err != nil {
-		return fmt.Errorf("snapshots: %w", err)
+	if err := p.write(ctx, "snapshot.manifest", stream.Message{Key: []byte(keyManifest), Value: value}); err != nil {
+		return err
 	}
 	if err := p.producer.Flush(ctx); err != nil {
 		return fmt.Errorf("snapshots: %w", err)
@@ -400,12 +401,24 @@ func (p *Publisher) Publish(ctx context.Context, m *Model) error {
 		if used[hash] {
 			continue
 		}
-		if err := p.producer.WriteTo(ctx, 0, stream.Message{Key: []byte(keyPiece + hash)}); err != nil {
-			return fmt.Errorf("snapshots: %w", err)
+		if err := p.write(ctx, "snapshot.prune", stream.Message{Key: []byte(keyPiece + hash)}); err != nil {
+			return err
 		}
 		delete(p.live, hash)
 	}
 	if err := p.producer.Flush(ctx); err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	return nil
+}
+
+// write writes a record at a place that crash tests know.
+func (p *Publisher) write(ctx context.Context, place string, m stream.Message) error {
+	err := failpoint.Here(place)
+	if err == nil {
+		err = p.producer.WriteTo(ctx, 0, m)
+	}
+	if err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/failpoint"
 )
 
 // refresh solves the latest events exactly against a quadratic summary of
@@ -144,6 +145,10 @@ func (l *Learner) solveWindow(leaving int) {
 // columns and of the intercept.
 func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	lv := &l.levels[v]
+	if failpoint.Here("learn.refresh") != nil {
+		l.metrics.RefreshFailures++
+		return
+	}
 	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
 	if !l.config.Marginalised {
 		p.Noise = blankout.NoNoise{}

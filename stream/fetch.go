@@ -576,8 +576,9 @@ func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	start, end, next := starts[f.partition], ends[f.partition], f.next
+	start, end := starts[f.partition], ends[f.partition]
 	anew := f.sameID(id)
+	var next int64
 	if anew != nil {
 		next, err = c.move(start, end, anew)
 	} else {

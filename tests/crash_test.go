@@ -20,6 +20,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/online"
 	"blankout/stream"
 )
@@ -375,6 +376,74 @@ func TestCrashBeside(t *testing.T) {
 	broker := crashBroker(t)
 	t.Run("suspects", func(t *testing.T) { crashWithSuspects(t, program, broker) })
 	t.Run("unlabelled topic", func(t *testing.T) { crashWithUnlabelled(t, program, broker) })
+	t.Run("snapshots", func(t *testing.T) { crashPublishing(t, program, broker) })
+	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
+}
+
+// Wherever the publication of a model breaks off, in the topic and in the file is
+// a whole one, never older than the one before.
+func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
+	whole := newLearner(t, program, broker.Brokers()[0], "short")
+	whole.finish(t)
+	l := newLearner(t, program, broker.Brokers()[0], "short")
+	file := filepath.Join(l.dir, "model.blankout")
+	l.flags = append(l.flags, "--set=snapshot.topic=published", "--set=kafka.create_topics=true", "--set=snapshot.interval=10ms",
+		"--set=http.publish_interval=10ms", "--set=snapshot.file="+file)
+	places := map[string]string{"topic": "kafka://" + broker.Brokers()[0] + "/published", "file": file}
+	versions := map[string]uint64{}
+	look := func(what string) (events uint64) {
+		for place, where := range places {
+			m, err := client.Open(t.Context(), where, client.Options{})
+			switch {
+			case err == nil && m.Version >= versions[place]:
+				versions[place], events = m.Version, m.Linear.Events
+			case err == nil:
+				t.Errorf("%s: the %s went back from version %d to %d", what, place, versions[place], m.Version)
+			case versions[place] > 0 || !strings.Contains(err.Error(), "no complete snapshot yet") && !errors.Is(err, os.ErrNotExist):
+				t.Errorf("%s: the %s: %v", what, place, err)
+			}
+		}
+		return events
+	}
+	for _, what := range []string{"snapshot.piece=kill@3", "snapshot.manifest=kill@1", "snapshot.manifest=kill@3", "snapshot.prune=kill@1",
+		"snapshot.piece=kill@2", "checkpoint.rename=kill@2", "checkpoint.write=kill@3", "snapshot.manifest=error@1"} {
+		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
+		if err := l.live(t, 0, nil); err == nil && strings.Contains(what, "kill") {
+			t.Logf("%s: the place was not reached", what) // the topic may have been learned by then
+		}
+		look(what)
+	}
+	if n := strings.Count(l.log(), "failpoint snapshot.manifest"); n != 1 {
+		t.Errorf("%d failures told", n)
+	}
+	l.env = nil
+	l.finish(t)
+	l.check(t, "short", whole)
+	_, _, events := l.state(t)
+	if got := look("at the end"); got != events || versions["topic"] == 0 || versions["topic"] != versions["file"] {
+		t.Errorf("published %d of %d events, versions %v", got, events, versions)
+	}
+}
+
+// A kill in the middle of a refresh, between two outputs, leaves the state before.
+func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
+	refreshing := func() *learner {
+		l := newLearner(t, program, broker.Brokers()[0], "short")
+		l.flags = append(l.flags, "--set=learner.refresh=100")
+		return l
+	}
+	whole := refreshing()
+	whole.finish(t)
+	l := refreshing()
+	for _, what := range []string{"learn.refresh=kill@3", "learn.refresh=kill@152", "learn.refresh=kill@99"} {
+		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
+		if err := l.live(t, 0, nil); err == nil {
+			t.Errorf("%s: the place was not reached", what)
+		}
+	}
+	l.env = nil
+	l.finish(t)
+	l.check(t, "short", whole)
 }
 
 // The partitions of an unlabelled topic have positions in the same checkpoint.
