@@ -50,19 +50,21 @@ func crashBroker(t *testing.T) *stream.Embedded {
 	}
 	t.Cleanup(broker.Close)
 	for name := range crashTopics {
-		fillCrashTopic(t, broker.Brokers(), name)
+		if err := fillCrashTopic(t, broker.Brokers(), name, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return broker
 }
 
-// fillCrashTopic produces the records of one of crashTopics.
-func fillCrashTopic(t *testing.T, brokers []string, name string) {
-	t.Helper()
+// fillCrashTopic produces the records of one of crashTopics. After every hundred of
+// them it calls pace, which may be nil, when they are acknowledged.
+func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(written int)) error {
 	c := stream.DefaultProducerConfig()
 	c.Brokers, c.Topic, c.Compression = brokers, name, "lz4"
 	p, err := stream.NewProducer(t.Context(), c)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range crashTopics[name].records {
@@ -74,12 +76,16 @@ func fillCrashTopic(t *testing.T, brokers []string, name string) {
 				strconv.FormatBool(label), x, y, r.IntN(50), r.IntN(2000), r.IntN(2000))
 		}
 		if err := p.Write(t.Context(), stream.Message{Key: strconv.AppendInt(nil, int64(i), 10), Value: []byte(value)}); err != nil {
-			t.Fatal(err)
+			return errors.Join(err, p.Close())
+		}
+		if pace != nil && i%100 == 99 {
+			if err := p.Flush(t.Context()); err != nil {
+				return errors.Join(err, p.Close())
+			}
+			pace(i + 1)
 		}
 	}
-	if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
-		t.Fatal(err)
-	}
+	return errors.Join(p.Flush(t.Context()), p.Close())
 }
 
 // buildProgram builds the program with the given flags and returns its path.

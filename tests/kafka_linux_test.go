@@ -546,7 +546,9 @@ func (k *kafkaTest) learner(t *testing.T) {
 	if _, err := k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic); err != nil {
 		t.Fatal(err)
 	}
-	fillCrashTopic(t, []string{k.plain}, topic)
+	if err := fillCrashTopic(t, []string{k.plain}, topic, nil); err != nil {
+		t.Fatal(err)
+	}
 	program := buildProgram(t)
 	whole := newLearner(t, program, k.plain, topic)
 	begin := time.Now()

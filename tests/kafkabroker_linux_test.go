@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +37,8 @@ import (
 // kafkaBroker is one node, broker and controller. It can be stopped, killed, held
 // and started again on the same data and ports.
 type kafkaBroker struct {
+	node       int // its id, from 1
+	cluster    []*kafkaBroker
 	dir, libs  string
 	plain      string // addresses of the listeners
 	sasl       string
@@ -47,7 +50,10 @@ type kafkaBroker struct {
 	controller string
 }
 
-func startKafka(t *testing.T) *kafkaBroker {
+func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
+
+// startKafkaCluster starts so many nodes of one cluster.
+func startKafkaCluster(t *testing.T, nodes int) []*kafkaBroker {
 	t.Helper()
 	libs, err := kafkaJars(t.Context())
 	if err != nil {
@@ -56,33 +62,44 @@ func startKafka(t *testing.T) *kafkaBroker {
 		}
 		t.Skipf("no real Kafka broker: %v", err)
 	}
-	b := &kafkaBroker{dir: t.TempDir(), libs: libs, password: "alices-secret"}
-	ports := freePorts(t, 4)
-	b.plain, b.controller, b.sasl, b.tls = ports[0], ports[1], ports[2], ports[3]
-	b.writeCertificates(t)
-	b.writeConfig(t)
 	id := make([]byte, 16)
 	rand.Read(id)
 	id[0] &= 0x7f // the text must not begin with "-"
-	format := []string{"-cp", b.libs + "/*", "kafka.tools.StorageTool", "format",
-		"-t", base64.RawURLEncoding.EncodeToString(id), "-c", b.file("server.properties")}
-	for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		format = append(format, "--add-scram", fmt.Sprintf("%s=[name=alice,password=%s]", mechanism, b.password))
+	cluster := make([]*kafkaBroker, nodes)
+	for i, ports := 0, freePorts(t, 4*nodes); i < nodes; i, ports = i+1, ports[4:] {
+		cluster[i] = &kafkaBroker{node: i + 1, cluster: cluster, dir: t.TempDir(), libs: libs, password: "alices-secret",
+			plain: ports[0], controller: ports[1], sasl: ports[2], tls: ports[3]}
 	}
-	if out, err := exec.CommandContext(t.Context(), "java", format...).CombinedOutput(); err != nil {
-		t.Fatalf("formatting the broker's storage: %v\n%s", err, out)
+	for _, b := range cluster {
+		b.writeCertificates(t)
+		b.writeConfig(t)
+		format := []string{"-cp", b.libs + "/*", "kafka.tools.StorageTool", "format",
+			"-t", base64.RawURLEncoding.EncodeToString(id), "-c", b.file("server.properties")}
+		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+			format = append(format, "--add-scram", fmt.Sprintf("%s=[name=alice,password=%s]", mechanism, b.password))
+		}
+		if out, err := exec.CommandContext(t.Context(), "java", format...).CombinedOutput(); err != nil {
+			t.Fatalf("formatting the broker's storage: %v\n%s", err, out)
+		}
 	}
 	t.Cleanup(func() {
-		if b.process != nil {
-			b.kill(t)
-		}
-		if t.Failed() {
-			log, _ := os.ReadFile(b.file("broker.log"))
-			t.Logf("end of the broker's log:\n%s", log[max(0, len(log)-8000):])
+		for _, b := range cluster {
+			if b.process != nil {
+				b.kill(t)
+			}
+			if t.Failed() {
+				log, _ := os.ReadFile(b.file("broker.log"))
+				t.Logf("end of the log of broker %d:\n%s", b.node, log[max(0, len(log)-8000):])
+			}
 		}
 	})
-	b.start(t)
-	return b
+	for _, b := range cluster {
+		b.launch(t)
+	}
+	for _, b := range cluster {
+		b.await(t)
+	}
+	return cluster
 }
 
 func (b *kafkaBroker) file(name string) string { return filepath.Join(b.dir, name) }
@@ -198,19 +215,24 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 	t.Helper()
 	plain := "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"" + b.password + "\";"
 	scram := "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	var voters []string
+	for _, other := range b.cluster {
+		voters = append(voters, fmt.Sprintf("%d@%s", other.node, other.controller))
+	}
+	copies := strconv.Itoa(len(b.cluster))
 	config := []string{
-		"process.roles=broker,controller", "node.id=1",
-		"controller.quorum.voters=1@" + b.controller, "controller.listener.names=CONTROLLER",
+		"process.roles=broker,controller", "node.id=" + strconv.Itoa(b.node),
+		"controller.quorum.voters=" + strings.Join(voters, ","), "controller.listener.names=CONTROLLER",
 		"listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + ",CONTROLLER://" + b.controller,
 		"advertised.listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls,
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false",
-		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1",
-		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
+		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
+		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=1",
 		"group.initial.rebalance.delay.ms=0", "num.network.threads=2", "num.io.threads=2",
 		// A killed broker's old registration must expire before it can come back.
-		"broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=100",
+		fmt.Sprint("broker.session.timeout.ms=", 1000*len(b.cluster)), fmt.Sprint("broker.heartbeat.interval.ms=", 100+200*(len(b.cluster)-1)),
 		"log.cleaner.dedupe.buffer.size=8388608", "log.cleaner.backoff.ms=200",
 		"log.retention.check.interval.ms=300", "log.initial.task.delay.ms=300",
 		"ssl.keystore.type=PEM", "ssl.keystore.location=" + b.file("server.pem"),
@@ -236,6 +258,12 @@ Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
 // start starts the broker and waits until it works.
 func (b *kafkaBroker) start(t *testing.T) {
 	t.Helper()
+	b.launch(t)
+	b.await(t)
+}
+
+func (b *kafkaBroker) launch(t *testing.T) {
+	t.Helper()
 	log, err := os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -253,6 +281,10 @@ func (b *kafkaBroker) start(t *testing.T) {
 		p.Wait()
 		close(exited)
 	}(b.process, b.exited)
+}
+
+func (b *kafkaBroker) await(t *testing.T) {
+	t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := b.ready(t.Context())
@@ -281,7 +313,7 @@ func (b *kafkaBroker) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(m.Brokers) != 1 {
+	if len(m.Brokers) != len(b.cluster) {
 		return fmt.Errorf("%d brokers", len(m.Brokers))
 	}
 	r, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: "ready", Topics: map[string][]int{"none": {0}}})

@@ -92,18 +92,7 @@ keep = 5
 	}
 	command := l.start(t)
 	defer command.Process.Kill()
-	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
-	var url string
-	for range 500 {
-		if m := serving.FindStringSubmatch(l.log()); m != nil {
-			url = m[1]
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if url == "" {
-		t.Fatal(l.log())
-	}
+	url := l.url(t)
 	defer http.DefaultClient.CloseIdleConnections()
 
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
@@ -206,6 +195,20 @@ keep = 5
 		}
 	}
 	fmt.Println(report) // for docs/reliability.md
+}
+
+// url returns where a started program with HTTP serves.
+func (l *learner) url(t *testing.T) string {
+	t.Helper()
+	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
+	for range 500 {
+		if m := serving.FindStringSubmatch(l.log()); m != nil {
+			return m[1]
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal(l.log())
+	return ""
 }
 
 // soakEvent is an event, one in a hundred of which cannot be used.

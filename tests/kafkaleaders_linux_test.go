@@ -1,0 +1,138 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A learner of a topic on three real brokers goes on while its leader moves, is
+// killed and is held: the state comes out, byte for byte, as that of a
+// learner that reads the same topic afterwards, undisturbed.
+func TestKafkaLeaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three Kafka brokers take their time")
+	}
+	cluster := startKafkaCluster(t, 3)
+	var brokers []string
+	for _, b := range cluster {
+		brokers = append(brokers, b.plain)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	const topic = "one"
+	enough := "2" // copies in sync, of three: no acknowledged record is lost
+	if _, err := admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 3, map[string]*string{"min.insync.replicas": &enough}, topic); err != nil {
+		t.Fatal(err)
+	}
+
+	program := buildProgram(t)
+	bootstrap := fmt.Sprintf("--set=kafka.brokers=%s", strings.Join(brokers, ","))
+	l := newLearner(t, program, cluster[0].plain, topic)
+	l.flags = []string{bootstrap, "--set=http.address=127.0.0.1:0", "--set=kafka.request_timeout=2s"}
+	command := l.start(t)
+	defer command.Process.Kill()
+	url := l.url(t)
+	filled := make(chan error, 1)
+	var allowed atomic.Int64 // records written are to flow during each fault, and last for all of them
+	pace := func(written int) {
+		time.Sleep(30 * time.Millisecond)
+		for int64(written) >= allowed.Load() && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	go func() { filled <- fillCrashTopic(t, brokers, topic, pace) }()
+
+	counted := func() float64 { return soakMetrics(t, url).counted }
+	more := func(n float64) { // waits until so many more have been learned
+		t.Helper()
+		allowed.Add(5000)
+		for began, least := time.Now(), counted()+n; counted() < least; time.Sleep(20 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("nothing is learned\n%s", l.log())
+			}
+		}
+	}
+	leader := func() *kafkaBroker {
+		t.Helper()
+		for range 500 {
+			topics, err := admin.ListTopics(t.Context(), topic)
+			if err == nil && len(topics[topic].Partitions) == 1 && topics[topic].Partitions[0].Leader > 0 {
+				return cluster[topics[topic].Partitions[0].Leader-1]
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Fatal("no leader")
+		return nil
+	}
+	for _, fault := range []struct {
+		name    string
+		disturb func(*kafkaBroker) (mend func())
+	}{
+		{"elected", func(b *kafkaBroker) func() {
+			order := []int32{int32(b.node%3 + 1), int32((b.node+1)%3 + 1), int32(b.node)}
+			var plan kadm.AlterPartitionAssignmentsReq
+			plan.Assign(topic, 0, order)
+			if _, err := admin.AlterPartitionAssignments(t.Context(), plan); err != nil {
+				t.Error(err)
+			}
+			var which kadm.TopicsSet
+			which.Add(topic, 0)
+			if _, err := admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which); err != nil {
+				t.Error(err)
+			}
+			return func() {}
+		}},
+		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},
+		{"held", func(b *kafkaBroker) func() { b.hold(t, 4*time.Second); return func() {} }},
+	} {
+		more(500)
+		was := leader()
+		began := time.Now()
+		mend := fault.disturb(was)
+		is := leader()
+		for is == was && time.Since(began) < 20*time.Second {
+			time.Sleep(20 * time.Millisecond)
+			is = leader()
+		}
+		moved := time.Since(began)
+		more(500)
+		t.Logf("leader %s: from %d to %d within %v, learning goes on within %v", fault.name, was.node, is.node, moved.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
+		if is == was {
+			t.Errorf("leader %s: it did not move", fault.name)
+		}
+		mend()
+	}
+	allowed.Store(1 << 40)
+	if err := <-filled; err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); counted() < float64(crashTopics[topic].records); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%v of %d counted\n%s", counted(), crashTopics[topic].records, l.log())
+		}
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, l.log())
+	}
+	if !strings.Contains(l.log(), "fetching failed, trying again") {
+		t.Errorf("no word in the log of what the learner went through\n%s", l.log())
+	}
+	whole := newLearner(t, program, cluster[0].plain, topic)
+	whole.finish(t)
+	whole.expect(t, topic)
+	l.check(t, topic, whole)
+}
