@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"blankout"
@@ -232,6 +233,53 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
+// The disk is full, and stays full, at each size in turn: the save that meets it
+// fails and leaves nothing behind, what was saved before it stays the newest, and
+// once there is room the next save works.
+func TestDiskFull(t *testing.T) {
+	refused := 0
+	for size := int64(20); ; size++ {
+		disk := &testDisk{}
+		s, err := open(disk, "d", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.full = size
+		newest := -1
+		for n := range 5 {
+			err := save(s, n)
+			if err == nil {
+				newest = n
+			} else if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("%d bytes: %v", size, err)
+			} else {
+				refused++
+			}
+			if got, damaged := loaded(t, s); got != newest || damaged != nil {
+				t.Fatalf("%d bytes: loaded %d, want %d; damaged %v", size, got, newest, damaged)
+			}
+			for name := range disk.names {
+				if strings.HasSuffix(name, ".tmp") {
+					t.Fatalf("%d bytes: %s is left", size, name)
+				}
+			}
+		}
+		disk.full = 0
+		if err := save(s, 99); err != nil {
+			t.Fatalf("%d bytes, then room: %v", size, err)
+		}
+		if got, _ := loaded(t, s); got != 99 {
+			t.Fatalf("%d bytes, then room: loaded %d", size, got)
+		}
+		if newest == 4 { // all five fitted
+			break
+		}
+	}
+	if refused < 100 {
+		t.Errorf("only %d saves met the full disk", refused)
+	}
+}
+
 // The power fails at each call in turn. What was not synced is lost, or half of
 // it; what Save acknowledged is not.
 func TestEachCallCrashes(t *testing.T) {
@@ -307,6 +355,7 @@ type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
 	size                      int64 // of the disk, 0 is without end
+	full                      int64 // bytes it really holds: the write beyond is cut short, with ENOSPC
 
 	names   map[string]*inode // as the program sees it
 	durable map[string]*inode // as it survives
@@ -447,8 +496,19 @@ func (f testFile) Write(p []byte) (int, error) {
 	if err := f.disk.step(); err != nil {
 		return 0, err
 	}
-	f.data = append(f.data, p...)
-	return len(p), nil
+	n := len(p)
+	if f.disk.full > 0 {
+		room := f.disk.full
+		for _, other := range f.disk.names {
+			room -= int64(len(other.data))
+		}
+		n = min(n, int(max(room, 0)))
+	}
+	f.data = append(f.data, p[:n]...)
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
 }
 
 func (f testFile) Sync() error {
