@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -629,5 +630,31 @@ func TestReadAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		copies[k] = print(&ring[k])
+	}
+}
+
+// One very large record costs memory while it is read, and no longer.
+func TestLargeRecordIsForgotten(t *testing.T) {
+	const large = 30 << 20
+	b := startBroker(t, nil)
+	limit := fmt.Sprint(large + 1<<20)
+	if err := b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}); err != nil {
+		t.Fatal(err)
+	}
+	messages := append(numbered(3), Message{Value: bytes.Repeat([]byte("x"), large)})
+	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes, c.Compression = 1000, "none" }, append(messages, numbered(200)...)...)
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.MaxBytes = false, 1000 })
+	if got, err := c.until(204); err != nil || len(got) != 204 || len(got[3].value) != large {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	c.Close()
+	f := c.fetchers[0]
+	if f.maxBytes != 1000 {
+		t.Errorf("a fetch still asks for %d bytes", f.maxBytes)
+	}
+	for len(f.free) > 0 {
+		if x := (<-f.free).exchange; x != nil && cap(x.body) > 1<<20 {
+			t.Errorf("a buffer of %d bytes is kept", cap(x.body))
+		}
 	}
 }

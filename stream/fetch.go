@@ -420,6 +420,9 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 		buf.exchange = new(fetchExchange)
 	}
 	x := buf.exchange
+	if cap(x.body) > 2*int(f.maxBytes)+1<<16 {
+		x.body = nil // was for a batch larger than a fetch asks for
+	}
 	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, c.config.committed())
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
@@ -502,7 +505,9 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	if next == f.next && len(r.records) > 0 && !partial {
 		return false, f.corrupt(errors.New("the response holds only batches that end before it"))
 	}
-	moved = next > f.next
+	if moved = next > f.next; moved {
+		f.maxBytes = f.consumer.config.MaxBytes // it may have grown for a large batch
+	}
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
 	return moved, nil
