@@ -251,9 +251,7 @@ func claimResistance(s *Setting, c labelNoiseConfig, mean func(set, flipped, met
 
 // decide reports a claim that holds or does not; why is why not.
 func (s *Setting) decide(c Claim, holds bool, why string) {
-	if c.Verdict = Holds(holds); !holds {
-		c.Why = why
-	}
+	c.Verdict, c.Why = Holds(holds), why
 	s.Claim(c)
 }
 

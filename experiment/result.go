@@ -79,8 +79,12 @@ func (s *Setting) Note(format string, args ...any) {
 // Table reports a table.
 func (s *Setting) Table(t Table) { s.result.Tables = append(s.result.Tables, t) }
 
-// Claim reports a claim. Results that are not Decisive leave it undecided.
+// Claim reports a claim; Why counts only if it is not reproduced. Results that are
+// not Decisive leave it undecided.
 func (s *Setting) Claim(c Claim) {
+	if c.Verdict == Reproduced {
+		c.Why = ""
+	}
 	if !s.Decisive() && c.Verdict != CouldNotRun {
 		c.Verdict, c.Why = CouldNotRun, "too few data to decide: run it with --data and without --quick"
 	}
