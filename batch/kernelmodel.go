@@ -1,10 +1,12 @@
 package batch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"blankout"
 )
@@ -147,6 +149,22 @@ func (m *KernelModel) Blocks() ([]blankout.Block, error) {
 	return out, nil
 }
 
+// readList reads a block of numbers of so many bytes each.
+func readList[T any](blocks []blankout.Block, name string, bytes int, number func([]byte) T) ([]T, error) {
+	raw, err := blankout.FindBlock(blocks, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw)%bytes != 0 {
+		return nil, fmt.Errorf("block %s: %d bytes are not a whole number of entries", name, len(raw))
+	}
+	list := make([]T, len(raw)/bytes)
+	for i := range list {
+		list[i] = number(raw[i*bytes:])
+	}
+	return list, nil
+}
+
 // ReadKernelModel reads what Blocks wrote.
 func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	data, err := blankout.FindBlock(blocks, "model")
@@ -170,40 +188,20 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	if head.Schema.Names, err = blankout.ReadNames(blocks); err != nil {
 		return nil, err
 	}
-	ints := map[string][]uint32{}
-	for _, name := range []string{"support/columns", "support/ends", "support/index"} {
-		raw, err := blankout.FindBlock(blocks, name)
-		if err != nil {
-			return nil, err
-		}
-		if len(raw)%4 != 0 {
-			return nil, fmt.Errorf("block %s: %d bytes are not a whole number of entries", name, len(raw))
-		}
-		list := make([]uint32, len(raw)/4)
-		for i := range list {
-			list[i] = binary.LittleEndian.Uint32(raw[4*i:])
-		}
-		ints[name] = list
+	columns, err1 := readList(blocks, "support/columns", 4, binary.LittleEndian.Uint32)
+	ends, err2 := readList(blocks, "support/ends", 4, binary.LittleEndian.Uint32)
+	index, err3 := readList(blocks, "support/index", 4, binary.LittleEndian.Uint32)
+	float := func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }
+	values, err4 := readList(blocks, "support/values", 8, float)
+	coef, err5 := readList(blocks, "support/coefficients", 8, float)
+	if err := cmp.Or(err1, err2, err3, err4, err5); err != nil {
+		return nil, err
 	}
-	floats := map[string][]float64{}
-	for _, name := range []string{"support/values", "support/coefficients"} {
-		raw, err := blankout.FindBlock(blocks, name)
-		if err != nil {
-			return nil, err
+	for name, list := range map[string][]float64{"values": values, "coefficients": coef} {
+		if i := slices.IndexFunc(list, func(x float64) bool { return !finite(x) }); i >= 0 {
+			return nil, fmt.Errorf("block support/%s: entry %d is %v", name, i, list[i])
 		}
-		if len(raw)%8 != 0 {
-			return nil, fmt.Errorf("block %s: %d bytes are not a whole number of entries", name, len(raw))
-		}
-		list := make([]float64, len(raw)/8)
-		for i := range list {
-			if list[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:])); !finite(list[i]) {
-				return nil, fmt.Errorf("block %s: entry %d is %v", name, i, list[i])
-			}
-		}
-		floats[name] = list
 	}
-	columns, ends, index := ints["support/columns"], ints["support/ends"], ints["support/index"]
-	values, coef := floats["support/values"], floats["support/coefficients"]
 	if len(values) != len(index) || len(coef) != len(ends)*head.Outputs {
 		return nil, fmt.Errorf("block support/values: %d values for %d entries, %d coefficients for %d support vectors and %d outputs",
 			len(values), len(index), len(coef), len(ends), head.Outputs)

@@ -260,16 +260,7 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 			return nil, err
 		}
 	}
-	folds := len(train)
-	var chains [][]int // of candidates
-	for i := range t.Candidates {
-		at := slices.IndexFunc(chains, func(chain []int) bool { return t.Candidates[chain[0]].chain == t.Candidates[i].chain })
-		if at < 0 {
-			at, chains = len(chains), append(chains, nil)
-		}
-		chains[at] = append(chains[at], i)
-	}
-	type cell struct{ err, logLoss []float64 }
+	folds, chains := len(train), t.chains()
 	cells := make([]cell, len(t.Candidates)*folds)
 	errs := make([]error, len(chains)*folds)
 	ctx, cancel := context.WithCancel(ctx)
@@ -311,9 +302,30 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 	if err := firstError(errs); err != nil {
 		return nil, err
 	}
+	t.measured(cells, folds)
+	return t, nil
+}
+
+// cell is what one candidate came to on one fold, by deletion level.
+type cell struct{ err, logLoss []float64 }
+
+// chains returns the candidates that differ in their cost alone together.
+func (t *Table) chains() (chains [][]int) {
+	for i := range t.Candidates {
+		at := slices.IndexFunc(chains, func(chain []int) bool { return t.Candidates[chain[0]].chain == t.Candidates[i].chain })
+		if at < 0 {
+			at, chains = len(chains), append(chains, nil)
+		}
+		chains[at] = append(chains[at], i)
+	}
+	return chains
+}
+
+// measured fills in the means over the folds and the best candidates.
+func (t *Table) measured(cells []cell, folds int) {
 	for i := range t.Candidates {
 		n := &t.Candidates[i]
-		for j := range s.Deletions {
+		for j := range t.Deletions {
 			mean, square, logLoss := 0.0, 0.0, 0.0
 			for _, c := range cells[i*folds : (i+1)*folds] {
 				mean += c.err[j] / float64(folds)
@@ -326,7 +338,7 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 			n.Deviation = append(n.Deviation, math.Sqrt(square/float64(max(folds-1, 1))))
 		}
 	}
-	for j := range s.Deletions {
+	for j := range t.Deletions {
 		best := 0
 		for i := range t.Candidates {
 			a, b := &t.Candidates[i], &t.Candidates[best]
@@ -336,7 +348,6 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 		}
 		t.Best = append(t.Best, best)
 	}
-	return t, nil
 }
 
 // vecScorer is a model as Select measures it.

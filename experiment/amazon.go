@@ -213,12 +213,14 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 	for m := range 2 {
 		s.Claim(Claim{Claim: amazonMethods[m].name + " beats its own q = 0", Paper: "said of figure 1, which prints no numbers",
 			Ours:    fmt.Sprintf("%.2f %% at q = %g, which cross validation takes, against %.2f %% at q = 0", at(m), c.Levels[chosen[m]], plain(m)),
-			Verdict: Holds(at(m) < plain(m)), Why: "it does not on these reviews"})
+			Verdict: Holds(at(m) < plain(m)),
+			Why:     "it does not on these reviews"})
 	}
 	margin := uncertainty(at(0), at(2), c.Test)
 	s.Claim(Claim{Claim: "Dropout-SVM does as well as marginalised corrupted features, each at the level that cross validation takes", Paper: "figure 1, which prints no numbers",
 		Ours:    fmt.Sprintf("%.2f %%; MCF-logistic %.2f %%, MCF-quadratic %.2f %% (± %.1f for the choice of the reviews)", at(0), at(2), at(3), margin),
-		Verdict: Holds(at(0) <= min(at(2), at(3))+margin), Why: "worse than one of them by more than the choice of the reviews explains"})
+		Verdict: Holds(at(0) <= min(at(2), at(3))+margin),
+		Why:     "worse than one of them by more than the choice of the reviews explains"})
 	return nil
 }
 
@@ -309,7 +311,8 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	s.Claim(Claim{Claim: "explicit corruption falls towards the limit with the number of copies M", Paper: "said of figure 2, which prints no numbers",
 		Ours: fmt.Sprintf("%.2f %% at M = %d, %.2f %% at M = %d; limit %.2f %%, Dropout-SVM %.2f %%; %d of %d doublings lower the error",
 			means[0], c.Copies[0], last, c.Copies[len(c.Copies)-1], limit, limits["chen"], falls, len(means)-1),
-		Verdict: Holds(last < means[0] && math.Abs(last-limit) < 0.2*math.Abs(means[0]-limit) && 4*falls >= 3*(len(means)-1)), Why: "the last one is not within a fifth of the first one's distance, or too many steps go up"})
+		Verdict: Holds(last < means[0] && math.Abs(last-limit) < 0.2*math.Abs(means[0]-limit) && 4*falls >= 3*(len(means)-1)),
+		Why:     "the last one is not within a fifth of the first one's distance, or too many steps go up"})
 	return nil
 }
 

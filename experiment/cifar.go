@@ -243,7 +243,8 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			}
 			diff := less(noise, of.methods...)
 			s.Claim(Claim{Claim: of.who + ": training with " + name + " beats training without corruption", Paper: "table 2, on all 50,000 images and other words",
-				Ours: fmt.Sprintf("%s points of test error on %d images", diff, c.Test), Verdict: Holds(diff.mean+1.96*diff.deviation < 0), Why: fmt.Sprintf("on %d training images and %d words the difference is not above what the choice of the test images explains", c.Train, c.Words)})
+				Ours: fmt.Sprintf("%s points of test error on %d images", diff, c.Test), Verdict: Holds(diff.mean+1.96*diff.deviation < 0),
+				Why: fmt.Sprintf("on %d training images and %d words the difference is not above what the choice of the test images explains", c.Train, c.Words)})
 		}
 	}
 	s.Table(table)

@@ -157,7 +157,8 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	s.Figure("bigrams", &simulate.Figure{Title: "Test error on IMDB with bigrams", Y: "error, %", Categories: names, Series: bars})
 	at := func(features, method int) float64 { return scores[features][method].Accuracy }
 	claim := func(name, paper string, from, to float64) {
-		s.Claim(Claim{Claim: name, Paper: paper, Ours: fmt.Sprintf("%.2f %% -> %.2f %%", from, to), Verdict: Holds(to > from), Why: fmt.Sprintf("the difference is %.2f points; a standard error of %d test reviews is %.2f", to-from, 25000, 100*math.Sqrt(0.09*0.91/25000))})
+		s.Claim(Claim{Claim: name, Paper: paper, Ours: fmt.Sprintf("%.2f %% -> %.2f %%", from, to), Verdict: Holds(to > from),
+			Why: fmt.Sprintf("the difference is %.2f points; a standard error of %d test reviews is %.2f", to-from, 25000, 100*math.Sqrt(0.09*0.91/25000))})
 	}
 	claim("unlabelled reviews help dropout, unigrams", "87.78 % -> 89.52 %", at(0, textDropout), at(0, textFree))
 	claim("unlabelled reviews help dropout, bigrams", "91.31 % -> 91.98 %", at(1, textDropout), at(1, textFree))

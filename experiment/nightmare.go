@@ -451,7 +451,8 @@ func (c nightmareConfig) claimRobust(methods []tuned, best tuned, d difference) 
 		Paper: "said of figure 3, which prints no numbers",
 		Ours: fmt.Sprintf("mean error above 50 %% deletion: %s; against the best of these, %s, %s points on %d images",
 			list, best.method, d, c.Paired),
-		Verdict: Holds(d.mean <= 1.96*d.deviation), Why: fmt.Sprintf("on %d training images %s is better by more than the choice of the test images explains. Dropout-SVM bounds the expected hinge loss, loosely where the noise is strong: that expectation itself, for normal scores, has %.1f %%",
+		Verdict: Holds(d.mean <= 1.96*d.deviation),
+		Why: fmt.Sprintf("on %d training images %s is better by more than the choice of the test images explains. Dropout-SVM bounds the expected hinge loss, loosely where the noise is strong: that expectation itself, for normal scores, has %.1f %%",
 			c.Train, best.method, c.above(findMethod(methods, hingeNormal)))}
 }
 
@@ -470,7 +471,8 @@ func (c nightmareConfig) claimDropout(with, without tuned) Claim {
 		}
 	}
 	return Claim{Claim: with.method + " beats its own q = 0 (" + without.method + ", tuned too) from 30 % deletion on", Paper: "said of figure 3, which prints no numbers",
-		Ours: fmt.Sprintf("%+.1f points on average, %+.1f at worst%s", sum/float64(n), worst, at50), Verdict: Holds(ok), Why: "at one level at least it does not"}
+		Ours: fmt.Sprintf("%+.1f points on average, %+.1f at worst%s", sum/float64(n), worst, at50), Verdict: Holds(ok),
+		Why: "at one level at least it does not"}
 }
 
 // examples returns copies of the first n examples of a file.

@@ -327,12 +327,16 @@ func (c onlineConfig) claims(s *Setting, errors [][]float64, information []fishe
 		}
 		numbers += fmt.Sprintf("%s: correlation of logarithms %.3f, median ratio %.2f", m.Stream, m.Correlation, m.Ratios[1])
 	}
-	s.Claim(Claim{Claim: "AdaGrad's sums of squared gradients estimate the Fisher information that dropout regularises with", Paper: "equal in expectation at the optimum", Ours: numbers, Verdict: Holds(least > 0.95), Why: "the equality holds for calibrated predictions: where it is learned that nearly all events are certain, a few mistakes make the squared gradients while the information of the others vanishes"})
+	s.Claim(Claim{Claim: "AdaGrad's sums of squared gradients estimate the Fisher information that dropout regularises with", Paper: "equal in expectation at the optimum", Ours: numbers, Verdict: Holds(least > 0.95),
+		Why: "the equality holds for calibrated predictions: where it is learned that nearly all events are certain, a few mistakes make the squared gradients while the information of the others vanishes"})
 	text, _, within := compare(ruleDescent, ruleAdaGrad)
-	s.Claim(Claim{Claim: "dropout descent is a close relative of AdaGrad: their errors are within a quarter of each other", Paper: "no numbers", Ours: "error in %, dropout descent / AdaGrad: " + text, Verdict: Holds(within < math.Log(1.25)), Why: "its steps fall as 1/t, AdaGrad's as the root of that: where the stream drifts the former stops following"})
+	s.Claim(Claim{Claim: "dropout descent is a close relative of AdaGrad: their errors are within a quarter of each other", Paper: "no numbers", Ours: "error in %, dropout descent / AdaGrad: " + text, Verdict: Holds(within < math.Log(1.25)),
+		Why: "its steps fall as 1/t, AdaGrad's as the root of that: where the stream drifts the former stops following"})
 	text, wins, _ := compare(ruleAdaGrad, ruleSGD)
-	s.Claim(Claim{Claim: "AdaGrad's metric beats plain SGD", Paper: "no numbers", Ours: fmt.Sprintf("on %d of %d streams; error in %%, AdaGrad / SGD: %s", wins, len(streamSets), text), Verdict: Holds(2*wins > len(streamSets)), Why: "numeric features are standardised, so that no metric is needed, and a constant rate follows drift"})
+	s.Claim(Claim{Claim: "AdaGrad's metric beats plain SGD", Paper: "no numbers", Ours: fmt.Sprintf("on %d of %d streams; error in %%, AdaGrad / SGD: %s", wins, len(streamSets), text), Verdict: Holds(2*wins > len(streamSets)),
+		Why: "numeric features are standardised, so that no metric is needed, and a constant rate follows drift"})
 	text, wins, _ = compare(ruleDescent, ruleSGD)
-	s.Claim(Claim{Claim: "dropout descent beats plain SGD", Paper: "no numbers", Ours: fmt.Sprintf("on %d of %d streams; error in %%, dropout descent / SGD: %s", wins, len(streamSets), text), Verdict: Holds(2*wins > len(streamSets)), Why: "its steps fall as 1/t: where the stream drifts it stops following"})
+	s.Claim(Claim{Claim: "dropout descent beats plain SGD", Paper: "no numbers", Ours: fmt.Sprintf("on %d of %d streams; error in %%, dropout descent / SGD: %s", wins, len(streamSets), text), Verdict: Holds(2*wins > len(streamSets)),
+		Why: "its steps fall as 1/t: where the stream drifts it stops following"})
 	s.Note("The paper derives the rules and shows no experiment. Features are standardised as the learner does by default (the comparison with the Fisher information takes them raw). Learning rate and dropout level have the lowest progressive log-loss over the first %.0f %% of a stream; that part is in the results as well. The rules show their last iterate; default is the learner as it is configured without being told anything, averaged and adaptive.", 100*c.Part)
 }

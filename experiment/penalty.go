@@ -89,7 +89,8 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	s.Claim(Claim{Claim: "R_q tracks R in training on AthR, while few predictions are confident (less than a quarter with p outside 0.1 to 0.9)",
 		Paper: "the curves lie on each other", Ours: fmt.Sprintf("R_q / R within %.0f %%", 100*math.Expm1(early)), Verdict: Holds(early < math.Log(1.15))})
 	s.Claim(Claim{Claim: "R_q tracks R until the end of training", Paper: "curves close on a logarithmic scale",
-		Ours: fmt.Sprintf("R_q / R = %.2f after %d steps", last, c.Iterations), Verdict: Holds(math.Abs(math.Log(last)) < math.Log(1.5)), Why: fmt.Sprintf("by then %.0f %% of the training examples are predicted with p outside 0.1 to 0.9, where R_q is too small, as the paper says itself; it does not tell its noise level, ours is %s", 100*trace[len(trace)-1].Confident, c.Noise)})
+		Ours: fmt.Sprintf("R_q / R = %.2f after %d steps", last, c.Iterations), Verdict: Holds(math.Abs(math.Log(last)) < math.Log(1.5)),
+		Why: fmt.Sprintf("by then %.0f %% of the training examples are predicted with p outside 0.1 to 0.9, where R_q is too small, as the paper says itself; it does not tell its noise level, ours is %s", 100*trace[len(trace)-1].Confident, c.Noise)})
 	s.Note("Unigrams of AthR by presence, the part by date that is for training: %d examples, %d features. R is sampled from the dropout noise with %d copies of every example; with normal scores it has a closed form.", d.Rows(), d.Columns(), c.Copies)
 	return nil
 }

@@ -238,7 +238,8 @@ func (c rareConfig) report(s *Setting, runs []rareRun) {
 			}
 			mean, e := meanError(d)
 			s.Claim(Claim{Claim: how.name + " is more accurate than L2 " + part.name, Paper: part.paper,
-				Ours: fmt.Sprintf("%.3f against %.3f (difference %.3f ± %.3f)", part.drop, part.l2, mean, e), Verdict: Holds(mean > 2*e), Why: "the difference is below two standard errors"})
+				Ours: fmt.Sprintf("%.3f against %.3f (difference %.3f ± %.3f)", part.drop, part.l2, mean, e), Verdict: Holds(mean > 2*e),
+				Why: "the difference is below two standard errors"})
 		}
 	}
 	s.Note("%d runs, each with %d training examples drawn as the paper's appendix describes (%d kinds of examples in turn, of which %d have a signal; weights %g) and %d test examples. Parameters are the best of the grid in mean accuracy on the examples with a signal, as the paper's are (its appendix names lambda 32 and level 0.9). No intercept. With fewer examples than features the quadratic penalty at a moderate level is escaped from: it vanishes where every prediction is confident, see quadratic-penalty; the expectation that it approximates does not.",

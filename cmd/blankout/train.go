@@ -256,10 +256,19 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return err
 		}
 	}
+	p.printTrained(screen, &r, suspects, d)
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	return nil
+}
+
+// printTrained tells a person how training went, and warns of what looks wrong.
+func (p *program) printTrained(screen *screen, r *trainResult, suspects []string, d *batch.Data) {
 	if !p.quiet {
 		certificate := "no certificate"
 		if r.Certificate != nil {
-			certificate = fmt.Sprintf("at most %.3g above the minimum", fit.Gap)
+			certificate = fmt.Sprintf("at most %.3g above the minimum", *r.Certificate)
 		}
 		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
 		if r.TrainError != nil {
@@ -272,18 +281,14 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			fmt.Fprintf(p.stderr, "noising penalty: quadratic %.6g, exact %.6g, sampled %.6g +- %.2g\n", q.Quadratic, q.Exact, q.Sampled, q.SampledError)
 		}
 	}
-	if !fit.Converged {
-		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; more --max-iterations or a larger --tol may help\n", o.config.Tol)
+	if !r.Converged {
+		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; more --max-iterations or a larger --tol may help\n", r.Tol)
 	}
 	if r.TrainError != nil {
 		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
 			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
 		}
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	return nil
 }
 
 // largestClass returns the class of the largest weight and the error of predicting
