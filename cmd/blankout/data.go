@@ -216,6 +216,11 @@ func readModel(path string) (scorer, *blankout.Head, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return modelOf(file, path)
+}
+
+// modelOf reads the model of a file of either kind.
+func modelOf(file *checkpoint.File, path string) (scorer, *blankout.Head, error) {
 	if file.Kind == checkpoint.Kernel {
 		m, err := batch.ReadKernelModel(file.Blocks)
 		if err != nil {

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout"
@@ -178,6 +180,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 	_, c1, _ := noise.Coefficients()
 	var x blankout.Vec
 	var line []byte
+	screen := p.newScreen(10 * time.Second)
 	n := 0
 	err = o.data.each(c.Context(), o.data.paths, schema, func(e *blankout.Example) error {
 		if e.Weight != 1 {
@@ -217,8 +220,13 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 				return err
 			}
 		}
-		n++
+		if n++; n%1024 == 0 && screen.due() {
+			screen.progress(humanize.Comma(int64(n)) + " examples corrupted")
+		}
 		return nil
 	})
-	return errors.Join(err, w.Close())
+	if err = errors.Join(err, w.Close()); err == nil {
+		screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
+	}
+	return err
 }

@@ -117,26 +117,21 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
 	}
 	i.Blocks = append(i.Blocks, rows)
-	if file.Kind == checkpoint.Kernel {
-		m, err := batch.ReadKernelModel(file.Blocks)
-		if err != nil {
-			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-		}
-		s := m.Schema
-		i.Events, i.Classes, i.Fields, i.Columns, i.Names = m.Events, s.Classes, len(s.Fields), s.Columns(), s.Names.Len()
-		i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
-		i.Intercept, i.Kernel, i.Support = m.Intercept, m.Kernel.String(), m.Support()
-		return i, nil
-	}
-	m, err := blankout.ReadModel(file.Blocks)
+	model, head, err := modelOf(file, path)
 	if err != nil {
-		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		return nil, err
 	}
-	s := m.Schema
-	i.Events, i.Classes, i.Fields, i.Features, i.Columns = m.Events, s.Classes, len(s.Fields), m.Rows.Len(), s.Columns()
-	i.Names, i.Collisions, i.Memory = s.Names.Len(), s.Names.Collisions(s.Bits), m.Rows.Bytes()
-	i.Loss, i.Noise, i.Trained, i.Standardise = m.Loss, m.Noise, m.Trained, string(m.Scaler.Mode)
-	i.Intercept, i.Norm, i.Largest = m.Intercept, m.Norm(), largestWeights(m, weights)
+	s := head.Schema
+	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
+	i.Names, i.Collisions = s.Names.Len(), s.Names.Collisions(s.Bits)
+	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
+	switch m := model.(type) {
+	case *batch.KernelModel:
+		i.Kernel, i.Support = m.Kernel.String(), m.Support()
+		return i, nil
+	case *blankout.Model:
+		i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
+	}
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {

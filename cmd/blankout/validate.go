@@ -151,6 +151,18 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	screen := p.newScreen(10 * time.Second)
 	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
 	v.Config.CPU = 1 // nobody is waiting
+	open, read := v.Open, 0
+	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		events, err := open(ctx, s, from)
+		if err != nil {
+			return nil, err
+		}
+		return watched{events.(source), func(n int) {
+			if read += n; screen.due() {
+				screen.progress(humanize.Comma(int64(read)) + " records read again")
+			}
+		}}, nil
+	}
 	v.Progress = func(g batch.Progress) {
 		if screen.due() {
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
@@ -183,6 +195,20 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	return nil
+}
+
+// watched is a source that tells how many examples each batch has.
+type watched struct {
+	source
+	saw func(n int)
+}
+
+func (w watched) Next(ctx context.Context, b *blankout.Batch) error {
+	err := w.source.Next(ctx, b)
+	if err == nil {
+		w.saw(len(b.Examples))
+	}
+	return err
 }
 
 // checkTopics makes sure that the checkpoint's events are where they are looked for.
