@@ -91,19 +91,19 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 	if o.quick && o.full {
 		return usageError{errors.New("experiment: give one of --quick and --full")}
 	}
-	if o.out == "" {
-		return usageError{errors.New("experiment: name a folder for the results with -o")}
-	}
-	if name == "index" {
-		return experiment.Index(o.out)
-	}
 	chosen := experiment.All()
-	if name != "all" {
+	if name != "all" && name != "index" {
 		e, err := experiment.Find(name)
 		if err != nil {
 			return usageError{err}
 		}
 		chosen = []experiment.Experiment{e}
+	}
+	if o.out == "" {
+		return usageError{errors.New("experiment: name a folder for the results with -o")}
+	}
+	if name == "index" {
+		return experiment.Index(o.out)
 	}
 	options := experiment.Options{Size: experiment.Default, Data: o.data, Seed: o.seed, Threads: o.threads}
 	switch {

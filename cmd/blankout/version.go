@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -53,7 +54,8 @@ func (p *program) version() *cobra.Command {
 				return json.NewEncoder(p.stdout).Encode(map[string]string{
 					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(p.stdout, "blankout %s %s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			text := fmt.Sprintf("blankout %s %s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(p.stdout, strings.Join(strings.Fields(text), " ")) // there may be no revision
 			return err
 		},
 	}
