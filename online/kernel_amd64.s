@@ -18,45 +18,46 @@ GLOBL guess<>(SB), RODATA|NOPTR, $8
 // The macros take the registers of the quantities that they name: Z for eight
 // outputs (AVX-512), Y for four, X for two or one.
 
-// NEWTON is a step of inverseRoot's iteration for y.
-#define NEWTON(y, h, t, half) \
-	VMULPD h, y, t          \
-	VFNMADD213PD half, y, t \
-	VFMADD213PD y, t, y
+// NEWTON is a step of inverseRoot's iteration for y and a.
+#define NEWTON(y, a, r, half) \
+	VMOVAPD half, r         \
+	VFNMADD231PD a, y, r    \
+	VFMADD213PD y, r, y     \
+	VFMADD213PD a, r, a
 
-// ROOT sets y to the inverseRoot of s; it uses h and t. A NaN becomes the second
+// ROOT sets y to the inverseRoot of s; it uses a and r. A NaN becomes the second
 // operand of VMAXPD, 0.
-#define ROOT(y, s, eps, h, t, half, guess) \
-	VMULPD half, s, h     \
+#define ROOT(y, s, eps, a, r, half, guess, zero) \
+	VMULPD half, s, a     \
 	VPSRLQ $1, s, y       \
 	VPSUBQ y, guess, y    \
-	NEWTON(y, h, t, half) \
-	NEWTON(y, h, t, half) \
-	NEWTON(y, h, t, half) \
-	VMULPD eps, y, t      \
-	VFNMADD213PD y, y, t  \
-	VXORPD h, h, h        \
-	VMAXPD h, t, y
+	VMULPD a, y, a        \
+	NEWTON(y, a, r, half) \
+	NEWTON(y, a, r, half) \
+	VFNMADD213PD half, y, a \
+	VFNMADD231PD eps, y, a \
+	VFMADD213PD y, a, y   \
+	VMAXPD zero, y, y
 
-#define ROOT8 ROOT(Z5, Z1, Z13, Z4, Z6, Z8, Z7)
-#define ROOT4 ROOT(Y5, Y1, Y13, Y4, Y6, Y8, Y7)
-#define ROOT2 ROOT(X5, X1, X13, X4, X6, X8, X7)
+#define ROOT8 ROOT(Z5, Z1, Z13, Z4, Z6, Z8, Z7, Z15)
+#define ROOT4 ROOT(Y5, Y1, Y13, Y4, Y6, Y8, Y7, Y15)
+#define ROOT2 ROOT(X5, X1, X13, X4, X6, X8, X7, X15)
 
-// GRADIENT sets g, which is df, to df x + (shrink basis + ridge) w.
-#define GRADIENT(g, shrink, x, basis, ridge, w) \
-	VMULPD g, x, g                  \
+// GRADIENT sets g to df x + (shrink basis + ridge) w.
+#define GRADIENT(g, df, shrink, x, basis, ridge, w) \
+	VMULPD df, x, g                  \
 	VFMADD213PD ridge, basis, shrink \
 	VFMADD231PD w, shrink, g
 
-#define GRADIENT8 GRADIENT(Z3, Z6, Z11, Z10, Z9, Z0)
-#define GRADIENT4 GRADIENT(Y3, Y6, Y11, Y10, Y9, Y0)
-#define GRADIENT2 GRADIENT(X3, X6, X11, X10, X9, X0)
+#define GRADIENT8(df) GRADIENT(Z3, df, Z6, Z11, Z10, Z9, Z0)
+#define GRADIENT4(df) GRADIENT(Y3, df, Y6, Y11, Y10, Y9, Y0)
+#define GRADIENT2(df) GRADIENT(X3, df, X6, X11, X10, X9, X0)
 
-// MASK sets Y15 to the mask of BX outputs, 1 to 4, with tail in R15. It uses R13.
+// MASK sets Y2 to the mask of BX outputs, 1 to 4, with tail in R15. It uses R13.
 #define MASK \
 	MOVQ $4, R13 \
 	SUBQ BX, R13 \
-	VMOVUPD (R15)(R13*8), Y15
+	VMOVUPD (R15)(R13*8), Y2
 
 // func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
 //
@@ -235,7 +236,7 @@ TEXT ·sumAveragesAVX2(SB), NOSPLIT, $0-64
 	MOVQ q+48(FP), R12
 	MOVQ active+56(FP), BX
 	LEAQ tail<>(SB), R15
-	VMOVUPD (R15), Y15       // all four
+	VMOVUPD (R15), Y2       // all four
 
 average8:
 	CMPQ BX, $8
@@ -248,13 +249,13 @@ average8:
 averageRow8:
 	MOVQ (R14), CX
 	ADDQ AX, CX
-	VMOVUPD (CX), Y2                 // w
+	VMOVUPD (CX), Y6                 // w
 	VMOVUPD 32(CX), Y3
-	VFMADD231PD (CX)(DX*1), Y7, Y2   // a
+	VFMADD231PD (CX)(DX*1), Y7, Y6   // a
 	VFMADD231PD 32(CX)(DX*1), Y7, Y3
 	VBROADCASTSD (R10)(DI*8), Y4
-	VMULPD Y2, Y4, Y5
-	VFMADD231PD Y2, Y5, Y0
+	VMULPD Y6, Y4, Y5
+	VFMADD231PD Y6, Y5, Y0
 	VMULPD Y3, Y4, Y4
 	VFMADD231PD Y3, Y4, Y1
 	ADDQ $24, R14
@@ -276,24 +277,24 @@ average4:
 	MASK
 
 averageLoad:
-	VMASKMOVPD (R12), Y15, Y0
+	VMASKMOVPD (R12), Y2, Y0
 	XORQ DI, DI
 	MOVQ SI, R14
 
 averageRow:
 	MOVQ (R14), CX
 	ADDQ AX, CX
-	VMASKMOVPD (CX), Y15, Y2
-	VMASKMOVPD (CX)(DX*1), Y15, Y3
-	VFMADD231PD Y3, Y7, Y2
+	VMASKMOVPD (CX), Y2, Y6
+	VMASKMOVPD (CX)(DX*1), Y2, Y3
+	VFMADD231PD Y3, Y7, Y6
 	VBROADCASTSD (R10)(DI*8), Y4
-	VMULPD Y2, Y4, Y4
-	VFMADD231PD Y2, Y4, Y0
+	VMULPD Y6, Y4, Y4
+	VFMADD231PD Y6, Y4, Y0
 	ADDQ $24, R14
 	INCQ DI
 	CMPQ DI, R8
 	JLT  averageRow
-	VMASKMOVPD Y0, Y15, (R12)
+	VMASKMOVPD Y0, Y2, (R12)
 	ADDQ $32, R12
 	ADDQ $32, AX
 	SUBQ $4, BX
@@ -318,10 +319,9 @@ TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	VBROADCASTSD 16(BX), Y12 // inverse
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
-	MOVQ $0x7fffffff, R15    // outputs from which on eight are done at once
+	VXORPD Y15, Y15, Y15
 	CMPB ·hasAVX512(SB), $0
 	JEQ  stepRow
-	MOVQ $8, R15
 	VBROADCASTSD X14, Z14
 	VBROADCASTSD X13, Z13
 	VBROADCASTSD X12, Z12
@@ -338,20 +338,32 @@ stepRow:
 	MOVQ shrink+64(FP), R12
 	MOVQ minusEta+72(FP), R14
 	MOVQ active+80(FP), BX
-	CMPQ BX, R15
+	CMPQ BX, $8
 	JLT  stepUpTo7
+	CMPB ·hasAVX512(SB), $0
+	JEQ  stepUpTo7
+	// The next row is asked for meanwhile; behind the last one is it again.
+	XORL R13, R13
+	CMPQ CX, $1
+	SETNE R13
+	LEAQ (R13)(R13*2), R13
+	MOVQ (SI)(R13*8), R15
+	ADDQ AX, R15
 	VBROADCASTSD (R8), Z11
 	VBROADCASTSD (R9), Z10
 	VBROADCASTSD (R10), Z9
 
 step8:
+	PREFETCHT0 (R15)
+	PREFETCHT0 (R15)(DX*1)
+	PREFETCHT0 (R15)(DX*2)
+	ADDQ $64, R15
 	LEAQ (DI)(DX*2), R13
 	VMOVUPD (DI), Z0         // w
 	VMOVUPD (DI)(DX*1), Z1   // m
 	VMOVUPD (R13), Z2        // u
-	VMOVUPD (R11), Z3
 	VMOVUPD (R12), Z6
-	GRADIENT8
+	GRADIENT8((R11))
 	VFMADD231PD Z3, Z3, Z1
 	VMOVUPD Z1, (DI)(DX*1)
 	VADDPD Z14, Z1, Z1
@@ -379,9 +391,8 @@ step4:
 	VMOVUPD (DI), Y0
 	VMOVUPD (DI)(DX*1), Y1
 	VMOVUPD (R13), Y2
-	VMOVUPD (R11), Y3
 	VMOVUPD (R12), Y6
-	GRADIENT4
+	GRADIENT4((R11))
 	VFMADD231PD Y3, Y3, Y1
 	VMOVUPD Y1, (DI)(DX*1)
 	VADDPD Y14, Y1, Y1
@@ -409,9 +420,8 @@ stepTail:
 	VMOVUPD (DI), X0
 	VMOVUPD (DI)(DX*1), X1
 	VMOVUPD (R13), X2
-	VMOVUPD (R11), X3
 	VMOVUPD (R12), X6
-	GRADIENT2
+	GRADIENT2((R11))
 	VFMADD231PD X3, X3, X1
 	VMOVUPD X1, (DI)(DX*1)
 	VADDPD X14, X1, X1
@@ -436,7 +446,7 @@ step1:
 	VMOVSD (R13), X2
 	VMOVSD (R11), X3
 	VMOVSD (R12), X6
-	GRADIENT2
+	GRADIENT2(X3)
 	VFMADD231PD X3, X3, X1
 	VMOVSD X1, (DI)(DX*1)
 	VADDPD X14, X1, X1
@@ -474,6 +484,7 @@ TEXT ·temperRowsAVX2(SB), NOSPLIT, $0-96
 	VBROADCASTSD 8(BX), Y13
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
+	VXORPD Y15, Y15, Y15
 	LEAQ tail<>(SB), R15
 
 temperRow:
@@ -487,7 +498,7 @@ temperRow:
 	MOVQ shrink+64(FP), R12
 	MOVQ kappa+72(FP), R14
 	MOVQ active+80(FP), BX
-	VMOVUPD (R15), Y15       // all four
+	VMOVUPD (R15), Y2       // all four
 
 temper4:
 	CMPQ BX, $4
@@ -495,17 +506,17 @@ temper4:
 	MASK
 
 temperLoad:
-	VMASKMOVPD (DI), Y15, Y0
-	VMASKMOVPD (DI)(DX*1), Y15, Y1
-	VMASKMOVPD (R11), Y15, Y3
-	VMASKMOVPD (R12), Y15, Y6
-	GRADIENT4
+	VMASKMOVPD (DI), Y2, Y0
+	VMASKMOVPD (DI)(DX*1), Y2, Y1
+	VMASKMOVPD (R11), Y2, Y3
+	VMASKMOVPD (R12), Y2, Y6
+	GRADIENT4(Y3)
 	VFMADD231PD Y3, Y3, Y1
 	VADDPD Y14, Y1, Y1
 	ROOT4
-	VMASKMOVPD (R14), Y15, Y0
+	VMASKMOVPD (R14), Y2, Y0
 	VFMADD231PD Y5, Y12, Y0
-	VMASKMOVPD Y0, Y15, (R14)
+	VMASKMOVPD Y0, Y2, (R14)
 	ADDQ $32, DI
 	ADDQ $32, R11
 	ADDQ $32, R12
@@ -528,8 +539,9 @@ TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-24
 	VBROADCASTSD eps+16(FP), Y13
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
+	VXORPD Y15, Y15, Y15
 	LEAQ tail<>(SB), R15
-	VMOVUPD (R15), Y15       // all four
+	VMOVUPD (R15), Y2       // all four
 
 roots4:
 	CMPQ BX, $4
@@ -537,9 +549,9 @@ roots4:
 	MASK
 
 rootsLoad:
-	VMASKMOVPD (DI), Y15, Y1
+	VMASKMOVPD (DI), Y2, Y1
 	ROOT4
-	VMASKMOVPD Y5, Y15, (DI)
+	VMASKMOVPD Y5, Y2, (DI)
 	ADDQ $32, DI
 	SUBQ $4, BX
 	JGT  roots4

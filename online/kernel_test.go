@@ -1,6 +1,7 @@
 package online
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -125,28 +126,32 @@ func TestInverseRoot(t *testing.T) {
 	}
 }
 
+// BenchmarkKernels works on the rows of an event as MNIST's digits are: of ten
+// classes, at one noise level or five.
 func BenchmarkKernels(b *testing.B) {
-	const n, count = 10, 150
-	rows := make([][]float64, count)
-	for i := range rows {
-		rows[i] = make([]float64, 5+3*n)
-	}
-	x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, n)
-	f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
-	c := &adagradConstants{1, adagradEps, 1.5}
-	for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumRowsGo, "fast": sumRows} {
-		b.Run("sum-"+name, func(b *testing.B) {
-			for b.Loop() {
-				sum(rows, 5, n, x, x, f, p, q)
-			}
-		})
-	}
-	type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants)
-	for name, step := range map[string]step{"go": adagradRowsGo, "fast": adagradRows} {
-		b.Run("step-"+name, func(b *testing.B) {
-			for b.Loop() {
-				step(rows, 5, n, x, x, x, df, df, eta, c)
-			}
-		})
+	const count = 150
+	for _, n := range []int{10, 50} {
+		rows := make([][]float64, count)
+		for i := range rows {
+			rows[i] = make([]float64, 5+3*n)
+		}
+		x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, n)
+		f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
+		c := &adagradConstants{1, adagradEps, 1.5}
+		for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumRowsGo, "fast": sumRows} {
+			b.Run(fmt.Sprintf("n=%d/sum-%s", n, name), func(b *testing.B) {
+				for b.Loop() {
+					sum(rows, 5, n, x, x, f, p, q)
+				}
+			})
+		}
+		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants)
+		for name, step := range map[string]step{"go": adagradRowsGo, "fast": adagradRows} {
+			b.Run(fmt.Sprintf("n=%d/step-%s", n, name), func(b *testing.B) {
+				for b.Loop() {
+					step(rows, 5, n, x, x, x, df, df, eta, c)
+				}
+			})
+		}
 	}
 }
