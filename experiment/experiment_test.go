@@ -179,7 +179,8 @@ func TestCancel(t *testing.T) {
 func TestDecisive(t *testing.T) {
 	out := t.TempDir()
 	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {
-		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true)})
+		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true), Why: "never"})
+		s.Claim(Claim{Claim: "one and one are three", Verdict: Holds(false), Why: "they are two"})
 		s.Table(Table{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
 		return nil
 	}}
@@ -187,6 +188,9 @@ func TestDecisive(t *testing.T) {
 		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
 		if err != nil || r.Claims[0].Verdict != want {
 			t.Errorf("%s: %+v, %v", size, r, err)
+		}
+		if why := [2]string{r.Claims[0].Why, r.Claims[1].Why}; size != Quick && why != [2]string{"", "they are two"} {
+			t.Errorf("%s: why %q", size, why)
 		}
 		data, err := os.ReadFile(filepath.Join(out, "results.json"))
 		var back Result

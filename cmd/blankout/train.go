@@ -81,7 +81,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, "hinge, logistic, quadratic, linear, poisson, exponential, probit, ramp, t-logistic:T, fdrop:K or dropsvm")
+	f.StringVar(&t.Loss, "loss", t.Loss, "hinge, logistic, quadratic, linear, poisson, exponential, probit, ramp, t-logistic:T, fdrop:K or dropsvm[:square]")
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
 	f.StringVar(&t.Noise, "noise", t.Noise, "none, dropout:Q, gaussian:SD, laplace:B, poisson; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
