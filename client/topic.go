@@ -234,7 +234,9 @@ func (s *topicSource) look(ctx context.Context) (*Model, error) {
 			return nil, s.fail(err)
 		}
 		quiet = false
-		s.next, s.end = b.Next, b.HighWater
+		if s.next, s.end = b.Next, b.HighWater; b.Reset { // read again from the log's beginning, maybe of a topic made anew
+			s.returned, s.contents = -1, contents{pieces: map[string][]byte{}}
+		}
 		for _, r := range b.Records {
 			if err := s.contents.add(r, true); err != nil {
 				return nil, fmt.Errorf("topic %s: %w", s.topic, err)
@@ -281,6 +283,7 @@ type Publisher struct {
 	producer *stream.Producer
 	maxPiece int
 	live     map[string]bool // pieces in the topic
+	topicID  string          // of the topic they are in
 	version  uint64
 	wrote    uint64
 }
@@ -323,6 +326,9 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 		return err
 	}
 	defer r.Close()
+	if p.topicID, err = p.producer.TopicID(ctx); err != nil {
+		return err
+	}
 	there := contents{pieces: map[string][]byte{}}
 	for {
 		b, err := r.Next(ctx)
@@ -364,6 +370,11 @@ func (p *Publisher) Publish(ctx context.Context, m *Model) error {
 	kind, blocks, err := m.blocks()
 	if err != nil {
 		return err
+	}
+	if id, err := p.producer.TopicID(ctx); err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	} else if id != p.topicID {
+		p.topicID, p.live = id, map[string]bool{} // made anew: it holds nothing
 	}
 	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind}
 	used := map[string]bool{}

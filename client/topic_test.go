@@ -73,6 +73,45 @@ func encoded(t *testing.T, m *client.Model) []byte {
 	return b.Bytes()
 }
 
+// A snapshot topic that is created anew gets the whole model, and whoever follows
+// it finds that.
+func TestRecreatedSnapshotTopic(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	p := publisher(t, connect)
+	defer p.Close()
+	if err := p.Publish(t.Context(), wide(1, 100, 1)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := client.Follow(t.Context(), where, client.Options{Interval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(c.DeleteTopic("snapshots"), c.CreateTopic("snapshots", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // the producer learns of it first
+		if err = p.Publish(t.Context(), wide(2, 100, 1)); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := client.Open(t.Context(), where, client.Options{}); err != nil || m.Version != 2 {
+		t.Errorf("%v", err)
+	}
+	for range 1000 {
+		if m, err := f.Model(); err == nil && m.Version == 2 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m, err := f.Model()
+	t.Errorf("the follower is at version %d: %v", m.Version, err)
+}
+
 // A model comes out of the topic as it went in, to the byte; only what has
 // changed is written; versions are known after a restart.
 func TestSnapshotTopic(t *testing.T) {

@@ -208,6 +208,12 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	_ = producer.Close()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	if anew := (*stream.TopicRecreatedError)(nil); errors.As(err, &anew) {
+		// The offsets are another topic's; the group reads the new one from its beginning.
+		for i := range r.offsets {
+			r.offsets[i].Next, r.moved = 0, true
+		}
+	}
 	r.commit(last)
 	if errors.Is(err, errEnough) || errors.Is(err, io.EOF) {
 		return nil

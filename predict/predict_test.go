@@ -251,6 +251,30 @@ func TestWaitsForAModel(t *testing.T) {
 	}
 }
 
+// A topic that is created anew is scored from its beginning.
+func TestRecreatedTopic(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 100)
+	p := predictor(c, func() *client.Model { return model(1) })
+	p.Kafka.UntilEnd, p.Kafka.MetadataInterval = false, 100*time.Millisecond
+	p.Config.CommitInterval = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	defer func() { cancel(); <-done }()
+	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
+	if err := errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, c, 0, 300)
+	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
+	_, values := predictions(t, c)
+	n := times(values)
+	if len(n) != 300 {
+		t.Errorf("%d of 300 events predicted", len(n))
+	}
+}
+
 func until(t *testing.T, true func() bool) {
 	t.Helper()
 	for range 1000 {

@@ -97,7 +97,8 @@ type Header struct {
 
 // Producer writes records to a topic: in batches, acknowledged by all in-sync
 // replicas. It is idempotent: brokers drop a batch that a lost answer made it send
-// again, so what is acknowledged is in the log once. It belongs to one goroutine
+// again, so what is acknowledged is in the log once, as long as the topic is not
+// created anew amid it. It belongs to one goroutine
 // and has none of its own.
 type Producer struct {
 	config     ProducerConfig
@@ -283,10 +284,27 @@ func (p *Producer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// send sends the batch of a partition until it is acknowledged. A batch that has
-// been tried keeps its bytes and its sequence number, so that a broker that has
-// it already knows it.
+// send sends the batch of a partition until it is acknowledged. Where the brokers
+// have lost count of what this producer wrote, because the topic was created anew
+// or its log was truncated, it goes on under a new id.
 func (p *Producer) send(ctx context.Context, i int) error {
+	err := p.try(ctx, i)
+	if p.id < 0 || !errors.Is(err, kafka.OutOfOrderSequenceNumber) && !errors.Is(err, kafka.UnknownProducerId) {
+		return err
+	}
+	p.cluster.log.Warn("the log is not the one that was written to; writing goes on under a new producer id", "topic", p.config.Topic, "partition", p.numbers[i], "err", err)
+	if err := p.identify(ctx); err != nil {
+		return err
+	}
+	for i := range p.partitions {
+		p.partitions[i].sequence, p.partitions[i].packed = 0, nil
+	}
+	return p.try(ctx, i)
+}
+
+// try sends a batch under the present id. One that has been tried keeps its bytes
+// and its sequence number, so that a broker that has it already knows it.
+func (p *Producer) try(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	partition := p.numbers[i]
 	if out.packed == nil {
@@ -342,6 +360,16 @@ func (p *Producer) send(ctx context.Context, i int) error {
 
 // Acknowledged returns the number of records that are safely written.
 func (p *Producer) Acknowledged() uint64 { return p.records }
+
+// TopicID returns the brokers' id of the topic, "" where they give none. A topic
+// that is created anew has another one.
+func (p *Producer) TopicID(ctx context.Context) (string, error) {
+	ids, err := p.cluster.topicIDs(ctx, []string{p.config.Topic})
+	if err != nil {
+		return "", fmt.Errorf("asking for the id of topic %s: %w", p.config.Topic, p.cluster.cause(ctx, err))
+	}
+	return ids[p.config.Topic], nil
+}
 
 // Close ends the connections. It returns an error if records are left that
 // were never acknowledged; Flush first.

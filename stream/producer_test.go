@@ -202,3 +202,41 @@ func TestProducerErrors(t *testing.T) {
 	}
 	p.Close()
 }
+
+// A producer goes on in a topic that is created anew, whose log knows nothing of
+// what it has written.
+func TestProducerOfRecreatedTopic(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	c := DefaultProducerConfig()
+	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
+	p, err := NewProducer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	was, err := p.TopicID(t.Context())
+	if err != nil || len(was) != 22 {
+		t.Fatal(was, err)
+	}
+	for round, n := range []int{10, 5, 3} {
+		for i := range n {
+			if err := p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			if err := errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := values(consume(t, b, "t", nil, nil).all()); len(got) != 8 || got[0] != "1/0" || got[7] != "2/2" {
+		t.Errorf("%q", got)
+	}
+	if is, err := p.TopicID(t.Context()); err != nil || is == was {
+		t.Errorf("id %s, was %s, %v", is, was, err)
+	}
+}

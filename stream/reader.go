@@ -42,6 +42,7 @@ type RawBatch struct {
 	Refused   []blankout.Example
 	Next      int64 // the offset that follows
 	HighWater int64 // the partition's end
+	Reset     bool  // what came before is from another place, see blankout.Batch
 }
 
 // Next returns the next records, as Consumer.Next does.
@@ -51,7 +52,7 @@ func (r *Reader) Next(ctx context.Context) (RawBatch, error) {
 	if err := r.Consumer.Next(ctx, b); err != nil {
 		return RawBatch{}, err
 	}
-	out := RawBatch{Topic: b.Topic, Partition: b.Partition, Records: r.raw.records, Next: b.Next, HighWater: b.HighWater}
+	out := RawBatch{Topic: b.Topic, Partition: b.Partition, Records: r.raw.records, Next: b.Next, HighWater: b.HighWater, Reset: b.Reset}
 	for i := range b.Examples {
 		if b.Examples[i].Refused != nil {
 			out.Refused = append(out.Refused, b.Examples[i])
