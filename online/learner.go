@@ -42,11 +42,11 @@ type Learner struct {
 	active int // outputs in use: classes that have appeared
 	levels []level
 	chosen int // the level that is published
-	// The first pass leaves the ridge to the metric's start.
-	ridgeIsStart bool
-	table        *blankout.Table
-	scaler       blankout.Scaler
-	bias         []float64 // the intercepts, laid out as a row
+	// The ridge of the first pass: 0 where the metric's start is the ridge.
+	firstRidge float64
+	table      *blankout.Table
+	scaler     blankout.Scaler
+	bias       []float64 // the intercepts, laid out as a row
 	average
 	dense       denseFinder
 	calibration calibration
@@ -130,7 +130,9 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
-	l.ridgeIsStart = l.rule.name == "adagrad" && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge
+	if l.firstRidge = l.ridge; l.rule.name == "adagrad" && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
+		l.firstRidge = 0
+	}
 	slots := l.rule.slots
 	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
 		slots++
@@ -450,14 +452,11 @@ func (l *Learner) resum() {
 // In the first pass of AdaGrad there may be none of it (see Config.Start): the
 // ridge is then the metric's start and nothing else, as in dropout descent.
 func (l *Learner) ridgeOf(n float64) float64 {
-	if l.period == 0 && l.ridgeIsStart {
-		return 0
+	if l.period == 0 {
+		return l.firstRidge / n
 	}
-	if l.period > 0 {
-		n *= float64(l.period) / float64(max(l.steps, l.period))
-		n = max(n, 1)
-	}
-	return l.ridge / n
+	n *= float64(l.period) / float64(max(l.steps, l.period))
+	return l.ridge / max(n, 1)
 }
 
 // EndPass says that the events so far were one pass over a finite set, which

@@ -92,7 +92,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			if x := raw[i] * stats[4]; stats[4] > 0 && x >= -1 && x <= 1 {
 				stats[0]++
 				if plain {
-					xs[i], basis[i], ridge[i] = x, x*x, l.ridge/stats[0]
+					xs[i], basis[i], ridge[i] = x, x*x, l.firstRidge/stats[0]
 				} else {
 					l.put(i, row, x)
 				}

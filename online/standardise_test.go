@@ -99,3 +99,35 @@ func TestStandardiseAll(t *testing.T) {
 	}
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
+
+// TestSettledFeatures holds the loop's short way with features that are only
+// divided to put, in the first pass and after it, where the ridge counts and not.
+func TestSettledFeatures(t *testing.T) {
+	for _, start := range []float64{0, 1} {
+		config := DefaultConfig()
+		config.Noise, config.Start = "dropout:0.5", start
+		l, err := New(config, streamSchema(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStream(5, 2)
+		for n := range 3000 {
+			if n == 2000 {
+				l.EndPass()
+			}
+			l.Learn(s.next())
+			now := &l.now
+			for i, row := range l.features() {
+				x, basis, ridge := now.x[i], now.basis[i], now.ridge[i]
+				// As before the step; a review of the dense columns, after every tenth
+				// event at most, changes what is known of them.
+				l.steps--
+				l.put(i, row, x)
+				l.steps++
+				if (n+1)%10 != 0 && s.e.Weight <= 1 && (now.basis[i] != basis || now.ridge[i] != ridge) {
+					t.Fatalf("event %d, feature %d: basis %v and ridge %v, want %v and %v", n, i, basis, ridge, now.basis[i], now.ridge[i])
+				}
+			}
+		}
+	}
+}
