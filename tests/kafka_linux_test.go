@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -677,7 +678,8 @@ func (k *kafkaTest) predictions(t *testing.T) {
 // anew with more records: the reading ends and says why, and so does a new start.
 func (k *kafkaTest) deletedTopic(t *testing.T) {
 	topic := k.topic(t, 1)
-	write(t, k.producer(t, topic, nil), "a", "b", "c", "d")
+	p := k.producer(t, topic, nil)
+	write(t, p, "a", "b", "c", "d")
 	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
 		c.UntilEnd, c.RequestTimeout, c.MetadataInterval = false, 2*time.Second, time.Second
 	})
@@ -705,7 +707,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	write(t, k.producer(t, topic, nil), "p", "q", "r", "s", "t", "u")
+	write(t, p, "p", "q", "r", "s", "t", "u")
 	made := time.Now()
 	_, err = read(t, c, d, 1)
 	var anew *stream.TopicRecreatedError
@@ -714,8 +716,9 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	}
 	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
 	details, err := k.admin.ListTopics(t.Context(), topic)
-	if err != nil || details[topic].ID.String() == "" || !strings.Contains(details[topic].ID.String(), anew.Is) {
-		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, details[topic].ID, err)
+	id := details[topic].ID
+	if is := base64.RawURLEncoding.EncodeToString(id[:]); err != nil || is != anew.Is {
+		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	}
 	var from blankout.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
