@@ -43,7 +43,7 @@ type block struct {
 }
 
 // blockLines bounds the lines of a block that are decoded apart.
-const blockLines = 1 << 12
+const blockLines = 1 << 10
 
 // Ahead makes the File read and decode in goroutines of its own, a few batches
 // ahead of Next: svmlight with numeric indices on the given number of threads,
@@ -131,7 +131,7 @@ func (k *block) decode(d *svmlightDecoder, lines *Records) {
 	lines.buf, lines.at, lines.end, lines.line, lines.eof = k.text, 0, len(k.text), k.line, io.EOF
 	most := len(k.text)/4 + k.lines
 	k.index, k.value = slices.Grow(k.index[:0], most), slices.Grow(k.value[:0], most)
-	k.records, k.labels = k.records[:0], k.labels[:0]
+	k.records, k.labels = slices.Grow(k.records[:0], k.lines), slices.Grow(k.labels[:0], k.lines)
 	examples := slices.Grow(k.batch.Examples[:0], k.lines)
 	var record Record
 	for {
