@@ -58,8 +58,8 @@ var cifarNoises = []string{"none", "poisson", "dropout"}
 func runCIFAR(ctx context.Context, s *Setting) error {
 	costs := Pick(s, []string{"0.01"}, []string{"0.0001", "0.001", "0.01"}, []string{"0.0001", "0.001", "0.01", "0.1", "1"})
 	c := cifarConfig{
-		Train: Pick(s, 40, 2500, 7000), Validation: Pick(s, 20, 750, 1000), Test: Pick(s, 30, 2000, 2000),
-		Side: 6, Stride: Pick(s, 5, 2, 1), Words: Pick(s, 10, 150, 800), Patches: Pick(s, 500, 20_000, 100_000), Rounds: Pick(s, 3, 10, 20),
+		Train: Pick(s, 40, 7000, 7000), Validation: Pick(s, 20, 1000, 1000), Test: Pick(s, 30, 2000, 2000),
+		Side: 6, Stride: Pick(s, 5, 2, 1), Words: Pick(s, 10, 300, 800), Patches: Pick(s, 500, 20_000, 100_000), Rounds: Pick(s, 3, 10, 20),
 		Levels: Pick(s, []string{"0.5"}, []string{"0.3", "0.6"}, []string{"0.1", "0.3", "0.5", "0.7", "0.9"}),
 		Costs:  map[string][]string{}, Tol: Pick(s, 1e-1, 1e-2, 1e-3), Iterations: Pick(s, 10, 60, 0),
 	}
