@@ -308,7 +308,8 @@ func (t *Table) EachBlock() iter.Seq[Block] {
 	}
 }
 
-// ReadTable reads what Blocks wrote. The blocks may be among others.
+// ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
+// taken only after the rows have been seen to be there for all the columns.
 func ReadTable(width int, blocks []Block) (*Table, error) {
 	if width <= 0 || width*8 > blockBytes {
 		return nil, fmt.Errorf("rows of %d values", width)
@@ -321,24 +322,27 @@ func ReadTable(width int, blocks []Block) (*Table, error) {
 	if len(columns)%4 != 0 {
 		return nil, fmt.Errorf("block columns: %d bytes are not a whole number of columns", len(columns))
 	}
-	for at := 0; at < len(columns); at += 4 {
-		column := binary.LittleEndian.Uint32(columns[at:])
-		if t.Row(column) != nil {
-			return nil, fmt.Errorf("block columns: column %d twice", column)
-		}
-		t.Touch(column)
-	}
-	for i := range t.blocks {
-		name := fmt.Sprintf("rows/%04d", i)
+	var rows [][]byte
+	for left := len(columns) / 4; left > 0; left -= 1 << t.perBits {
+		name := fmt.Sprintf("rows/%04d", len(rows))
 		data, err := FindBlock(blocks, name)
 		if err != nil {
 			return nil, err
 		}
-		used := min(len(t.blocks[i]), (len(t.columns)-i<<t.perBits)*width)
-		if len(data) != 8*used {
-			return nil, fmt.Errorf("block %s: %d bytes, want %d", name, len(data), 8*used)
+		if want := 8 * width * min(left, 1<<t.perBits); len(data) != want {
+			return nil, fmt.Errorf("block %s: %d bytes, want %d", name, len(data), want)
 		}
-		for j := range used {
+		rows = append(rows, data)
+	}
+	for at := 0; at < len(columns); at += 4 {
+		column := binary.LittleEndian.Uint32(columns[at:])
+		if t.index.slot(column) != 0 {
+			return nil, fmt.Errorf("block columns: column %d twice", column)
+		}
+		t.add(column)
+	}
+	for i, data := range rows {
+		for j := range len(data) / 8 {
 			t.blocks[i][j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
 		}
 	}

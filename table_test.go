@@ -1,11 +1,13 @@
 package blankout
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -116,6 +118,23 @@ func TestReadTableRefuses(t *testing.T) {
 		if _, err := ReadTable(2, list); err == nil {
 			t.Errorf("%s: read", name)
 		}
+	}
+}
+
+// TestReadTableAllocates reads a small file that names a million columns of wide
+// rows and holds none of them: 8 GB, were they made before the rows are looked for.
+func TestReadTableAllocates(t *testing.T) {
+	const width = 1000
+	var columns []byte
+	for c := range uint32(1 << 20) {
+		columns = binary.LittleEndian.AppendUint32(columns, c)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := ReadTable(width, []Block{{"columns", columns}, {"rows/0000", make([]byte, 8*width<<NewTable(width).perBits)}})
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; err == nil || grown > 4<<20 {
+		t.Errorf("%v after %d bytes of memory", err, grown)
 	}
 }
 
