@@ -170,9 +170,11 @@ func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 
 // Prediction is what a model says about an event.
 type Prediction struct {
-	ID          string  `json:"id,omitempty"` // of the event, if it has one
-	Class       string  `json:"class"`
-	Probability float64 `json:"probability"` // of that class
+	ID string `json:"id,omitempty"` // of the event, if it has one
+	// Class is what the event is predicted to be and Probability that class's; both
+	// are left out where labels are numbers (blankout.IsRegression).
+	Class       string  `json:"class,omitempty"`
+	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes, if there are more than two.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
 	Scores        []float64          `json:"scores"` // of two classes the positive one's
@@ -232,16 +234,18 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &blankout.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
-	var scores, chances []float64
+	var scores []float64
 	if m.Kernel != nil {
 		scores = m.Kernel.Score(e, d.scores)
-		chances = m.Kernel.Probabilities(scores, d.chances)
 	} else {
 		scores = m.Linear.Score(e, d.scores)
-		chances = m.Linear.Probabilities(scores, d.chances)
 	}
+	p := Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
 	class := m.Head.Predict(scores)
-	p := Prediction{ID: string(e.Key), Class: m.className(class), Probability: chances[class], Scores: slices.Clone(scores)}
+	chances := m.Probabilities(scores, d.chances)
+	if !blankout.IsRegression(m.Loss) {
+		p.Class, p.Probability = m.className(class), chances[class]
+	}
 	if len(scores) > 1 {
 		p.Probabilities = map[string]float64{}
 		for k := range min(len(chances), len(m.Schema.Classes)) {

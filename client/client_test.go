@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -136,6 +137,26 @@ func TestSourcesAgree(t *testing.T) {
 			if _, err := client.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
 				t.Fatalf("cut at %d: %v", i, err)
 			}
+		}
+	}
+}
+
+// TestRegression: what a model of numbers predicts is a score, no class.
+func TestRegression(t *testing.T) {
+	record := stream.DefaultRecordConfig()
+	record.Format, record.Bits = "svmlight", 4
+	schema := record.Schema()
+	for loss, want := range map[string]string{
+		"linear:gaussian":   `{"scores":[2.5],"explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"","value":1,"weight":0.5,"score":0.5}]}`,
+		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"scores":[2.5],"explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"","value":1,"weight":0.5,"score":0.5}]}`,
+	} {
+		m := client.New(blankout.NewModel(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), record)
+		p, err := m.Predict([]byte("0 1:1"), 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(p); string(got) != want {
+			t.Errorf("%s: %s, want %s", loss, got, want)
 		}
 	}
 }

@@ -62,6 +62,10 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 // Blocks is Snapshot().Blocks().
 func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Blocks() }
 
+// Calibration returns what the published model maps scores to probabilities by,
+// nil for the identity.
+func (l *Learner) Calibration() *blankout.Calibration { return l.calibration.published() }
+
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *Learner) head(s *blankout.Schema) blankout.Head { return l.headOf(s, l.chosen) }
@@ -83,7 +87,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
-		Calibration: l.calibration.published(),
+		Calibration: l.Calibration(),
 		Events:      l.events, Trained: "online " + l.rule.name,
 	}
 	if t := l.config.Threshold; t != 0.5 {

@@ -50,6 +50,7 @@ func (l *learning) meet(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	} else {
 		l.remove(event, &struck)
 	}
+	l.head.Calibration = l.learner.Calibration() // as it is when the scores are made
 	scores := l.learner.Learn(&struck)
 	if e.Label < 0 || scores == nil {
 		return false, 0

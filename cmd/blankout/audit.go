@@ -38,7 +38,8 @@ score's variance under the model's noise (how much hangs on this one feature).
 What a feature adds is what the score would lose if the feature were missing.
 
 Of two classes it explains the score of the positive one, of more that of the
-class predicted; --class names another. The events are read as a checkpoint's
+class predicted; --class names another; of a model whose labels are numbers the
+number it predicts. The events are read as a checkpoint's
 were; flags override that. Several names for one feature share its column: the
 weight is that of all of them.`,
 		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
@@ -68,9 +69,9 @@ weight is that of all of them.`,
 type audited struct {
 	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
-	Label     *string  `json:"label"` // null without one
-	Predicted string   `json:"predicted"`
-	Class     string   `json:"class"` // whose score this is
+	Label     *string  `json:"label"`               // null without one
+	Predicted string   `json:"predicted,omitempty"` // as Class, not where labels are numbers
+	Class     string   `json:"class,omitempty"`     // whose score this is
 	Score     float64  `json:"score"`
 	Prob      *float64 `json:"probability"` // of Class; null where the loss is of no class
 	Intercept float64  `json:"intercept"`
@@ -126,6 +127,9 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
 	a := &auditor{flags: o, model: m.Linear, schema: schema}
 	if o.class != "" {
+		if blankout.IsRegression(m.Loss) {
+			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
+		}
 		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
 			return usageError{fmt.Errorf("--class %q: the model's classes are %q", o.class, m.Schema.Classes)}
 		}
@@ -197,9 +201,10 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 		}
 	}
 	why := m.Explain(e, class)
-	x := &audited{Key: string(e.Key), Predicted: className(classes, predicted), Class: className(classes, class),
+	x := &audited{Key: string(e.Key),
 		Score: why.Score, Intercept: why.Intercept, Noise: m.Noise, Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
 	if !blankout.IsRegression(m.Loss) {
+		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
 		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
 	}
 	if e.Label >= 0 {
@@ -267,11 +272,19 @@ func (x *audited) print(w io.Writer) {
 	if x.Key != "" {
 		fmt.Fprintf(w, " key %q", x.Key)
 	}
-	fmt.Fprintf(w, ": %s predicted", x.Predicted)
-	if x.Label != nil {
-		fmt.Fprintf(w, ", labelled %s", *x.Label)
+	separator := ": "
+	if x.Predicted != "" {
+		fmt.Fprintf(w, ": %s predicted", x.Predicted)
+		separator = ", "
 	}
-	fmt.Fprintf(w, "\n  score of %s %.4g", x.Class, x.Score)
+	if x.Label != nil {
+		fmt.Fprintf(w, "%slabelled %s", separator, *x.Label)
+	}
+	fmt.Fprint(w, "\n  score ")
+	if x.Class != "" {
+		fmt.Fprintf(w, "of %s ", x.Class)
+	}
+	fmt.Fprintf(w, "%.4g", x.Score)
 	if x.Prob != nil {
 		fmt.Fprintf(w, ", probability %.4g", *x.Prob)
 	}
