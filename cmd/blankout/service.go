@@ -118,8 +118,10 @@ func (s *service) Close() error {
 	return errors.Join(errs...)
 }
 
-// openService opens what the configuration names: the checkpoints, the source
-// (the file data, if it is given, else Kafka) and the dead letters.
+// openService opens what the configuration names, what lives longest first: the
+// checkpoints, the runner, the server, which is there before anything is consumed,
+// where events are put aside, and the source (the file data, if it is given, else
+// Kafka).
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
 	s := &service{}
 	defer func() {
@@ -127,29 +129,79 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	store, err := s.openStore(c, o.reset, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openRunner(c, o, store, log); err != nil {
+		return nil, err
+	}
+	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
+	if err != nil {
+		return nil, err
+	}
+	if len(foreign) > 0 {
+		log.Warn("files among the reports are none, they are left alone", "files", foreign)
+	}
+	s.runner.Report = reports.Add
+	model := latest(s.runner, c.Record)
+	snapshots, err := s.openSnapshots(ctx, c, model, log)
+	if err != nil {
+		return nil, err
+	}
+	predictor := newPredictor(c, known(model), log)
+	var consuming atomic.Pointer[stream.Consumer]
+	if c.HTTP.Address != "" {
+		if err := s.serve(c, store, &consuming, reports, snapshots, predictor, log); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.openAside(ctx, c, log); err != nil {
+		return nil, err
+	}
+	if o.data != "" {
+		err = s.openFile(c, o.data)
+	} else {
+		err = s.openTopics(ctx, c, &consuming, log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.accompany(ctx, c, snapshots, predictor)
+	return s, nil
+}
+
+// openStore opens the checkpoints, on reset without those there were.
+func (s *service) openStore(c *config.Config, reset bool, log *slog.Logger) (*checkpoint.Store, error) {
 	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
 	if err != nil {
 		return nil, err
 	}
 	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
-	if o.reset {
-		aside, err := store.SetAside()
-		if err != nil {
-			return nil, err
-		}
-		if aside != "" {
-			log.Info("the checkpoints there were are set aside", "directory", aside)
-		}
+	if !reset {
+		return store, nil
 	}
-	r, err := newRunner(c.Learner, c.Record, c.Validate.ValidateConfig, store, o.from, log)
+	aside, err := store.SetAside()
 	if err != nil {
 		return nil, err
+	}
+	if aside != "" {
+		log.Info("the checkpoints there were are set aside", "directory", aside)
+	}
+	return store, nil
+}
+
+// openRunner makes the runner, as the newest checkpoint has it.
+func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
+	r, err := newRunner(c.Learner, c.Record, c.Validate.ValidateConfig, store, o.from, log)
+	if err != nil {
+		return err
 	}
 	s.runner = r
 	start, err := store.NextStart()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.FirstVersion = start << 32 // no run publishes so often
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
@@ -161,84 +213,14 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if o.data == "-" {
 		r.Validator.Open = nil // it cannot be read again
 		if c.Validate.Policy == "adopt" {
-			return nil, usageError{errors.New("validate.policy adopt: standard input cannot be read again")}
+			return usageError{errors.New("validate.policy adopt: standard input cannot be read again")}
 		}
 	}
-	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
-	if err != nil {
-		return nil, err
-	}
-	if len(foreign) > 0 {
-		log.Warn("files among the reports are none, they are left alone", "files", foreign)
-	}
-	r.Report = reports.Add
-	model := latest(r, c.Record)
-	snapshots, err := s.openSnapshots(ctx, c, model, log)
-	if err != nil {
-		return nil, err
-	}
-	predictor := newPredictor(c, known(model), log)
-	var consuming atomic.Pointer[stream.Consumer]
-	if c.HTTP.Address != "" {
-		server, err := s.serve(c, store, &consuming, reports, snapshots, predictor, log)
-		if err != nil {
-			return nil, err
-		}
-		s.close = append(s.close, func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			return server.Close(ctx)
-		})
-	}
-	if r.Config.Refused == online.PolicyDeadLetter {
-		where := c.DeadLetter.DeadLetterConfig
-		if where.Topic != "" {
-			where.File = ""
-		}
-		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
-		if err != nil {
-			return nil, err
-		}
-		s.close = append(s.close, d.Close)
-		r.DeadLetters = deadLetters{d}
-	}
-	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
-		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
-		if err != nil {
-			return nil, err
-		}
-		s.close = append(s.close, d.Close)
-		r.Suspects = suspects{d}
-		c.Record.KeepValue = true
-	}
-	if o.data != "" {
-		if err := s.openFile(c, o.data); err != nil {
-			return nil, err
-		}
-		s.accompany(ctx, c, snapshots, predictor)
-		return s, nil
-	}
-	decoder, err := stream.NewDecoder(c.Record, r.Schema)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	c.Kafka.Log = log
-	consumer, err := stream.NewConsumer(ctx, c.Kafka.ConsumerConfig, decoder, r.Schema, r.Offsets)
-	if err != nil {
-		return nil, err
-	}
-	s.close = append(s.close, consumer.Close)
-	r.Source = consumer
-	consuming.Store(consumer)
-	if group := c.Kafka.Group; group != "" {
-		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
-	}
-	s.accompany(ctx, c, snapshots, predictor)
-	return s, nil
+	return nil
 }
 
-// serve starts the HTTP server, which is there before anything is consumed.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) (*serve.Server, error) {
+// serve starts the HTTP server.
+func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) error {
 	version, revision := buildVersion()
 	shown := serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
@@ -258,10 +240,63 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *at
 		shown.Predictions = predictor.Stats
 	}
 	server, err := serve.Start(c.HTTP.Config, shown, log)
-	if err == nil {
-		log.Info("serving", "url", server.URL())
+	if err != nil {
+		return err
 	}
-	return server, err
+	s.close = append(s.close, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return server.Close(ctx)
+	})
+	log.Info("serving", "url", server.URL())
+	return nil
+}
+
+// openAside opens where refused events and suspects go.
+func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	if s.runner.Config.Refused == online.PolicyDeadLetter {
+		where := c.DeadLetter.DeadLetterConfig
+		if where.Topic != "" {
+			where.File = ""
+		}
+		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, d.Close)
+		s.runner.DeadLetters = deadLetters{d}
+	}
+	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
+		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, d.Close)
+		s.runner.Suspects = suspects{d}
+		c.Record.KeepValue = true
+	}
+	return nil
+}
+
+// openTopics makes Kafka the source, from where the checkpoint left it.
+func (s *service) openTopics(ctx context.Context, c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
+	r := s.runner
+	decoder, err := stream.NewDecoder(c.Record, r.Schema)
+	if err != nil {
+		return usageError{err}
+	}
+	c.Kafka.Log = log
+	consumer, err := stream.NewConsumer(ctx, c.Kafka.ConsumerConfig, decoder, r.Schema, r.Offsets)
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, consumer.Close)
+	r.Source = consumer
+	consuming.Store(consumer)
+	if group := c.Kafka.Group; group != "" {
+		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
+	}
+	return nil
 }
 
 // openFile makes a file the source. A file goes on where the checkpoint left it;
