@@ -2,6 +2,7 @@ package blankout
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 )
@@ -37,52 +38,21 @@ type Term struct {
 func (m *Model) Explain(e *Example, class int) Explanation {
 	side := m.Side(class)
 	var x Explanation
-	dot := func(of func(k int) float64) (sum float64) {
-		for k, s := range side {
-			if s != 0 {
-				sum += s * of(k)
-			}
-		}
-		return sum
+	for k, s := range side {
+		x.Intercept += s * m.Intercept[k]
 	}
-	x.Intercept = dot(func(k int) float64 { return m.Intercept[k] })
 	c0, c1, c2 := m.coefficients()
 	variance := func(t *Term) float64 { return t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value) }
-	add := func(t Term) {
-		if row := m.Rows.Row(t.Column); row != nil {
-			t.Known, t.Value = true, t.Raw
-			if stats := m.Stats(row); stats != nil {
-				t.Value = m.Scaler.Apply(stats, t.Raw)
-			}
-			t.Weight = dot(func(k int) float64 { return m.weight(row, k) })
-			t.Contribution = t.Weight * t.Value
-			x.Score += t.Contribution
-			x.Variance += variance(&t)
-		}
+	for t := range m.Terms(e, class) {
+		x.Score += t.Contribution
+		x.Variance += variance(&t)
 		x.Terms = append(x.Terms, t)
-	}
-	dense := m.Scaler.Dense
-	for i, d := range e.Features.Index {
-		for len(dense) > 0 && dense[0] <= d {
-			if dense[0] < d {
-				add(Term{Column: dense[0]})
-			}
-			dense = dense[1:]
-		}
-		t := Term{Column: d, Raw: e.Features.Value[i]}
-		if len(e.Field) > 0 {
-			t.Field = e.Field[i]
-		}
-		add(t)
-	}
-	for _, d := range dense {
-		add(Term{Column: d})
 	}
 	x.Score += x.Intercept
 	if c0 > 0 { // acts on every column, those not in the event too
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
-			w := dot(func(k int) float64 { return m.weight(row, k) })
+			w := m.sideWeight(side, row)
 			x.Variance += c0 * w * w
 		}
 	}
@@ -91,6 +61,44 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
 	})
 	return x
+}
+
+// Terms yields the Terms of Explain in ascending order of columns, without shares.
+func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
+	return func(yield func(Term) bool) {
+		side := m.Side(class)
+		at := 0 // in the event
+		for column, raw := range m.Scaler.Each(e.Features) {
+			t := Term{Column: column, Raw: raw}
+			if at < len(e.Features.Index) && e.Features.Index[at] == column {
+				if len(e.Field) > 0 {
+					t.Field = e.Field[at]
+				}
+				at++
+			}
+			if row := m.Rows.Row(column); row != nil {
+				t.Known, t.Value = true, raw
+				if stats := m.Stats(row); stats != nil {
+					t.Value = m.Scaler.Apply(stats, raw)
+				}
+				t.Weight = m.sideWeight(side, row)
+				t.Contribution = t.Weight * t.Value
+			}
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// sideWeight is the weight of a row for a Side.
+func (m *Model) sideWeight(side, row []float64) (w float64) {
+	for k, s := range side {
+		if s != 0 {
+			w += s * m.weight(row, k)
+		}
+	}
+	return w
 }
 
 // shares fills in the terms' shares of the variance.

@@ -151,18 +151,17 @@ func (m *Model) ScoreMissing(e *Example, out []float64) []float64 {
 func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)
-	dense := m.Scaler.Dense
-	for i, d := range e.Features.Index {
-		for len(dense) > 0 && dense[0] <= d {
-			if dense[0] < d {
-				m.addScore(dense[0], 0, scale, out)
-			}
-			dense = dense[1:]
+	for column, x := range m.Scaler.Each(e.Features) {
+		row := m.Rows.Row(column)
+		if row == nil {
+			continue
 		}
-		m.addScore(d, e.Features.Value[i], scale, out)
-	}
-	for _, d := range dense {
-		m.addScore(d, 0, scale, out)
+		if stats := m.Stats(row); stats != nil {
+			x = m.Scaler.Apply(stats, x)
+		}
+		for k := range out {
+			out[k] += scale * x * m.weight(row, k)
+		}
 	}
 	for k := range out {
 		out[k] += m.Intercept[k]
@@ -186,19 +185,6 @@ func (m *Model) ScoreVec(x Vec, out []float64) []float64 {
 		out[k] += m.Intercept[k]
 	}
 	return m.ClassScores(out)
-}
-
-func (m *Model) addScore(column uint32, x, scale float64, out []float64) {
-	row := m.Rows.Row(column)
-	if row == nil {
-		return
-	}
-	if stats := m.Stats(row); stats != nil {
-		x = m.Scaler.Apply(stats, x)
-	}
-	for k := range out {
-		out[k] += scale * x * m.weight(row, k)
-	}
 }
 
 // ClassScores turns outputs into the scores that Predict and Probabilities

@@ -88,3 +88,65 @@ func TestProbabilities(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkScore scores events of 100 features, most of which the model knows,
+// without and with dense columns that they leave out.
+func BenchmarkScore(b *testing.B) {
+	for _, dense := range []int{0, 10} {
+		for _, outputs := range []int{1, 10} {
+			b.Run(fmt.Sprintf("dense=%d/outputs=%d", dense, outputs), func(b *testing.B) {
+				m := &Model{Head: Head{Schema: NewSchema(18, nil, 2), Outputs: outputs, Intercept: make([]float64, outputs),
+					Layout: Layout{Width: ScalerWidth + outputs, Weight: ScalerWidth}}, Rows: NewTable(ScalerWidth + outputs)}
+				for d := range uint32(20_000) {
+					m.Rows.Touch(d)[ScalerWidth] = 1
+				}
+				for d := range dense {
+					m.Scaler.Mode, m.Scaler.Dense = StandardiseAuto, append(m.Scaler.Dense, uint32(2000*d))
+				}
+				events := make([]Example, 100)
+				for i := range events {
+					for j := range uint32(100) {
+						events[i].Features.Index = append(events[i].Features.Index, 210*j+uint32(i))
+						events[i].Features.Value = append(events[i].Features.Value, 1)
+					}
+				}
+				out := make([]float64, outputs)
+				for i := 0; b.Loop(); i++ {
+					m.Score(&events[i%len(events)], out)
+				}
+			})
+		}
+	}
+}
+
+// TestEach: the columns of an event and the dense ones, each once, in order, for
+// all subsets of four columns of either.
+func TestEach(t *testing.T) {
+	for set := range 256 {
+		var x Vec
+		var s Scaler
+		want := map[uint32]float64{}
+		for d := range uint32(4) {
+			if set>>d&1 != 0 {
+				x.Index, x.Value = append(x.Index, d), append(x.Value, float64(d)+1)
+				want[d] = float64(d) + 1
+			}
+			if set>>(4+d)&1 != 0 {
+				s.Dense = append(s.Dense, d)
+				want[d] += 0
+			}
+		}
+		last := -1
+		for d, v := range s.Each(x) {
+			w, there := want[d]
+			if !there || v != w || int(d) <= last {
+				t.Errorf("columns %v, dense %v: %d has %g after %d", x.Index, s.Dense, d, v, last)
+			}
+			delete(want, d)
+			last = int(d)
+		}
+		if len(want) > 0 {
+			t.Errorf("columns %v, dense %v: left out %v", x.Index, s.Dense, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package blankout
 
 import (
 	"fmt"
+	"iter"
 	"math"
 )
 
@@ -62,6 +63,30 @@ func ParseStandardise(s string) (Standardise, error) {
 		return StandardiseNone, nil
 	}
 	return "", fmt.Errorf("standardise %q: want one of auto, all, scale, none", s)
+}
+
+// Each yields the columns and values of x, and 0 for the dense columns that x leaves
+// out, all in ascending order.
+func (s *Scaler) Each(x Vec) iter.Seq2[uint32, float64] {
+	return func(yield func(uint32, float64) bool) {
+		// The body of the loop stands once, so that the compiler takes it in.
+		dense := s.Dense
+		for i := 0; i < len(x.Index) || len(dense) > 0; {
+			column, value := uint32(0), 0.0
+			if len(dense) == 0 || i < len(x.Index) && x.Index[i] <= dense[0] {
+				column, value = x.Index[i], x.Value[i]
+				i++
+			} else {
+				column = dense[0]
+			}
+			if len(dense) > 0 && dense[0] == column {
+				dense = dense[1:]
+			}
+			if !yield(column, value) {
+				return
+			}
+		}
+	}
 }
 
 // Apply returns the standardised value of x given its column's statistics, the
@@ -174,32 +199,18 @@ func SpreadInverse(stats []float64, total float64) float64 {
 // every column that has a row, through the Scaler, and the dense columns that
 // the event leaves out as the number 0.
 func (m *Model) Standardised(e *Example, out Vec) Vec {
-	dense := m.Scaler.Dense
-	for i, d := range e.Features.Index {
-		for len(dense) > 0 && dense[0] <= d {
-			if dense[0] < d {
-				out = m.appendStandardised(out, dense[0], 0)
+	standardises := m.standardises()
+	for column, x := range m.Scaler.Each(e.Features) {
+		if standardises {
+			row := m.Rows.Row(column)
+			if row == nil {
+				continue
 			}
-			dense = dense[1:]
+			x = m.Scaler.Apply(m.Stats(row), x)
 		}
-		out = m.appendStandardised(out, d, e.Features.Value[i])
+		out.Index = append(out.Index, column)
+		out.Value = append(out.Value, x)
 	}
-	for _, d := range dense {
-		out = m.appendStandardised(out, d, 0)
-	}
-	return out
-}
-
-func (m *Model) appendStandardised(out Vec, column uint32, x float64) Vec {
-	if m.standardises() {
-		row := m.Rows.Row(column)
-		if row == nil {
-			return out
-		}
-		x = m.Scaler.Apply(m.Stats(row), x)
-	}
-	out.Index = append(out.Index, column)
-	out.Value = append(out.Value, x)
 	return out
 }
 

@@ -198,7 +198,6 @@ type decoder struct {
 	example blankout.Example
 	scores  []float64
 	chances []float64
-	scaled  blankout.Vec
 }
 
 // Predict decodes an event, one record as the learner's stream has them, and
@@ -253,7 +252,7 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 		}
 	}
 	if explain > 0 {
-		p.Explanation = m.explain(d, class, explain)
+		p.Explanation = m.explain(e, class, explain)
 	}
 	return p, nil
 }
@@ -270,18 +269,18 @@ func (m *Model) Explains() error {
 	return nil
 }
 
-func (m *Model) explain(d *decoder, class, most int) []Contribution {
-	k := 0
-	if m.Outputs > 1 {
-		k = class
+func (m *Model) explain(e *blankout.Example, class, most int) []Contribution {
+	intercept := m.Intercept[0]
+	if m.Outputs == 1 {
+		class = 1
+	} else {
+		intercept = m.Intercept[class]
 	}
-	d.scaled.Index, d.scaled.Value = d.scaled.Index[:0], d.scaled.Value[:0]
-	d.scaled = m.Linear.Standardised(&d.example, d.scaled)
 	name := m.name()
-	all := []Contribution{{"", 1, m.Intercept[k], m.Intercept[k]}}
-	for i, column := range d.scaled.Index {
-		if w, x := m.Linear.Weight(column, k), d.scaled.Value[i]; w*x != 0 {
-			all = append(all, Contribution{name(column), x, w, w * x})
+	all := []Contribution{{"", 1, intercept, intercept}}
+	for t := range m.Linear.Terms(e, class) {
+		if t.Contribution != 0 {
+			all = append(all, Contribution{name(t.Column), t.Value, t.Weight, t.Contribution})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Contribution) int {

@@ -313,7 +313,6 @@ type evaluator struct {
 	c0, c1, c2 float64
 	sumsq      []float64
 	intercept  []float64
-	dense      []uint32
 	scaler     blankout.Scaler
 	rows       [][]float64
 	x, basis   []float64
@@ -323,7 +322,7 @@ type evaluator struct {
 func (e *evaluation) worker() *evaluator {
 	l := e.l
 	h := l.head(l.schema)
-	w := &evaluator{evaluation: e, intercept: h.Intercept, dense: l.scaler.Dense, scaler: l.scaler, sumsq: make([]float64, l.k)}
+	w := &evaluator{evaluation: e, intercept: h.Intercept, scaler: l.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
@@ -337,19 +336,6 @@ func (e *evaluation) worker() *evaluator {
 	return w
 }
 
-func (w *evaluator) add(column uint32, x float64) {
-	row := w.weights.Row(column)
-	if row == nil {
-		return
-	}
-	if w.scaler.Mode != blankout.StandardiseNone {
-		x = w.scaler.Apply(row[:blankout.ScalerWidth], x)
-	}
-	w.rows = append(w.rows, row)
-	w.x = append(w.x, x)
-	w.basis = append(w.basis, w.c1*x+w.c2*x*x)
-}
-
 func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 	l := w.l
 	for i := range b.Examples {
@@ -358,18 +344,17 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			continue
 		}
 		w.rows, w.x, w.basis = w.rows[:0], w.x[:0], w.basis[:0]
-		dense := w.dense
-		for i, column := range e.Features.Index {
-			for len(dense) > 0 && dense[0] <= column {
-				if dense[0] < column {
-					w.add(dense[0], 0)
-				}
-				dense = dense[1:]
+		for column, x := range w.scaler.Each(e.Features) {
+			row := w.weights.Row(column)
+			if row == nil {
+				continue
 			}
-			w.add(column, e.Features.Value[i])
-		}
-		for _, column := range dense {
-			w.add(column, 0)
+			if w.scaler.Mode != blankout.StandardiseNone {
+				x = w.scaler.Apply(row[:blankout.ScalerWidth], x)
+			}
+			w.rows = append(w.rows, row)
+			w.x = append(w.x, x)
+			w.basis = append(w.basis, w.c1*x+w.c2*x*x)
 		}
 		copy(w.f, w.intercept)
 		clear(w.q)
