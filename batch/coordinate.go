@@ -297,7 +297,8 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 func solveLogit(t, c, k float64) (float64, float64) {
 	lo, hi := -c-k, -c
 	t = min(max(t, lo), hi)
-	for range 60 {
+	last := math.Inf(1)
+	for range 100 {
 		p := 1 / (1 + math.Exp(-t))
 		h := t + c + k*p
 		if math.Abs(h) <= 1e-3 {
@@ -309,9 +310,10 @@ func solveLogit(t, c, k float64) (float64, float64) {
 			lo = t
 		}
 		t -= h / (1 + k*p*(1-p))
-		if !(t > lo && t < hi) {
+		if !(t > lo && t < hi) || math.Abs(h) > 0.5*last { // from one side of the steep middle to the other and back
 			t = 0.5 * (lo + hi)
 		}
+		last = math.Abs(h)
 	}
 	return t, 1 / (1 + math.Exp(-t))
 }

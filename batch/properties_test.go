@@ -511,3 +511,53 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 		}
 	}
 }
+
+// The zero of t + c + k sigma(t) is where its sides change sign, however steep the
+// middle and wherever the search begins.
+func TestSolveLogit(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 13))
+	for range 10_000 {
+		start, c, k := 20*r.NormFloat64(), 30*r.NormFloat64(), math.Exp(8*r.NormFloat64())
+		at, p := solveLogit(start, c, k)
+		if p != 1/(1+math.Exp(-at)) {
+			t.Fatalf("sigma(%v) is not %v", at, p)
+		}
+		side := func(t float64) float64 { return t + c + k/(1+math.Exp(-t)) }
+		if near := 1e-3 + 1e-12*k; side(at-near) > 0 || side(at+near) < 0 {
+			t.Fatalf("from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
+		}
+	}
+}
+
+// Features of very different frequency must not cost L-BFGS many iterations.
+func TestLBFGSOnRareFeatures(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 14))
+	var x [][]float64
+	var y []float64
+	for range 1000 {
+		row, label := make([]float64, 60), float64(2*r.IntN(2)-1)
+		for d := range row {
+			if r.IntN(1+d*d/4) == 0 {
+				row[d] = float64(1 + r.IntN(40/(d+1)+1))
+				if r.IntN(3) > 0 {
+					row[d] += label / float64(d+1)
+				}
+			}
+		}
+		x, y = append(x, row), append(y, label)
+	}
+	data := denseData(t, x, y)
+	for i := 200; i < len(y); i++ {
+		y[i] = math.NaN()
+	}
+	for _, l := range []blankout.Loss{blankout.LogisticChen{}, blankout.LogisticGaussian{}, blankout.LogisticQuadratic{}} {
+		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: blankout.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
+			Intercept: FreeIntercept, Penalty: Ridge(data.Columns(), 1e-3, FreeIntercept)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS}); !got.Converged || got.Iterations > 150 {
+			t.Errorf("%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
+		}
+	}
+}

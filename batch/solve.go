@@ -611,6 +611,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		return fmt.Errorf("the objective is %v at the start: scale the features down or penalise more", s.value)
 	}
 	s.first = norm2(s.grad)
+	diag := slices.Repeat([]float64{1}, s.dim)
 	stalled := 0
 	for {
 		norm := norm2(s.grad)
@@ -622,6 +623,18 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			s.converged = true
 			return nil
 		}
+		if d, ok := s.o.(diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
+			// Features differ in frequency by orders of magnitude: where that slows it
+			// down, the inverse Hessian is built up from that of the diagonal. Not from
+			// the beginning, which led to worse minima of objectives that are not convex.
+			eval()
+			d.Diagonal(diag)
+			for i, v := range diag {
+				if !(v > 0) || math.IsInf(v, 1) {
+					diag[i] = 1
+				}
+			}
+		}
 		for i, g := range s.grad {
 			p[i] = -g
 		}
@@ -631,9 +644,13 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		}
 		if n := len(pairs); n > 0 {
 			last := pairs[n-1]
-			scale := 1 / (last.rho * dot(last.y, last.y))
+			length := 0.0
+			for i, y := range last.y {
+				length += y * y / diag[i]
+			}
+			scale := 1 / (last.rho * length)
 			for i := range p {
-				p[i] *= scale
+				p[i] *= scale / diag[i]
 			}
 		} else if norm > 0 {
 			for i := range p {
