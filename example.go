@@ -69,13 +69,13 @@ type Reason string
 const (
 	ReasonSyntax        Reason = "syntax"          // not in the configured format
 	ReasonNotFinite     Reason = "not-finite"      // a NaN or an infinity
-	ReasonOutOfRange    Reason = "out-of-range"    // |x| > 1e30, or an index beyond the columns
+	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30, or an index that is no column
 	ReasonTooMany       Reason = "too-many"        // more features than allowed
 	ReasonOversize      Reason = "oversize"        // more bytes than allowed
 	ReasonLabel         Reason = "label"           // a label outside the known classes
-	ReasonWeight        Reason = "weight"          // a weight that is negative
+	ReasonWeight        Reason = "weight"          // a weight that is no number from 0 to 1e30
 	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema-registry record, magic byte 0
-	ReasonDuplicate     Reason = "duplicate-field" // the same field twice in one event
+	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
 	ReasonDecompression Reason = "decompression"   // a record that does not unpack
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )

@@ -237,6 +237,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	// The limits: the expectation of the hinge loss for normal scores, which
 	// sums of many words have, and the paper's bound on it.
 	limits := map[string]float64{}
+	s.Expect(2)
 	for _, bound := range []string{"gaussian", "chen"} {
 		limit := config
 		limit.Bound, limit.Noise = bound, noise.String()

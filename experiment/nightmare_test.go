@@ -73,8 +73,9 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestWords holds the words of patches against the nearest centre found the
-// slow way, from whitened patches, and the counts against the number of patches.
+// TestWords: the words do not depend on the number of threads, an image has as many
+// as patches, in the quarters as in the whole; k-means finds clouds, and the nearest
+// centre is the one found the slow way.
 func TestWords(t *testing.T) {
 	s := &Setting{Seed: 1, Threads: 2}
 	c := cifarConfig{Side: 3, Stride: 4, Words: 7, Patches: 400, Rounds: 4}
