@@ -158,6 +158,9 @@ func TestCancel(t *testing.T) {
 				if i == 5 {
 					cancel()
 				}
+				if i > 5 { // the other thread must not run ahead
+					<-ctx.Done()
+				}
 				return i, nil
 			})
 			return err
