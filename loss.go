@@ -315,6 +315,9 @@ func ParseLoss(s string) (Loss, error) {
 		}
 		return l.make(ell), nil
 	}
+	if len(bounds) == 1 && bounds[0] == "" {
+		return nil, fmt.Errorf("loss %q: the expectation of %s is exact, it has no bound %s", s, name, bound)
+	}
 	if len(bounds) > 0 {
 		return nil, fmt.Errorf("loss %q: %s knows the bounds %s", s, name, strings.Join(bounds, ", "))
 	}

@@ -270,7 +270,9 @@ var objectives = []struct {
 func (c Config) LossName() (string, error) {
 	name := c.Loss
 	first, _, named := strings.Cut(name, ":")
-	if c.Bound != "" && (first == "hinge" || first == "logistic" || c.Bound != "gaussian") { // the others have one form only, which is exact
+	// The expectation of the quadratic loss is exact, by whatever name it is asked for.
+	exact := c.Bound == "gaussian" || c.Bound == "mcf" && first == "quadratic" || c.Bound == "quadratic-noising" && first == "linear"
+	if c.Bound != "" && (first == "hinge" || first == "logistic" || !exact) {
 		if named {
 			return "", fmt.Errorf("loss %s and bound %s both name the bound: give one of them", c.Loss, c.Bound)
 		}
@@ -330,7 +332,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 		if o.name != first {
 			continue
 		}
-		if slices.Contains(o.bounds, c.Bound) {
+		if slices.Contains(o.bounds, c.Bound) || o.bounds[0] == "" && c.Bound == "gaussian" { // the default may be named
 			name := c.Loss
 			if first == "logistic" {
 				name += ":" + c.Bound // a name that another loss has too

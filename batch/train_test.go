@@ -158,6 +158,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "margin"},
 		{"margin", two, func(c *Config) { c.Ell = 2 }, "has none"},
 		{"bound", two, func(c *Config) { c.Loss, c.Bound = "ramp", "mcf" }, "no bound mcf"},
+		{"bound of an exact one", two, func(c *Config) { c.Loss, c.Bound = "quadratic", "chen" }, "no bound chen"},
 		{"bound of one form", two, func(c *Config) { c.Loss, c.Bound = "exponential", "chen" }, "no bound chen"},
 	} {
 		cfg := DefaultConfig()
@@ -261,4 +262,29 @@ func ExampleTrain() {
 	}
 	fmt.Printf("weights %.2f %.2f, certified to %v\n", fit.Model.Weight(1, 0), fit.Model.Weight(2, 0), fit.Gap < 1e-5)
 	// Output: weights 0.60 0.60, certified to true
+}
+
+// The default bound may be named with every loss, and an exact expectation by
+// the name under which a paper has it.
+func TestTrainBoundsThatChangeNothing(t *testing.T) {
+	d := classData(t, 60, 2, "3", "5")
+	for _, c := range [][2]string{
+		{"hinge", "gaussian"}, {"logistic", "gaussian"}, {"ramp", "gaussian"}, {"probit", "gaussian"}, {"t-logistic:1.5", "gaussian"},
+		{"fdrop:2", "gaussian"}, {"exponential", "gaussian"}, {"exponential", "mcf"}, {"quadratic", "mcf"}, {"linear", "quadratic-noising"},
+	} {
+		plain := DefaultConfig()
+		plain.Loss = c[0]
+		named := plain
+		named.Bound = c[1]
+		a, err := Train(context.Background(), d, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Train(context.Background(), d, named)
+		if err != nil {
+			t.Errorf("%s with bound %s: %v", c[0], c[1], err)
+		} else if a.Objective != b.Objective || a.Model.Loss != b.Model.Loss {
+			t.Errorf("%s: %s %v, with bound %s %s %v", c[0], a.Model.Loss, a.Objective, c[1], b.Model.Loss, b.Objective)
+		}
+	}
 }

@@ -46,7 +46,7 @@ func (o *trainFlags) checkKernel() error {
 	switch {
 	case c.Noise != "none" || c.Copies > 0:
 		return fmt.Errorf("dropsvm knows no feature noise: it drops samples (--drop-q, --keep)")
-	case c.Bound != "":
+	case c.Bound != "" && c.Bound != "gaussian":
 		return fmt.Errorf("dropsvm knows no --bound")
 	case c.Solver != "" && c.Solver != batch.SMO:
 		return fmt.Errorf("solver %q: dropsvm is solved by smo", c.Solver)
