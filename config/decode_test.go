@@ -93,19 +93,19 @@ func TestSet(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var c sample
+		got := "no such key"
 		for _, k := range keys(&c) {
 			if k.String() != tt.key {
 				continue
 			}
-			got := ""
 			if err := k.set(tt.text, "flag"); err != nil {
 				got = "error: " + err.Error()
 			} else {
 				got = k.String() + " = " + format(k)
 			}
-			if got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
-				t.Errorf("%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
-			}
+		}
+		if got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
+			t.Errorf("%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
 		}
 	}
 }

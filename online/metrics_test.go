@@ -96,8 +96,7 @@ func TestHalfLife(t *testing.T) {
 		for i := range 400 {
 			e := s.next()
 			slow.forget(math.Exp2(-1.0 / 20))
-			if i == 200 {
-				lazy.growth *= 1 // the rebasing must not be seen
+			if i == 200 { // the rebasing must not be seen
 				lazy.forget(1 / lazy.growth)
 				lazy.growth = 1
 			}
