@@ -60,6 +60,20 @@ func TestMeasuresAgainstTheDefinitions(t *testing.T) {
 			lastRecall = hits / positives
 		}
 	}
+	off := 0.0
+	for bin := range 15 {
+		bar := 0.0 // of what was promised more than came
+		for i := range n {
+			p := 1 / (1 + math.Exp(-math.Abs(score[i]))) // of the predicted class
+			if p < float64(bin)/15 || p >= float64(bin+1)/15 {
+				continue
+			}
+			if bar += weight[i] * p; (score[i] > 0) == (label[i] == 1) {
+				bar -= weight[i]
+			}
+		}
+		off += math.Abs(bar)
+	}
 	got := m.Report()
 	for _, c := range []struct {
 		name      string
@@ -70,8 +84,11 @@ func TestMeasuresAgainstTheDefinitions(t *testing.T) {
 		{"log loss", got.LogLoss, logLoss / total, 1e-12},
 		{"auc", got.AUC, right / pairs, 1e-12},
 		{"average precision", got.AveragePrecision, ap, 1e-12},
+		{"calibration error", got.CalibrationError, off / total, 1e-12},
 	} {
-		if c.got == nil || math.Abs(*c.got-c.want) > c.tol {
+		if c.got == nil {
+			t.Errorf("%s: none, want %v", c.name, c.want)
+		} else if math.Abs(*c.got-c.want) > c.tol {
 			t.Errorf("%s: %v, want %v", c.name, *c.got, c.want)
 		}
 	}

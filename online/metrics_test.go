@@ -57,6 +57,19 @@ func TestBinaryMeasures(t *testing.T) {
 				right += float64(e.label)
 			}
 		}
+		off := 0.0
+		for bin := range 10 {
+			bar := 0.0 // of what was promised more than came
+			for _, e := range events {
+				if p := 1 / (1 + math.Exp(-e.f)); p >= float64(bin)/10 && p < float64(bin+1)/10 {
+					bar += p - float64(e.label)
+				}
+			}
+			off += math.Abs(bar) / float64(len(events))
+		}
+		if got := b.CalibrationError(); math.Abs(got-off) > 1e-9 {
+			t.Errorf("share %v: calibration error %v, want %v", share, got, off)
+		}
 		if b.Precision() != right/above || b.Recall() != right/positives {
 			t.Errorf("share %v: precision %v and recall %v, want %v and %v", share, b.Precision(), b.Recall(), right/above, right/positives)
 		}
