@@ -121,7 +121,7 @@ func (x *index) put(entry uint64) {
 
 // NewTable returns an empty Table of rows of the given width.
 func NewTable(width int) *Table {
-	if width <= 0 || width*8 > blockBytes {
+	if width <= 0 || width > blockBytes/8 {
 		panic(fmt.Sprintf("blankout: a row of %d values", width))
 	}
 	t := &Table{width: width, epoch: 1}
@@ -311,7 +311,7 @@ func (t *Table) EachBlock() iter.Seq[Block] {
 // ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
 // taken only after the rows have been seen to be there for all the columns.
 func ReadTable(width int, blocks []Block) (*Table, error) {
-	if width <= 0 || width*8 > blockBytes {
+	if width <= 0 || width > blockBytes/8 {
 		return nil, fmt.Errorf("rows of %d values", width)
 	}
 	t := NewTable(width)

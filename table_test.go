@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -117,6 +118,11 @@ func TestReadTableRefuses(t *testing.T) {
 		}
 		if _, err := ReadTable(2, list); err == nil {
 			t.Errorf("%s: read", name)
+		}
+	}
+	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last overflows
+		if _, err := ReadTable(width, nil); err == nil || !strings.Contains(err.Error(), "rows of") {
+			t.Errorf("width %d: %v", width, err)
 		}
 	}
 }
