@@ -26,11 +26,16 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 	if d == nil {
 		return false, nil
 	}
-	n, free, bias := len(o.f), d.free, o.columns
-	q, active, w := d.q, d.active, d.w
-	alpha := make([]float64, n)
+	free, bias := d.free, o.columns
+	// What a row needs lies together: rows are visited at random.
+	type row struct{ y, m, q, alpha float64 }
+	rows := make([]row, len(o.f))
+	for i := range rows {
+		rows[i] = row{y: o.p.Y[i], m: o.m[i], q: d.q[i]}
+	}
+	active, w := d.active, d.w
 	var random rand.PCG
-	random.Seed(1, uint64(n))
+	random.Seed(1, uint64(len(rows)))
 	size := len(active)
 	upper, lower := math.Inf(1), math.Inf(-1)
 	check, precision := 4, 0.1
@@ -46,36 +51,29 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		nextUpper, nextLower := math.Inf(-1), math.Inf(1)
 		for k := 0; k < size; k++ {
 			i := int(active[k])
-			y, c := o.p.Y[i], o.m[i]
-			row := o.p.Data.Row(i)
-			g := y*(row.Dot(w)+w[bias]) - ell
-			projected := g
-			switch {
-			case alpha[i] == 0:
-				if g > upper {
-					size--
-					active[k], active[size] = active[size], active[k]
-					k--
-					continue
-				}
-				projected = min(g, 0)
-			case alpha[i] == c:
-				if g < lower {
-					size--
-					active[k], active[size] = active[size], active[k]
-					k--
-					continue
-				}
-				projected = max(g, 0)
+			n := &rows[i]
+			g := n.y*(o.p.Data.Row(i).Dot(w)+w[bias]) - ell
+			projected, aside := g, false
+			switch n.alpha {
+			case 0:
+				projected, aside = min(g, 0), g > upper
+			case n.m:
+				projected, aside = max(g, 0), g < lower
+			}
+			if aside {
+				size--
+				active[k], active[size] = active[size], active[k]
+				k--
+				continue
 			}
 			nextUpper, nextLower = max(nextUpper, projected), min(nextLower, projected)
-			if math.Abs(projected) > 1e-14*ell && q[i] > 0 {
-				old := alpha[i]
-				alpha[i] = min(max(old-g/q[i], 0), c)
-				d.step(o, i, (alpha[i]-old)*y)
+			if math.Abs(projected) > 1e-14*ell && n.q > 0 {
+				old := n.alpha
+				n.alpha = min(max(old-g/n.q, 0), n.m)
+				d.step(o, i, (n.alpha-old)*n.y)
 			}
 		}
-		d.balance(o, func(i int) float64 { return alpha[i] })
+		d.balance(o, func(i int) float64 { return rows[i].alpha })
 		s.iterations++
 		o.passes++
 		settled := nextUpper-nextLower <= precision*ell
@@ -100,9 +98,9 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		if free {
 			s.w[bias] += o.centreHinge(ell)
 		}
-		for i, m := range o.m {
-			if m != 0 {
-				o.df[i], o.dv[i] = -o.p.Y[i]*alpha[i]/m, 0
+		for i, n := range rows {
+			if n.m != 0 {
+				o.df[i], o.dv[i] = -n.y*n.alpha/n.m, 0
 			}
 		}
 		s.gap, s.value = o.interiorGap(s.w, ell)
