@@ -27,7 +27,7 @@ type Table struct {
 	ahead   ahead
 }
 
-// ahead is what Prefetch was asked for last, and the slots found, plus one.
+// ahead is the columns looked up last, and the slots found, plus one.
 type ahead struct{ columns, slots []uint32 }
 
 // lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
@@ -180,41 +180,42 @@ func (t *Table) Touch(column uint32) []float64 {
 	return t.add(column)
 }
 
-// TouchAll appends the rows of columns to rows, as Touch returns them. fresh
-// says that some of them start with a zero, as new ones do. Looking at all of
-// them at once, it waits for several rows from memory at the same time.
-func (t *Table) TouchAll(columns []uint32, rows [][]float64) (all [][]float64, fresh bool) {
+// TouchAll appends the rows of columns to rows, as Touch returns them.
+func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
-	slots := t.ahead.slots
 	if !slices.Equal(columns, t.ahead.columns) {
-		slots = nil
+		t.find(columns)
 	}
-	blocks, width, perBits := t.blocks, t.width, t.perBits&31
-	for i, column := range columns {
-		slot := uint32(0)
-		if i < len(slots) {
-			slot = slots[i]
-		}
-		if slot == 0 {
-			slot = t.index.slot(column)
-		}
-		if slot == 0 {
-			out[i], fresh = t.add(column), true
-			blocks = t.blocks
+	blocks, written, width, perBits := t.blocks, t.written, t.width, t.perBits&31
+	for i, slot := range t.ahead.slots {
+		if slot == 0 { // then, at least
+			out[i] = t.Touch(columns[i])
+			blocks, written = t.blocks, t.written
 			continue
 		}
 		slot--
-		t.written[slot>>perBits] = t.epoch
-		from := int(slot&(1<<perBits-1)) * width
-		row := blocks[slot>>perBits][from : from+width : from+width]
-		if row[0] == 0 {
-			fresh = true
-		}
-		out[i] = row
+		block, from := slot>>perBits, int(slot&(1<<perBits-1))*width
+		written[block] = t.epoch
+		out[i] = blocks[block][from : from+width : from+width]
 	}
-	return rows, fresh
+	return rows
+}
+
+// find looks up the slots of columns.
+func (t *Table) find(columns []uint32) {
+	a := &t.ahead
+	a.columns = append(a.columns[:0], columns...)
+	a.slots = slices.Grow(a.slots[:0], len(columns))[:len(columns)]
+	low := t.index.low
+	for i, column := range columns {
+		if int(column) < len(low) {
+			a.slots[i] = low[column]
+		} else {
+			a.slots[i] = t.index.hashed(column)
+		}
+	}
 }
 
 // Prefetch says that the rows of columns, as far as there are any, are about to be
@@ -228,12 +229,8 @@ func (t *Table) Prefetch(columns []uint32) {
 	if len(t.columns)*t.width*8 <= small || len(columns) == 0 {
 		return
 	}
-	slots := slices.Grow(t.ahead.slots[:0], len(columns))[:len(columns)]
-	for i, column := range columns {
-		slots[i] = t.index.slot(column)
-	}
-	t.ahead = ahead{append(t.ahead.columns[:0], columns...), slots}
-	prefetch(&slots[0], len(slots), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	t.find(columns)
+	prefetch(&t.ahead.slots[0], len(columns), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 }
 
 func (t *Table) add(column uint32) []float64 {

@@ -176,7 +176,7 @@ func BenchmarkTouchAll(b *testing.B) {
 				}
 				var rows [][]float64
 				for i := 0; b.Loop(); i++ {
-					rows, _ = table.TouchAll(events[i%len(events)], rows[:0])
+					rows = table.TouchAll(events[i%len(events)], rows[:0])
 				}
 			})
 		}
@@ -203,7 +203,7 @@ func TestTablePrefetch(t *testing.T) {
 	// What was not there then is made where it is touched; other columns in the
 	// same memory are found, too.
 	for range 2 {
-		rows, _ := table.TouchAll(columns, nil)
+		rows := table.TouchAll(columns, nil)
 		for i, row := range rows {
 			if want := table.Row(columns[i]); &row[0] != &want[0] {
 				t.Fatalf("column %d: another row than its own", columns[i])

@@ -46,11 +46,9 @@ func (adagrad) step(l *Learner) {
 		ridge = now.faded
 	}
 	temper := l.k == 1 && l.config.Adapt
-	if temper {
-		clear(now.kappa)
-	}
 	if l.n > 1 {
 		if temper {
+			clear(now.kappa)
 			temperRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.kappa, &c)
 			l.temper(root)
 		}
@@ -61,12 +59,8 @@ func (adagrad) step(l *Learner) {
 	now.gradients, now.roots = slices.Grow(now.gradients[:0], n)[:n], slices.Grow(now.roots[:0], n)[:n]
 	g, r := now.gradients, now.roots
 	gradients1(now.rows, blankout.ScalerWidth, now.x, now.basis, ridge, now.df[0], now.shrink[0], c.start, g, r)
-	inverseRoots(r, c.eps)
+	kappa := inverseRoots(r, now.x, c.eps)
 	if temper {
-		kappa := 0.0
-		for i, x := range now.x[:n] {
-			kappa = math.FMA(x*x, r[i], kappa)
-		}
 		now.kappa[0] = kappa
 		l.temper(root)
 	}

@@ -112,8 +112,10 @@ func (l *Learner) foretellBinary(y float64) {
 		lv := &l.levels[v]
 		c := l.coefficient * lv.blend
 		q := 0.0
+		at, n := blankout.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
-			w := now.x[i] * (l.weights(row)[v] + c*l.lags(row)[v])
+			p := row[at : at+n+1]
+			w := now.x[i] * (p[0] + c*p[n])
 			q += w * w
 		}
 		margin := y * (now.f[v] + c*now.lag[v] - l.logit)

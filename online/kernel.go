@@ -27,8 +27,8 @@ func sumRowsGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	}
 }
 
-// sumRows1 is sumRowsGo for one output.
-func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
+// sumRows1Go is sumRowsGo for one output.
+func sumRows1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	x, basis = x[:len(rows)], basis[:len(rows)]
 	sf, sl, sq := *f, *lag, *q
 	for i, row := range rows {
@@ -120,17 +120,20 @@ func inverseRoot(s, eps float64) float64 {
 
 const rootGuess = 0x5fe6eb50c7b537a9
 
-// inverseRootsGo replaces every s by its inverseRoot.
-func inverseRootsGo(s []float64, eps float64) {
+// inverseRootsGo replaces every s by its inverseRoot, and returns what temperRows
+// would add to kappa: the sum of x^2 times those.
+func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	for i := range s {
 		s[i] = inverseRoot(s[i], eps)
+		kappa = math.FMA(x[i]*x[i], s[i], kappa)
 	}
+	return kappa
 }
 
 // A single output leaves no room for four at a time within a row: its step
 // collects the denominators, has all of their roots drawn at once, and goes over
-// the rows again. gradients1 sets g, and to start + m + g^2 s.
-func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+// the rows again. gradients1Go sets g, and to start + m + g^2 s.
+func gradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
 	x, basis, ridge, g, s = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
 	for i, row := range rows {
 		p := row[at : at+2 : at+2]
@@ -139,8 +142,8 @@ func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink,
 	}
 }
 
-// adagradRows1 makes the step of gradients g with their inverse roots r.
-func adagradRows1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+// adagradRows1Go makes the step of gradients g with their inverse roots r.
+func adagradRows1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
 	g, r = g[:len(rows)], r[:len(rows)]
 	for i, row := range rows {
 		p := row[at : at+3 : at+3]

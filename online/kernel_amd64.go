@@ -16,8 +16,17 @@ func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	sumRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &f[0], &lag[0], &q[0], len(f))
 }
 
-func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	if !hasAVX2 || len(rows) == 0 {
+		sumRows1Go(rows, at, x, basis, f, lag, q)
+		return
+	}
+	_, _ = x[:len(rows)], basis[:len(rows)]
+	sumRows1FMA(&rows[0], len(rows), at, &x[0], &basis[0], f, lag, q)
+}
+
+func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+	if !hasAVX2 || len(q) < 2 || len(rows) == 0 {
 		sumAveragesGo(rows, at, n, basis, c, q)
 		return
 	}
@@ -43,18 +52,45 @@ func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa 
 	temperRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
 }
 
-func inverseRoots(s []float64, eps float64) {
-	if !hasAVX2 || len(s) == 0 {
-		inverseRootsGo(s, eps)
+func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		gradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
 		return
 	}
-	inverseRootsAVX2(&s[0], len(s), eps)
+	_, _, _, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
+	gradients1FMA(&rows[0], len(rows), at, &x[0], &basis[0], &ridge[0], df, shrink, start, &g[0], &s[0])
+}
+
+func adagradRows1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		adagradRows1Go(rows, at, g, r, minusEta, inverse)
+		return
+	}
+	_, _ = g[:len(rows)], r[:len(rows)]
+	adagradRows1FMA(&rows[0], len(rows), at, &g[0], &r[0], minusEta, inverse)
+}
+
+func inverseRoots(s, x []float64, eps float64) (kappa float64) {
+	if !hasAVX2 || len(s) == 0 {
+		return inverseRootsGo(s, x, eps)
+	}
+	_ = x[:len(s)]
+	return inverseRootsAVX2(&s[0], &x[0], len(s), eps)
 }
 
 // The rows are slices; every one must reach to the last of its level's values.
 
 //go:noescape
 func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
+
+//go:noescape
+func sumRows1FMA(rows *[]float64, count, at int, x, basis, f, lag, q *float64)
+
+//go:noescape
+func gradients1FMA(rows *[]float64, count, at int, x, basis, ridge *float64, df, shrink, start float64, grad, s *float64)
+
+//go:noescape
+func adagradRows1FMA(rows *[]float64, count, at int, grad, r *float64, minusEta, inverse float64)
 
 //go:noescape
 func sumAveragesAVX2(rows *[]float64, count, at, n int, basis *float64, c float64, q *float64, active int)
@@ -66,4 +102,4 @@ func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shr
 func temperRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
 
 //go:noescape
-func inverseRootsAVX2(s *float64, count int, eps float64)
+func inverseRootsAVX2(s, x *float64, count int, eps float64) (kappa float64)

@@ -532,14 +532,21 @@ temperLoad:
 	VZEROUPPER
 	RET
 
-// func inverseRootsAVX2(s *float64, count int, eps float64)
-TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-24
+// KAPPA adds the product of the first values of x and y to X14.
+#define KAPPA(x, y) VFMADD231SD x, y, X14
+
+// func inverseRootsAVX2(s, x *float64, count int, eps float64) (kappa float64)
+//
+// kappa is summed one by one, while the next roots are on their way.
+TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-40
 	MOVQ s+0(FP), DI
-	MOVQ count+8(FP), BX
-	VBROADCASTSD eps+16(FP), Y13
+	MOVQ x+8(FP), SI
+	MOVQ count+16(FP), BX
+	VBROADCASTSD eps+24(FP), Y13
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
 	VXORPD Y15, Y15, Y15
+	VXORPD X14, X14, X14
 	LEAQ tail<>(SB), R15
 	VMOVUPD (R15), Y2       // all four
 
@@ -550,10 +557,121 @@ roots4:
 
 rootsLoad:
 	VMASKMOVPD (DI), Y2, Y1
+	VMASKMOVPD (SI), Y2, Y9
+	VMULPD Y9, Y9, Y9
 	ROOT4
 	VMASKMOVPD Y5, Y2, (DI)
+	KAPPA(X5, X9)
+	VPERMILPD $1, X5, X10
+	VPERMILPD $1, X9, X11
+	KAPPA(X10, X11)
+	VEXTRACTF128 $1, Y5, X5
+	VEXTRACTF128 $1, Y9, X9
+	KAPPA(X5, X9)
+	VPERMILPD $1, X5, X10
+	VPERMILPD $1, X9, X11
+	KAPPA(X10, X11)
 	ADDQ $32, DI
+	ADDQ $32, SI
 	SUBQ $4, BX
 	JGT  roots4
+	VMOVSD X14, kappa+32(FP)
 	VZEROUPPER
+	RET
+
+// The loops for one output, where the compiler would look before every sum
+// whether the processor can round once.
+
+// func sumRows1FMA(rows *[]float64, count, at int, x, basis, f, lag, q *float64)
+TEXT ·sumRows1FMA(SB), NOSPLIT, $0-64
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), R8
+	MOVQ x+24(FP), DX
+	MOVQ basis+32(FP), BX
+	MOVQ f+40(FP), R10
+	MOVQ lag+48(FP), R11
+	MOVQ q+56(FP), R12
+	VMOVSD (R10), X0
+	VMOVSD (R11), X1
+	VMOVSD (R12), X2
+	XORQ R9, R9
+
+sums1:
+	MOVQ (SI), AX
+	ADDQ $24, SI
+	VMOVSD (AX)(R8*8), X3           // w
+	VMOVSD (DX)(R9*8), X4           // x
+	VMULSD (BX)(R9*8), X3, X5       // basis w
+	VFMADD231SD X3, X4, X0
+	VFMADD231SD 16(AX)(R8*8), X4, X1
+	VFMADD231SD X3, X5, X2
+	INCQ R9
+	CMPQ R9, CX
+	JLT  sums1
+	VMOVSD X0, (R10)
+	VMOVSD X1, (R11)
+	VMOVSD X2, (R12)
+	RET
+
+// func gradients1FMA(rows *[]float64, count, at int, x, basis, ridge *float64, df, shrink, start float64, grad, s *float64)
+TEXT ·gradients1FMA(SB), NOSPLIT, $0-88
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), R8
+	MOVQ x+24(FP), DX
+	MOVQ basis+32(FP), BX
+	MOVQ ridge+40(FP), R10
+	VMOVSD df+48(FP), X0
+	VMOVSD shrink+56(FP), X1
+	VMOVSD start+64(FP), X2
+	MOVQ grad+72(FP), R11
+	MOVQ s+80(FP), R12
+	XORQ R9, R9
+
+gradients:
+	MOVQ (SI), AX
+	ADDQ $24, SI
+	VMOVSD (R10)(R9*8), X3
+	VFMADD231SD (BX)(R9*8), X1, X3  // shrink basis + ridge
+	VMULSD (DX)(R9*8), X0, X4       // df x
+	VFMADD231SD (AX)(R8*8), X3, X4  // g
+	VMOVSD 8(AX)(R8*8), X5
+	VFMADD231SD X4, X4, X5          // m + g^2
+	VADDSD X5, X2, X5
+	VMOVSD X4, (R11)(R9*8)
+	VMOVSD X5, (R12)(R9*8)
+	INCQ R9
+	CMPQ R9, CX
+	JLT  gradients
+	RET
+
+// func adagradRows1FMA(rows *[]float64, count, at int, grad, r *float64, minusEta, inverse float64)
+TEXT ·adagradRows1FMA(SB), NOSPLIT, $0-56
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), R8
+	MOVQ grad+24(FP), DX
+	MOVQ r+32(FP), BX
+	VMOVSD minusEta+40(FP), X0
+	VMOVSD inverse+48(FP), X1
+	XORQ R9, R9
+
+step1:
+	MOVQ (SI), AX
+	ADDQ $24, SI
+	VMOVSD (DX)(R9*8), X2           // g
+	VMOVSD 8(AX)(R8*8), X3
+	VFMADD231SD X2, X2, X3
+	VMULSD X2, X0, X4
+	VMULSD (BX)(R9*8), X4, X4       // delta
+	VADDSD (AX)(R8*8), X4, X5
+	VMOVSD 16(AX)(R8*8), X6
+	VFNMADD231SD X1, X4, X6
+	VMOVSD X3, 8(AX)(R8*8)
+	VMOVSD X5, (AX)(R8*8)
+	VMOVSD X6, 16(AX)(R8*8)
+	INCQ R9
+	CMPQ R9, CX
+	JLT  step1
 	RET

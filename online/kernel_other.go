@@ -8,6 +8,10 @@ func sumRows(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	sumRowsGo(rows, at, n, x, basis, f, lag, q)
 }
 
+func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
+	sumRows1Go(rows, at, x, basis, f, lag, q)
+}
+
 func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
 	sumAveragesGo(rows, at, n, basis, c, q)
 }
@@ -20,4 +24,12 @@ func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa 
 	temperRowsGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 }
 
-func inverseRoots(s []float64, eps float64) { inverseRootsGo(s, eps) }
+func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+	gradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
+}
+
+func adagradRows1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+	adagradRows1Go(rows, at, g, r, minusEta, inverse)
+}
+
+func inverseRoots(s, x []float64, eps float64) (kappa float64) { return inverseRootsGo(s, x, eps) }

@@ -32,7 +32,7 @@ func testKernels(t *testing.T) {
 			if active > 17 && active < n-1 {
 				continue
 			}
-			for _, count := range []int{0, 1, 2, 7} {
+			for _, count := range []int{0, 1, 2, 7, 8} {
 				const at = 3
 				rows, want := make([][]float64, count), make([][]float64, count)
 				for i := range rows {
@@ -76,7 +76,10 @@ func testKernels(t *testing.T) {
 				if n == 1 {
 					g, r := make([]float64, count), make([]float64, count)
 					gradients1(rows, at, x, basis, ridge, df[0], shrink[0], c.start, g, r)
-					inverseRoots(r, c.eps)
+					s := slices.Clone(r)
+					if got, want := inverseRoots(r, x, c.eps), inverseRootsGo(s, x, c.eps); got != want || !slices.Equal(r, s) {
+						t.Errorf("inverseRoots of %d rows: %v and %v, want %v and %v", count, r, got, s, want)
+					}
 					adagradRows1(rows, at, g, r, eta[0], c.inverse)
 				} else {
 					adagradRows(rows, at, n, x, basis, ridge, df, shrink, eta, c)
@@ -102,7 +105,7 @@ func TestInverseRoot(t *testing.T) {
 	}
 	for _, eps := range []float64{0, adagradEps} {
 		fast := slices.Clone(s)
-		inverseRoots(fast, eps)
+		inverseRoots(fast, fast, eps)
 		for i, s := range s {
 			got, want := inverseRoot(s, eps), 1/(math.Sqrt(s)+eps)
 			if fast[i] != got {

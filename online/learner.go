@@ -386,8 +386,8 @@ func (l *Learner) gather(e *blankout.Example) {
 func (l *Learner) touch(columns []uint32) {
 	now := &l.now
 	now.reset(len(columns))
-	var fresh bool
-	if now.rows, fresh = l.table.TouchAll(columns, now.rows); !fresh {
+	now.rows = l.table.TouchAll(columns, now.rows)
+	if !l.rule.starts {
 		return
 	}
 	for _, row := range now.rows {

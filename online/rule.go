@@ -32,17 +32,18 @@ type ruleEntry struct {
 	eta    float64 // the default
 	slots  int     // values for a level and output
 	metric bool    // a sum over events that unlabelled ones add to and that may fade
+	starts bool    // start does something
 	rule
 }
 
 // rules is the table of rules: a new one is a file and a line here.
 var rules = []ruleEntry{
-	{"adagrad", 0.3, 3, true, adagrad{}},
-	{"dropout-descent", 0.5, 3, true, descent{}},
-	{"sgd", 0.5, 3, false, sgd{}},
-	{"arow", 1, 3, false, arow{}},
-	{"ftrl", 0.3, 4, false, ftrl{}},
-	{"irls", 1, 3, true, irls{}},
+	{"adagrad", 0.3, 3, true, false, adagrad{}},
+	{"dropout-descent", 0.5, 3, true, false, descent{}},
+	{"sgd", 0.5, 3, false, false, sgd{}},
+	{"arow", 1, 3, false, true, arow{}},
+	{"ftrl", 0.3, 4, false, false, ftrl{}},
+	{"irls", 1, 3, true, false, irls{}},
 }
 
 // plain is what rules have in common whose metric is a sum of squared gradients.

@@ -75,10 +75,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// only divided by a number that seldom changes.
 	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
 	kind, stored := l.kinds[0], 0
-	// The commonest of noises, in the first pass: see put.
-	plain := l.noiseKind == square && l.period == 0
-	xs, basis, ridge := now.x[:len(columns)], now.basis[:len(columns)], now.ridge[:len(columns)]
-	for i, row := range now.rows {
+	for i := 0; i < len(now.rows); i++ {
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
 			dense = dense[1:]
@@ -88,17 +85,18 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			stored++
 		}
 		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
-			stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-			if x := raw[i] * stats[4]; stats[4] > 0 && x >= -1 && x <= 1 {
-				stats[0]++
-				if plain {
-					xs[i], basis[i], ridge[i] = x, x*x, l.firstRidge/stats[0]
-				} else {
-					l.put(i, row, x)
-				}
+			end := i + 1
+			if e.Field == nil && len(dense) == 0 {
+				end = len(now.rows)
+			} else if e.Field == nil {
+				end, _ = slices.BinarySearch(columns, dense[0])
+			}
+			if i = l.settled(i, end, raw); i == end {
+				i--
 				continue
 			}
 		}
+		row := now.rows[i]
 		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense)))
 	}
 	l.sum(0)
@@ -106,6 +104,35 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
 	}
+}
+
+// settled observes and puts the features from i to end whose columns are only
+// divided by a number that stays as it is, as treatScale does, and returns the
+// first that is another one.
+func (l *Learner) settled(i, end int, raw []float64) int {
+	now := &l.now
+	// The commonest of noises, in the first pass: see put.
+	plain := l.noiseKind == square && l.period == 0
+	rows, raw, first := now.rows[:end], raw[:end], l.firstRidge
+	xs, basis, ridge := now.x[:end], now.basis[:end], now.ridge[:end]
+	for ; i < len(rows); i++ {
+		stats := (*[blankout.ScalerWidth]float64)(rows[i])
+		x := raw[i] * stats[4]
+		if !(stats[4] > 0 && x >= -1 && x <= 1) {
+			break
+		}
+		n := stats[0] + 1
+		stats[0] = n
+		if !plain {
+			l.put(i, rows[i], x)
+			continue
+		}
+		xs[i], basis[i], ridge[i] = x, x*x, 0
+		if first != 0 {
+			ridge[i] = first / n
+		}
+	}
+	return i
 }
 
 // observed counts a feature into its column's statistics, moves its weights if that
