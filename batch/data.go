@@ -197,6 +197,8 @@ func (d *Data) Subset(rows []int) *Data {
 
 // A Builder gathers examples into Data. The zero value is ready for use.
 type Builder struct {
+	Threads int // that Data may use; 0 means one
+
 	d       Data
 	seen    [][]uint64 // bitmap of the columns that occur, in pages of 1<<16
 	highest int        // 1 + the highest column
@@ -261,32 +263,33 @@ func (c *chunk) add(x blankout.Vec) {
 	at := len(c.index)
 	c.index = append(c.index, x.Index...)
 	if c.f64 == nil {
-		if c.f32 == nil {
-			ones := true
-			for _, v := range x.Value {
-				ones = ones && v == 1
-			}
-			if ones {
-				return
-			}
-			c.f32 = make([]float32, at, cap(c.index))
-			for i := range c.f32 {
-				c.f32[i] = 1
-			}
+		ones, exact := true, true
+		for _, v := range x.Value {
+			ones = ones && v == 1
+			exact = exact && float64(float32(v)) == v
 		}
-		exact := true
-		c.f32 = c.f32[:len(c.index)]
-		for i, v := range x.Value {
-			f := float32(v)
-			exact = exact && float64(f) == v
-			c.f32[at+i] = f
+		if ones && c.f32 == nil {
+			return
 		}
 		if exact {
+			if c.f32 == nil {
+				c.f32 = make([]float32, at, cap(c.index))
+				for i := range c.f32 {
+					c.f32[i] = 1
+				}
+			}
+			c.f32 = c.f32[:len(c.index)]
+			for i, v := range x.Value {
+				c.f32[at+i] = float32(v)
+			}
 			return
 		}
 		c.f64 = make([]float64, at, cap(c.index))
 		for i := range c.f64 {
-			c.f64[i] = float64(c.f32[i])
+			c.f64[i] = 1
+			if c.f32 != nil {
+				c.f64[i] = float64(c.f32[i])
+			}
 		}
 		c.f32 = nil
 	}
@@ -312,13 +315,14 @@ func (b *Builder) Data(schema *blankout.Schema) *Data {
 		}
 	}
 	if len(d.columns) != b.highest {
-		for _, c := range d.chunks {
-			for i, col := range c.index {
+		parallel(b.Threads, len(d.chunks), func(k int) {
+			index := d.chunks[k].index
+			for i, col := range index {
 				page, in := col>>seenPageBits, col&(1<<seenPageBits-1)
 				below := b.seen[page][in/64] & (1<<(in&63) - 1)
-				c.index[i] = rank[page][in/64] + uint32(bits.OnesCount64(below))
+				index[i] = rank[page][in/64] + uint32(bits.OnesCount64(below))
 			}
-		}
+		})
 	}
 	*b = Builder{}
 	return &d

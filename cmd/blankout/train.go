@@ -331,7 +331,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		scaler, schema = linear, linear.Schema
 	}
 	mode := blankout.Standardise(o.standardise)
-	var b batch.Builder
+	b := batch.Builder{Threads: o.config.Threads}
 	var x blankout.Vec
 	var fit batch.Standardiser
 	count := 0
