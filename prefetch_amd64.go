@@ -4,4 +4,4 @@ package blankout
 // for none. A row has size bytes, a block 1<<perBits rows.
 //
 //go:noescape
-func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int)
+func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int)

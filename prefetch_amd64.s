@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int)
+// func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int)
 TEXT ·prefetch(SB), NOSPLIT, $0-48
 	MOVQ slots+0(FP), SI
 	MOVQ count+8(FP), R8
@@ -21,8 +21,8 @@ row:
 	ANDQ R12, DX
 	IMULQ R10, DX
 	SHRQ CX, AX
-	LEAQ (AX)(AX*2), AX
-	ADDQ (R9)(AX*8), DX     // slices are three words
+	SHLQ $5, AX             // of a tableBlock's four words the first is the address
+	ADDQ (R9)(AX*1), DX
 	LEAQ (DX)(R11*1), BX
 
 line:

@@ -2,4 +2,4 @@
 
 package blankout
 
-func prefetch(slots *uint32, count int, blocks *[]float64, perBits, size, bytes int) {}
+func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int) {}

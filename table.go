@@ -17,14 +17,18 @@ import (
 // what changed.
 type Table struct {
 	width   int
-	perBits uint        // log2 of the rows in a block
-	index   index       // slots by column
-	columns []uint32    // by slot
-	blocks  [][]float64 // rows, 1<<perBits of them in each
-	written []uint64    // by block: the epoch of its last write
-	epoch   uint64      // counts Snapshots
-	lazy    *lazyIndex  // of a Snapshot: stands in for index
+	perBits uint     // log2 of the rows in a block
+	index   index    // slots by column
+	columns []uint32 // by slot
+	blocks  []tableBlock
+	epoch   uint64     // counts Snapshots
+	lazy    *lazyIndex // of a Snapshot: stands in for index
 	ahead   ahead
+}
+
+type tableBlock struct {
+	rows    []float64 // 1<<perBits of them
+	written uint64    // the epoch of the last write
 }
 
 // ahead is the columns looked up last, and the slots found, plus one.
@@ -139,9 +143,9 @@ func (t *Table) Len() int { return len(t.columns) }
 
 // Bytes returns the memory that the Table holds.
 func (t *Table) Bytes() int {
-	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 8*cap(t.written)
+	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {
-		n += 8 * cap(b)
+		n += 8 * cap(b.rows)
 	}
 	return n
 }
@@ -166,7 +170,7 @@ func (t *Table) Row(column uint32) []float64 {
 
 func (t *Table) slot(slot uint32) []float64 {
 	at := int(slot&(1<<t.perBits-1)) * t.width
-	return t.blocks[slot>>t.perBits][at : at+t.width : at+t.width]
+	return t.blocks[slot>>t.perBits].rows[at : at+t.width : at+t.width]
 }
 
 // Touch returns the row of a column for writing, giving it a row of zeros if it
@@ -174,7 +178,7 @@ func (t *Table) slot(slot uint32) []float64 {
 // kept and written after one must be touched again.
 func (t *Table) Touch(column uint32) []float64 {
 	if slot := t.index.slot(column); slot != 0 {
-		t.written[(slot-1)>>t.perBits] = t.epoch
+		t.blocks[(slot-1)>>t.perBits].written = t.epoch
 		return t.slot(slot - 1)
 	}
 	return t.add(column)
@@ -188,17 +192,18 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	if !slices.Equal(columns, t.ahead.columns) {
 		t.find(columns)
 	}
-	blocks, written, width, perBits := t.blocks, t.written, t.width, t.perBits&31
-	for i, slot := range t.ahead.slots {
+	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
+	inBlock := uint32(1)<<perBits - 1
+	for i, slot := range t.ahead.slots[:len(out)] {
 		if slot == 0 { // then, at least
 			out[i] = t.Touch(columns[i])
-			blocks, written = t.blocks, t.written
+			blocks = t.blocks
 			continue
 		}
 		slot--
-		block, from := slot>>perBits, int(slot&(1<<perBits-1))*width
-		written[block] = t.epoch
-		out[i] = blocks[block][from : from+width : from+width]
+		b, from := &blocks[slot>>perBits], int(slot&inBlock)*width
+		b.written = epoch
+		out[i] = b.rows[from : from+width : from+width]
 	}
 	return rows
 }
@@ -238,10 +243,9 @@ func (t *Table) add(column uint32) []float64 {
 	t.columns = append(t.columns, column)
 	t.index.enter(column, slot)
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
-		t.blocks = append(t.blocks, make([]float64, t.width<<t.perBits))
-		t.written = append(t.written, t.epoch)
+		t.blocks = append(t.blocks, tableBlock{make([]float64, t.width<<t.perBits), t.epoch})
 	} else {
-		t.written[block] = t.epoch
+		t.blocks[block].written = t.epoch
 	}
 	return t.slot(slot)
 }
@@ -264,13 +268,13 @@ func (t *Table) Snapshot(prev *Table) *Table {
 	} else {
 		s.lazy = new(lazyIndex)
 	}
-	s.blocks = make([][]float64, len(t.blocks))
+	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
-		if prev != nil && i < len(prev.blocks) && t.written[i] <= prev.epoch {
+		if prev != nil && i < len(prev.blocks) && b.written <= prev.epoch {
 			s.blocks[i] = prev.blocks[i]
 			continue
 		}
-		s.blocks[i] = append([]float64(nil), b...)
+		s.blocks[i].rows = slices.Clone(b.rows)
 	}
 	t.epoch++
 	return s
@@ -292,10 +296,10 @@ func (t *Table) EachBlock() iter.Seq[Block] {
 		if !yield(Block{"columns", columns}) {
 			return
 		}
-		for i, rows := range t.blocks {
-			used := min(len(rows), (len(t.columns)-i<<t.perBits)*t.width)
+		for i, b := range t.blocks {
+			used := min(len(b.rows), (len(t.columns)-i<<t.perBits)*t.width)
 			data := make([]byte, 0, 8*used)
-			for _, v := range rows[:used] {
+			for _, v := range b.rows[:used] {
 				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
 			}
 			if !yield(Block{fmt.Sprintf("rows/%04d", i), data}) {
@@ -340,7 +344,7 @@ func ReadTable(width int, blocks []Block) (*Table, error) {
 	}
 	for i, data := range rows {
 		for j := range len(data) / 8 {
-			t.blocks[i][j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+			t.blocks[i].rows[j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
 		}
 	}
 	return t, nil

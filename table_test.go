@@ -86,7 +86,7 @@ func TestSnapshotShares(t *testing.T) {
 	b := table.Snapshot(a)
 	copied := 0
 	for i := range b.blocks {
-		if &a.blocks[i][0] != &b.blocks[i][0] {
+		if &a.blocks[i].rows[0] != &b.blocks[i].rows[0] {
 			copied++
 		}
 	}

@@ -76,8 +76,19 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 	}
 	for {
 		for keep && len(data)-p >= shortEntryBytes && data[p] == ' ' {
-			i, x, end := shortEntry((*[shortEntryBytes]byte)(data[p:]))
-			if i -= first; end == 0 || i > d.mask {
+			entry := (*[shortEntryBytes]byte)(data[p:])
+			i, digits := leadingDigits(binary.LittleEndian.Uint64(entry[1:]))
+			if digits == 0 || digits == 8 || entry[digits+1] != ':' {
+				break
+			}
+			at := digits + 2
+			x, end := float64(entry[at]-'0'), at+1
+			if entry[end] != ' ' || entry[at]-'0' > 9 {
+				if x, end = shortValue(entry, at); end == 0 {
+					break
+				}
+			}
+			if i -= first; i > d.mask {
 				break
 			}
 			if int64(i) <= last {
@@ -166,36 +177,28 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 	return label, true
 }
 
-// shortEntryBytes is how far shortEntry may look.
+// shortEntryBytes is how far the fast way looks for the usual entry, behind a
+// blank and before another: a column of one to seven digits and a value of one, or
+// else a shortValue. It takes no branch for every digit, whose number nobody can
+// foresee.
 const shortEntryBytes = 24
 
-// shortEntry reads the usual entry behind a blank and before another: a column of
-// one to seven digits and a whole value of as many, or one that begins with a
-// digit, a point and as many. end is 0 if there is something else. It takes no
-// branch for every digit, whose number nobody can foresee.
-func shortEntry(data *[shortEntryBytes]byte) (column uint64, x float64, end int) {
-	column, n := leadingDigits(binary.LittleEndian.Uint64(data[1:]))
-	if n == 0 || n == 8 || data[1+n] != ':' {
-		return 0, 0, 0
-	}
-	p := 2 + n
-	first, second := data[p]-'0', data[p+1]
-	switch {
-	case second == ' ' && first <= 9:
-		return column, float64(first), p + 1
-	case second == '.' && first <= 9:
-		m, n := leadingDigits(binary.LittleEndian.Uint64(data[p+2:]))
-		if end = p + 2 + n; n == 0 || n == 8 || data[end] != ' ' {
-			return 0, 0, 0
+// shortValue reads a whole value of one to seven digits before a blank, or one that
+// begins with a digit, a point and as many. end is 0 if there is something else.
+func shortValue(entry *[shortEntryBytes]byte, at int) (x float64, end int) {
+	if first := entry[at] - '0'; entry[at+1] == '.' && first <= 9 {
+		m, n := leadingDigits(binary.LittleEndian.Uint64(entry[at+2:]))
+		if end = at + 2 + n; n == 0 || n == 8 || entry[end] != ' ' {
+			return 0, 0
 		}
 		power := powersOfTen[n&7]
-		return column, float64(uint64(first)*uint64(power)+m) / power, end // both exact, one rounding
+		return float64(uint64(first)*uint64(power)+m) / power, end // both exact, one rounding
 	}
-	m, n := leadingDigits(binary.LittleEndian.Uint64(data[p:]))
-	if end = p + n; n == 0 || n == 8 || data[end] != ' ' {
-		return 0, 0, 0
+	m, n := leadingDigits(binary.LittleEndian.Uint64(entry[at:]))
+	if end = at + n; n == 0 || n == 8 || entry[end] != ' ' {
+		return 0, 0
 	}
-	return column, float64(m), end
+	return float64(m), end
 }
 
 // refuseEntry refuses the record for what stands at p instead of index:value.
