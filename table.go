@@ -21,6 +21,7 @@ type Table struct {
 	index   index    // slots by column
 	columns []uint32 // by slot
 	blocks  []tableBlock
+	spare   []float64  // memory for blocks to come
 	epoch   uint64     // counts Snapshots
 	lazy    *lazyIndex // of a Snapshot: stands in for index
 	ahead   ahead
@@ -41,8 +42,12 @@ type lazyIndex struct {
 	index
 }
 
-// blockBytes bounds a block; the snapshot topic sends one as one message.
-const blockBytes = 1 << 19
+const (
+	// blockBytes bounds a block; the snapshot topic sends one as one message.
+	blockBytes = 1 << 19
+	// A Table of so many blocks takes memory for as many as make chunkBytes at a time.
+	chunkFrom, chunkBytes = 4, 8 << 20
+)
 
 // index finds the slots of columns: of the first ones, as a file numbers its
 // features, in an array; of the others, as names hash to, in an open-addressed
@@ -143,7 +148,7 @@ func (t *Table) Len() int { return len(t.columns) }
 
 // Bytes returns the memory that the Table holds.
 func (t *Table) Bytes() int {
-	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
+	n := 4*cap(t.columns) + 8*len(t.spare) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {
 		n += 8 * cap(b.rows)
 	}
@@ -243,11 +248,27 @@ func (t *Table) add(column uint32) []float64 {
 	t.columns = append(t.columns, column)
 	t.index.enter(column, slot)
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
-		t.blocks = append(t.blocks, tableBlock{make([]float64, t.width<<t.perBits), t.epoch})
+		t.blocks = append(t.blocks, tableBlock{t.blockRows(), t.epoch})
 	} else {
 		t.blocks[block].written = t.epoch
 	}
 	return t.slot(slot)
+}
+
+// blockRows returns the memory of a new block. Where there are many they lie one
+// behind the other, in large pages, of which the kernel gives what is touched.
+func (t *Table) blockRows() []float64 {
+	n := t.width << t.perBits
+	if len(t.blocks) < chunkFrom {
+		return make([]float64, n)
+	}
+	if len(t.spare) < n {
+		t.spare = make([]float64, chunkBytes/(8*n)*n)
+		largePages(t.spare)
+	}
+	rows := t.spare[:n:n]
+	t.spare = t.spare[n:]
+	return rows
 }
 
 // Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
