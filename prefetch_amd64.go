@@ -5,3 +5,8 @@ package blankout
 //
 //go:noescape
 func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int)
+
+// prefetchLines asks for so many bytes, at least one, from p on.
+//
+//go:noescape
+func prefetchLines(p *float64, bytes int)

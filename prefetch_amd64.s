@@ -35,3 +35,16 @@ next:
 	DECQ R8
 	JNE  row
 	RET
+
+// func prefetchLines(p *float64, bytes int)
+TEXT ·prefetchLines(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), DX
+	MOVQ bytes+8(FP), BX
+	ADDQ DX, BX
+
+lines:
+	PREFETCHT0 (DX)
+	ADDQ $64, DX
+	CMPQ DX, BX
+	JLT  lines
+	RET

@@ -3,3 +3,5 @@
 package blankout
 
 func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int) {}
+
+func prefetchLines(p *float64, bytes int) {}

@@ -146,9 +146,10 @@ func (t *Table) Width() int { return t.width }
 // Len returns the number of rows given out.
 func (t *Table) Len() int { return len(t.columns) }
 
-// Bytes returns the memory that the Table holds.
+// Bytes returns the memory that the Table holds, but for what lies untouched ahead
+// of its last block.
 func (t *Table) Bytes() int {
-	n := 4*cap(t.columns) + 8*len(t.spare) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
+	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {
 		n += 8 * cap(b.rows)
 	}
@@ -228,19 +229,20 @@ func (t *Table) find(columns []uint32) {
 	}
 }
 
-// Prefetch says that the rows of columns, as far as there are any, are about to be
-// touched. It changes nothing; memory gets to work on all of them meanwhile. Of a
-// Table small enough for the nearer caches it asks for nothing.
-func (t *Table) Prefetch(columns []uint32) {
+// Prefetch says that the rows of the columns of x, as far as there are any, are about
+// to be touched, and its values read. It changes nothing; memory gets to work on all
+// of them meanwhile. Of a Table small enough for the nearer caches it asks for nothing.
+func (t *Table) Prefetch(x Vec) {
 	const (
 		lines = 4       // of a row; the processor sees by itself where a longer one goes on
 		small = 1 << 20 // bytes
 	)
-	if len(t.columns)*t.width*8 <= small || len(columns) == 0 {
+	if len(t.columns)*t.width*8 <= small || x.Len() == 0 {
 		return
 	}
-	t.find(columns)
-	prefetch(&t.ahead.slots[0], len(columns), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	prefetchLines(&x.Value[0], 8*x.Len())
+	t.find(x.Index)
+	prefetch(&t.ahead.slots[0], x.Len(), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 }
 
 func (t *Table) add(column uint32) []float64 {

@@ -195,8 +195,8 @@ func TestTablePrefetch(t *testing.T) {
 		}
 	}
 	want, length := table.Blocks(), table.Len()
-	table.Prefetch(nil)
-	table.Prefetch(columns)
+	table.Prefetch(Vec{})
+	table.Prefetch(Vec{columns, make([]float64, len(columns))})
 	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
 		t.Error("Prefetch changed the Table")
 	}
@@ -209,7 +209,7 @@ func TestTablePrefetch(t *testing.T) {
 				t.Fatalf("column %d: another row than its own", columns[i])
 			}
 		}
-		table.Prefetch(columns)
+		table.Prefetch(Vec{columns, make([]float64, len(columns))})
 		slices.Reverse(columns)
 	}
 }

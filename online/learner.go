@@ -260,7 +260,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 
 // Prefetch says that an event is about to be learned: its features are fetched from
 // memory while the one before it is being learned. It changes nothing.
-func (l *Learner) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features.Index) }
+func (l *Learner) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 
 // Suspicion says why the label of an event is probably wrong: t-logistic
 // regression gives it little influence on the weights.
