@@ -512,6 +512,21 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 	}
 }
 
+// Without a penalty there is no certificate, but nothing is below zero.
+func TestNoLossIsTheMinimum(t *testing.T) {
+	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
+	data := denseData(t, x, y)
+	for _, it := range everyIntercept {
+		o, err := NewExpected(Problem{Data: data, Y: y, Loss: blankout.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := solve(t, o, Options{Tol: 1e-6}); got.Objective != 0 || got.Gap != 0 || !got.Converged {
+			t.Errorf("%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
+		}
+	}
+}
+
 // The zero of t + c + k sigma(t) is where its sides change sign, however steep the
 // middle and wherever the search begins.
 func TestSolveLogit(t *testing.T) {
