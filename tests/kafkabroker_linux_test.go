@@ -338,11 +338,14 @@ func (b *kafkaBroker) kill(t *testing.T) { t.Helper(); b.end(t, syscall.SIGKILL)
 // hold stops the broker's process for a while: connections stay open, nothing answers.
 func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := b.process.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	b.signal(t, syscall.SIGSTOP)
 	time.Sleep(d)
-	if err := b.process.Process.Signal(syscall.SIGCONT); err != nil {
+	b.signal(t, syscall.SIGCONT)
+}
+
+func (b *kafkaBroker) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := b.process.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
 }

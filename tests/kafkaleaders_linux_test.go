@@ -24,7 +24,7 @@ func TestKafkaLeaders(t *testing.T) {
 	for _, b := range cluster {
 		brokers = append(brokers, b.plain)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(50*time.Millisecond))
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +94,19 @@ func TestKafkaLeaders(t *testing.T) {
 			return func() {}
 		}},
 		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},
-		{"held", func(b *kafkaBroker) func() { b.hold(t, 4*time.Second); return func() {} }},
+		{"held", func(b *kafkaBroker) func() {
+			// For as long as it takes: where the held broker led the controllers too,
+			// they choose a leader of their own first.
+			b.signal(t, syscall.SIGSTOP)
+			return func() { b.signal(t, syscall.SIGCONT) }
+		}},
 	} {
 		more(500)
 		was := leader()
 		began := time.Now()
 		mend := fault.disturb(was)
 		is := leader()
-		for is == was && time.Since(began) < 20*time.Second {
+		for is == was && time.Since(began) < 40*time.Second {
 			time.Sleep(20 * time.Millisecond)
 			is = leader()
 		}
