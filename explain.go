@@ -52,7 +52,7 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 	if c0 > 0 { // acts on every column, those not in the event too
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
-			w := m.sideWeight(side, row)
+			w := m.SideWeight(side, row)
 			x.Variance += c0 * w * w
 		}
 	}
@@ -81,7 +81,7 @@ func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
 				if stats := m.Stats(row); stats != nil {
 					t.Value = m.Scaler.Apply(stats, raw)
 				}
-				t.Weight = m.sideWeight(side, row)
+				t.Weight = m.SideWeight(side, row)
 				t.Contribution = t.Weight * t.Value
 			}
 			if !yield(t) {
@@ -91,8 +91,8 @@ func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
 	}
 }
 
-// sideWeight is the weight of a row for a Side.
-func (m *Model) sideWeight(side, row []float64) (w float64) {
+// SideWeight returns the weight of a row, one of m.Rows, for a Side.
+func (m *Model) SideWeight(side, row []float64) (w float64) {
 	for k, s := range side {
 		if s != 0 {
 			w += s * m.weight(row, k)

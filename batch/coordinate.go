@@ -44,10 +44,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		for i := range size {
-			j := i + int(random.Uint64()>>32*uint64(size-i)>>32)
-			active[i], active[j] = active[j], active[i]
-		}
+		shuffle(active[:size], &random)
 		nextUpper, nextLower := math.Inf(-1), math.Inf(1)
 		for k := 0; k < size; k++ {
 			i := int(active[k])
@@ -183,6 +180,13 @@ func (o *Expected) newDescent(stiff float64) *descent {
 	return d
 }
 
+func shuffle(rows []int32, random *rand.PCG) {
+	for i := range rows {
+		j := i + int(random.Uint64()>>32*uint64(len(rows)-i)>>32)
+		rows[i], rows[j] = rows[j], rows[i]
+	}
+}
+
 // step adds a R^-1 x_i to w.
 func (d *descent) step(o *Expected, i int, a float64) {
 	row := o.p.Data.Row(i)
@@ -248,10 +252,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		for i := range active {
-			j := i + int(random.Uint64()>>32*uint64(len(active)-i)>>32)
-			active[i], active[j] = active[j], active[i]
-		}
+		shuffle(active, &random)
 		for _, i := range active {
 			n := &rows[i]
 			f := o.p.Data.Row(int(i)).Dot(d.w) + d.w[o.columns]

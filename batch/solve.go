@@ -148,7 +148,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		}
 		if e, ok := o.(*Expected); ok && e.plainHinge() > 0 {
 			s.kinky = nil
-			if opt.MaxIterations == 0 && !e.formable() {
+			if opt.MaxIterations == 0 && !e.formable() { // by epochs of coordinate descent, each as cheap as a gradient
 				s.opt.MaxIterations = 10_000
 			}
 			err = s.hinge(ctx, e, e.plainHinge())

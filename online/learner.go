@@ -130,7 +130,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
-	if l.firstRidge = l.ridge; l.rule.name == "adagrad" && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
+	if l.firstRidge = l.ridge; l.rule.ridges && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
 		l.firstRidge = 0
 	}
 	slots := l.rule.slots

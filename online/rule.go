@@ -33,17 +33,18 @@ type ruleEntry struct {
 	slots  int     // values for a level and output
 	metric bool    // a sum over events that unlabelled ones add to and that may fade
 	starts bool    // start does something
+	ridges bool    // start of Config may stand for the ridge, see there
 	rule
 }
 
 // rules is the table of rules: a new one is a file and a line here.
 var rules = []ruleEntry{
-	{"adagrad", 0.3, 3, true, false, adagrad{}},
-	{"dropout-descent", 0.5, 3, true, false, descent{}},
-	{"sgd", 0.5, 3, false, false, sgd{}},
-	{"arow", 1, 3, false, true, arow{}},
-	{"ftrl", 0.3, 4, false, false, ftrl{}},
-	{"irls", 1, 3, true, false, irls{}},
+	{name: "adagrad", eta: 0.3, slots: 3, metric: true, ridges: true, rule: adagrad{}},
+	{name: "dropout-descent", eta: 0.5, slots: 3, metric: true, rule: descent{}},
+	{name: "sgd", eta: 0.5, slots: 3, rule: sgd{}},
+	{name: "arow", eta: 1, slots: 3, starts: true, rule: arow{}},
+	{name: "ftrl", eta: 0.3, slots: 4, rule: ftrl{}},
+	{name: "irls", eta: 1, slots: 3, metric: true, rule: irls{}},
 }
 
 // plain is what rules have in common whose metric is a sum of squared gradients.

@@ -51,14 +51,8 @@ func largestWeights(m *blankout.Model, n int) [][]namedWeight {
 		var list []namedWeight
 		side := m.Side(class)
 		for i := range m.Rows.Len() {
-			column, _ := m.Rows.Column(i)
-			w := 0.0
-			for k, s := range side {
-				if s != 0 {
-					w += s * m.Weight(column, k)
-				}
-			}
-			if w > 0 {
+			column, row := m.Rows.Column(i)
+			if w := m.SideWeight(side, row); w > 0 {
 				list = append(list, namedWeight{Class: className, Column: column, Weight: w})
 			}
 		}
