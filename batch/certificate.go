@@ -1,6 +1,9 @@
 package batch
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
 // point of a convex objective, kinks and all.
@@ -31,21 +34,32 @@ func (o *Expected) Gap(w []float64) float64 {
 		return math.Inf(1)
 	}
 	o.scores(w)
+	return o.gapAtScores(w)
+}
+
+// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It
+// moves a free intercept. What it has to sum up is the gradient at w, so that
+// ValueGrad has it for nothing.
+func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.freeIntercept() {
 		w[o.columns] += o.centre()
 	}
 	// The dual point, row by row, in the buffers of the derivatives.
 	o.curved = false
 	smoothing := o.eps * o.eps
-	o.sum.each(func(_, lo, hi int) {
+	value := o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+		sum := 0.0
 		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
+			if m := o.m[i]; m != 0 {
 				l, y := o.row(i)
-				_, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
+				var value float64
+				value, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
+				sum += m * value
 			}
 		}
+		return sum
 	})
-	return o.dualGap(w, func(i int, theta float64) float64 {
+	gap := o.dualGap(w, func(i int, theta float64) float64 {
 		if theta == 1 && smoothing == 0 {
 			return 0
 		}
@@ -54,6 +68,10 @@ func (o *Expected) Gap(w []float64) float64 {
 		smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
 		return value - theta*smooth + 2*theta*o.dv[i]*smoothing
 	})
+	copy(o.w, w)
+	o.known, o.knownEps = o.whole, o.eps
+	o.value = value + o.p.Penalty.valueGrad(w, nil)
+	return gap
 }
 
 // stepGap returns a duality gap of w, to which t times the direction d of the last
@@ -67,8 +85,16 @@ func (o *Expected) Gap(w []float64) float64 {
 // where Gap pays for it in the gradient's norm: that bound is smaller only a step
 // later. It is for the logistic loss without noise, whose conjugate is an entropy,
 // phi*(-y q) = q log q + (1-q) log(1-q), and +Inf for everything else.
+//
+// With noise it is Gap, at scores that have moved along the line.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
-	if !o.plainLogistic() || !o.curved || o.majorise {
+	if !o.plainLogistic() {
+		if !o.convex || !lossAboveZero(o.loss) || !o.move(t) {
+			return math.Inf(1)
+		}
+		return o.gapAtScores(w)
+	}
+	if !o.curved || o.majorise {
 		return math.Inf(1)
 	}
 	along := o.along[:len(o.f)]
@@ -147,10 +173,30 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 		return sum
 	})
 	r := o.residual
-	o.unpack(o.total, w, r, nil)
+	o.unpack(o.total, w, r, o.shrink)
 	o.p.Penalty.valueGrad(w, r)
 	o.kink = kink
+	o.whole = min(thetaUp, thetaDown) > 1-1e-12
 	return o.gradientGap(r) + kink
+}
+
+// move moves the scores by t along the last Line. It says false, the scores being
+// of no use then, where a variance has fallen so far that rounding shows.
+func (o *Expected) move(t float64) bool {
+	n := len(o.f)
+	o.known, o.curved = false, false
+	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
+	cancelled := make([]bool, len(o.sum.partial))
+	o.sum.each(func(g, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				v := o.v[i] + t*(2*p[i]+t*q[i])
+				cancelled[g] = cancelled[g] || !(v >= 1e-3*o.v[i])
+				o.f[i], o.v[i] = o.f[i]+t*a[i], v
+			}
+		}
+	})
+	return !slices.Contains(cancelled, true)
 }
 
 // gradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
@@ -279,27 +325,16 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	}
 	o.setPair(d, o.w)
 	o.passes++
-	rows := func(f func(i int)) {
-		o.sum.each(func(_, lo, hi int) {
-			for i := lo; i < hi; i++ {
-				if o.m[i] != 0 {
-					f(i)
-				}
+	o.sum.each(func(_, lo, hi int) {
+		z := o.rowBuffer()
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				s, t, u := o.gather(i, z)
+				a[i], p[i], q[i] = s+b, t+wd, u+dd
 			}
-		})
-	}
-	rows(func(i int) {
-		s, t := o.gather(i)
-		a[i], p[i] = s+b, t+wd
+		}
 	})
-	if o.noisy {
-		o.passes++
-		o.setPair(d, d)
-		rows(func(i int) {
-			_, t := o.gather(i)
-			q[i] = t + dd
-		})
-	}
+	smoothing := o.eps * o.eps
 	var pen [3]float64 // the penalty as a polynomial in t
 	for i, r := range o.p.Penalty.R {
 		u := o.w[i]
@@ -321,7 +356,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 					continue
 				}
 				l, y := o.row(i)
-				f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)
+				f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)+smoothing
 				dvdt := 2 * (p[i] + t*q[i])
 				value, df, dv := l.At(y, f, v)
 				s.value += m * value

@@ -727,7 +727,7 @@ func (s *solver) wolfe(p, next, grad []float64) bool {
 		s.evaluations++
 		slope := dot(grad, p)
 		switch {
-		case !(value <= s.value+1e-4*t*slope0+1e-16*math.Abs(s.value)):
+		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // but for rounding
 			hi = t
 		case slope < 0.9*slope0:
 			lo = t
