@@ -16,11 +16,14 @@ import "math"
 // with no other. A whole iterate is only better where its noise is the lesser
 // evil, and then something has moved for good.
 //
+// Where the average is the better one beyond any doubt, the stream stands still:
+// there the average reaches back farther, and the steps are a little shorter.
+//
 // The average lags behind the latest steps, so df (a - f) also says whether
 // larger steps would have been better: where it stays positive, going back
 // towards the average hurts, and the rate rises. This is a hypergradient
-// (Almeida et al. 1998) taken from numbers at hand. The rate never falls below
-// the configured one, which AdaGrad's sums reduce by themselves.
+// (Almeida et al. 1998) taken from numbers at hand. It never makes the rate fall
+// below the configured one, which AdaGrad's sums reduce by themselves.
 type adaptation struct {
 	on      bool
 	blend   float64 // share of the average in what is published: 1 or 0
@@ -33,6 +36,9 @@ type adaptation struct {
 
 // rate returns the learning rate in force.
 func (a *adaptation) rate(eta float64) float64 {
+	if a.steady() {
+		eta *= steadyRate
+	}
 	if a.raise == 0 {
 		return eta
 	}
@@ -43,6 +49,9 @@ const (
 	// Deviations by which the average must have been worse for the iterate to be
 	// published, and better to come back.
 	staleAt, freshAt = 1.5, 1
+	// Deviations by which the average must be better where a stream stands still,
+	// and the factor of the rate there.
+	steadyAt, steadyRate = 4, 0.8
 	// The steps judged by: all of the first ones, then every n-th, older ones
 	// fading, so that a change is not outweighed by an endless past.
 	judgeFirst, judgeEvery, judgeMemory = 1000, 4, 50_000
@@ -75,6 +84,11 @@ func (a *adaptation) judge(gain, memory float64) (stale bool) {
 		a.blend = 1
 	}
 	return false
+}
+
+// steady says whether the stream stands still.
+func (a *adaptation) steady() bool {
+	return a.gain < 0 && a.gain*a.gain > steadyAt*steadyAt*a.squares
 }
 
 // rejudge forgets what was judged of another average.

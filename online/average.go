@@ -17,9 +17,10 @@ package online
 //
 // beta_t = (1+p)/(t+1+p) makes it the average over the stream with weights that
 // grow as t^p (Shamir & Zhang 2013): no length of the stream is needed, and it
-// reaches back over a share 1/(1+p) of it, or of what came since a restart.
+// reaches back over a share 1/(1+p) of it, or of what came since a restart. In a
+// stream that stands still (see adaptation) that is steadyReach times as much.
 type average struct {
-	power float64 // p; negative: publish the iterate
+	power, steadyPower float64 // p; negative: publish the iterate
 	// coefficient is g_t, inverse 1/g_t.
 	coefficient, inverse float64
 	taken                uint64 // steps averaged over, since the latest restart
@@ -29,16 +30,22 @@ func newAverage(share float64) average {
 	if share == 0 {
 		return average{power: -1}
 	}
-	return average{power: 1/share - 1, coefficient: 1, inverse: 1}
+	return average{power: 1/share - 1, steadyPower: 1/min(steadyReach*share, 1) - 1, coefficient: 1, inverse: 1}
 }
+
+const steadyReach = 2.5
 
 // advance makes g_t of g_{t-1}, after the rows have been updated.
 func (a *average) advance(l *Learner) {
-	if a.power < 0 {
+	power := a.power
+	if power < 0 {
 		return
 	}
+	if l.levels[l.chosen].steady() {
+		power = a.steadyPower
+	}
 	a.taken++
-	a.coefficient *= 1 - (1+a.power)/(float64(a.taken)+1+a.power)
+	a.coefficient *= 1 - (1+power)/(float64(a.taken)+1+power)
 	if a.coefficient < 1e-150 {
 		a.rebase(l)
 	}

@@ -16,8 +16,8 @@ type Config struct {
 	// Loss is the expected loss that is minimised, as blankout.ParseLoss reads it.
 	Loss string `toml:"loss"`
 	// Noise is what the features are expected to suffer, as blankout.ParseNoise
-	// reads it, or auto: a bank of dropout levels learns side by side, and the one
-	// with the lowest forecast error at ExpectedMissing is published.
+	// reads it, or auto: a bank of dropout levels learns side by side, and that of
+	// ExpectedMissing is published, or one with a lower forecast error there.
 	Noise string `toml:"noise"`
 	// Levels are the dropout probabilities of noise = "auto".
 	Levels []float64 `toml:"levels"`
@@ -52,10 +52,12 @@ type Config struct {
 	// Intercept is free (no ridge), penalised or none.
 	Intercept string `toml:"intercept"`
 	// Average is the share of the stream that the published average of the
-	// iterates reaches back over, in (0, 1]; 0 publishes the iterate itself.
+	// iterates reaches back over, in (0, 1], with Adapt 2.5 times as much while the
+	// stream stands still; 0 publishes the iterate itself.
 	Average float64 `toml:"average"`
 	// Adapt lets the learning rate rise, and the iterate be published instead of
-	// the average, when the stream moves; and makes an event's step of AdaGrad
+	// the average, when the stream moves; lets the average reach back farther, and
+	// the rate fall by a fifth, while it stands still; and makes an event's step of AdaGrad
 	// proximal, so that it does not overshoot (one output only).
 	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.

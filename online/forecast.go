@@ -18,6 +18,10 @@ import (
 // beside the one that the user expects, by which the level is chosen.
 type forecast struct {
 	samples, weight, wrong [ForecastPoints]float64
+	latest                 [ForecastPoints]float64 // of wrong, the last term
+	// Decayed sum of the squared differences from the natural level's terms, at the
+	// rate that the user expects.
+	squares float64
 }
 
 // ForecastPoints is the number of deletion rates of a Forecast.
@@ -40,8 +44,9 @@ const (
 	forecastMemory                 = 10_000  // samples
 	// Older samples than a part of them all fade.
 	forecastShare = 2
-	// Another level takes over when its forecast is this much lower.
-	forecastMargin = 0.01
+	// Deviations by which another level's forecast must be below the natural one's
+	// for it to be published, and to stay so.
+	takesOver, stays = 1, 0.5
 	// Levels are compared after so many samples.
 	forecastReview = 16
 )
@@ -73,6 +78,7 @@ func (l *Learner) foretell(label int) {
 			} else {
 				l.foretellSampled(label, i, i+1)
 			}
+			l.compare()
 		}
 		return
 	}
@@ -81,8 +87,11 @@ func (l *Learner) foretell(label int) {
 	} else {
 		l.foretellSampled(label, 0, ForecastPoints)
 	}
-	if len(l.levels) > 1 && (l.events/every)%forecastReview == 0 {
-		l.choose()
+	if len(l.levels) > 1 {
+		l.compare()
+		if (l.events/every)%forecastReview == 0 {
+			l.choose()
+		}
 	}
 }
 
@@ -91,10 +100,16 @@ func (f *forecast) add(from int, wrong []float64) {
 	for i, w := range wrong {
 		i += from
 		f.samples[i]++
-		keep := 1 - 1/min(forecastMemory, 8+f.samples[i]/forecastShare)
+		keep := f.keep(i)
 		f.weight[i] = f.weight[i]*keep + 1
 		f.wrong[i] = f.wrong[i]*keep + w
+		f.latest[i] = w
 	}
+}
+
+// keep returns what a sample at point i leaves of those before it.
+func (f *forecast) keep(i int) float64 {
+	return 1 - 1/min(forecastMemory, 8+f.samples[i]/forecastShare)
 }
 
 // forecastRatio is sqrt((1-d)/(2d)) at each deletion rate d but the first, 0.
@@ -203,13 +218,50 @@ func (f *forecast) at(i int, t float64) float64 {
 	return e
 }
 
+// natural returns the level whose noise is what the user expects to be missing,
+// or the nearest to that: the one that is published unless another is better.
+func (l *Learner) natural() int {
+	best, least := 0, math.Inf(1)
+	for v := range l.levels {
+		q, _ := l.levels[v].noise.(blankout.Dropout)
+		if d := math.Abs(q.Q - l.config.ExpectedMissing); d < least {
+			best, least = v, d
+		}
+	}
+	return best
+}
+
+// compare takes up how the forecasts of the event at hand differ from the natural
+// level's.
+func (l *Learner) compare() {
+	i, t := l.expected()
+	natural := &l.levels[l.natural()].forecast
+	for v := range l.levels {
+		f := &l.levels[v].forecast
+		d := f.latest[i] - natural.latest[i]
+		if t > 0 {
+			d = (1-t)*d + t*(f.latest[i+1]-natural.latest[i+1])
+		}
+		f.squares = f.keep(i)*f.squares + d*d
+	}
+}
+
 // choose publishes the level with the lowest forecast at the deletion rate that
-// the user expects, unless the present one is about as good.
+// the user expects, of those that are below the natural one's by more than chance
+// explains. With few events a strong noise is the better choice, as a strong ridge
+// is; an evidence that fades as more come leads back to the natural level.
 func (l *Learner) choose() {
 	i, t := l.expected()
-	best, least := l.chosen, (1-forecastMargin)*l.levels[l.chosen].forecast.at(i, t)
+	best := l.natural()
+	least := l.levels[best].forecast.at(i, t)
+	bar := least
 	for v := range l.levels {
-		if e := l.levels[v].forecast.at(i, t); e < least {
+		f := &l.levels[v].forecast
+		deviations := float64(takesOver)
+		if v == l.chosen {
+			deviations = stays
+		}
+		if e := f.at(i, t); e < least && e < bar-deviations*math.Sqrt(f.squares)/f.weight[i] {
 			best, least = v, e
 		}
 	}

@@ -167,7 +167,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if l.k == 1 {
 		l.metrics.Binary = &Binary{}
 	}
-	l.chosen = l.nearestLevel(c.ExpectedMissing)
+	l.chosen = l.natural()
 	l.bias = make([]float64, width)
 	l.rule.start(l.bias[blankout.ScalerWidth:], l.n)
 	l.bias[0] = 1
@@ -179,18 +179,6 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 		}
 	}
 	return l, nil
-}
-
-// nearestLevel returns the level to publish before anything is known.
-func (l *Learner) nearestLevel(missing float64) int {
-	best, least := 0, math.Inf(1)
-	for v := range l.levels {
-		q, _ := l.levels[v].noise.(blankout.Dropout)
-		if d := math.Abs(q.Q - missing); d < least {
-			best, least = v, d
-		}
-	}
-	return best
 }
 
 // weights, and lags, of a row are one for each level and output.

@@ -103,7 +103,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 }
 
 // stateVersion counts the layouts of the block "learner".
-const stateVersion = 2
+const stateVersion = 3
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -150,6 +150,9 @@ func (l *Learner) state(c *coder) {
 			}
 		} else {
 			f.version1(c)
+		}
+		if c.version > 2 {
+			c.float(&f.squares)
 		}
 	}
 	c.uint(&l.dense.events)

@@ -2,6 +2,7 @@ package online
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -43,7 +44,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	newer := slices.Clone(state)
 	newer[0]++
-	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 3") {
+	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 4") {
 		t.Errorf("a later version: %v", err)
 	}
 	if _, err := Restore(c, with(nil)); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
@@ -148,8 +149,9 @@ func TestSnapshotIsImmutable(t *testing.T) {
 }
 
 // A checkpoint of version 1 had less of the choice between average and iterate
-// and one count of samples for all points of a forecast.
-func TestVersion1(t *testing.T) {
+// and one count of samples for all points of a forecast; version 2 less of the choice
+// of a level.
+func TestOldVersions(t *testing.T) {
 	c := DefaultConfig()
 	l, s := mustNew(t, c, 3), newStream(4, 3)
 	for range 300 {
@@ -163,24 +165,27 @@ func TestVersion1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := &coder{version: 1, out: []byte{1, 0, 0, 0}}
-	old.bytes(&fingerprint)
-	l.state(old)
-	for i := range blocks {
-		if blocks[i].Name == "learner" {
-			if len(old.out) >= len(blocks[i].Data) {
-				t.Fatalf("version 1 has %d bytes, version 2 %d", len(old.out), len(blocks[i].Data))
-			}
-			blocks[i].Data = old.out
+	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == "learner" })
+	var restored []*Learner
+	for version := uint32(stateVersion - 1); version > 0; version-- {
+		old := &coder{version: version, out: binary.LittleEndian.AppendUint32(nil, version)}
+		old.bytes(&fingerprint)
+		l.state(old)
+		if len(old.out) >= len(blocks[at].Data) {
+			t.Fatalf("version %d has %d bytes, the next one %d", version, len(old.out), len(blocks[at].Data))
 		}
-	}
-	r, err := Restore(c, blocks)
-	if err != nil {
-		t.Fatal(err)
+		blocks[at].Data = old.out
+		r, err := Restore(c, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored = append(restored, r)
 	}
 	e := s.next()
 	want := slices.Clone(l.Learn(e))
-	if got := r.Learn(e); !slices.Equal(got, want) {
-		t.Errorf("scores %v, want %v", got, want)
+	for i, r := range restored {
+		if got := r.Learn(e); !slices.Equal(got, want) {
+			t.Errorf("version %d: scores %v, want %v", stateVersion-1-i, got, want)
+		}
 	}
 }

@@ -196,12 +196,13 @@ func TestReservoir(t *testing.T) {
 	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
 		t.Errorf("%+v", r)
 	}
-	// Scaled up, the objective estimates that of all events.
+	// Scaled up, the objective estimates that of all events. Their losses have a mean
+	// of 10 and a deviation of 15.5, so that of 350 is off by some 8 %.
 	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
 	whole, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: s.Model(), At: s.Offsets, Reservoir: kept})
-	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.1 {
+	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.25 {
 		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, whole.Live.Objective, err)
 	}
 
