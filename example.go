@@ -111,6 +111,9 @@ type Batch struct {
 	// this batch had been decoded: a Source that reads ahead may know more by the
 	// time it is learned. See Schema.At.
 	Fields, Classes, Names int
+	// Packed is what a function has made of Examples where they were decoded, see
+	// stream.File.Ahead; else nil.
+	Packed any
 }
 
 // Position is how far a partition has been learned.

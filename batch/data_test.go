@@ -3,6 +3,9 @@ package batch
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"blankout"
@@ -15,12 +18,41 @@ func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []b
 		es[i] = blankout.Example{Label: r.IntN(3) - 1, Weight: 1, Offset: int64(i)}
 		for d := range columns {
 			if r.IntN(4) == 0 {
-				es[i].Features.Index = append(es[i].Features.Index, uint32(d*d*7))
+				es[i].Features.Index = append(es[i].Features.Index, uint32(d*d*d*7))
 				es[i].Features.Value = append(es[i].Features.Value, value(i))
 			}
 		}
 	}
 	return es
+}
+
+// gather adds examples, packed by so many goroutines at the same time or, if none,
+// one by one.
+func gather(es []blankout.Example, goroutines int) (*Data, error) {
+	b := Builder{Threads: goroutines}
+	if goroutines == 0 {
+		for i := range es {
+			if err := b.Add(&es[i]); err != nil {
+				return nil, err
+			}
+		}
+		return b.Data(nil), nil
+	}
+	parts := slices.Collect(slices.Chunk(es, (len(es)+goroutines-1)/goroutines))
+	packed := make([]*Packed, len(parts))
+	var done sync.WaitGroup
+	for k, part := range parts {
+		done.Go(func() { packed[k] = b.Pack(part) })
+	}
+	done.Wait()
+	for k, part := range parts {
+		for i := range part {
+			if err := b.AddPacked(packed[k], i, &part[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.Data(nil), nil
 }
 
 func TestDataKeepsWhatWasAdded(t *testing.T) {
@@ -35,37 +67,36 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 	} {
 		es := randomExamples(r, 300, 200, value)
 		es[7].Weight = 2.5
-		var b Builder
-		for i := range es {
-			if err := b.Add(&es[i]); err != nil {
+		for _, goroutines := range []int{0, 1, 2, 50} {
+			d, err := gather(es, goroutines)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		d := b.Data(nil)
-		order := r.Perm(300)
-		sub := d.Subset(order)
-		for i := range es {
-			x := es[i].Features
-			row := d.Row(i)
-			if row.Len() != x.Len() || d.Label(i) != es[i].Label || d.Weight(i) != es[i].Weight {
-				t.Fatalf("%s: row %d: %d entries, label %d, weight %v", name, i, row.Len(), d.Label(i), d.Weight(i))
-			}
-			w := make([]float64, d.Columns())
-			row.AddTo(w, 2)
-			square := 0.0
-			for j := range x.Index {
-				if d.Column(int(row.Index[j])) != x.Index[j] || row.At(j) != x.Value[j] || w[row.Index[j]] != 2*x.Value[j] {
-					t.Fatalf("%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
+			order := r.Perm(300)
+			sub := d.Subset(order)
+			for i := range es {
+				x := es[i].Features
+				row := d.Row(i)
+				if row.Len() != x.Len() || d.Label(i) != es[i].Label || d.Weight(i) != es[i].Weight {
+					t.Fatalf("%s: row %d: %d entries, label %d, weight %v", name, i, row.Len(), d.Label(i), d.Weight(i))
 				}
-				square += 2 * x.Value[j] * x.Value[j]
+				w := make([]float64, d.Columns())
+				row.AddTo(w, 2)
+				square := 0.0
+				for j := range x.Index {
+					if d.Column(int(row.Index[j])) != x.Index[j] || row.At(j) != x.Value[j] || w[row.Index[j]] != 2*x.Value[j] {
+						t.Fatalf("%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
+					}
+					square += 2 * x.Value[j] * x.Value[j]
+				}
+				if got := row.Dot(w); math.Abs(got-square) > 1e-12*square {
+					t.Fatalf("%s: row %d: dot %v, want %v", name, i, got, square)
+				}
 			}
-			if got := row.Dot(w); math.Abs(got-square) > 1e-12*square {
-				t.Fatalf("%s: row %d: dot %v, want %v", name, i, got, square)
-			}
-		}
-		for j, i := range order {
-			if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
-				t.Fatalf("%s: subset row %d is not row %d", name, j, i)
+			for j, i := range order {
+				if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
+					t.Fatalf("%s: subset row %d is not row %d", name, j, i)
+				}
 			}
 		}
 	}
@@ -80,9 +111,12 @@ func TestBuilderRefusesBadExamples(t *testing.T) {
 		"order":      {Features: blankout.Vec{Index: []uint32{3, 3}, Value: []float64{1, 1}}, Weight: 1},
 		"label":      {Features: one, Weight: 1, Label: -2},
 	} {
-		var b Builder
-		if b.Add(&e) == nil {
-			t.Errorf("%s: no error", name)
+		e.Offset = 7
+		es := []blankout.Example{{Features: one, Weight: 1}, e, {Features: one, Weight: 1}}
+		_, err := gather(es, 0)
+		_, packed := gather(es, 1)
+		if err == nil || packed == nil || err.Error() != packed.Error() || !strings.Contains(err.Error(), "offset 7:") {
+			t.Errorf("%s: %v, packed %v", name, err, packed)
 		}
 	}
 }

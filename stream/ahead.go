@@ -49,7 +49,11 @@ const blockLines = 1 << 10
 // ahead of Next: svmlight with numeric indices on the given number of threads,
 // other formats on one. The Schema then grows while a batch is being learned:
 // everybody but the File must work on Schema.At of their batch. Close ends it.
-func (f *File) Ahead(threads int) {
+//
+// A pack that is not nil makes in those goroutines, which may call it at the same
+// time, the Packed of each Batch of its Examples. They have no Labels yet, for the
+// want of which some may still be refused.
+func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	if p := f.records.pump; p != nil {
@@ -61,8 +65,13 @@ func (f *File) Ahead(threads int) {
 		a.free <- &block{decoded: make(chan struct{}, 1)}
 	}
 	f.ahead = a
+	if pack == nil {
+		pack = func([]blankout.Example) any { return nil }
+	}
 	fill := func(k *block) {
-		f.fill(k, false)
+		if f.fill(k, false); k.err == nil {
+			k.batch.Packed = pack(k.batch.Examples)
+		}
 		k.decoded <- struct{}{}
 	}
 	if d, ok := f.decoder.(*svmlightDecoder); ok && d.fork() != nil {
@@ -78,6 +87,7 @@ func (f *File) Ahead(threads int) {
 			a.done.Go(func() {
 				for k := range a.work {
 					k.decode(d, lines)
+					k.batch.Packed = pack(k.batch.Examples)
 					k.decoded <- struct{}{}
 				}
 			})

@@ -79,7 +79,7 @@ func BenchmarkFile(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				f.Ahead(threads)
+				f.Ahead(threads, nil)
 				var batch blankout.Batch
 				for err == nil {
 					err = f.Next(b.Context(), &batch)

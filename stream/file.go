@@ -159,7 +159,7 @@ func (f *File) fill(k *block, copied bool) {
 // and what the Schema knows.
 func (f *File) complete(b *blankout.Batch, next int64) {
 	*b = blankout.Batch{
-		Topic: f.records.name, Examples: b.Examples, Next: next, HighWater: -1,
+		Topic: f.records.name, Examples: b.Examples, Packed: b.Packed, Next: next, HighWater: -1,
 		Fields: len(f.schema.Fields), Classes: f.schema.NamedClasses(), Names: f.schema.Names.Len(),
 	}
 }

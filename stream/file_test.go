@@ -55,7 +55,13 @@ func readAll(path string, c RecordConfig, threads int, from int64) (lines []stri
 		return nil, 0, err
 	}
 	if threads > 0 {
-		f.Ahead(threads)
+		f.Ahead(threads, func(examples []blankout.Example) any {
+			var copies []blankout.Vec
+			for i := range examples {
+				copies = append(copies, examples[i].Features.Clone())
+			}
+			return copies
+		})
 	}
 	position := blankout.Position{Next: from}
 	var b blankout.Batch
@@ -69,6 +75,11 @@ func readAll(path string, c RecordConfig, threads int, from int64) (lines []stri
 		known := s.At(&b)
 		for i := range b.Examples {
 			e := &b.Examples[i]
+			if threads > 0 && e.Refused == nil {
+				if packed := b.Packed.([]blankout.Vec)[i]; !slices.Equal(packed.Index, e.Features.Index) || !slices.Equal(packed.Value, e.Features.Value) {
+					return nil, 0, fmt.Errorf("offset %d: packed as %v", e.Offset, packed)
+				}
+			}
 			if err := position.Advance(e.Offset, e.Fingerprint); err != nil {
 				return nil, 0, err
 			}
@@ -259,7 +270,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ahead > 0 {
-			f.Ahead(ahead)
+			f.Ahead(ahead, nil)
 		}
 		var b blankout.Batch
 		ctx, cancel := context.WithCancel(context.Background())

@@ -94,17 +94,20 @@ func number(data []byte, p int, strict bool) (x float64, next int) {
 	return slowNumber(data[start:p]), p
 }
 
-// leadingDigits returns the number that the digits make with which eight
-// characters, the first in the lowest byte, begin, and how many they are.
-func leadingDigits(w uint64) (m uint64, n int) {
+// notDigits returns the highest bit of each of eight characters, the first in the
+// lowest byte, that is no digit. Behind the first such bit others may be wrong.
+func notDigits(w uint64) uint64 {
 	w ^= 0x3030303030303030 // '0' to '9' are 0 to 9
-	none := (w + 0x7676767676767676 | w) & 0x8080808080808080
-	n = bits.TrailingZeros64(none) / 8
-	w <<= 64 - 8*n // zeros in front
+	return (w + 0x7676767676767676 | w) & 0x8080808080808080
+}
+
+// firstDigits returns the number that the first n of eight digits make, 1 to 8.
+func firstDigits(w uint64, n int) uint64 {
+	w = (w ^ 0x3030303030303030) << (-8 * n & 63) // zeros in front
 	// Neighbours become numbers of two digits, then of four, then one of eight.
 	w = 10*w + w>>8
 	high, low := w&0x000000ff000000ff, w>>16&0x000000ff000000ff
-	return (high*(100+1000000<<32) + low*(1+10000<<32)) >> 32, n
+	return (high*(100+1000000<<32) + low*(1+10000<<32)) >> 32
 }
 
 // power is 10^q = (high 2^64 + low + less than 1) 2^exponent, high >= 2^63.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"blankout"
@@ -75,29 +76,11 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 		first = 0
 	}
 	for {
-		for keep && len(data)-p >= shortEntryBytes && data[p] == ' ' {
-			entry := (*[shortEntryBytes]byte)(data[p:])
-			i, digits := leadingDigits(binary.LittleEndian.Uint64(entry[1:]))
-			if digits == 0 || digits == 8 || entry[digits+1] != ':' {
-				break
+		if keep {
+			read, end, up := usualEntries(data[p:], index[n:], value[n:], first, d.mask, last)
+			if n, p = n+read, p+end; read > 0 {
+				last, ascending = int64(index[n-1]), ascending && up
 			}
-			at := digits + 2
-			x, end := float64(entry[at]-'0'), at+1
-			if entry[end] != ' ' || entry[at]-'0' > 9 {
-				if x, end = shortValue(entry, at); end == 0 {
-					break
-				}
-			}
-			if i -= first; i > d.mask {
-				break
-			}
-			if int64(i) <= last {
-				ascending = false
-			}
-			last = int64(i)
-			index[n], value[n] = uint32(i), x
-			n++
-			p += end
 		}
 		for p < len(data) && blank(data[p]) {
 			p++
@@ -177,28 +160,68 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 	return label, true
 }
 
-// shortEntryBytes is how far the fast way looks for the usual entry, behind a
-// blank and before another: a column of one to seven digits and a value of one, or
-// else a shortValue. It takes no branch for every digit, whose number nobody can
+// usualBytes is how far the fast way looks for the usual entry, behind a blank and
+// before another: a column of one to seven digits and a value of as many, or of one,
+// a point and as many. It takes no branch for every digit, whose number nobody can
 // foresee.
-const shortEntryBytes = 24
+const usualBytes = 24
 
-// shortValue reads a whole value of one to seven digits before a blank, or one that
-// begins with a digit, a point and as many. end is 0 if there is something else.
-func shortValue(entry *[shortEntryBytes]byte, at int) (x float64, end int) {
-	if first := entry[at] - '0'; entry[at+1] == '.' && first <= 9 {
-		m, n := leadingDigits(binary.LittleEndian.Uint64(entry[at+2:]))
-		if end = at + 2 + n; n == 0 || n == 8 || entry[end] != ' ' {
-			return 0, 0
+// usualEntries reads usual entries from the start of data on, the first column
+// being that of index first. n is their number, end where they end; ascending says
+// that their columns do, from last on. It calls nothing, so that all stays in
+// registers.
+func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
+	ascending = true
+	value = value[:len(index)]
+	// Of the marks of notDigits those up to the end of an index and the one there:
+	// as indices ascend, the next one has as many digits, and the processor need
+	// not count them before it goes on to the entry that follows.
+	var upTo, mark uint64
+	digits := 0
+	for len(data)-end >= usualBytes && n < len(index) {
+		entry := (*[usualBytes]byte)(data[end:])
+		text := binary.LittleEndian.Uint64(entry[1:])
+		if none := notDigits(text); none&upTo != mark || mark == 0 {
+			if digits = bits.TrailingZeros64(none) / 8; digits == 0 || digits == 8 {
+				break
+			}
+			mark = 0x80 << (8 * digits & 63)
+			upTo = 2*mark - 1
 		}
-		power := powersOfTen[n&7]
-		return float64(uint64(first)*uint64(power)+m) / power, end // both exact, one rounding
+		at := digits&7 + 2
+		if entry[0] != ' ' || entry[at-1] != ':' {
+			break
+		}
+		digit := float64(entry[at] - '0')
+		x, next := digit, at+1
+		if entry[at+1] != ' ' || entry[at]-'0' > 9 {
+			from := at
+			if entry[at+1] == '.' && entry[at]-'0' <= 9 {
+				from = at + 2
+			}
+			text := binary.LittleEndian.Uint64(entry[from:])
+			n := bits.TrailingZeros64(notDigits(text)) / 8
+			if next = from + n; n == 0 || n == 8 || entry[next] != ' ' {
+				break
+			}
+			if x = float64(firstDigits(text, n)); from > at {
+				power := powersOfTen[n&7]
+				x = (digit*power + x) / power // but for the quotient all is exact
+			}
+		}
+		column := firstDigits(text, digits) - first
+		if column > mask {
+			break
+		}
+		if int64(column) <= last {
+			ascending = false
+		}
+		last = int64(column)
+		index[n], value[n] = uint32(column), x
+		n++
+		end += next
 	}
-	m, n := leadingDigits(binary.LittleEndian.Uint64(entry[at:]))
-	if end = at + n; n == 0 || n == 8 || entry[end] != ' ' {
-		return 0, 0
-	}
-	return float64(m), end
+	return n, end, ascending
 }
 
 // refuseEntry refuses the record for what stands at p instead of index:value.

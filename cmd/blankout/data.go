@@ -26,6 +26,7 @@ type dataFlags struct {
 	// ahead lets a file be decoded, on that many threads, while the examples before
 	// are used, 0 does not. The schema must not be looked at then.
 	ahead int
+	pack  func([]blankout.Example) any // of stream.File.Ahead
 	given func(flag string) bool
 }
 
@@ -85,7 +86,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 	if !strings.HasPrefix(path, "kafka://") {
 		f, err := stream.OpenFile(path, c, s)
 		if err == nil && d.ahead > 0 {
-			f.Ahead(d.ahead)
+			f.Ahead(d.ahead, d.pack)
 		}
 		return f, err
 	}
@@ -143,12 +144,12 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 // each calls f for every example of the paths. A record that cannot be used is
 // an error that names its place.
 func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example) error) error {
-	return d.eachPlaced(ctx, paths, s, func(e *blankout.Example, _ func() string) error { return f(e) })
+	return d.eachPlaced(ctx, paths, s, func(b *blankout.Batch, i int, _ func() string) error { return f(&b.Examples[i]) })
 }
 
-// eachPlaced is each for an f that may want the example's place: file and line,
-// or topic, partition and offset.
-func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example, place func() string) error) error {
+// eachPlaced is each for an f that may want the batch that the example is in, and
+// the example's place: file and line, or topic, partition and offset.
+func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(b *blankout.Batch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
@@ -160,7 +161,7 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.
 	return nil
 }
 
-func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(e *blankout.Example, place func() string) error) (err error) {
+func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(b *blankout.Batch, i int, place func() string) error) (err error) {
 	src, err := d.open(ctx, path, s)
 	if err != nil {
 		return err
@@ -188,7 +189,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				}
 				return refusedError{fmt.Errorf("%s (%s)", e.Refused.Detail, e.Refused.Reason)} // the detail begins with the place
 			}
-			if err := f(e, place); is[*fs.PathError](err) {
+			if err := f(&b, i, place); is[*fs.PathError](err) {
 				return err // of what f writes: the record is not to blame
 			} else if err != nil {
 				return refusedError{fmt.Errorf("%s: %w", place(), err)}

@@ -335,7 +335,8 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var x blankout.Vec
 	var fit batch.Standardiser
 	count := 0
-	add := func(e *blankout.Example, at func() string) error {
+	add := func(in *blankout.Batch, i int, at func() string) error {
+		e := &in.Examples[i]
 		if o.influences != "" {
 			o.places = append(o.places, place{at(), string(e.Key)})
 		}
@@ -349,11 +350,15 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if mode != blankout.StandardiseNone {
 			fit.Observe(e, schema)
 		}
+		if p, ok := in.Packed.(*batch.Packed); ok {
+			return b.AddPacked(p, i, e)
+		}
 		return b.Add(e)
 	}
 	data := o.data
 	if scaler == nil && mode == blankout.StandardiseNone {
 		data.ahead = max(o.config.Threads, 1)
+		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
 		return nil, nil, err

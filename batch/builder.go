@@ -1,0 +1,312 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"blankout"
+)
+
+// A Builder gathers examples into Data, one by one with Add or, where they are
+// decoded by several goroutines, packed by those and put in order with AddPacked.
+// The zero value is ready for use.
+type Builder struct {
+	Threads int // that Data may use; 0 means one
+
+	d    Data
+	seen columnSet
+}
+
+// chunkEntries is the size of a chunk that takes one example after the other.
+const chunkEntries = 1 << 18
+
+// Packed holds the features of consecutive examples as Data stores them.
+type Packed struct {
+	chunk *chunk
+	ends  []uint32 // of the rows in the chunk
+	bad   error    // of the row behind them
+	at    uint32   // number of the chunk, once the first row has been added
+}
+
+// Pack copies the features of examples in and checks them, without Labels,
+// Weights or what has been refused. It may be called by many goroutines at the
+// same time; of what it returns all rows must be added before Data is called.
+func (b *Builder) Pack(examples []blankout.Example) *Packed {
+	n := 0
+	for i := range examples {
+		n += examples[i].Features.Len()
+	}
+	p := &Packed{chunk: &chunk{index: make([]uint32, 0, n)}, ends: make([]uint32, 0, len(examples))}
+	for i := range examples {
+		if p.bad = b.take(p.chunk, examples[i].Features); p.bad != nil {
+			break
+		}
+		p.ends = append(p.ends, uint32(len(p.chunk.index)))
+	}
+	return p
+}
+
+// AddPacked adds e, the example whose features are row i of p: the rows of p in
+// their order. Its errors are Add's.
+func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
+	if err := check(e); err != nil {
+		return err
+	}
+	if i == len(p.ends) {
+		return unusable(e, p.bad)
+	}
+	from := uint32(0)
+	if i > 0 {
+		from = p.ends[i-1]
+	} else {
+		p.at = uint32(len(b.d.chunks))
+		b.d.chunks = append(b.d.chunks, p.chunk)
+	}
+	b.add(e, rowRef{p.at, from, p.ends[i] - from})
+	return nil
+}
+
+// Add copies an example in. It returns an error for an example that breaks
+// the contract of blankout.Example; a refused one must not come here.
+func (b *Builder) Add(e *blankout.Example) error {
+	if err := check(e); err != nil {
+		return err
+	}
+	d, n := &b.d, e.Features.Len()
+	last := len(d.chunks) - 1
+	if last < 0 || cap(d.chunks[last].index)-len(d.chunks[last].index) < n {
+		d.chunks = append(d.chunks, &chunk{index: make([]uint32, 0, max(chunkEntries, n))})
+		last++
+	}
+	c := d.chunks[last]
+	from := len(c.index)
+	if err := b.take(c, e.Features); err != nil {
+		return unusable(e, err)
+	}
+	b.add(e, rowRef{uint32(last), uint32(from), uint32(n)})
+	return nil
+}
+
+// check returns what is wrong with an example besides its features.
+func check(e *blankout.Example) error {
+	switch {
+	case e.Refused != nil:
+		return unusable(e, e.Refused)
+	case !(e.Weight >= 0) || math.IsInf(e.Weight, 0):
+		return unusable(e, fmt.Errorf("weight %v", e.Weight))
+	case e.Label < blankout.Unlabelled || e.Label > math.MaxInt32:
+		return unusable(e, fmt.Errorf("label %d", e.Label))
+	}
+	return nil
+}
+
+func unusable(e *blankout.Example, why error) error {
+	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
+}
+
+// take appends the features of an example to c, which has the room, and notes
+// their columns.
+func (b *Builder) take(c *chunk, x blankout.Vec) error {
+	if !c.add(x) {
+		return x.Check()
+	}
+	b.seen.add(x.Index)
+	return nil
+}
+
+// add adds the row of an example.
+func (b *Builder) add(e *blankout.Example, row rowRef) {
+	d := &b.d
+	d.rows = append(d.rows, row)
+	d.entries += int(row.n)
+	if e.Weight != 1 && d.weights == nil {
+		d.weights = slices.Repeat([]float64{1}, len(d.labels))
+	}
+	d.labels = append(d.labels, int32(e.Label))
+	if d.weights != nil {
+		d.weights = append(d.weights, e.Weight)
+	}
+}
+
+// add appends a row, widening the values of the chunk as they need it. It reports
+// whether x fulfils its contract; if not, the row is not there.
+func (c *chunk) add(x blankout.Vec) bool {
+	at, n := len(c.index), len(x.Index)
+	if len(x.Value) != n {
+		return false
+	}
+	index := c.index[:at+n]
+	row, last := index[at:][:len(x.Index)], int64(-1)
+	for i, col := range x.Index {
+		if int64(col) <= last {
+			return false
+		}
+		row[i], last = col, int64(col)
+	}
+	if !c.addValues(x.Value) {
+		return false
+	}
+	c.index = index
+	return true
+}
+
+// addValues appends the values of a row and reports whether they are finite.
+func (c *chunk) addValues(x []float64) bool {
+	at, most := len(c.index), cap(c.index)
+	if c.f32 == nil && c.f64 == nil {
+		if !slices.ContainsFunc(x, func(v float64) bool { return v != 1 }) {
+			return true
+		}
+		if narrow(make([]float32, len(x)), x) {
+			c.f32 = make([]float32, at, most)
+			for i := range c.f32 {
+				c.f32[i] = 1
+			}
+		}
+	}
+	if c.f32 != nil {
+		if row := c.f32[:at+len(x)]; narrow(row[at:], x) {
+			c.f32 = row
+			return true
+		}
+	}
+	for _, v := range x {
+		if v-v != 0 {
+			return false
+		}
+	}
+	if c.f64 == nil {
+		c.f64 = make([]float64, at, most)
+		for i := range c.f64 {
+			c.f64[i] = 1
+			if c.f32 != nil {
+				c.f64[i] = float64(c.f32[i])
+			}
+		}
+		c.f32 = nil
+	}
+	c.f64 = append(c.f64, x...)
+	return true
+}
+
+// narrow sets to to x and reports whether that is exact and finite.
+func narrow(to []float32, x []float64) bool {
+	to = to[:len(x)]
+	for i, v := range x {
+		to[i] = float32(v)
+		if float64(to[i]) != v || to[i]-to[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Data returns the examples added so far and leaves the Builder empty.
+func (b *Builder) Data(schema *blankout.Schema) *Data {
+	d := b.d
+	d.Schema = schema
+	pages := b.seen.all()
+	// rank[page][word] counts the columns seen before that word.
+	rank := make([][]uint32, len(pages))
+	for p := range pages {
+		page := pages[p].Load()
+		if page == nil {
+			continue
+		}
+		rank[p] = make([]uint32, len(page))
+		for w, word := range page {
+			rank[p][w] = uint32(len(d.columns))
+			for ; word != 0; word &= word - 1 {
+				d.columns = append(d.columns, uint32(p<<pageBits|w*64|bits.TrailingZeros64(word)))
+			}
+		}
+	}
+	// Up to the first gap, and columns are often numbered by frequency, a column
+	// keeps its number.
+	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
+	if int(gap) < len(d.columns) {
+		parallel(b.Threads, len(d.chunks), func(k int) {
+			index := d.chunks[k].index
+			for i, col := range index {
+				if col < gap {
+					continue
+				}
+				page, in := col>>pageBits, col%(1<<pageBits)
+				below := pages[page].Load()[in/64] & (1<<(in&63) - 1)
+				index[i] = rank[page][in/64] + uint32(bits.OnesCount64(below))
+			}
+		})
+	}
+	*b = Builder{}
+	return &d
+}
+
+// columnSet is a set of columns, a bitmap in pages, to which any number of
+// goroutines may add.
+type columnSet struct {
+	growing sync.Mutex
+	pages   atomic.Pointer[[]atomic.Pointer[columnPage]]
+}
+
+const pageBits = 16
+
+type columnPage [1 << pageBits / 64]uint64
+
+// all returns the pages, nil where there is no column.
+func (s *columnSet) all() []atomic.Pointer[columnPage] {
+	if pages := s.pages.Load(); pages != nil {
+		return *pages
+	}
+	return nil
+}
+
+// page returns a page, made if there is none.
+func (s *columnSet) page(number uint32) *columnPage {
+	find := func() *columnPage {
+		if pages := s.all(); int(number) < len(pages) {
+			return pages[number].Load()
+		}
+		return nil
+	}
+	if page := find(); page != nil {
+		return page
+	}
+	s.growing.Lock()
+	defer s.growing.Unlock()
+	if page := find(); page != nil {
+		return page
+	}
+	pages := s.all()
+	if int(number) >= len(pages) {
+		more := make([]atomic.Pointer[columnPage], max(int(number)+1, 2*len(pages)))
+		for i := range pages {
+			more[i].Store(pages[i].Load())
+		}
+		s.pages.Store(&more)
+		pages = more
+	}
+	page := new(columnPage)
+	pages[number].Store(page)
+	return page
+}
+
+// add adds the columns of a row. Nearly all of them are there already.
+func (s *columnSet) add(columns []uint32) {
+	var page *columnPage
+	number := ^uint32(0) // no page
+	for _, col := range columns {
+		if col>>pageBits != number {
+			number = col >> pageBits
+			page = s.page(number)
+		}
+		word, bit := &page[col%(1<<pageBits)/64], uint64(1)<<(col&63)
+		if atomic.LoadUint64(word)&bit == 0 {
+			atomic.OrUint64(word, bit)
+		}
+	}
+}
