@@ -309,6 +309,20 @@ func (o *Expected) kinked() bool { return isHinge(o.loss) }
 // smoothingGap returns what smoothing contributed to the last Gap.
 func (o *Expected) smoothingGap() float64 { return o.kink }
 
+// ownRounding returns the noise's root mean square in the scores of the last Gap
+// and whether it is larger than the smoothing in almost every row.
+func (o *Expected) ownRounding() (spread float64, whole bool) {
+	sharp, sum, all := 0.0, 0.0, 0.0
+	for i, m := range o.m {
+		all += m
+		sum += m * o.v[i]
+		if o.v[i] < o.eps*o.eps {
+			sharp += m
+		}
+	}
+	return math.Sqrt(sum / all), sharp < 0.01*all
+}
+
 // Line returns J along w + t d as a function of t with its first two
 // derivatives, w being the point of the last ValueGrad with a gradient. A call
 // of that function reads no features: f is linear in t and v quadratic.

@@ -38,7 +38,6 @@ type Expected struct {
 	ff, fv, vv   []float64 // second derivatives, filled when curved
 	curved       bool
 	majorise     bool
-	unmixed      bool // HessVec leaves out the mixed terms, those of fv and vv
 
 	known           bool // residual and value are the gradient and the value there
 	whole           bool // the last dual point needed no scaling, but for rounding
@@ -553,17 +552,11 @@ func (o *Expected) Majorise(on bool) {
 	o.majorise = on
 }
 
-// leaveOutMixed makes HessVec leave out the mixed terms 2 fv (x z' + z x') +
-// 4 vv z z', z = V w, of the Hessian. What remains is positive definite, takes less
-// than half of the time, and is no worse far from the minimum; near it Newton's
-// method would converge linearly.
-func (o *Expected) leaveOutMixed(on bool) { o.unmixed = on }
-
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
 	o.curve()
 	b := o.bias(v)
-	if !o.noisy || o.unmixed || o.majorise {
+	if !o.noisy || o.majorise {
 		o.pass()
 		// One sum for each column instead of two: a third of the time.
 		o.sum.sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {

@@ -494,20 +494,6 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 					t.Errorf("%v, %v: Hv[%d] = %v, by the matrix %v", value, n, i, hv[i], want)
 				}
 			}
-			o.leaveOutMixed(true)
-			o.HessVec(v, hv)
-			cut := *o
-			cut.fv, cut.vv = make([]float64, len(o.fv)), make([]float64, len(o.vv))
-			a = cut.dense()
-			for i := range hv {
-				want := 0.0
-				for j := range v {
-					want += a.At(i, j) * v[j]
-				}
-				if math.Abs(hv[i]-want) > 1e-12*(1+math.Abs(want)) {
-					t.Errorf("%v, %v: without the mixed terms Hv[%d] = %v, by the matrix %v", value, n, i, hv[i], want)
-				}
-			}
 		}
 	}
 }

@@ -75,10 +75,7 @@ type (
 		kinked() bool
 		smooth(eps float64)
 		smoothingGap() float64
-	}
-	// mixer can leave out the terms of its Hessian that cost most.
-	mixer interface {
-		leaveOutMixed(bool)
+		ownRounding() (spread float64, whole bool)
 	}
 	// stepGapper can certify w, the point t of the last Line.
 	stepGapper interface {
@@ -260,22 +257,41 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 		return stop, changed, err
 	}
 	if !math.IsInf(s.gap, 1) {
-		if kink := 0.0; s.kinky != nil {
-			// Lower the smoothing once it matters more than the last step
-			// did, and never further than the tolerance asks for.
-			kink = s.kinky.smoothingGap()
-			if kink > 0.3*s.opt.Tol*math.Abs(s.value) && decrease < 10*kink {
-				if decrease < kink {
-					s.eps *= 0.1
-				} else {
-					s.eps *= 0.4
-				}
-				s.kinky.smooth(s.eps)
-				changed = true
-			}
+		if s.kinky != nil && s.lowerSmoothing(decrease) {
+			changed = true
 		}
 	}
 	return false, changed, nil
+}
+
+// lowerSmoothing lowers the smoothing once it matters more than the last step did,
+// and never further than the tolerance asks for. Noise rounds the kink off as well:
+// more smoothing than there is noise is of no use, and once there is noise in nearly
+// every row none is needed, so that it may fall at once to what the tolerance lets
+// pass. It reports whether it did anything.
+func (s *solver) lowerSmoothing(decrease float64) bool {
+	kink, fine := s.kinky.smoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
+	if !(kink > fine) {
+		return false
+	}
+	eps := s.eps
+	switch {
+	case decrease < kink:
+		eps *= 0.1
+	case decrease < 10*kink:
+		eps *= 0.4
+	}
+	if spread, whole := s.kinky.ownRounding(); whole {
+		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // kink grows with eps^2
+	} else if spread > 0.5*s.eps { // it is not about to vanish with the weights
+		eps = min(eps, 0.3*spread)
+	}
+	if eps == s.eps {
+		return false
+	}
+	s.eps = eps
+	s.kinky.smooth(eps)
+	return true
 }
 
 // stop tells the progress and says whether s.gap is small enough or time is up.
@@ -329,7 +345,11 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 				return nil
 			}
 		}
-		forcing := min(0.05, math.Sqrt(norm/s.first))
+		forcing := 0.1
+		if cg.near = s.gap < 3*math.Abs(s.value); cg.near {
+			forcing = 0.05
+		}
+		forcing = min(forcing, math.Sqrt(norm/s.first))
 		if irls {
 			forcing = 1e-3
 		}
@@ -337,10 +357,6 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		enough := 0.0
 		if s.certifier != nil && !irls {
 			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
-		}
-		if m, ok := s.o.(mixer); ok && !irls {
-			// Far from the minimum the cheaper matrix does as well.
-			m.leaveOutMixed(finite(s.gap) && s.gap > 4*math.Abs(s.value))
 		}
 		if err := s.direction(ctx, h, cg, diag, p, forcing, enough); err != nil {
 			return err
@@ -483,29 +499,89 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 	return best, bestValue
 }
 
-// cg holds the buffers of the conjugate gradient method.
-type cg struct{ r, z, d, hd []float64 }
+// cg is the conjugate gradient method for one system after the other. It holds
+// its buffers and the last directions of the system before.
+type cg struct {
+	r, z, d, hd []float64
+	near        bool // the matrix is much the same as the one before
+	past, now   []conjugate
+	keep        int // so many directions
+	along       []float64
+}
 
+// conjugate is a direction d of a system with the matrix H.
+type conjugate struct {
+	d, hd   []float64
+	inverse float64 // 1/d'Hd
+}
+
+// newCG returns the method for n unknowns. What it keeps of a system is at most 64 MB.
 func newCG(n int) *cg {
 	b := make([]float64, 4*n)
-	return &cg{b[:n], b[n : 2*n], b[2*n : 3*n], b[3*n:]}
+	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
+}
+
+// precondition sets z to the inverse of diag times r, corrected on the past
+// directions P, which were conjugate, so that it is right for the matrix they come
+// from (the block form of BFGS's update; Morales & Nocedal 2000):
+//
+//	z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
+func (c *cg) precondition(diag []float64) {
+	copy(c.z, c.r)
+	c.along = c.along[:0]
+	for _, q := range c.past {
+		a := q.inverse * dot(q.d, c.r)
+		axpy(-a, q.hd, c.z)
+		c.along = append(c.along, a)
+	}
+	for i, d := range diag {
+		c.z[i] /= d
+	}
+	for k, q := range c.past {
+		c.along[k] -= q.inverse * dot(q.hd, c.z)
+	}
+	for k, q := range c.past {
+		axpy(c.along[k], q.d, c.z)
+	}
+}
+
+// remember keeps c.d and c.hd among the last directions.
+func (c *cg) remember(inverse float64) {
+	if c.keep == 0 {
+		return
+	}
+	var q conjugate
+	if len(c.now) < c.keep {
+		b := make([]float64, 2*len(c.d))
+		q.d, q.hd = b[:len(c.d)], b[len(c.d):]
+	} else {
+		q = c.now[0]
+		c.now = append(c.now[:0], c.now[1:]...)
+	}
+	copy(q.d, c.d)
+	copy(q.hd, c.hd)
+	q.inverse = inverse
+	c.now = append(c.now, q)
 }
 
 // solve finds p with H p = -grad until the residual, in the norm of the
-// inverse of diag, has fallen by the factor forcing or done, which may be nil, is
+// preconditioner, has fallen by the factor forcing or done, which may be nil, is
 // content with it. A direction without curvature ends it.
 func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64, done func(r []float64) bool) error {
+	c.past, c.now = c.now, nil
+	if !c.near {
+		c.past = nil
+	}
 	clear(p)
-	rz := 0.0
 	for i, g := range grad {
 		if !(diag[i] > 0) {
 			diag[i] = 1
 		}
 		c.r[i] = -g
-		c.z[i] = c.r[i] / diag[i]
-		c.d[i] = c.z[i]
-		rz += c.r[i] * c.z[i]
 	}
+	c.precondition(diag)
+	copy(c.d, c.z)
+	rz := dot(c.r, c.z)
 	limit := forcing * forcing * rz
 	for n := 0; n < 2*len(grad)+10 && rz > limit; n++ {
 		if n > 0 && done != nil && done(c.r) {
@@ -526,14 +602,14 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 			}
 			return nil
 		}
+		c.remember(1 / curvature)
 		alpha := rz / curvature
-		next := 0.0
 		for i, d := range c.d {
 			p[i] += alpha * d
 			c.r[i] -= alpha * c.hd[i]
-			c.z[i] = c.r[i] / diag[i]
-			next += c.r[i] * c.z[i]
 		}
+		c.precondition(diag)
+		next := dot(c.r, c.z)
 		beta := next / rz
 		rz = next
 		for i, z := range c.z {
