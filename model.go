@@ -188,27 +188,14 @@ func (m *Model) ScoreVec(x Vec, out []float64) []float64 {
 }
 
 // ClassScores turns outputs into the scores that Predict and Probabilities
-// take, in place. They are the same but for Pairs: there the score of a class is
-// the mean over all pairs of the probability that its pairs give it, and the
-// scores are the probabilities.
+// take, in place. They are the same but for Pairs: there the scores are the
+// probabilities of the classes, coupled from those of the pairs.
 func (h *Head) ClassScores(outputs []float64) []float64 {
 	if !h.Pairs {
 		return outputs
 	}
 	k := len(h.Schema.Classes)
-	votes := make([]float64, k)
-	i := 0
-	for a := range k {
-		for b := range a {
-			p := sigmoid(outputs[i])
-			votes[a] += p
-			votes[b] += 1 - p
-			i++
-		}
-	}
-	for c, v := range votes {
-		outputs[c] = v / float64(i)
-	}
+	copy(outputs, couple(k, func(a, b int) float64 { return sigmoid(outputs[a*(a-1)/2+b]) }))
 	return outputs[:k]
 }
 

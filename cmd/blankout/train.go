@@ -89,7 +89,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	t.L2 = -1
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge")
 	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
-	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes")
+	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes,\ntheir probabilities coupled")
 	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
 	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000, or 10,000 epochs of coordinate descent)")
