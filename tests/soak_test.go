@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -110,7 +111,7 @@ keep = 5
 	defer producer.Close()
 
 	var samples []soakSample
-	produced, asked := uint64(0), 0
+	produced, asked, answered := uint64(0), 0, 0
 	r := rand.New(rand.NewPCG(1, 1))
 	began, trimmed := time.Now(), time.Now()
 	for time.Since(began) < length {
@@ -130,9 +131,16 @@ keep = 5
 			if err != nil {
 				t.Fatal(err, l.log())
 			}
-			io.Copy(io.Discard, response.Body)
+			answer, err := io.ReadAll(response.Body)
 			response.Body.Close()
-			asked++
+			switch asked++; {
+			case err != nil:
+				t.Fatal(err)
+			case (response.StatusCode == http.StatusOK || response.StatusCode == http.StatusBadRequest) && json.Valid(answer):
+				answered++ // some are hostile
+			case response.StatusCode != http.StatusServiceUnavailable: // no model yet, or too many at once
+				t.Fatalf("a prediction: %s\n%s", response.Status, answer)
+			}
 		}
 		for _, path := range []string{"/", "/v1/model", "/v1/reports", "/v1/model/offsets"} {
 			if response, err := http.Get(url + path); err == nil {
@@ -163,6 +171,9 @@ keep = 5
 		t.Error(l.log())
 	}
 	last := samples[len(samples)-1]
+	if answered < asked*9/10 {
+		t.Errorf("%d of %d requests were answered", answered, asked)
+	}
 	if last.counted != float64(produced) || last.predicted < float64(produced) {
 		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, last.counted, last.predicted)
 	}
