@@ -183,6 +183,8 @@ type trainResult struct {
 	Chosen    map[string]string `json:"chosen,omitempty"`
 	// Penalty is the report of --penalty-report.
 	Penalty *batch.Penalties `json:"penalty,omitempty"`
+
+	unpenalised bool // --l2 0
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -217,7 +219,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return refusedError{err}
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
-		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes)}
+		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), unpenalised: o.config.L2 == 0}
 	if table != nil {
 		best := table.Candidates[table.Best[0]]
 		r.Selection, r.Chosen = table, map[string]string{}
@@ -282,7 +284,11 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 	}
 	if !r.Converged {
-		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; more --max-iterations or a larger --tol may help\n", r.Tol)
+		advice := "more --max-iterations or a larger --tol may help"
+		if r.unpenalised && r.Certificate == nil {
+			advice = "without a penalty there is no certificate to stop at; a small one may help, such as --l2 1e-6"
+		}
+		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
 	if r.TrainError != nil {
 		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
