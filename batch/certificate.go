@@ -83,10 +83,10 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
 // where Gap pays for it in the gradient's norm: that bound is smaller only a step
-// later. It is for the logistic loss without noise, whose conjugate is an entropy,
-// phi*(-y q) = q log q + (1-q) log(1-q), and +Inf for everything else.
-//
-// With noise it is Gap, at scores that have moved along the line.
+// later. That is for the logistic loss without noise, whose conjugate is an entropy,
+// phi*(-y q) = q log q + (1-q) log(1-q). For every other convex loss it is Gap, at
+// scores that have moved along the line instead of being gathered, and +Inf where
+// rounding shows in them.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
 	if !o.plainLogistic() {
 		if !o.convex || !lossAboveZero(o.loss) || !o.move(t) {

@@ -1,0 +1,114 @@
+package batch
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// What Newton's method is given for nothing after a step is what it would have
+// summed up: the certificate, the gradient and the diagonal.
+func TestAfterAStep(t *testing.T) {
+	x, y := drawProblem(t, 5, 60, 6, false)
+	data := denseData(t, x, y)
+	for _, l := range []blankout.Loss{blankout.HingeGaussian{Ell: 1}, blankout.LogisticGaussian{}, blankout.LogisticChen{}, blankout.HingeChen{Ell: 1}} {
+		for _, n := range everyNoise[1:] {
+			for _, it := range everyIntercept {
+				o, fresh := newExpected(t, data, y, l, n, 1, it), newExpected(t, data, y, l, n, 1, it)
+				r := rand.New(rand.NewPCG(7, 8))
+				dim := o.Dim()
+				w, d, grad, want := make([]float64, dim), make([]float64, dim), make([]float64, dim), make([]float64, dim)
+				for i := range w {
+					w[i], d[i] = 0.5*r.NormFloat64(), 0.5*r.NormFloat64()
+				}
+				close := func(what string, a, b float64) {
+					t.Helper()
+					if !(math.Abs(a-b) <= 1e-10*(1+math.Abs(b))) {
+						t.Errorf("%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
+					}
+				}
+				o.smooth(0.1)
+				fresh.smooth(0.1)
+				o.ValueGrad(w, grad)
+				o.Line(d)
+				axpy(0.7, d, w)
+				gap := o.stepGap(w, 0.7)
+				passes := o.Passes()
+				value := o.ValueGrad(w, grad)
+				if o.Passes() != passes {
+					t.Errorf("%v %v %v: the gradient takes a pass", l, n, it)
+				}
+				close("value", value, fresh.ValueGrad(w, want))
+				for i := range grad {
+					close("gradient", grad[i], want[i])
+				}
+				o.Diagonal(grad)
+				fresh.curve()
+				clear(fresh.fv)
+				clear(fresh.vv)
+				a := fresh.dense()
+				for i := range grad {
+					close("diagonal", grad[i], a.At(i, i))
+				}
+				close("gap", gap, fresh.Gap(w))
+			}
+		}
+	}
+}
+
+type system struct{ *mat.SymDense }
+
+func (s system) Dim() int                         { return s.SymmetricDim() }
+func (s system) ValueGrad(_, _ []float64) float64 { panic("not asked for") }
+func (s system) HessVec(v, out []float64) {
+	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
+}
+
+// The directions of one system make the next one, of nearly the same matrix, easier
+// and leave its solution alone.
+func TestConjugateGradientsRemember(t *testing.T) {
+	const n = 40
+	r := rand.New(rand.NewPCG(9, 10))
+	a := mat.NewSymDense(n, nil)
+	for k := range 6 { // a few large eigenvalues
+		x := mat.NewVecDense(n, nil)
+		for i := range n {
+			x.SetVec(i, r.NormFloat64())
+		}
+		a.SymRankOne(a, float64(k+1), x)
+	}
+	diag, grad := make([]float64, n), make([]float64, n)
+	for i := range n {
+		a.SetSym(i, i, a.At(i, i)+1)
+	}
+	count := func(c *cg) (products int) {
+		p, hp := make([]float64, n), make([]float64, n)
+		for i := range n {
+			diag[i], grad[i] = 1, r.NormFloat64()
+		}
+		if err := c.solve(context.Background(), system{a}, grad, diag, p, 1e-5, func([]float64) bool { products++; return false }); err != nil {
+			t.Fatal(err)
+		}
+		system{a}.HessVec(p, hp)
+		for i := range hp {
+			if math.Abs(hp[i]+grad[i]) > 1e-3 {
+				t.Fatalf("residual %v", hp[i]+grad[i])
+			}
+		}
+		return products
+	}
+	c := newCG(n)
+	first := count(c)
+	c.near = true
+	for i := range n {
+		a.SetSym(i, i, a.At(i, i)*(1+1e-3*r.Float64()))
+	}
+	if second := count(c); second > first*2/3 {
+		t.Errorf("%d products, %d without the directions of the system before", second, first)
+	}
+}
