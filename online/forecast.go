@@ -46,7 +46,7 @@ const (
 	forecastShare = 2
 	// Deviations by which another level's forecast must be below the natural one's
 	// for it to be published, and to stay so.
-	takesOver, stays = 1, 0.5
+	takesOver, stays = 0.7, 0.5
 	// Levels are compared after so many samples.
 	forecastReview = 16
 )

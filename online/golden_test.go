@@ -167,7 +167,7 @@ func TestGoldenRefresh(t *testing.T) {
 			if d < int(last) {
 				row = l.table.Row(uint32(d))
 			}
-			if got := l.weights(row)[0]; math.Abs(got-want) > 1e-5 {
+			if got := l.weights(row)[0]; math.Abs(got-want) > 1e-6 {
 				t.Errorf("weight %d = %v, want %v", d, got, want)
 			}
 		}

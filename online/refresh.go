@@ -188,7 +188,8 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		if err != nil {
 			panic(err) // New has checked the settings
 		}
-		r, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-6, MaxIterations: 50, Start: found})
+		// A gap of so little is some 1e-6 in the weights.
+		r, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(r.W, func(w float64) bool { return w-w != 0 }) {
 			l.metrics.RefreshFailures++
 			return
