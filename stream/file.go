@@ -491,6 +491,9 @@ func (r *Records) findEnd() int {
 		i := bytes.IndexByte(r.buf[from:r.end], '\n')
 		if i < 0 {
 			if r.eof != nil {
+				if r.eof != io.EOF {
+					return -1 // in open quotes before the damage
+				}
 				return r.end
 			}
 			if r.c.Format == "csv" && !r.skipped {
@@ -562,6 +565,7 @@ func (r *Records) refill() error {
 				}
 				// What stands before the damage may be half a line.
 				r.end = bytes.LastIndexByte(buf[:r.end], '\n') + 1
+				r.seen, r.quoted = 0, false
 			}
 			if r.end == 0 {
 				return r.eof
