@@ -400,8 +400,9 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 	}
 }
 
-// Every rule goes on from the adopted solution: some more events move it no farther
-// than the weights that it replaced.
+// Every rule goes on from the adopted solution: some more events leave it at most
+// twice as far from the minimum as the weights that it replaced were, or half again
+// as far as they would have gone.
 func TestAdoptRules(t *testing.T) {
 	for name, edit := range map[string]func(*online.Config){
 		"adagrad": func(*online.Config) {}, "dropout-descent": func(c *online.Config) { c.Rule = "dropout-descent" },
@@ -447,7 +448,7 @@ func TestAdoptRules(t *testing.T) {
 					before.Learn(&all[i])
 				}
 				later, instead := gap(a.Learner.Snapshot().Model()), gap(before.Snapshot().Model())
-				if !(adopted < 1e-6 && later > adopted && later < 2*max(learned, instead)) {
+				if !(adopted < 1e-6 && later > adopted && later < max(2*learned, 1.5*instead)) {
 					t.Errorf("the relative gap was %.3g, adopted it is %.3g; 60 events later %.3g, and %.3g if not adopted", learned, adopted, later, instead)
 				}
 			})

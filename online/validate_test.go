@@ -161,7 +161,6 @@ func TestValidateCheckpoint(t *testing.T) {
 	}
 }
 
-// A validation that fails or is slow is no trouble to the run.
 // When the log is gone, or never was one, a validation is about the reservoir:
 // a uniform sample that is the same after restarts and in any order.
 func TestReservoir(t *testing.T) {
@@ -226,6 +225,7 @@ func TestReservoir(t *testing.T) {
 	}
 }
 
+// A validation that fails or is slow is no trouble to the run.
 func TestValidateIsNoTrouble(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)
