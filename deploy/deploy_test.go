@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dustin/go-humanize"
+
 	"blankout"
 	"blankout/config"
 	"blankout/stream"
@@ -123,6 +125,33 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: %d events, classes %q, %v", file, n, schema.Classes, err)
 		}
 		source.Close()
+	}
+}
+
+// The unit bounds the program's memory, and Go knows of the bound before the kernel
+// acts on it. (TestUnitRestarts in ../tests looks at which ends it is started again after.)
+func TestUnitMemory(t *testing.T) {
+	text, err := os.ReadFile("blankout.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := func(pattern string) uint64 {
+		m := regexp.MustCompile(`(?m)^` + pattern + `$`).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("no line %s", pattern)
+		}
+		n, err := humanize.ParseBytes(string(m[1]) + "iB") // systemd's G is 2^30, as Go's GiB
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	most, limit := bytes(`MemoryMax=(\d+[MG])`), bytes(`Environment=GOMEMLIMIT=(\d+[MG])iB`)
+	if limit >= most || limit < most/2 {
+		t.Errorf("GOMEMLIMIT is %d, MemoryMax %d", limit, most)
+	}
+	if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(text) {
+		t.Error("a core dump would hold secrets and events")
 	}
 }
 

@@ -9,10 +9,15 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
 func main() {
+	// A panic, or memory that the Go runtime is refused, ends the program by SIGABRT:
+	// the runtime's own exit code for them is 2, which says that the configuration is
+	// wrong and keeps whoever watches over the program from starting it again.
+	debug.SetTraceback("crash")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

@@ -7,4 +7,6 @@
 //
 // kills the process on the third arrival at checkpoint.rename, and makes the
 // second arrival at run.commit return an error. Without @n every arrival counts.
+// The actions are kill, error, panic, and memory, which allocates until the Go
+// runtime is refused more and ends the process.
 package failpoint

@@ -5,6 +5,7 @@ package failpoint
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,8 +15,8 @@ import (
 const Enabled = true
 
 type action struct {
-	kill bool
-	at   int // the arrival that counts, 0 for every one
+	what string // kill, error, panic or memory
+	at   int    // the arrival that counts, 0 for every one
 }
 
 // The state is the process's by nature: one environment, one program to kill.
@@ -34,10 +35,10 @@ func parse(spec string) map[string]action {
 		place, what, _ := strings.Cut(part, "=")
 		what, at, counted := strings.Cut(what, "@")
 		n, err := strconv.Atoi(at)
-		if what != "kill" && what != "error" || counted && (err != nil || n < 1) {
-			panic(fmt.Sprintf("BLANKOUT_FAILPOINTS: %q: want PLACE=kill or PLACE=error, with @N for the Nth arrival", part))
+		if !slices.Contains([]string{"kill", "error", "panic", "memory"}, what) || counted && (err != nil || n < 1) {
+			panic(fmt.Sprintf("BLANKOUT_FAILPOINTS: %q: want PLACE=kill, error, panic or memory, with @N for the Nth arrival", part))
 		}
-		m[place] = action{what == "kill", n}
+		m[place] = action{what, n}
 	}
 	return m
 }
@@ -56,8 +57,15 @@ func Here(place string) error {
 	if a.at != 0 && a.at != n {
 		return nil
 	}
-	if !a.kill {
+	switch a.what {
+	case "error":
 		return fmt.Errorf("failpoint %s (arrival %d)", place, n)
+	case "panic":
+		panic(fmt.Sprintf("failpoint %s (arrival %d)", place, n))
+	case "memory":
+		// Nothing of it is touched: the address space is used up, not the machine.
+		for held := [][]byte(nil); ; held = append(held, make([]byte, 1<<40)) {
+		}
 	}
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		p.Kill()

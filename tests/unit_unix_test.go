@@ -1,0 +1,93 @@
+//go:build unix
+
+package tests
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// systemdUnit is the unit file's section [Service]: the last value of each key.
+type systemdUnit map[string]string
+
+func readUnit(t *testing.T) systemdUnit {
+	t.Helper()
+	text, err := os.ReadFile("../deploy/blankout.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := systemdUnit{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
+			unit[key] = value
+		}
+	}
+	if unit["Restart"] != "on-failure" {
+		t.Fatalf("Restart=%s: this test knows on-failure only", unit["Restart"])
+	}
+	return unit
+}
+
+// restarts tells whether systemd starts the service again after its main process
+// ended like this: under Restart=on-failure after every signal (but for the four of
+// a clean end) and every exit code but 0, unless RestartPreventExitStatus names it.
+func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
+	prevented := strings.Fields(u["RestartPreventExitStatus"])
+	if w.Signaled() {
+		clean := []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}
+		name := map[syscall.Signal]string{syscall.SIGABRT: "SIGABRT", syscall.SIGKILL: "SIGKILL"}[w.Signal()]
+		return !slices.Contains(clean, w.Signal()) && !slices.Contains(prevented, name)
+	}
+	return w.ExitStatus() != 0 && !slices.Contains(prevented, strconv.Itoa(w.ExitStatus()))
+}
+
+// The unit starts the real program again after a panic, after memory that Go was
+// refused and after the kill that MemoryMax ends in, and it then goes on as if
+// nothing had happened; after a wrong configuration it does not.
+func TestUnitRestarts(t *testing.T) {
+	unit := readUnit(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t)
+	whole := newLearner(t, program, broker.Brokers()[0], "short")
+	whole.finish(t)
+	died := func(l *learner) syscall.WaitStatus {
+		t.Helper()
+		exit := (*exec.ExitError)(nil)
+		if err := l.live(t, 0, nil); !errors.As(err, &exit) {
+			t.Fatalf("it did not fail: %v\n%s", err, l.log())
+		}
+		return exit.Sys().(syscall.WaitStatus)
+	}
+	for what, want := range map[string]struct {
+		signal syscall.Signal
+		said   string
+	}{
+		"panic":  {syscall.SIGABRT, "panic: failpoint checkpoint.create (arrival 2)"},
+		"memory": {syscall.SIGABRT, "fatal error: runtime: cannot allocate memory|fatal error: runtime: out of memory"},
+		"kill":   {syscall.SIGKILL, ""},
+	} {
+		l := newLearner(t, program, broker.Brokers()[0], "short")
+		l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.create=" + what + "@2"}
+		status := died(l)
+		if !status.Signaled() || status.Signal() != want.signal || !unit.restarts(status) {
+			t.Errorf("%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
+		}
+		if !slices.ContainsFunc(strings.Split(want.said, "|"), func(said string) bool { return strings.Contains(l.log(), said) }) {
+			t.Errorf("%s: the log does not say %q\n%s", what, want.said, l.log())
+		}
+		l.env = nil
+		l.finish(t)
+		l.check(t, "short", whole)
+	}
+	l := newLearner(t, program, broker.Brokers()[0], "short")
+	l.flags = append(l.flags, "--set=learner.eta=-1")
+	if status := died(l); status.ExitStatus() != 2 || unit.restarts(status) {
+		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
+	}
+}
