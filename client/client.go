@@ -38,6 +38,8 @@ type Model struct {
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.
 	Record stream.RecordConfig
+	// Recorded says that Record came with the model's file.
+	Recorded bool
 
 	idle sync.Pool // of *decoder
 	name func() func(column uint32) string
@@ -72,6 +74,11 @@ func Decode(data []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return FromFile(file)
+}
+
+// FromFile reads a Model from a file that has been decoded.
+func FromFile(file *checkpoint.File) (*Model, error) {
 	return decode(file, stream.DefaultRecordConfig())
 }
 
@@ -109,6 +116,7 @@ func decode(file *checkpoint.File, record stream.RecordConfig) (*Model, error) {
 		if m.Record, err = stream.ParseSettings(settings); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
+		m.Recorded = true
 	}
 	return m, nil
 }

@@ -225,8 +225,9 @@ type section struct {
 }
 
 // Source says where a configuration comes from. The later of these overrides
-// the earlier: Default, File, Env, Flags.
+// the earlier: Base, File, Env, Flags.
 type Source struct {
+	Base  *Config  // what an empty file means, nil for Default
 	File  string   // path of a TOML file; "" for none
 	Env   []string // as of os.Environ; only BLANKOUT_SECTION_KEY=value counts
 	Flags []string // section.key=value, in the order given
@@ -248,6 +249,9 @@ type Loaded struct {
 // or the flag; several problems come joined, one a line.
 func Load(s Source) (*Loaded, error) {
 	l := &Loaded{Config: Default(), origins: map[string]string{}}
+	if s.Base != nil {
+		l.Config = *s.Base
+	}
 	text := ""
 	if s.File != "" {
 		data, err := os.ReadFile(s.File)

@@ -255,22 +255,32 @@ func (r *Records) open(file io.Reader) error {
 	if r.in, r.unzip, err = decompress(in); err != nil {
 		return err
 	}
-	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(r.name), ".gz"), ".zst")
-	if r.c.Format == "" && strings.Contains(base, "idx") {
-		r.idx, err = openIdx(r.name, r.in, r.c)
-		return err
-	}
 	if r.c.Format == "" {
-		for _, f := range formats {
-			if slices.Contains(f.suffixes, filepath.Ext(base)) {
-				r.c.Format = f.name
-			}
-		}
-		if r.c.Format == "" {
+		switch r.c.Format = FormatOf(r.name); r.c.Format {
+		case "idx":
+			r.c.Format = ""
+			r.idx, err = openIdx(r.name, r.in, r.c)
+			return err
+		case "":
 			return fmt.Errorf("its name does not tell the format; give one of %s", formatNames())
 		}
 	}
 	return r.openText()
+}
+
+// FormatOf returns the format that a file's name tells, "idx" for MNIST's pairs
+// and "" if it tells none.
+func FormatOf(name string) string {
+	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
+	if strings.Contains(base, "idx") {
+		return "idx"
+	}
+	for _, f := range formats {
+		if slices.Contains(f.suffixes, filepath.Ext(base)) {
+			return f.name
+		}
+	}
+	return ""
 }
 
 // openText steps over a byte order mark and reads the header of CSV.

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/client"
 )
 
 type auditFlags struct {
@@ -39,8 +38,8 @@ What a feature adds is what the score would lose if the feature were missing.
 
 Of two classes it explains the score of the positive one, of more that of the
 class predicted; --class names another; of a model whose labels are numbers the
-number it predicts. The events are read as a checkpoint's
-were; flags override that. Several names for one feature share its column: the
+number it predicts. The events are read as those were
+that a checkpoint was learned from; flags override that. Several names for one feature share its column: the
 weight is that of all of them.`,
 		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
 			"  blankout audit -m model -d test.svm --top 5 --max-events 3 --json",
@@ -101,25 +100,17 @@ type auditedTerm struct {
 var errEnough = errors.New("enough events")
 
 func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
-	if o.model == "" {
-		return usageError{errors.New("name a model file with -m")}
-	}
-	m, err := client.ReadFile(o.model)
+	m, err := readModel(o.model)
 	if err != nil {
 		return err
 	}
 	if m.Linear == nil {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
-	if err := o.data.suits(m.Head); err != nil {
+	if err := o.data.readAs(m); err != nil {
 		return err
 	}
-	record := m.Record
-	o.data.override(&record)
-	o.data.record = record
-	if !c.Flags().Changed("format") && len(o.data.paths) > 0 && !strings.HasPrefix(o.data.paths[0], "kafka://") {
-		o.data.record.Format = "" // a file's name tells
-	}
+	p.sayReadAs(m)
 	// Names that the model's dictionary had no room for are learned from the events.
 	schema := m.Schema.Clone(-1, -1)
 	schema.Names = schema.Names.WithRoom(1 << 20)

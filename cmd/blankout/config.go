@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/client"
 	"blankout/config"
 )
 
@@ -26,7 +27,20 @@ func (f *configFlags) add(c *cobra.Command) {
 // load reads the configuration: defaults, file, environment, --set, then the
 // command's own flags as further KEY=VALUE pairs.
 func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
-	l, err := config.Load(config.Source{File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
+	return f.loadFor(nil, flags...)
+}
+
+// loadFor is load for a command about a model: without a file, the record settings
+// that the model's own file tells stand in the place of the defaults.
+func (f *configFlags) loadFor(m *client.Model, flags ...string) (*config.Loaded, error) {
+	base := config.Default()
+	if m != nil && m.Recorded && f.file == "" {
+		base.Record = m.Record
+		s := m.Schema
+		base.Record.Bits, base.Record.Seed, base.Record.NumericIndices, base.Record.ZeroBased = s.Bits, s.Seed, s.NumericIndices, s.ZeroBased
+		base.Record.Crosses, base.Record.MaxClasses = s.Crosses, s.MaxClasses
+	}
+	l, err := config.Load(config.Source{Base: &base, File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
 	if err != nil {
 		if _, isPath := errors.AsType[*fs.PathError](err); isPath {
 			return nil, err

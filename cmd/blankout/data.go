@@ -1,20 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/stream"
 )
 
@@ -23,6 +25,8 @@ import (
 type dataFlags struct {
 	paths  []string
 	record stream.RecordConfig
+	// format is that of paths whose name tells none, "" if that is not known.
+	format string
 	// ahead lets a file be decoded, on that many threads, while the examples before
 	// are used, 0 does not. The schema must not be looked at then.
 	ahead int
@@ -74,6 +78,38 @@ func (d *dataFlags) suits(m *blankout.Head) error {
 	return nil
 }
 
+// readAs makes d read events as those were read that a model was learned from, if
+// the model's file tells how; flags that were given still override that.
+func (d *dataFlags) readAs(m *client.Model) error {
+	if err := d.suits(m.Head); err != nil || !m.Recorded {
+		return err
+	}
+	record := m.Record
+	record.MaxClasses = d.record.MaxClasses
+	d.override(&record)
+	if !d.given("format") {
+		record.Format, d.format = "", cmp.Or(record.Format, "json") // a file's name tells first
+	}
+	d.record = record
+	return nil
+}
+
+// sayReadAs tells a person how a model's file has it that events are read.
+func (p *program) sayReadAs(m *client.Model) {
+	if p.quiet || !m.Recorded {
+		return
+	}
+	defaults := stream.DefaultRecordConfig().Settings()
+	var own []string
+	for key, value := range m.Record.Settings() {
+		if value != defaults[key] && key != "format" { // a file's name tells that first
+			own = append(own, fmt.Sprintf("%s %q", key, value))
+		}
+	}
+	slices.Sort(own)
+	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s); flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"))
+}
+
 // source is where examples come from.
 type source interface {
 	Next(context.Context, *blankout.Batch) error
@@ -84,6 +120,9 @@ type source interface {
 func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (source, error) {
 	c := d.record
 	if !strings.HasPrefix(path, "kafka://") {
+		if stream.FormatOf(path) == "" {
+			c.Format = cmp.Or(c.Format, d.format)
+		}
 		f, err := stream.OpenFile(path, c, s)
 		if err == nil && d.ahead > 0 {
 			f.Ahead(d.ahead, d.pack)
@@ -131,9 +170,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 			return nil, bad("unknown key " + key)
 		}
 	}
-	if c.Format == "" {
-		c.Format = "json"
-	}
+	c.Format = cmp.Or(c.Format, d.format, "json")
 	decoder, err := stream.NewDecoder(c, s)
 	if err != nil {
 		return nil, err
@@ -204,34 +241,35 @@ type scorer interface {
 	Probabilities(scores, out []float64) []float64
 }
 
+// scorerOf returns the part of a model that scores.
+func scorerOf(m *client.Model) scorer {
+	if m.Kernel != nil {
+		return m.Kernel
+	}
+	return m.Linear
+}
+
 // readModel reads a model, a checkpoint (of a directory the newest) or a snapshot.
-func readModel(path string) (scorer, *blankout.Head, error) {
+func readModel(path string) (*client.Model, error) {
 	if path == "" {
-		return nil, nil, usageError{errors.New("name a model file with -m")}
+		return nil, usageError{errors.New("name a model file with -m")}
 	}
 	path, err := checkpoint.Newest(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	file, err := checkpoint.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	return modelOf(file, path)
 }
 
 // modelOf reads the model of a file of either kind.
-func modelOf(file *checkpoint.File, path string) (scorer, *blankout.Head, error) {
-	if file.Kind == checkpoint.Kernel {
-		m, err := batch.ReadKernelModel(file.Blocks)
-		if err != nil {
-			return nil, nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-		}
-		return m, &m.Head, nil
-	}
-	m, err := blankout.ReadModel(file.Blocks)
+func modelOf(file *checkpoint.File, path string) (*client.Model, error) {
+	m, err := client.FromFile(file)
 	if err != nil {
-		return nil, nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	return m, &m.Head, nil
+	return m, nil
 }

@@ -62,12 +62,12 @@ type exportedFeature struct {
 }
 
 func (p *program) runExport(model, format, out string) error {
-	either, _, err := readModel(model)
+	read, err := readModel(model)
 	if err != nil {
 		return err
 	}
-	m, ok := either.(*blankout.Model)
-	if !ok {
+	m := read.Linear
+	if m == nil {
 		return usageError{fmt.Errorf("%s: a kernel model has no weights to export", model)}
 	}
 	w, err := p.create(out)

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/online"
 )
@@ -117,21 +116,20 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
 	}
 	i.Blocks = append(i.Blocks, rows)
-	model, head, err := modelOf(file, path)
+	model, err := modelOf(file, path)
 	if err != nil {
 		return nil, err
 	}
-	s := head.Schema
+	head, s := model.Head, model.Schema
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
 	i.Names, i.Collisions = s.Names.Len(), s.Names.Collisions(s.Bits)
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
-	switch m := model.(type) {
-	case *batch.KernelModel:
+	if m := model.Kernel; m != nil {
 		i.Kernel, i.Support = m.Kernel.String(), m.Support()
 		return i, nil
-	case *blankout.Model:
-		i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	}
+	m := model.Linear
+	i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {

@@ -40,6 +40,9 @@ labels are numbers: losses linear and poisson). Of labelled examples
 it tells error, log-loss, AUC, average precision, calibration and confusion. A
 directory of checkpoints stands for its newest.
 
+A checkpoint or snapshot tells how events are read (label, id, categorical and
+dropped fields, …); flags override that.
+
 --delete D sets each feature of each example to zero with probability D, after
 standardising; --rescale multiplies the survivors by 1/(1-D).`,
 		Example: "  blankout predict -m model -d test.svm\n" +
@@ -69,13 +72,15 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 }
 
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
-	m, head, err := readModel(o.model)
+	read, err := readModel(o.model)
 	if err != nil {
 		return err
 	}
-	if err := o.data.suits(head); err != nil {
+	if err := o.data.readAs(read); err != nil {
 		return err
 	}
+	p.sayReadAs(read)
+	m, head := scorerOf(read), read.Head
 	schema := head.Schema
 	regression := blankout.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression
@@ -148,6 +153,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	r := measures.Report()
 	if zeros > 0 && !p.quiet {
 		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
+	}
+	if n > 0 && zeros+labelled == 0 && !o.data.record.Unlabelled {
+		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(n, "example"), o.data.record.Label)
 	}
 	if !p.quiet {
 		printReport(p.stderr, classes, r)

@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/client"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -64,6 +65,8 @@ die, drift or turn noisy. It writes results.json, results.csv, results.md and fi
 
 The last number may be a list or, anywhere, a range: random:0..0.9/0.1, worst:0,5,10.
 Every one may end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
+
+A checkpoint tells how its events are read; flags override that, and -f replaces it.
 
 Models do not learn. --learn adds a learner that does, of the settings of -f and
 those given, and whose error is progressive: each event is scored before it is
@@ -186,9 +189,6 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
-	if err := o.loadSettings(); err != nil {
-		return err
-	}
 	o.replay.Progress = func(done, all int) {
 		if screen.due() {
 			screen.progress(fmt.Sprintf("%s of %s replays", humanize.Comma(int64(done)), humanize.Comma(int64(all))))
@@ -201,7 +201,7 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		result, choices, err = p.chooseAndReplay(ctx, o, screen)
 	} else {
 		var subjects []*simulate.Subject
-		if subjects, err = o.subjects(ctx, screen); err == nil {
+		if subjects, err = p.subjects(ctx, o, screen); err == nil {
 			o.eachGroup(subjects[0].Schema)
 			result, err = o.replay.Run(ctx, subjects)
 		}
@@ -237,21 +237,23 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	return nil
 }
 
-// loadSettings reads the configuration; with -f its [record] says how records
-// are read, but for what flags say.
-func (o *simulateFlags) loadSettings() error {
-	l, err := o.settings.load()
+// dataFor returns how the events for a model, or for learners if that is nil, are
+// read: by [record] of the configuration, without one as the model's own were, but
+// for what flags say.
+func (o *simulateFlags) dataFor(m *client.Model) (*dataFlags, error) {
+	l, err := o.settings.loadFor(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.settings.file == "" {
-		return nil
-	}
+	data := o.data
 	record := l.Record
-	record.MaxClasses = max(record.MaxClasses, o.data.record.MaxClasses)
-	o.data.override(&record)
-	o.data.record = record
-	return nil
+	record.MaxClasses = max(record.MaxClasses, data.record.MaxClasses)
+	data.override(&record)
+	if o.settings.file == "" && !data.given("format") {
+		record.Format, data.format = "", cmp.Or(record.Format, "json")
+	}
+	data.record = record
+	return &data, nil
 }
 
 // eachGroup gives the families of group:* their levels.
@@ -292,9 +294,10 @@ func (o *simulateFlags) eachGroup(s *blankout.Schema) {
 }
 
 // subjects reads the models and makes the learners, each with its events.
-func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simulate.Subject, error) {
+func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen) ([]*simulate.Subject, error) {
 	var subjects []*simulate.Subject
-	shared := map[string]*simulate.Subject{} // by Schema
+	shared := map[string]*simulate.Subject{} // by Schema and how records are read
+	var taught *client.Model                 // the first that knows how its events are read
 	for _, path := range o.models {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
@@ -302,33 +305,38 @@ func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simula
 			name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 		}
 		s := &simulate.Subject{Name: name}
-		m, head, err := readModel(file)
+		m, err := readModel(file)
 		if err != nil {
 			return nil, err
 		}
-		switch m := m.(type) {
-		case *blankout.Model:
-			s.Linear = m
-		case *batch.KernelModel:
-			s.Kernel = m
-		}
-		if blankout.IsRegression(head.Loss) {
+		s.Linear, s.Kernel = m.Linear, m.Kernel
+		if blankout.IsRegression(m.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
 		}
-		if err := o.data.suits(head); err != nil {
+		if err := o.data.suits(m.Head); err != nil {
 			return nil, err
 		}
-		key, err := json.Marshal(head.Schema)
+		data, err := o.dataFor(m)
+		if err != nil {
+			return nil, err
+		}
+		if o.settings.file == "" {
+			p.sayReadAs(m)
+			if taught == nil && m.Recorded {
+				taught = m
+			}
+		}
+		key, err := json.Marshal([]any{m.Schema, data.record})
 		if err != nil {
 			return nil, err
 		}
 		if same := shared[string(key)]; same != nil {
 			s.Examples, s.Schema = same.Examples, same.Schema
 		} else {
-			if s.Examples, err = o.examples(ctx, o.data.paths, head.Schema, screen); err != nil {
+			if s.Examples, err = o.examples(ctx, data, data.paths, m.Schema, screen); err != nil {
 				return nil, err
 			}
-			s.Schema, shared[string(key)] = head.Schema, s
+			s.Schema, shared[string(key)] = m.Schema, s
 		}
 		subjects = append(subjects, s)
 	}
@@ -346,10 +354,14 @@ func (o *simulateFlags) subjects(ctx context.Context, screen *screen) ([]*simula
 		s := &simulate.Subject{Name: cmp.Or(strings.Join(changes, " "), "learner"), Learn: learner}
 		if first == nil {
 			first = s
-			if s.Schema, err = o.findSchema(ctx, o.data.paths); err != nil {
+			data, err := o.dataFor(taught)
+			if err != nil {
 				return nil, err
 			}
-			if s.Examples, err = o.examples(ctx, o.data.paths, s.Schema, screen); err != nil {
+			if s.Schema, err = findSchema(ctx, data, data.paths); err != nil {
+				return nil, err
+			}
+			if s.Examples, err = o.examples(ctx, data, data.paths, s.Schema, screen); err != nil {
 				return nil, err
 			}
 		}
@@ -379,13 +391,13 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 
 // findSchema returns the Schema of a learner of these events: it knows every
 // class that occurs, in ascending order.
-func (o *simulateFlags) findSchema(ctx context.Context, paths []string) (*blankout.Schema, error) {
-	record := o.data.record
+func findSchema(ctx context.Context, data *dataFlags, paths []string) (*blankout.Schema, error) {
+	record := data.record
 	if len(record.Classes) == 0 {
 		if slices.Contains(paths, "-") {
 			record.MaxClasses = 2 // read once: as they come
 		} else {
-			t := trainFlags{data: o.data}
+			t := trainFlags{data: *data}
 			t.data.paths = paths
 			classes, err := t.findClasses(ctx, math.MaxInt)
 			if err != nil {
@@ -401,10 +413,10 @@ func (o *simulateFlags) findSchema(ctx context.Context, paths []string) (*blanko
 }
 
 // examples reads copies of all events, at most --max-events.
-func (o *simulateFlags) examples(ctx context.Context, paths []string, s *blankout.Schema, screen *screen) ([]blankout.Example, error) {
+func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []string, s *blankout.Schema, screen *screen) ([]blankout.Example, error) {
 	enough := errors.New("enough")
 	var out []blankout.Example
-	err := o.data.each(ctx, paths, s, func(e *blankout.Example) error {
+	err := data.each(ctx, paths, s, func(e *blankout.Example) error {
 		if o.maxEvents > 0 && len(out) == o.maxEvents {
 			return enough
 		}
@@ -426,15 +438,19 @@ func (o *simulateFlags) examples(ctx context.Context, paths []string, s *blankou
 
 // chooseAndReplay is simulate --train.
 func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen *screen) (*simulate.Result, []simulate.Choice, error) {
-	schema, err := o.findSchema(ctx, o.train)
+	data, err := o.dataFor(nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	known, err := o.examples(ctx, o.train, schema, screen)
+	schema, err := findSchema(ctx, data, o.train)
 	if err != nil {
 		return nil, nil, err
 	}
-	test, err := o.examples(ctx, o.data.paths, schema, screen)
+	known, err := o.examples(ctx, data, o.train, schema, screen)
+	if err != nil {
+		return nil, nil, err
+	}
+	test, err := o.examples(ctx, data, data.paths, schema, screen)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -323,12 +323,12 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	schema := o.data.record.Schema()
 	var scaler *blankout.Model
 	if o.scaler != "" {
-		m, _, err := readModel(o.scaler)
+		m, err := readModel(o.scaler)
 		if err != nil {
 			return nil, nil, err
 		}
-		linear, ok := m.(*blankout.Model)
-		if !ok {
+		linear := m.Linear
+		if linear == nil {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
 		}
 		if err := o.data.suits(&linear.Head); err != nil {

@@ -18,6 +18,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/config"
 	"blankout/online"
 	"blankout/stream"
@@ -36,7 +37,7 @@ func (p *program) validate() *cobra.Command {
 	var o validateFlags
 	var settings configFlags
 	c := &cobra.Command{
-		Use:   "validate -m CHECKPOINT -f CONFIG",
+		Use:   "validate -m CHECKPOINT [-f CONFIG]",
 		Short: "Compare live weights with the exact solution on the same events",
 		Long: `validate reads the events that a checkpoint was learned from once more, up to its
 offsets, solves the same problem exactly (loss, noise, penalty, standardising as
@@ -44,18 +45,26 @@ frozen in the checkpoint) and says how far the live weights are from it, how bot
 do on the events held out ([validate] holdout), what random deletion would do to
 them, and which single features, fields or groups would hurt most if they died.
 
-A directory of checkpoints stands for its newest. A checkpoint learned from a
+A directory of checkpoints stands for its newest. Without -f events are read as the
+checkpoint's were. A checkpoint learned from a
 file wants the same file with -d.`,
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := settings.load(changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
+			s, err := readSaved(o.model)
+			if err != nil {
+				return fmt.Errorf("validate: %w", err)
+			}
+			l, err := settings.loadFor(s.model, changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
 			if err != nil {
 				return err
 			}
-			if err := p.runValidate(c.Context(), &l.Config, &o); err != nil {
+			if settings.file == "" {
+				p.sayReadAs(s.model)
+			}
+			if err := p.runValidate(c.Context(), &l.Config, &o, s); err != nil {
 				return fmt.Errorf("validate: %w", err)
 			}
 			return nil
@@ -119,30 +128,39 @@ func readAgain(c *config.Config, log *slog.Logger) stream.ConsumerConfig {
 	return k
 }
 
-func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags) error {
-	if o.model == "" {
-		return usageError{errors.New("name a checkpoint with -m")}
+// saved is a learner's checkpoint and the model in it.
+type saved struct {
+	path  string
+	file  *checkpoint.File
+	model *client.Model
+}
+
+func readSaved(path string) (*saved, error) {
+	if path == "" {
+		return nil, usageError{errors.New("name a checkpoint with -m")}
 	}
-	path, err := checkpoint.Newest(o.model)
+	path, err := checkpoint.Newest(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file, err := checkpoint.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if file.Kind != checkpoint.Linear {
-		return refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", path, file.Kind)}
+		return nil, refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", path, file.Kind)}
 	}
+	model, err := modelOf(file, path)
+	return &saved{path, file, model}, err
+}
+
+func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags, s *saved) error {
+	path, file, live := s.path, s.file, s.model.Linear
 	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.ValidateConfig), file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
 		}
-		return refusedError{fmt.Errorf("%s: %w", path, err)}
-	}
-	live, err := blankout.ReadModel(file.Blocks)
-	if err != nil {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
 	if err := checkTopics(offsets, c, o); err != nil {
