@@ -1,0 +1,99 @@
+package online
+
+import (
+	"math"
+	"testing"
+
+	"blankout"
+)
+
+// An alarm tells the mean loss before the change and the mean loss since, each
+// over its own events only.
+func TestDriftTellsBeforeAndAfter(t *testing.T) {
+	l := mustNew(t, DefaultConfig(), 2)
+	for l.events < 2000 {
+		l.events++
+		l.watch(0.25)
+	}
+	for l.metrics.Drift.Alarms == 0 && l.events < 3000 {
+		l.events++
+		l.watch(1.25)
+	}
+	// Every event after the change exceeds the mean, which creeps up, by less than 1.
+	d := l.Drift()
+	if d.Alarms != 1 || d.Event < 2000+DriftAlarm || d.Event > 2000+DriftAlarm*5/4 {
+		t.Fatalf("no alarm, or not in time: %+v", d)
+	}
+	if math.Abs(d.Before-0.25) > 1e-9 || math.Abs(d.After-1.25) > 1e-9 {
+		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", d.Before, d.After)
+	}
+	if d.Excess != 0 {
+		t.Errorf("the excess is %v after an alarm", d.Excess)
+	}
+}
+
+// Forgetting keeps the weights and makes the next steps larger, for every rule
+// that has a metric. It forgets no more than all: AROW's variance does not exceed
+// the one it started from.
+func TestForgetting(t *testing.T) {
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			c := DefaultConfig()
+			c.Rule, c.Loss, c.Noise, c.Average, c.Adapt = rule.name, "logistic", "dropout:0.3", 0, false
+			if rule.name == "irls" {
+				c.Refresh = 50
+			}
+			forgets, goesOn := mustNew(t, c, 2), mustNew(t, c, 2)
+			s := newStream(17, 2)
+			for range 500 {
+				e := s.next()
+				forgets.Learn(e)
+				goesOn.Learn(e)
+			}
+			weights := func(l *Learner) []float64 {
+				w := []float64{l.weights(l.bias)[0]}
+				for i := range l.table.Len() {
+					_, row := l.table.Column(i)
+					w = append(w, l.weights(row)[0])
+				}
+				return w
+			}
+			before := weights(forgets)
+			forgets.forget(driftKeep)
+			for i, w := range weights(forgets) {
+				if w != before[i] {
+					t.Fatalf("weight %d was %v and is %v", i, before[i], w)
+				}
+			}
+			for range 50 {
+				e := s.next()
+				forgets.Learn(e)
+				goesOn.Learn(e)
+			}
+			moved := func(l *Learner) (sum float64) {
+				for i, w := range weights(l)[:len(before)] {
+					sum += (w - before[i]) * (w - before[i])
+				}
+				return math.Sqrt(sum)
+			}
+			far, near := moved(forgets), moved(goesOn)
+			if rule.name == "sgd" { // it has no metric
+				if far != near {
+					t.Errorf("the weights moved by %v after forgetting, by %v without", far, near)
+				}
+			} else if !(far > 1.2*near) {
+				t.Errorf("the weights moved by %v after forgetting, by %v without", far, near)
+			}
+			if rule.name != "arow" {
+				return
+			}
+			forgets.forget(1e-9)
+			for i := range forgets.table.Len() {
+				column, row := forgets.table.Column(i)
+				if v := row[blankout.ScalerWidth+forgets.n]; v != 1 {
+					t.Errorf("column %d: variance %v after forgetting everything", column, v)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package online
+
+import (
+	"math"
+	"testing"
+
+	"blankout"
+)
+
+// FTRL-Proximal against algorithm 1 of its paper, written down coordinate by
+// coordinate. Features have both penalties, the intercept the ridge if it is
+// penalised and otherwise none.
+func TestFTRLAgainstItsDefinition(t *testing.T) {
+	const l1, eta, columns = 0.4, 0.3, 60
+	for _, intercept := range []string{"free", "penalised", "none"} {
+		c := DefaultConfig()
+		c.Rule, c.Loss, c.Noise, c.Marginalised, c.Standardise, c.Average = "ftrl", "logistic", "none", false, "none", 0
+		c.C, c.L1, c.Eta, c.Intercept = 0.02, l1, eta, intercept
+		l := mustNew(t, c, 2)
+		h0 := 2 / blankout.Cost(l.loss, c.C)
+		var z, squares [columns + 1]float64 // the intercept comes last
+		weight := func(i int) float64 {
+			penalty, ridge := l1, h0
+			if i == columns {
+				penalty = 0
+				if intercept == "free" {
+					ridge = 0
+				}
+			}
+			if math.Abs(z[i]) <= penalty {
+				return 0
+			}
+			sign := math.Copysign(1, z[i])
+			return -(z[i] - sign*penalty) / (math.Sqrt(squares[i])/eta + 1/eta + ridge)
+		}
+		s := newStream(23, 2)
+		for range 300 {
+			e := s.next()
+			e.Weight = 1
+			for i := range e.Features.Value { // of moderate size
+				e.Features.Value[i] /= 1 + math.Abs(e.Features.Value[i])/3
+			}
+			index, value := e.Features.Index, e.Features.Value
+			if intercept != "none" {
+				index, value = append(index, columns), append(value, 1)
+			}
+			f := 0.0
+			for j, i := range index {
+				f += weight(int(i)) * value[j]
+			}
+			y := float64(2*e.Label - 1)
+			if got := l.Learn(e)[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
+				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, l.events, got, f)
+			}
+			for j, i := range index {
+				g := -y / (1 + math.Exp(y*f)) * value[j]
+				sigma := (math.Sqrt(squares[i]+g*g) - math.Sqrt(squares[i])) / eta
+				z[i] += g - sigma*weight(int(i))
+				squares[i] += g * g
+			}
+		}
+		zero := 0
+		for i := range columns {
+			if squares[i] > 0 && weight(i) == 0 {
+				zero++
+			}
+		}
+		if zero == 0 || weight(columns) == 0 && intercept != "none" {
+			t.Errorf("%d weights are 0, the intercept is %v", zero, weight(columns))
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package online
+
+import (
+	"bytes"
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// The reservoir holds the events with the smallest hashes, whatever order they
+// come in and wherever it is saved and restored on the way.
+func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
+	const n, size = 5000, 200
+	event := func(offset int) *blankout.Example {
+		return &blankout.Example{Label: offset % 2, Weight: 1, Offset: int64(offset),
+			Features: blankout.Vec{Index: []uint32{uint32(offset % 7)}, Value: []float64{float64(offset)}}}
+	}
+	// One that has room for every event knows every hash.
+	all := &reservoir{size: n}
+	for i := range n {
+		all.offer("t", 0, event(i))
+	}
+	slices.SortFunc(all.events, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
+	want := &reservoir{size: size, events: all.events[:size], met: n}
+
+	forwards, backwards := make([]int, n), make([]int, n)
+	for i := range n {
+		forwards[i], backwards[i] = i, n-1-i
+	}
+	for name, order := range map[string][]int{
+		"forwards": forwards, "backwards": backwards, "shuffled": rand.New(rand.NewPCG(1, 2)).Perm(n),
+	} {
+		r, err := newReservoir(size, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, offset := range order {
+			if i == size/2 || i == size || i == n/2 {
+				met := r.met
+				if r, err = newReservoir(size, r.encode()); err != nil || r.met != met {
+					t.Fatalf("restored after %d events: %v", i, err)
+				}
+			}
+			r.offer("t", 0, event(offset))
+		}
+		if !bytes.Equal(r.encode(), want.encode()) {
+			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
+		}
+	}
+	// The hash knows nothing of an event's place, so the sample is spread evenly:
+	// its mean offset has a deviation of n/sqrt(12 size), which is 102.
+	mean := 0.0
+	for _, k := range want.events {
+		mean += float64(k.Offset) / size
+	}
+	if mean < n/2-410 || mean > n/2+410 {
+		t.Errorf("the mean offset of the sample is %v of %d", mean, n)
+	}
+}
