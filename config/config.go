@@ -90,6 +90,13 @@ type HTTP struct {
 	PublishInterval time.Duration `toml:"publish_interval"`
 }
 
+func (c *HTTP) check() error {
+	if c.PublishInterval < 0 {
+		return fmt.Errorf("publish_interval %v is negative", c.PublishInterval)
+	}
+	return c.Config.Check()
+}
+
 // DeadLetter says what happens to records that cannot be used.
 type DeadLetter struct {
 	Policy online.Policy `toml:"policy"`
@@ -173,7 +180,7 @@ func (c *Config) sections() []section {
 		{"record", c.Record.Check},
 		{"learner", c.Learner.Check},
 		{"checkpoint", c.Checkpoint.check},
-		{"http", c.HTTP.Check},
+		{"http", c.HTTP.check},
 		{"dead_letter", c.checkDeadLetter},
 		{"suspect", c.checkSuspect},
 		{"validate", c.checkValidate},

@@ -12,14 +12,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// keyed returns n messages whose keys come again now and then, and which of them
-// a window finds, the obvious way.
+// keyed returns n messages whose keys come again now and then, some of them exactly
+// at the edge of the window or one beyond it, and which of them the window
+// finds, the obvious way.
 func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
 		key := fmt.Appendf(nil, "k%d", r.IntN(3*n/2))
-		if i%10 == 9 {
+		switch {
+		case i%10 == 9:
 			key = nil // events without a key are never repeated
+		case i >= int(window) && (i%100 == 0 || i%100 == 34):
+			key = messages[i-int(window)].Key
+		case i > int(window) && i%100 == 53:
+			key = messages[i-int(window)-1].Key
 		}
 		for j := max(0, i-int(window)); j < i && key != nil; j++ {
 			if string(messages[j].Key) == string(key) {
@@ -114,6 +120,28 @@ func TestRepeated(t *testing.T) {
 	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.Duplicates = window }), 1234)
 	if first != 1234 || len(got) == 0 || !slices.Equal(got[len(got)-1:], want[len(want)-1:]) {
 		t.Errorf("with a log that starts at 1200: from %d: %v", first, got)
+	}
+}
+
+// An event whose key came the whole window before is a repetition, one offset
+// farther it is not.
+func TestRepeatedAtTheEdge(t *testing.T) {
+	for _, window := range []int64{3, 1000, 5000} {
+		r := repeated{window: window}
+		r.of([]byte("edge"), 0)
+		r.of([]byte("beyond"), 1)
+		for i := int64(2); i < window; i++ {
+			r.of(fmt.Appendf(nil, "%d", i), i)
+		}
+		if got := r.of([]byte("edge"), window); got != 0 {
+			t.Errorf("window %d: found at %d, want 0", window, got)
+		}
+		if got := r.of([]byte("beyond"), 2+window); got != -1 {
+			t.Errorf("window %d: found at %d, one beyond the window", window, got)
+		}
+		if got := r.of([]byte("edge"), 2*window); got != window {
+			t.Errorf("window %d: found at %d, want the latest one", window, got)
+		}
 	}
 }
 
