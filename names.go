@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Names is the bounded dictionary of a Schema: the names that were hashed, in
@@ -150,6 +153,30 @@ func (n *Names) WithRoom(more int) *Names {
 	c.max = max(c.max, len(c.hashes)+more)
 	return c
 }
+
+// Printable returns a name from an event, or a text that holds one, in the form in
+// which it may be shown in a terminal, a log or a line of text: whatever does not print
+// (ESC, newlines, tabs, marks that turn the direction of writing) is escaped as in
+// Go, \x1b or \n. It changes nothing that prints, so doing it twice does no harm.
+func Printable(text string) string {
+	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+8)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if unprintable(r) || r == utf8.RuneError && size == 1 {
+			quoted := strconv.Quote(text[:size])
+			out = append(out, quoted[1:len(quoted)-1]...)
+		} else {
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return string(out)
+}
+
+func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
 // Full reports whether no further name is taken up.
 func (n *Names) Full() bool { return n != nil && len(n.hashes) >= n.max }

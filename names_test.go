@@ -78,3 +78,20 @@ func TestSchemaAt(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"words=a fine day":       "words=a fine day",
+		`C:\new "x" ü 漢 😀`:       `C:\new "x" ü 漢 😀`,
+		"\x1b[2J":                `\x1b[2J`,
+		"a\nb\tc\rd\x00":         `a\nb\tc\rd\x00`,
+		"\u202ekcab\u009b\u2028": `\u202ekcab\u009b\u2028`,
+		"\xff\xc3x\ufffd":        `\xff\xc3x` + "\ufffd",
+	} {
+		got := Printable(text)
+		if got != want || Printable(got) != want {
+			t.Errorf("%q: %q, twice %q, want %q", text, got, Printable(got), want)
+		}
+	}
+}

@@ -147,9 +147,7 @@ func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, placeOf(m))
 }
 
-// column is what one column of a model weighs. The score of output k gains
-// weights[k] (x - centre)/scale, clipped; scale 0 stands for a constant column,
-// which counts for nothing.
+// column is a blankout.Column in JSON.
 type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
@@ -176,27 +174,20 @@ func writeJSON(w io.Writer, m *client.Model, weights bool) error {
 	if weights {
 		name := m.Schema.Namer()
 		out.WriteString(`,"weights":[`)
-		for i := range m.Linear.Rows.Len() {
-			if i > 0 {
-				out.WriteString(",\n")
-			}
-			number, row := m.Linear.Rows.Column(i)
-			c := column{Column: number, Feature: name(number), Weights: make([]float64, m.Outputs), Scale: 1}
-			for k := range c.Weights {
-				c.Weights[k] = m.Linear.Weight(number, k)
-			}
-			if stats := m.Stats(row); stats != nil {
-				if c.Centre, c.Scale = stats[3], stats[4]; c.Scale > 0 {
-					c.Scale = 1 / c.Scale
-				}
-			}
-			data, err := json.Marshal(c)
+		separator := ""
+		for c := range m.Linear.Columns() {
+			out.WriteString(separator)
+			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Centre, c.Scale})
 			if err != nil {
 				return err
 			}
 			out.Write(data)
+			separator = ",\n"
 		}
 		out.WriteString("]")
+		if clip := m.Clip(); clip > 0 {
+			fmt.Fprintf(out, `,"clip":%v`, clip)
+		}
 	}
 	out.WriteString("}\n")
 	return out.Flush()

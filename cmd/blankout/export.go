@@ -24,8 +24,9 @@ func (p *program) export() *cobra.Command {
 		Use:   "export -m MODEL --format json|text",
 		Short: "Write the weights of a linear model as JSON or as text",
 		Long: `export writes every weight of a linear model, checkpoint or snapshot. As text it
-is a line for each feature: its name, or its column, and the weight of each
-output; as JSON one object that holds everything a score is made of.`,
+is a line for each feature: its name, or its column, the weight of each output,
+centre and scale; as JSON one object that holds everything a score is made of. In
+both a feature's part of a score is weight (x - centre)/scale.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -49,16 +50,17 @@ output; as JSON one object that holds everything a score is made of.`,
 // exported is the JSON form of a model: its head and its features.
 type exported struct {
 	blankout.Head
+	Clip     float64           `json:"clip,omitempty"` // of (x - centre)/scale, none if it is left out
 	Features []exportedFeature `json:"features"`
 }
 
+// exportedFeature is a blankout.Column with its name.
 type exportedFeature struct {
 	Column  uint32    `json:"column"`
-	Name    string    `json:"name"`    // its index, or its column, where no name is known
-	Weights []float64 `json:"weights"` // by output
-	// Centre and Scale are what the Scaler does: (x - centre) scale; nil for nothing.
-	Centre *float64 `json:"centre,omitempty"`
-	Scale  *float64 `json:"scale,omitempty"`
+	Name    string    `json:"name"` // its index, or its column, where no name is known
+	Weights []float64 `json:"weights"`
+	Centre  float64   `json:"centre"`
+	Scale   float64   `json:"scale"`
 }
 
 func (p *program) runExport(model, format, out string) error {
@@ -74,18 +76,10 @@ func (p *program) runExport(model, format, out string) error {
 	if err != nil {
 		return err
 	}
-	x := exported{Head: m.Head}
+	x := exported{Head: m.Head, Clip: m.Clip(), Features: []exportedFeature{}}
 	name := m.Schema.Namer()
-	for i := range m.Rows.Len() {
-		column, row := m.Rows.Column(i)
-		f := exportedFeature{Column: column, Name: name(column)}
-		for k := range m.Outputs {
-			f.Weights = append(f.Weights, m.Weight(column, k))
-		}
-		if stats := m.Stats(row); stats != nil {
-			f.Centre, f.Scale = &stats[3], &stats[4]
-		}
-		x.Features = append(x.Features, f)
+	for c := range m.Columns() {
+		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Centre, c.Scale})
 	}
 	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return cmp.Compare(a.Column, b.Column) })
 	if format == "json" {
@@ -96,23 +90,46 @@ func (p *program) runExport(model, format, out string) error {
 	return errors.Join(err, w.Close())
 }
 
+// print writes the model as text: comments that say how to read it, and a line for
+// each feature. Numbers have all their digits.
 func (x *exported) print(w io.Writer) {
-	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q", x.Loss, x.Noise, x.Events, x.Schema.Classes)
-	if names := outputNames(&x.Head); len(names) > 0 {
-		fmt.Fprintf(w, ", weights of %s", strings.Join(names, ", "))
+	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
+	limit := ""
+	if x.Clip > 0 {
+		limit = fmt.Sprintf("limited to +-%v and ", x.Clip)
 	}
-	fmt.Fprintln(w)
-	fmt.Fprint(w, "(intercept)")
-	for _, b := range x.Intercept {
-		fmt.Fprintf(w, "\t%.9g", b)
+	fmt.Fprintf(w, "# A score is the sum over the features of an event of weight (value - centre)/scale, each (value - centre)/scale %sset to 0 where scale is 0, plus the intercept's weight.\n", limit)
+	dense := x.Scaler.Dense
+	absent := ""
+	if len(dense) > 0 {
+		fmt.Fprintln(w, "# An event that leaves out a feature whose last value here, absent, is 0 has the value 0 of it; others do not count.")
+		absent = "\tabsent"
 	}
-	fmt.Fprintln(w)
-	for _, f := range x.Features {
-		fmt.Fprint(w, f.Name)
-		for _, v := range f.Weights {
-			fmt.Fprintf(w, "\t%.9g", v)
+	names := outputNames(&x.Head)
+	if len(names) == 0 {
+		names = []string{"weight"}
+	}
+	for i := range names {
+		names[i] = blankout.Printable(names[i])
+	}
+	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale%s\n", strings.Join(names, "\t"), absent)
+	line := func(name string, weights []float64, centre, scale float64, always bool) {
+		text := []byte(blankout.Printable(name))
+		for _, v := range append(slices.Clone(weights), centre, scale) {
+			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
 		}
-		fmt.Fprintln(w)
+		if absent != "" {
+			text = append(text, '\t')
+			if always {
+				text = append(text, '0')
+			}
+		}
+		w.Write(append(text, '\n'))
+	}
+	line("(intercept)", x.Intercept, 0, 1, false)
+	for _, f := range x.Features {
+		_, always := slices.BinarySearch(dense, f.Column)
+		line(f.Name, f.Weights, f.Centre, f.Scale, always)
 	}
 }
 

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/client"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+)
+
+// TestExportsScore scores events from each form in which weights leave the program,
+// JSON, text and GET /v1/model?weights=1, by nothing but what that form says.
+func TestExportsScore(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	mixed := func(i int) string {
+		x, note := random.NormFloat64(), "usual"
+		if i%100 == 99 {
+			x, note = 1e6, "rare" // beyond the clip
+		}
+		label := "abc"[min(2, max(0, int(1.5+x+random.NormFloat64())))]
+		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"same":7,"colour":"%s","words":["%s","w%d"],"on":%t}`,
+			label, 290+5*x, 1e6*math.Exp(min(x, 9)/2), []string{"red", "green"}[i%2], note, random.IntN(5), i%3 == 0)
+	}
+	two := func(i int) string { return strings.Replace(mixed(i), `"label":"c"`, `"label":"b"`, 1) }
+	dense := func(i int) string {
+		line := []string{"-1", "+1"}[random.IntN(2)]
+		for d := 1; d < 6; d++ {
+			if random.IntN(20) > 0 || d == 5 {
+				line += fmt.Sprintf(" %d:%v", d, 40+random.NormFloat64())
+			}
+		}
+		if i%7 == 0 {
+			line += " 9:3"
+		}
+		return line
+	}
+	for _, c := range []struct {
+		name, format, standardise string
+		classes                   []string
+		event                     func(int) string
+	}{
+		{"two classes", "json", "auto", []string{"a", "b"}, two},
+		{"three classes", "json", "auto", []string{"a", "b", "c"}, mixed},
+		{"nothing standardised", "json", "none", []string{"a", "b"}, two},
+		{"only scaled", "json", "scale", []string{"a", "b"}, two},
+		{"everything standardised", "svmlight", "all", nil, dense},
+		{"dense columns", "svmlight", "auto", nil, dense},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			record := stream.DefaultRecordConfig()
+			record.Format, record.Classes = c.format, c.classes
+			schema := record.Schema()
+			config := online.DefaultConfig()
+			config.Standardise = c.standardise
+			learner, err := online.New(config, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoder, err := stream.NewDecoder(record, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e blankout.Example
+			next := func(i int) *blankout.Example {
+				decoder.Decode(stream.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e)
+				if e.Refused != nil {
+					t.Fatal(e.Refused)
+				}
+				return &e
+			}
+			for i := range 1500 {
+				learner.Learn(next(i))
+			}
+			m := learner.Published()
+			path := filepath.Join(t.TempDir(), "model")
+			if err := client.New(m, record).WriteFile(path); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := readModel(path); err != nil || m.Linear.Rows.Len() == 0 {
+				t.Fatal(m, err)
+			}
+			name := m.Schema.Namer()
+			forms := map[string]formula{
+				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, record)),
+			}
+			clipped, filled := false, false
+			for i := range 200 {
+				e := next(i)
+				want := m.Score(e, make([]float64, m.Outputs))
+				present := map[string]float64{}
+				for j, column := range e.Features.Index {
+					present[name(column)] = e.Features.Value[j]
+				}
+				for form, f := range forms {
+					got := f.score(present)
+					for k := range want {
+						if math.Abs(got[k]-want[k]) > 1e-12*max(1, math.Abs(want[k])) {
+							t.Fatalf("event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
+						}
+					}
+					clipped, filled = clipped || f.clipped, filled || f.filled
+				}
+			}
+			if want := c.format == "json" && c.standardise == "auto"; clipped != want {
+				t.Errorf("values at the clip: %v, want %v", clipped, want)
+			}
+			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
+				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
+			}
+		})
+	}
+}
+
+// formula is a model as an export words it.
+type formula struct {
+	intercept       []float64
+	terms           map[string]formulaTerm // by name
+	clip            float64
+	clipped, filled bool // has happened
+}
+
+type formulaTerm struct {
+	weights       []float64
+	centre, scale float64
+	always        bool // 0 where the event leaves it out
+}
+
+// score is what the documentation of the exports says.
+func (f *formula) score(event map[string]float64) []float64 {
+	out := append([]float64(nil), f.intercept...)
+	for name, term := range f.terms {
+		x, ok := event[name]
+		if !ok && !term.always || term.scale == 0 {
+			continue
+		}
+		f.filled = f.filled || !ok
+		z := (x - term.centre) / term.scale
+		if f.clip > 0 && math.Abs(z) > f.clip {
+			z, f.clipped = math.Copysign(f.clip, z), true
+		}
+		for k, w := range term.weights {
+			out[k] += w * z
+		}
+	}
+	return out
+}
+
+// exportedColumn has the names of both JSON forms.
+type exportedColumn struct {
+	Column        uint32
+	Name, Feature string
+	Weights       []float64
+	Centre, Scale *float64
+}
+
+func newFormula(t *testing.T, h *blankout.Head, clip float64, columns []exportedColumn) formula {
+	f := formula{intercept: h.Intercept, clip: clip, terms: map[string]formulaTerm{}}
+	dense := map[uint32]bool{}
+	for _, d := range h.Scaler.Dense {
+		dense[d] = true
+	}
+	for _, c := range columns {
+		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, *c.Centre, *c.Scale, dense[c.Column]}
+	}
+	return f
+}
+
+func exportOf(t *testing.T, path, format string) []byte {
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard); code != 0 {
+		t.Fatalf("export --format %s: exit code %d", format, code)
+	}
+	return out.Bytes()
+}
+
+func jsonFormula(t *testing.T, path string) formula {
+	var x struct {
+		blankout.Head
+		Clip     float64
+		Features []exportedColumn
+	}
+	if err := json.Unmarshal(exportOf(t, path, "json"), &x); err != nil {
+		t.Fatal(err)
+	}
+	return newFormula(t, &x.Head, x.Clip, x.Features)
+}
+
+func servedFormula(t *testing.T, m *client.Model) formula {
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, serve.Service{Follow: func() *client.Model { return m }, Record: &m.Record}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close(t.Context())
+	request, err := http.NewRequest("GET", server.URL()+"/v1/model?weights=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json")
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var x struct {
+		Model   blankout.Head
+		Weights []exportedColumn
+		Clip    float64
+	}
+	if err := json.NewDecoder(r.Body).Decode(&x); err != nil {
+		t.Fatal(err)
+	}
+	return newFormula(t, &x.Model, x.Clip, x.Weights)
+}
+
+func textFormula(t *testing.T, path string, m *blankout.Model) formula {
+	f := formula{terms: map[string]formulaTerm{}}
+	var heads []string
+	for line := range strings.Lines(string(exportOf(t, path, "text"))) {
+		line = strings.TrimSuffix(line, "\n")
+		if comment, ok := strings.CutPrefix(line, "# "); ok {
+			heads = strings.Split(comment, "\t") // the last one names the columns
+			if _, limit, ok := strings.Cut(comment, "limited to +-"); ok {
+				limit, _, _ = strings.Cut(limit, " ")
+				f.clip, _ = strconv.ParseFloat(limit, 64)
+			}
+			continue
+		}
+		cells := strings.Split(line, "\t")
+		if len(cells) != len(heads) {
+			t.Fatalf("%q has not the columns %q", line, heads)
+		}
+		var term formulaTerm
+		for i, cell := range cells[1:] {
+			if heads[i+1] == "absent" {
+				term.always = cell == "0"
+				continue
+			}
+			x, err := strconv.ParseFloat(cell, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch heads[i+1] {
+			case "centre":
+				term.centre = x
+			case "scale":
+				term.scale = x
+			default:
+				term.weights = append(term.weights, x)
+			}
+		}
+		if cells[0] == "(intercept)" {
+			f.intercept = term.weights
+			continue
+		}
+		f.terms[cells[0]] = term
+	}
+	return f
+}
