@@ -538,18 +538,14 @@ func TestHungBrokerClose(t *testing.T) {
 	noLeaks(t)
 	var n network
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
-	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false })
+	// Close must not wait for the requests: it would not end before the tests do.
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.RequestTimeout = false, 24*time.Hour })
 	if _, err := c.until(0); err != nil {
 		t.Fatal(err)
 	}
 	n.hang.Lock()
 	defer n.hang.Unlock()
-	start := time.Now()
 	c.Close()
-	// RequestTimeout is 10 s: Close must not wait for it.
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("Close took %v", d)
-	}
 }
 
 func TestNewPartitions(t *testing.T) {
