@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
 
 	"blankout/stream"
 )
@@ -23,7 +25,23 @@ import (
 // TestMain lets the scripts below run this test binary as blankout: the real
 // program in a process of its own, main included.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"blankout": main})
+	testscript.Main(leakless{m}, map[string]func(){"blankout": main})
+}
+
+// leakless fails tests that pass but leave goroutines behind, as
+// goleak.VerifyTestMain does, which cannot be told to run testscript.Main.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	code := m.M.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 func TestScript(t *testing.T) {
