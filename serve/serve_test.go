@@ -753,7 +753,7 @@ func TestLimits(t *testing.T) {
 	}
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
-	if _, err := io.ReadAll(slow); err != nil { // which would never end if the server waited too
+	if _, err := io.ReadAll(slow); err != nil {                       // which would never end if the server waited too
 		t.Errorf("headers that do not end: %v", err)
 	}
 }
