@@ -18,6 +18,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"blankout"
 )
 
 // Figure is a picture of measurements: one pair of axes and a legend beside it.
@@ -130,7 +132,7 @@ func (f *Figure) SaveAs(path string) (err error) {
 func (f *Figure) draw(c draw.Canvas) error {
 	p := plot.New()
 	p.BackgroundColor = color.White
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = blankout.Printable(f.Title), f.X, f.Y
 	p.Title.Padding = vg.Points(6)
 	p.X.Label.Padding, p.Y.Label.Padding = vg.Points(4), vg.Points(4)
 	legend := plot.NewLegend()
@@ -151,15 +153,19 @@ func (f *Figure) draw(c draw.Canvas) error {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	}
 	if f.Categories != nil {
-		p.NominalX(f.Categories...)
+		categories := slices.Clone(f.Categories)
+		for i, name := range categories {
+			categories[i] = blankout.Printable(name)
+		}
+		p.NominalX(categories...)
 		p.X.Min, p.X.Max = -0.5, float64(len(f.Categories))-0.5
 		p.X.Padding = 0
 		widest := 0
-		for _, name := range f.Categories {
+		for _, name := range categories {
 			widest = max(widest, len([]rune(name)))
 		}
 		// About 5 points a letter, of about 400 that there are.
-		if 5*(widest+1)*len(f.Categories) > 400 {
+		if 5*(widest+1)*len(categories) > 400 {
 			p.X.Tick.Label.Rotation = math.Pi / 4
 			p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = text.XRight, text.YTop
 		}
@@ -288,7 +294,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 		p.Add(whiskers{s, 0})
 	}
 	if s.Name != "" && len(thumbs) > 0 {
-		legend.Add(s.Name, thumbs...)
+		legend.Add(blankout.Printable(s.Name), thumbs...)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"blankout"
 )
 
 // Save writes a Result into a directory, which it makes: results.json,
@@ -69,7 +71,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	rows := [][]string{{"model", "nightmare", "level", "dead", "rescale", "repeats", "error", "low", "high", "log_loss", "deleted", "settings"}}
 	for _, curve := range r.Curves {
 		for _, p := range curve.Points {
-			rows = append(rows, []string{curve.Subject, p.Nightmare, optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
+			rows = append(rows, []string{blankout.Printable(curve.Subject), blankout.Printable(p.Nightmare), optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
 				number(p.Error), optional(p.Low), optional(p.High), number(p.LogLoss), number(p.Deleted), p.Settings})
 		}
 	}
@@ -86,9 +88,9 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
 	table := func(curves []*Curve, cell func(*Point) string) {
 		row := func(first, second string, cell func(*Point) string, points []Point) {
-			fmt.Fprintf(&b, "| %s | %s |", first, second)
+			fmt.Fprintf(&b, "| %s | %s |", inTable(first), second)
 			for i := range points {
-				fmt.Fprintf(&b, " %s |", cell(&points[i]))
+				fmt.Fprintf(&b, " %s |", inTable(cell(&points[i])))
 			}
 			b.WriteByte('\n')
 		}
@@ -101,7 +103,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	}
 	for _, family := range r.families() {
 		curves := r.of(family)
-		fmt.Fprintf(&b, "\n## %s\n\n", family)
+		fmt.Fprintf(&b, "\n## %s\n\n", blankout.Printable(family))
 		table(curves, func(p *Point) string {
 			if p.High == nil {
 				return fmt.Sprintf("%.2f", p.Error)
@@ -114,12 +116,17 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		}
 		for _, f := range figures {
 			if f.family == family {
-				fmt.Fprintf(&b, "\n![%s](%s.png)\n", f.Figure.Title, f.Name)
+				fmt.Fprintf(&b, "\n![%s](%s.png)\n", blankout.Printable(f.Figure.Title), f.Name)
 			}
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// inTable returns a name for a cell of a table.
+func inTable(name string) string {
+	return strings.ReplaceAll(blankout.Printable(name), "|", `\|`)
 }
 
 // families returns the names of the families in order.

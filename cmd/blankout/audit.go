@@ -259,21 +259,21 @@ func className(classes []string, class int) string {
 }
 
 func (x *audited) print(w io.Writer) {
-	fmt.Fprintf(w, "%s", x.Event)
+	fmt.Fprint(w, blankout.Printable(x.Event))
 	if x.Key != "" {
 		fmt.Fprintf(w, " key %q", x.Key)
 	}
 	separator := ": "
 	if x.Predicted != "" {
-		fmt.Fprintf(w, ": %s predicted", x.Predicted)
+		fmt.Fprintf(w, ": %s predicted", blankout.Printable(x.Predicted))
 		separator = ", "
 	}
 	if x.Label != nil {
-		fmt.Fprintf(w, "%slabelled %s", separator, *x.Label)
+		fmt.Fprintf(w, "%slabelled %s", separator, blankout.Printable(*x.Label))
 	}
 	fmt.Fprint(w, "\n  score ")
 	if x.Class != "" {
-		fmt.Fprintf(w, "of %s ", x.Class)
+		fmt.Fprintf(w, "of %s ", blankout.Printable(x.Class))
 	}
 	fmt.Fprintf(w, "%.4g", x.Score)
 	if x.Prob != nil {
@@ -286,7 +286,7 @@ func (x *audited) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  adds\tweight\tvalue\tas given\tvariance\t  feature")
 	for _, f := range x.Terms {
-		name := f.Name
+		name := blankout.Printable(f.Name)
 		if !f.Known {
 			name += " (never met)"
 		}
@@ -298,7 +298,7 @@ func (x *audited) print(w io.Writer) {
 	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
 	t.Flush()
 	if len(x.Missing) > 0 {
-		fmt.Fprintf(w, "  missing: %s\n", strings.Join(x.Missing, ", "))
+		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
 	}
 	fmt.Fprintln(w)
 }

@@ -109,10 +109,7 @@ func (x *exported) print(w io.Writer) {
 	if len(names) == 0 {
 		names = []string{"weight"}
 	}
-	for i := range names {
-		names[i] = blankout.Printable(names[i])
-	}
-	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale%s\n", strings.Join(names, "\t"), absent)
+	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale%s\n", strings.Join(printable(names), "\t"), absent)
 	line := func(name string, weights []float64, centre, scale float64, always bool) {
 		text := []byte(blankout.Printable(name))
 		for _, v := range append(slices.Clone(weights), centre, scale) {

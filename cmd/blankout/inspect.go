@@ -187,10 +187,10 @@ func (i *inspection) print(out *bufio.Writer) {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\nfor %s\n", list[0].Class)
+		fmt.Fprintf(out, "\nfor %s\n", blankout.Printable(list[0].Class))
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, w := range list {
-			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, w.Feature)
+			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, blankout.Printable(w.Feature))
 		}
 		t.Flush()
 	}

@@ -49,7 +49,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "flip": flipByte,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "flip": flipByte, "clean": clean,
 		},
 	})
 }
@@ -70,6 +70,17 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// clean is the script command "clean args…": blankout with these arguments must
+// succeed and write nothing that a terminal would obey.
+func clean(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(ts.Exec("blankout", args...))
+	for _, stream := range []string{"stdout", "stderr"} {
+		if strings.ContainsRune(ts.ReadFile(stream), '\x1b') {
+			ts.Fatalf("blankout %s: ESC in %s", strings.Join(args, " "), stream)
+		}
 	}
 }
 

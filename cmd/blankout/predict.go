@@ -97,6 +97,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	screen := p.newScreen(10 * time.Second)
 	classes := head.Schema.Classes
+	shown := printable(classes)
 	measures := batch.NewMeasures(len(classes))
 	measures.Decide = head.Predict
 	score := m.Score
@@ -136,7 +137,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		line = line[:0]
 		if k := head.Predict(s); k < len(classes) && !regression {
-			line = append(append(line, classes[k]...), ' ')
+			line = append(append(line, shown[k]...), ' ')
 		}
 		for k, f := range s {
 			if k > 0 {
@@ -158,7 +159,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(n, "example"), o.data.record.Label)
 	}
 	if !p.quiet {
-		printReport(p.stderr, classes, r)
+		printReport(p.stderr, shown, r)
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)
@@ -190,6 +191,14 @@ func deleting(m scorer, o *predictFlags) func(*blankout.Example, []float64) []fl
 		}
 	}
 	panic("a model of neither kind")
+}
+
+// printable returns names as they are shown.
+func printable(names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, blankout.Printable(name))
+	}
+	return out
 }
 
 func printReport(w io.Writer, classes []string, r batch.Report) {

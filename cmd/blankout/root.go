@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(stderr, "blankout:", strings.TrimRight(line, "\n"))
+		fmt.Fprintln(stderr, "blankout:", blankout.Printable(strings.TrimRight(line, "\n")))
 	}
 	return exitCode(err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
+	"blankout"
 	"blankout/online"
 )
 
@@ -86,6 +87,7 @@ func (s *screen) done(line string) {
 }
 
 func (s *screen) show(line string) {
+	line = blankout.Printable(line)
 	if !s.terminal {
 		fmt.Fprintln(s.w, line)
 		return

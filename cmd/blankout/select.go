@@ -240,7 +240,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 		fmt.Fprint(w, "\tinfluence")
 	}
 	for _, name := range outputNames(&fit.Model.Head) {
-		fmt.Fprintf(w, "\tinfluence:%s", name)
+		fmt.Fprintf(w, "\tinfluence:%s", blankout.Printable(name))
 	}
 	fmt.Fprintln(w)
 	type suspect struct {
@@ -254,7 +254,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 			key = strconv.QuoteToGraphic(at.key) // it may hold tabs
 		}
 		if k := d.Label(i); k >= 0 {
-			class = classes[k]
+			class = blankout.Printable(classes[k])
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s", at.at, key, class)
 		least := math.Inf(1)
@@ -275,7 +275,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	}
 	slices.SortStableFunc(all, func(a, b suspect) int { return cmp.Compare(a.least, b.least) })
 	for _, s := range all[:min(len(all), 5)] {
-		suspects = append(suspects, fmt.Sprintf("%s (class %s) %.2g", o.places[s.row].at, classes[max(d.Label(s.row), 0)], s.least))
+		suspects = append(suspects, fmt.Sprintf("%s (class %s) %.2g", o.places[s.row].at, blankout.Printable(classes[max(d.Label(s.row), 0)]), s.least))
 	}
 	return suspects, nil
 }

@@ -292,7 +292,7 @@ func printValidation(out io.Writer, r *batch.Validation) {
 		kinds := map[string]int{}
 		for _, f := range r.Failures {
 			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {
-				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, f.Name, 100*f.Share, f.Live, f.Rise, f.Exact)
+				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, blankout.Printable(f.Name), 100*f.Share, f.Live, f.Rise, f.Exact)
 			}
 		}
 		w.Flush()
@@ -302,7 +302,7 @@ func printValidation(out io.Writer, r *batch.Validation) {
 		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  feature\tclass\tlive\texact\t")
 		for _, d := range r.Differences[:min(5, len(r.Differences))] {
-			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", d.Feature, d.Class, d.Live, d.Exact)
+			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", blankout.Printable(d.Feature), blankout.Printable(d.Class), d.Live, d.Exact)
 		}
 		w.Flush()
 	}
