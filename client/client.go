@@ -7,6 +7,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -286,21 +287,25 @@ func (m *Model) explain(e *blankout.Example, class, most int) []Contribution {
 	}
 	name := m.name()
 	all := []Contribution{{"", 1, intercept, intercept}}
+	least := 0.0 // what a score must reach to be among the most
+	cut := func() {
+		slices.SortStableFunc(all, func(a, b Contribution) int {
+			return cmp.Or(cmp.Compare(math.Abs(b.Score), math.Abs(a.Score)), strings.Compare(a.Feature, b.Feature))
+		})
+		all = all[:min(most, len(all))]
+		least = math.Abs(all[len(all)-1].Score)
+	}
 	for t := range m.Linear.Terms(e, class) {
-		if t.Contribution != 0 {
-			all = append(all, Contribution{name(t.Column), t.Value, t.Weight, t.Contribution})
+		if size := math.Abs(t.Contribution); size == 0 || size < least {
+			continue
+		}
+		all = append(all, Contribution{name(t.Column), t.Value, t.Weight, t.Contribution})
+		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
+			cut()
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Contribution) int {
-		switch x, y := math.Abs(a.Score), math.Abs(b.Score); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return strings.Compare(a.Feature, b.Feature)
-	})
-	return slices.Clone(all[:min(most, len(all))])
+	cut()
+	return slices.Clone(all)
 }
 
 // className returns a class's name, its number if it has none yet.
