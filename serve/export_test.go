@@ -24,3 +24,6 @@ func MetricsTable() string {
 
 // Handler answers what a Server answers to a Config without a token.
 func Handler(c Config, s Service) http.Handler { return guard(c, "", newSite(c, s).handler()) }
+
+// NewTaker is what writes long answers.
+var NewTaker = newTaker

@@ -43,6 +43,7 @@ type view struct {
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []placeView           // of snapshots
 	requests   requests              // for predictions
+	sent       requests              // for the model
 	diskFree   int64                 // -1 if unknown
 	norm       float64               // of its weights
 	version    string
@@ -168,14 +169,14 @@ var metrics = []metric{
 			s := v.status
 			return max(float64(s.Learned+s.Unlabelled+s.Refused)-float64(p.Records), 0)
 		})},
-	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Requests for predictions: answered, failed (the request was wrong) or turned-away (too many at once).",
-		func(v *view, emit func(float64, ...string)) {
-			emit(v.requests.answered, "answered")
-			emit(v.requests.failed, "failed")
-			emit(v.requests.turnedAway, "turned-away")
-		}},
+	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Requests for predictions: answered, failed (the request was wrong, or its client went away or let the answer wait) or turned-away (too many at once).",
+		func(v *view, emit func(float64, ...string)) { v.requests.outcomes(emit) }},
 	{"blankout_predict_requests_active", gauge, nil, "Requests for predictions that are being answered or wait for that.",
 		one(func(v *view) float64 { return v.requests.active })},
+	{"blankout_model_requests_total", counter, []string{"outcome"}, "Requests for the model's file or weights, those not counted that already had it: answered, failed (the client went away or let the answer wait) or turned-away (too many at once).",
+		func(v *view, emit func(float64, ...string)) { v.sent.outcomes(emit) }},
+	{"blankout_model_requests_active", gauge, nil, "Requests for the model that are being answered or wait for that.",
+		one(func(v *view) float64 { return v.sent.active })},
 	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Scored), "scored")
@@ -459,7 +460,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 func (c *collector) view() *view {
 	v := &view{status: c.service.status(), notReady: c.service.notReady(), published: c.service.model(), version: c.service.Version}
-	v.partitions, v.model, v.requests = v.status.Partitions, c.models.take(), c.models.counts()
+	v.partitions, v.model = v.status.Partitions, c.models.take()
+	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	if c.service.Predictions != nil {
 		v.predicting = c.service.Predictions()
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"blankout"
@@ -23,29 +23,23 @@ import (
 // models answers with the current model and with what it predicts. It makes of
 // every published model a client.Model, so a server predicts as its clients do.
 type models struct {
+	config  Config
 	service Service
-	maxBody int64
 
 	mu        sync.Mutex
 	published *online.Published
 	current   *client.Model // of published
 
-	answering chan struct{} // holds one for each request that is being answered
-	active    atomic.Int64  // and for each that waits for it
-	answered  atomic.Uint64
-	failed    atomic.Uint64
-	turned    atomic.Uint64 // away
+	predicting gate
+	sending    gate // the model as a file or with its weights
 }
 
 func newModels(c Config, s Service) *models {
-	return &models{service: s, maxBody: c.MaxBody, answering: make(chan struct{}, c.MaxPredicting)}
-}
-
-// requests counts those for predictions.
-type requests struct{ answered, failed, turnedAway, active float64 }
-
-func (s *models) counts() requests {
-	return requests{float64(s.answered.Load()), float64(s.failed.Load()), float64(s.turned.Load()), float64(s.active.Load())}
+	return &models{
+		config: c, service: s,
+		predicting: gate{places: make(chan struct{}, c.MaxPredicting)},
+		sending:    gate{places: make(chan struct{}, maxSending)},
+	}
 }
 
 // take returns the current model, nil if there is none.
@@ -104,16 +98,38 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if asJSON {
+	if asJSON && !weights {
 		w.Header().Set("Content-Type", "application/json")
-		// The status is out by now; a cut leaves JSON that does not end.
-		_ = writeJSON(w, m, weights)
+		_ = writeJSON(w, m, false)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	// A reader notices a cut by the file's checksum.
-	_ = m.Encode(w)
+	if !s.sending.enter(w, r) {
+		return
+	}
+	ok := false
+	defer func() { s.sending.leave(ok) }()
+	out := newTaker(w, s.config.ClientTimeout, sendingRate)
+	var err error
+	if asJSON {
+		w.Header().Set("Content-Type", "application/json")
+		err = writeJSON(out, m, true)
+	} else {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		err = m.Encode(out)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client sees that the answer is cut
+	}
+	ok = true
 }
+
+// A model is sent to so many at a time, for while it is being sent it stays in
+// memory beside newer ones. Who takes less than sendingRate bytes a second for
+// Config.ClientTimeout is cut off.
+const (
+	maxSending  = 4
+	sendingRate = 1 << 16
+)
 
 func matches(header, etag string) bool {
 	for tag := range strings.SplitSeq(header, ",") {
@@ -200,60 +216,34 @@ type prediction struct {
 	Where string `json:"where,omitempty"`
 }
 
-// A request may bring this many events and ask for so much explanation of each.
+// A request may bring maxEvents events and ask for the maxExplain features that
+// matter most in each, and all in all for maxNumbers: those of an event are its
+// classes and the features named.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
+	maxNumbers = 1 << 20
 )
 
-// Who waits for predictions waits so long, in a queue of so many times
-// max_predicting; how long a body may take to come while others wait.
-const (
-	predictWait  = time.Second
-	predictQueue = 16
-	bodyTime     = 10 * time.Second
-)
+// answerTime bounds the work on one request for predictions.
+const answerTime = 30 * time.Second
 
 // limited answers POST /v1/predict when it is a request's turn: what requests
 // take of memory and of the processors that learn is bounded.
 func (s *models) limited(w http.ResponseWriter, r *http.Request) {
-	busy := func() {
-		s.turned.Add(1)
-		w.Header().Set("Retry-After", "1")
-		fail(w, http.StatusServiceUnavailable, "too many requests at once", r.URL.Path)
-	}
-	defer s.active.Add(-1)
-	if s.active.Add(1) > int64((1+predictQueue)*cap(s.answering)) {
-		busy()
+	if !s.predicting.enter(w, r) {
 		return
 	}
-	select {
-	case s.answering <- struct{}{}: // at once
-	default:
-		patience := time.NewTimer(predictWait)
-		defer patience.Stop()
-		select {
-		case s.answering <- struct{}{}:
-		case <-patience.C:
-			busy()
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
-	defer func() { <-s.answering }()
+	ok := false
+	defer func() { s.predicting.leave(ok) }()
 	// Who sends slowly must not keep a place for long.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-	if s.predict(w, r) {
-		s.answered.Add(1)
-	} else {
-		s.failed.Add(1)
-	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
+	ok = s.predict(w, r)
 }
 
 // predict answers POST /v1/predict: events in the stream's format, one a line,
 // in JSON also one after another or in an array. Labels are ignored. It returns
-// whether the request was one.
+// whether the request has been answered with predictions.
 func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	explain := 0
 	if text := r.URL.Query().Get("explain"); text != "" {
@@ -264,25 +254,9 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 		}
 		explain = n
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBody))
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error(), "body")
-		return false
-	}
-	events, err := split(body)
-	switch {
-	case err != nil:
-		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
-		return false
-	case len(events) == 0:
-		fail(w, http.StatusBadRequest, "no events", "body")
-		return false
-	case len(events) > maxEvents:
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("%d events: a request may bring %d", len(events), maxEvents), "body")
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
 		return false
 	}
 	m := s.take()
@@ -296,55 +270,129 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 			return false
 		}
 	}
-	predictions := make([]prediction, len(events))
-	for i, event := range events {
-		p, err := m.Predict(event, explain)
-		if err == nil {
-			predictions[i] = prediction{Prediction: &p}
-		} else {
-			predictions[i] = prediction{Error: err.Error(), Where: "event " + strconv.Itoa(i)}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.As(err, new(*http.MaxBytesError)) {
+			status = http.StatusRequestEntityTooLarge
 		}
+		fail(w, status, err.Error(), "body")
+		return false
 	}
-	reply(w, http.StatusOK, struct {
-		Version     uint64       `json:"version"`
-		Events      uint64       `json:"events"` // the model has learned from
-		Predictions []prediction `json:"predictions"`
-	}{m.Version, m.Events, predictions})
+	each := max(m.Outputs, len(m.Schema.Classes)) + explain
+	most := min(maxEvents, max(1, maxNumbers/each))
+	events, err := split(body, most)
+	switch {
+	case errors.Is(err, errTooMany):
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may bring %d (%d where every event has no more than %d numbers, here %d: its classes and the features that explain names)",
+			most, maxEvents, maxNumbers/maxEvents, each), "body")
+		return false
+	case err != nil:
+		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
+		return false
+	case len(events) == 0:
+		fail(w, http.StatusBadRequest, "no events", "body")
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	out := newTaker(w, s.config.ClientTimeout, 0)
+	w.Header().Set("Content-Type", "application/json")
+	if err := writePredictions(ctx, out, m, events, explain); err != nil {
+		if out.began {
+			panic(http.ErrAbortHandler) // the client sees that the answer is cut
+		}
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", answerTime), r.URL.Path)
+		return false
+	}
 	return true
 }
 
+// writePredictions writes the answer, one event after the other, until ctx ends.
+func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
+	for i, event := range events {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if i > 0 {
+			out.WriteString(",\n")
+		}
+		var data []byte
+		p, err := m.Predict(event, explain)
+		if err == nil {
+			data, err = json.Marshal(prediction{Prediction: &p})
+		}
+		if err != nil {
+			if data, err = json.Marshal(prediction{Error: err.Error(), Where: "event " + strconv.Itoa(i)}); err != nil {
+				return err
+			}
+		}
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+	}
+	out.WriteString("]}\n")
+	return out.Flush()
+}
+
+// errTooMany says that a body holds more events than a request may bring.
+var errTooMany = errors.New("too many events")
+
 // split takes a body apart into events: JSON values, the elements of a JSON
-// array, or lines of text. With an error it returns the events before it.
-func split(body []byte) (events [][]byte, err error) {
+// array, or lines of text. They share its memory. With an error it returns the
+// events before it; errTooMany comes as soon as there are more than most.
+func split(body []byte, most int) (events [][]byte, err error) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {
 		return nil, nil
 	}
-	switch text[0] {
-	case '[':
-		var array []json.RawMessage
-		if err := json.Unmarshal(text, &array); err != nil {
+	if text[0] != '[' && text[0] != '{' {
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimSpace(line); len(line) == 0 {
+				continue
+			}
+			if len(events) == most {
+				return events, errTooMany
+			}
+			events = append(events, line)
+		}
+		return events, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	array := text[0] == '['
+	if array {
+		if _, err := d.Token(); err != nil {
 			return nil, err
 		}
-		for _, event := range array {
-			events = append(events, event)
+	}
+	var event json.RawMessage // one memory for all: what counts is where it ends
+	for !array || d.More() {
+		if err := d.Decode(&event); err == io.EOF && !array {
+			return events, nil
+		} else if err != nil {
+			return events, cut(err)
 		}
-	case '{':
-		for d := json.NewDecoder(bytes.NewReader(text)); ; {
-			var event json.RawMessage
-			if err := d.Decode(&event); errors.Is(err, io.EOF) {
-				return events, nil
-			} else if err != nil {
-				return events, err
-			}
-			events = append(events, event)
+		if len(events) == most {
+			return events, errTooMany
 		}
-	default:
-		for line := range bytes.Lines(text) {
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				events = append(events, line)
-			}
-		}
+		end := d.InputOffset()
+		events = append(events, text[end-int64(len(event)):end:end])
+	}
+	if _, err := d.Token(); err != nil {
+		return events, cut(err)
+	}
+	if rest := bytes.TrimSpace(text[d.InputOffset():]); len(rest) > 0 {
+		return events, fmt.Errorf("%.20q after the array", rest)
 	}
 	return events, nil
+}
+
+// cut is err, where the text has ended too early the one that says so.
+func cut(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -50,11 +50,14 @@ type Config struct {
 	// MaxPredicting is how many requests for predictions are answered at a time;
 	// sixteen times as many may wait, for a second, and others are turned away.
 	MaxPredicting int `toml:"max_predicting"`
+	// ClientTimeout is how long a client may take to send a request for predictions,
+	// and how long it may let an answer wait.
+	ClientTimeout time.Duration `toml:"client_timeout"`
 }
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
@@ -64,6 +67,9 @@ func (c Config) Check() error {
 	}
 	if c.MaxPredicting < 1 {
 		return fmt.Errorf("max_predicting: %d, want at least 1", c.MaxPredicting)
+	}
+	if c.ClientTimeout <= 0 {
+		return fmt.Errorf("client_timeout: %v, want a positive time", c.ClientTimeout)
 	}
 	if c.Address == "" {
 		return nil
@@ -169,6 +175,7 @@ type Server struct {
 	http     *http.Server
 	site     *site
 	scheme   string
+	log      *slog.Logger
 	done     chan struct{}
 	failed   error // why it stopped; read after done
 }
@@ -207,7 +214,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			MaxHeaderBytes:    1 << 16,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
-		site: site, scheme: scheme,
+		site: site, scheme: scheme, log: log,
 		done: make(chan struct{}),
 	}
 	go func() {
@@ -231,16 +238,15 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 // URL returns where the server listens, as in http://127.0.0.1:8642.
 func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
-// Close answers the requests at hand, until ctx ends, and stops.
+// Close answers the requests at hand, until ctx ends, and stops. Those that are
+// not done by then are cut off, which is no failure: their clients may ask again.
 func (s *Server) Close(ctx context.Context) error {
 	s.site.close() // who listens to events would never be done
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		s.http.Close()
-		err = fmt.Errorf("http: requests were cut off: %w", err)
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.log.Warn("HTTP requests were cut off at the stop", "err", errors.Join(err, s.http.Close()))
 	}
 	<-s.done
-	return errors.Join(err, s.failed)
+	return s.failed
 }
 
 // site answers requests.

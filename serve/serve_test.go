@@ -133,6 +133,7 @@ func TestEndpoints(t *testing.T) {
 		for _, r := range []struct{ method, path, body string }{
 			{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/nothing", ""}, {"POST", "/metrics", ""}, {"GET", "/debug/pprof/", ""},
 			{"POST", "/v1/predict", ""}, {"POST", "/v1/predict", "[1"}, {"POST", "/v1/predict", `{"x":`},
+			{"POST", "/v1/predict", "[1 2]"}, {"POST", "/v1/predict", "[1, 2] 3"},
 		} {
 			status, text, header := call(t, r.method, url+r.path, r.body)
 			if status != 200 {
@@ -157,9 +158,15 @@ func TestEndpoints(t *testing.T) {
 	after = ask()
 	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
 		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
-		`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected end of JSON input","where":"event 0"}`, `400 {"error":"unexpected EOF","where":"event 0"}`} {
+		`503 {"error":"there is no model yet","where":"/v1/predict"}`} {
 		if before[i] != want {
 			t.Errorf("before: %s, want %s", before[i], want)
+		}
+	}
+	for i, want := range []string{`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected EOF","where":"event 1"}`, `400 {"error":"unexpected EOF","where":"event 0"}`,
+		`400 {"error":"expected comma after array element","where":"event 1"}`, `400 {"error":"\"3\" after the array","where":"event 2"}`} {
+		if after[5+i] != want {
+			t.Errorf("after: %s, want %s", after[5+i], want)
 		}
 	}
 	if want := `200 {"ready":true}`; during[1] != want {

@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// gate lets as many requests be worked on at a time as it has places. Others
+// wait for gateWait, gateQueue times as many as there are places; the rest are
+// turned away.
+type gate struct {
+	places   chan struct{} // holds one for each request that is being worked on
+	active   atomic.Int64  // those and the ones that wait
+	answered atomic.Uint64
+	failed   atomic.Uint64
+	turned   atomic.Uint64 // away
+}
+
+const (
+	gateWait  = time.Second
+	gateQueue = 16
+)
+
+// enter waits for a place. If it returns true the caller must leave; otherwise
+// the request has been answered, or nobody waits for an answer any more.
+func (g *gate) enter(w http.ResponseWriter, r *http.Request) bool {
+	if g.wait(r) {
+		return true
+	}
+	g.active.Add(-1)
+	if r.Context().Err() == nil {
+		g.turned.Add(1)
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, "too many requests at once", r.URL.Path)
+	}
+	return false
+}
+
+func (g *gate) wait(r *http.Request) bool {
+	if g.active.Add(1) > int64((1+gateQueue)*cap(g.places)) {
+		return false
+	}
+	select {
+	case g.places <- struct{}{}: // at once
+		return true
+	default:
+	}
+	patience := time.NewTimer(gateWait)
+	defer patience.Stop()
+	select {
+	case g.places <- struct{}{}:
+		return true
+	case <-patience.C:
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+// leave gives the place back, and counts whether the request was answered.
+func (g *gate) leave(answered bool) {
+	if answered {
+		g.answered.Add(1)
+	} else {
+		g.failed.Add(1)
+	}
+	g.active.Add(-1)
+	<-g.places
+}
+
+// requests are the counts of a gate.
+type requests struct{ answered, failed, turnedAway, active float64 }
+
+func (g *gate) counts() requests {
+	return requests{float64(g.answered.Load()), float64(g.failed.Load()), float64(g.turned.Load()), float64(g.active.Load())}
+}
+
+func (r requests) outcomes(emit func(float64, ...string)) {
+	emit(r.answered, "answered")
+	emit(r.failed, "failed")
+	emit(r.turnedAway, "turned-away")
+}
+
+// taker writes to a client that may keep the writer waiting for a limited time
+// only, patience in all. At a rate above 0 every so many bytes that it takes give
+// it back a second.
+type taker struct {
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	most      time.Duration
+	patience  time.Duration // what is left of most
+	perSecond int
+	began     bool // something has been written
+}
+
+func newTaker(w http.ResponseWriter, patience time.Duration, perSecond int) *taker {
+	return &taker{w: w, control: http.NewResponseController(w), most: patience, patience: patience, perSecond: perSecond}
+}
+
+func (t *taker) Write(p []byte) (n int, err error) {
+	for err == nil && n < len(p) {
+		var m int
+		m, err = t.write(p[n:min(len(p), n+1<<16)])
+		n += m
+	}
+	return n, err
+}
+
+func (t *taker) write(p []byte) (int, error) {
+	t.began = true
+	now := time.Now()
+	// Past this the connection takes nothing more; writers that know no deadline
+	// do not wait.
+	_ = t.control.SetWriteDeadline(now.Add(t.patience))
+	n, err := t.w.Write(p)
+	t.patience -= time.Since(now)
+	if t.perSecond > 0 {
+		t.patience = min(t.most, t.patience+time.Duration(n)*time.Second/time.Duration(t.perSecond))
+	}
+	return n, err
+}

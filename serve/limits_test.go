@@ -1,0 +1,360 @@
+package serve_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blankout"
+	"blankout/client"
+	"blankout/serve"
+	"blankout/stream"
+)
+
+// following returns a Service that follows a model of so many classes and
+// columns, every one of them dense: what one small event costs is large.
+func following(t testing.TB, classes, columns int) serve.Service {
+	t.Helper()
+	names := make([]string, classes)
+	for i := range names {
+		names[i] = fmt.Sprintf("class %d", i)
+	}
+	schema := blankout.NewSchema(20, names, classes)
+	schema.NumericIndices = true
+	weights := make([][]float64, schema.Outputs())
+	for k := range weights {
+		weights[k] = make([]float64, columns)
+		for d := range weights[k] {
+			weights[k][d] = float64(d%7-3) / float64(k+1)
+		}
+	}
+	model := blankout.NewModel(schema, "logistic", "none", weights, make([]float64, len(weights)))
+	for d := range columns {
+		model.Scaler.Dense = append(model.Scaler.Dense, uint32(d))
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format = "json"
+	m := client.New(model, record)
+	m.Version, m.At = 1, time.Now()
+	return serve.Service{Follow: func() *client.Model { return m }, Record: &record}
+}
+
+// recorder is a ResponseWriter that keeps the first part of an answer, counts
+// the rest and calls look, if there is one, before every write.
+type recorder struct {
+	header http.Header
+	status int
+	bytes  int
+	first  bytes.Buffer
+	look   func()
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.look != nil {
+		r.look()
+	}
+	r.bytes += len(p)
+	r.first.Write(p[:min(len(p), max(0, 1000-r.first.Len()))])
+	return len(p), nil
+}
+
+// ask sends a request for predictions straight to a handler. It returns how many
+// bytes were allocated, and whether the answer was cut off.
+func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (allocated uint64, cut bool) {
+	w.header, w.status = http.Header{}, http.StatusOK
+	request := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/v1/predict"+query, strings.NewReader(body))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	defer func() {
+		runtime.ReadMemStats(&after)
+		allocated = after.TotalAlloc - before.TotalAlloc
+		if err := recover(); err != nil {
+			if err != http.ErrAbortHandler {
+				panic(err)
+			}
+			cut = true
+		}
+	}()
+	h.ServeHTTP(w, request)
+	return
+}
+
+// What a small body makes the server do and say is bounded: by the events, by
+// the classes of each and by the features that it explains.
+func TestAnswersAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		name, query, body string
+		classes           int
+		want              string // of the error; "" is an answer
+	}{
+		{"four million events", "", strings.Repeat("{}", 4<<20), 2, "a request may bring 65536"},
+		{"in an array", "", "[" + strings.Repeat("{},", 2<<20) + "{}]", 2, "a request may bring 65536"},
+		{"in lines", "", strings.Repeat("1\n", 4<<20), 2, "a request may bring 65536"},
+		{"128 kB and fifty classes", "", strings.Repeat("{}", 1<<16), 50, "a request may bring 20971 "},
+		{"and explanations", "?explain=100", strings.Repeat("{}", 1<<16), 50, "a request may bring 6990 "},
+		{"8 MB and explanations", "?explain=100", strings.Repeat(`{"label":1}`, 8<<20/11), 2, "a request may bring 10280 "},
+		{"as many as are allowed", "", strings.Repeat("{}", 65536), 2, ""},
+		{"with fifty classes", "", strings.Repeat("{}", 20971), 50, ""},
+		{"with explanations", "?explain=100", strings.Repeat(`{"label":1}`, 10280), 2, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := serve.Handler(serve.DefaultConfig(), following(t, c.classes, 120))
+			var w recorder
+			allocated, cut := ask(h, t.Context(), c.query, c.body, &w)
+			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
+				t.Errorf("%d %s", w.status, w.first.String())
+			}
+			// io.ReadAll takes five times the body while it grows, and a refusal no more
+			// than the list of the events that are allowed.
+			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
+				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
+			}
+		})
+	}
+}
+
+// An answer goes out while it is being made: it is never whole in memory.
+func TestAnswersAreStreamed(t *testing.T) {
+	h := serve.Handler(serve.DefaultConfig(), following(t, 50, 20))
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var most uint64
+	var writes int
+	w := recorder{look: func() {
+		if writes++; writes%32 == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+		}
+	}}
+	body := strings.Repeat("{}", 20_000)
+	if _, cut := ask(h, t.Context(), "", body, &w); cut || w.status != 200 || w.bytes < 15<<20 || writes < 100 {
+		t.Fatalf("%d in %d writes: %d %s", w.bytes, writes, w.status, w.first.String())
+	}
+	if most > before.HeapAlloc+4<<20 {
+		t.Errorf("%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
+	}
+}
+
+// When the client goes the work ends.
+func TestClientGoes(t *testing.T) {
+	h := serve.Handler(serve.DefaultConfig(), following(t, 50, 20))
+	ctx, leave := context.WithCancel(t.Context())
+	w := recorder{look: leave}
+	_, cut := ask(h, ctx, "", strings.Repeat("{}", 20_000), &w)
+	if w.bytes > 1<<17 || !cut {
+		t.Errorf("%d bytes were written, cut off: %v", w.bytes, cut)
+	}
+	if _, cut := ask(h, ctx, "", "{}", &recorder{}); cut {
+		t.Error("nobody is there, nothing had been written, and it was cut off")
+	}
+}
+
+// unread returns a connection to the server that has asked and does not read.
+func unread(t *testing.T, url, request, body string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.(*net.TCPConn).SetReadBuffer(4096)
+	if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func metric(t *testing.T, url, name string) string {
+	t.Helper()
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	_, text, _ = strings.Cut(text, "\n"+name+" ")
+	value, _, _ := strings.Cut(text, "\n")
+	return value
+}
+
+// Answers that nobody reads give their places back.
+func TestUnreadAnswers(t *testing.T) {
+	config := serve.DefaultConfig()
+	config.MaxPredicting = 2
+	config.ClientTimeout = time.Second / 2
+	url := start(t, config, following(t, 50, 2000))
+	for range config.MaxPredicting {
+		unread(t, url, "POST /v1/predict", strings.Repeat("{}", 20_000))
+	}
+	for metric(t, url, "blankout_predict_requests_active") != "2" {
+		time.Sleep(time.Millisecond)
+	}
+	for metric(t, url, "blankout_predict_requests_active") != "0" { // or the test runs into its timeout
+		time.Sleep(10 * time.Millisecond)
+	}
+	if failed := metric(t, url, `blankout_predict_requests_total{outcome="failed"}`); failed != "2" {
+		t.Errorf("%s answers failed", failed)
+	}
+	if status, text, _ := call(t, "POST", url+"/v1/predict", "{}"); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// Models that nobody reads are few, and stay in memory for a short time only.
+func TestUnreadModels(t *testing.T) {
+	config := serve.DefaultConfig()
+	config.ClientTimeout = 2 * time.Second
+	url := start(t, config, following(t, 50, 20_000)) // some 16 MB
+	for range 4 {
+		unread(t, url, "GET /v1/model", "")
+	}
+	for metric(t, url, "blankout_model_requests_active") != "4" {
+		time.Sleep(time.Millisecond)
+	}
+	if status, text, header := call(t, "GET", url+"/v1/model", ""); status != 503 || header.Get("Retry-After") == "" {
+		t.Errorf("a fifth at a time: %d %.100s", status, text)
+	}
+	if status, _, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); status != 200 {
+		t.Errorf("the head of the model: %d", status)
+	}
+	for metric(t, url, "blankout_model_requests_active") != "0" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if failed := metric(t, url, `blankout_model_requests_total{outcome="failed"}`); failed != "4" {
+		t.Errorf("%s failed", failed)
+	}
+	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Linear.Rows.Len() < 10_000 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// slowly is a client that takes every part of an answer so late, and none past a
+// deadline.
+type slowly struct {
+	recorder
+	pause    time.Duration
+	deadline time.Time
+}
+
+func (s *slowly) SetWriteDeadline(t time.Time) error {
+	s.deadline = t
+	return nil
+}
+
+func (s *slowly) Write(p []byte) (int, error) {
+	if left := time.Until(s.deadline); left < s.pause {
+		time.Sleep(left)
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(s.pause)
+	return s.recorder.Write(p)
+}
+
+// Who lets an answer wait is cut off: of predictions after ten seconds in all, of
+// a model when it goes on too slowly for ten seconds.
+func TestPatience(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		perSecond int
+		pause     time.Duration
+		taken     int // parts of 64 KiB, of a hundred
+	}{
+		{"predictions, taken at once", 0, 0, 100},
+		{"predictions, in ten seconds", 0, 100 * time.Millisecond, 100},
+		{"predictions, too slowly", 0, time.Second, 10},
+		{"predictions, not at all", 0, time.Hour, 0},
+		{"a model, in 95 seconds", 1 << 16, 950 * time.Millisecond, 100},
+		{"a model, too slowly", 1 << 16, 3 * time.Second, 4},
+		{"a model, not at all", 1 << 16, time.Hour, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := &slowly{pause: c.pause}
+				_, err := serve.NewTaker(client, 10*time.Second, c.perSecond).Write(make([]byte, 100<<16))
+				if client.bytes != c.taken<<16 || (err == nil) != (c.taken == 100) {
+					t.Errorf("%d bytes were taken, %v", client.bytes, err)
+				}
+			})
+		})
+	}
+}
+
+// A stop cuts off who does not take an answer, which is no failure.
+func TestStopDuringDownload(t *testing.T) {
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, following(t, 50, 20_000), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := unread(t, server.URL(), "GET /v1/model", "")
+	if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := server.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Text is told apart from compressed text.
+func TestContentEncoding(t *testing.T) {
+	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
+	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
+		status, text, header := call(t, "POST", url+"/v1/predict", "{}", "Content-Encoding", coding)
+		if status != want || (status == 415) != (header.Get("Accept-Encoding") == "identity") {
+			t.Errorf("%q: %d %s", coding, status, text)
+		}
+	}
+}
+
+// A request for predictions takes no more memory at any time than sixteen times
+// the bytes that it may bring, as docs/reliability.md says.
+func TestRequestMemory(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
+	var wide strings.Builder
+	for i := 0; wide.Len() < 4<<20; i++ {
+		fmt.Fprintf(&wide, `,"%x":1`, i)
+	}
+	for name, body := range map[string]string{
+		"many keys": "{" + wide.String()[1:] + "}", "one long value": `{"a":"` + strings.Repeat("x ", 1<<19) + `"}`,
+		"many events": strings.Repeat(`{"a":"`+strings.Repeat("xy ", 50)+`"}`, 7_000),
+	} {
+		h := serve.Handler(serve.DefaultConfig(), following(t, 2, 10))
+		var before, now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		ctx, done := context.WithCancel(t.Context())
+		var looking sync.WaitGroup
+		var most uint64
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				runtime.ReadMemStats(&now)
+				most = max(most, now.HeapAlloc)
+				time.Sleep(time.Millisecond)
+			}
+		})
+		var w recorder
+		_, cut := ask(h, t.Context(), "?explain=100", body, &w)
+		done()
+		looking.Wait()
+		if taken := most - before.HeapAlloc; cut || w.status != 200 || taken > uint64(16*len(body)) {
+			t.Errorf("%s: %d bytes for %d: %d %.200s", name, taken, len(body), w.status, w.first.String())
+		}
+	}
+}
