@@ -1,12 +1,17 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test oracle race crash soak bench fuzz lint ci
+.PHONY: build test kafka oracle race crash soak bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
 
 test:
 	go test ./...
+
+# The tests against a real Kafka broker. Maven fetches its jars, 44 MB, once, into
+# the user's cache.
+kafka:
+	BLANKOUT_REQUIRE_KAFKA=1 go test -count=1 -run=TestKafka -v ./tests
 
 # Compares the exact solvers with LIBLINEAR and LIBSVM, also on the full sets
 # DATA/w8a/train.svm.gz and DATA/imdb/train.svm.gz.

@@ -27,12 +27,14 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// A real Apache Kafka broker in KRaft mode: its jars come from Maven Central (46
-// of them, 44 MB, once, into the user's cache), it runs on the loopback interface
-// with its data in the test's folder, and it dies with the test binary.
-//
-// Where java or mvn is missing, or the jars cannot be had, the tests skip and
-// say so; with BLANKOUT_REQUIRE_KAFKA=1 that is a failure.
+// A real Apache Kafka broker in KRaft mode: it runs on the loopback interface with
+// its data in the test's folder, and it dies with the test binary. Its jars (46 of
+// them, 44 MB) are in the user's cache, where Maven puts them once. It is asked to
+// only where requireKafka is set; otherwise tests without jars, or without java,
+// skip and say so. With requireKafka that is a failure.
+
+// requireKafka is the environment variable that asks for the real broker by 1.
+const requireKafka = "BLANKOUT_REQUIRE_KAFKA"
 
 // kafkaBroker is one node, broker and controller. It can be stopped, killed, held
 // and started again on the same data and ports.
@@ -55,11 +57,12 @@ func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 // startKafkaCluster starts so many nodes of one cluster.
 func startKafkaCluster(t *testing.T, nodes int) []*kafkaBroker {
 	t.Helper()
-	libs, err := kafkaJars(t.Context())
-	if err != nil {
-		if os.Getenv("BLANKOUT_REQUIRE_KAFKA") == "1" {
-			t.Fatalf("BLANKOUT_REQUIRE_KAFKA is set: %v", err)
-		}
+	required := os.Getenv(requireKafka) == "1"
+	libs, err := kafkaJars(t.Context(), required)
+	switch {
+	case err != nil && required:
+		t.Fatalf("%s is set: %v", requireKafka, err)
+	case err != nil:
 		t.Skipf("no real Kafka broker: %v", err)
 	}
 	id := make([]byte, 16)
@@ -104,12 +107,11 @@ func startKafkaCluster(t *testing.T, nodes int) []*kafkaBroker {
 
 func (b *kafkaBroker) file(name string) string { return filepath.Join(b.dir, name) }
 
-// kafkaJars returns the folder with the broker's jars, fetching them at first.
-func kafkaJars(ctx context.Context) (string, error) {
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("%s is not installed", tool)
-		}
+// kafkaJars returns the folder with the broker's jars. If they are not there Maven
+// fetches them, where that is wanted.
+func kafkaJars(ctx context.Context, fetch bool) (string, error) {
+	if _, err := exec.LookPath("java"); err != nil {
+		return "", errors.New("java is not installed")
 	}
 	pom, err := filepath.Abs("testdata/kafka/pom.xml")
 	if err != nil {
@@ -127,6 +129,12 @@ func kafkaJars(ctx context.Context) (string, error) {
 	libs := filepath.Join(parent, fmt.Sprintf("kafka-%x", sha256.Sum256(text))[:22])
 	if _, err := os.Stat(libs); err == nil {
 		return libs, nil
+	}
+	if !fetch {
+		return "", fmt.Errorf("its jars are not in %s; with %s=1 Maven (mvn) fetches them there, once, 44 MB from the repository that it is set up with", libs, requireKafka)
+	}
+	if _, err := exec.LookPath("mvn"); err != nil {
+		return "", fmt.Errorf("its jars are not in %s, and mvn, which fetches them, is not installed", libs)
 	}
 	// Copied under another name first: an interrupted copy leaves a part.
 	if err := os.MkdirAll(parent, 0o755); err != nil {

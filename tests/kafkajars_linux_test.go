@@ -1,0 +1,43 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Nothing is fetched for the real broker unless that is asked for, and who is not
+// served is told how to ask, and from where to where that is.
+func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
+	dir := t.TempDir()
+	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")
+	for name, script := range map[string]string{
+		"java": "exit 1",
+		"mvn":  "echo \"$@\" > " + called + "; exit 1",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", cache)
+	_, err := kafkaJars(t.Context(), false)
+	for _, want := range []string{requireKafka + "=1", cache, "44 MB", "repository"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("unasked: %v, want a sentence with %q", err, want)
+		}
+	}
+	for _, path := range []string{called, cache} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("unasked: there is %s", path)
+		}
+	}
+	// Asked, it is tried.
+	if _, err := kafkaJars(t.Context(), true); err == nil || !strings.Contains(err.Error(), "mvn could not fetch") {
+		t.Errorf("asked: %v", err)
+	}
+	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
+		t.Errorf("asked, mvn was called with %q", text)
+	}
+}
