@@ -16,7 +16,9 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
 
 	"blankout"
@@ -280,9 +282,38 @@ func readFile(fsys fileSystem, path string) (*File, error) {
 // either the old file or the new one, and once WriteFile has returned nil it is
 // the new one. It leaves nothing else behind unless the crash came in between,
 // then perhaps a file that ends in ".tmp".
+//
+// It replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[blankout.Block]) error {
-	_, err := writeFile(osFS{}, path, kind, blocks)
+	path, err := Target(path)
+	if err != nil {
+		return err
+	}
+	_, err = writeFile(osFS{}, path, kind, blocks)
 	return err
+}
+
+// Target returns the path that WriteFile replaces: path itself, or where it leads as
+// a symbolic link. It fails if there is anything but a regular file: a device, a
+// pipe or a directory would be gone, with a file in its place.
+func Target(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	target := path
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if target, err = filepath.EvalSymlinks(path); err == nil {
+			info, err = os.Lstat(target)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("writing %s: it is there already and no regular file (%s), which is not replaced", path, info.Mode())
+	}
+	return target, nil
 }
 
 func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout.Block]) (size int64, err error) {

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"iter"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -254,4 +256,49 @@ func ExampleWriteFile() {
 	read, _ := blankout.ReadModel(file.Blocks)
 	fmt.Println(file.Kind, read.Noise, read.Weight(1, 0), read.Intercept)
 	// Output: linear dropout:0.5 0.5 [0.125]
+}
+
+// WriteFile replaces nothing but regular files, and a symbolic link stays one.
+func TestWriteFileTarget(t *testing.T) {
+	dir := t.TempDir()
+	blocks := slices.Values([]blankout.Block{{Name: "a", Data: []byte("x")}})
+	link, model := filepath.Join(dir, "link"), filepath.Join(dir, "model")
+	if err := WriteFile(model, Linear, blocks); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("model", link); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Truncate(model, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(link, Linear, blocks); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link: %v %v", info, err)
+	}
+	if _, err := ReadFile(model); err != nil {
+		t.Error(err)
+	}
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer socket.Close()
+	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"s", "dangling", "."} {
+		before, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteFile(filepath.Join(dir, name), Linear, blocks); err == nil || !strings.Contains(err.Error(), "writing") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after, err := os.Lstat(filepath.Join(dir, name)); err != nil || after.Mode() != before.Mode() {
+			t.Errorf("%s is now %v, was %v", name, after, before)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/stream"
 )
@@ -70,6 +71,9 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 	}
 	if c.File != "" {
 		version := uint64(0)
+		if _, err := checkpoint.Target(c.File); err != nil {
+			return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
+		}
 		if _, err := os.Stat(c.File); err == nil {
 			there, err := client.ReadFile(c.File)
 			if err != nil { // also: whatever it is, it is not ours to replace

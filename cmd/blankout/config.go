@@ -83,11 +83,13 @@ func (p *program) configInit() *cobra.Command {
 				_, err := fmt.Fprint(p.stdout, config.Template)
 				return err
 			}
-			mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-			if force {
-				mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+			create := createFile
+			if !force {
+				create = func(name string) (*os.File, error) {
+					return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+				}
 			}
-			f, err := os.OpenFile(name, mode, 0o644)
+			f, err := create(name)
 			if errors.Is(err, fs.ErrExist) {
 				return usageError{fmt.Errorf("writing the configuration: %s exists (--force overwrites it)", name)}
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -116,8 +117,29 @@ func (p *program) create(path string) (*resultFile, error) {
 	case "-":
 		return &resultFile{bufio.NewWriter(p.stdout), nil}, nil
 	}
-	f, err := os.Create(path)
+	f, err := createFile(path)
 	return &resultFile{bufio.NewWriterSize(f, 1<<16), f}, err
+}
+
+// createFile opens a file for lines of text, empty. A terminal, a pipe or /dev/null is
+// written into and stays what it is; a disk would lose what is on it, and is refused.
+func createFile(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0 {
+		return nil, fmt.Errorf("writing %s: it is a block device, which is not written over", path)
+	}
+	return os.Create(path)
+}
+
+// modelTarget returns why a model cannot be written to path, before any work is done
+// for it; "" writes none.
+func modelTarget(path string) error {
+	if path == "" {
+		return nil
+	}
+	if _, err := checkpoint.Target(path); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 func (o *resultFile) Close() error {

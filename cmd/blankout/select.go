@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -228,7 +227,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Create(o.influences)
+	file, err := createFile(o.influences)
 	if err != nil {
 		return nil, err
 	}

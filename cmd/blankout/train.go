@@ -66,6 +66,9 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			if err := o.check(c); err != nil {
 				return usageError{fmt.Errorf("train: %w", err)}
 			}
+			if err := modelTarget(o.model); err != nil {
+				return fmt.Errorf("train: %w", err)
+			}
 			solve := p.runTrain
 			if o.config.Solver == "online" {
 				solve = p.trainOnline

@@ -155,6 +155,9 @@ func readSaved(path string) (*saved, error) {
 }
 
 func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags, s *saved) error {
+	if err := modelTarget(o.output); err != nil {
+		return err
+	}
 	path, file, live := s.path, s.file, s.model.Linear
 	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.ValidateConfig), file.Blocks)
 	if err != nil {
