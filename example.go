@@ -18,7 +18,7 @@ type Example struct {
 	// anonymous field of the sparse text formats.
 	Field []uint16
 	// Missing lists the ids of fields that the event declares as unknown
-	// (null), in ascending order. They contribute nothing to the score.
+	// (null), in ascending order. See Missing.
 	Missing []uint16
 
 	Label  int     // class, an index of Schema.Classes, or Unlabelled
@@ -36,29 +36,6 @@ type Example struct {
 	// Offset, Fingerprint, Key and Time is then empty: the record must not be
 	// learned, but it is counted, passed on to the dead letters and stepped over.
 	Refused *Refusal
-}
-
-// MissingFraction is the share of the event's fields that are known to be
-// missing: missing/(missing + present), 0 when none is.
-func (e *Example) MissingFraction() float64 {
-	if len(e.Missing) == 0 {
-		return 0
-	}
-	present := 0
-	if e.Field == nil {
-		present = e.Features.Len()
-	} else {
-		// Entries of one field need not be neighbours; a small event, so the
-		// obvious count serves.
-		var seen [1024]uint64
-		for _, id := range e.Field {
-			if bit := uint64(1) << (id & 63); seen[id>>6]&bit == 0 {
-				seen[id>>6] |= bit
-				present++
-			}
-		}
-	}
-	return float64(len(e.Missing)) / float64(len(e.Missing)+present)
 }
 
 // Reason says why a record was refused. The values are the ones of the metric

@@ -19,12 +19,14 @@ type Explanation struct {
 
 // Term is the part of a feature in a score.
 type Term struct {
-	Column       uint32
-	Field        uint16  // of the event's entry, 0 for one that the event leaves out
-	Raw          float64 // as the event has it
-	Value        float64 // after the Scaler
-	Weight       float64
-	Contribution float64 // Weight times Value
+	Column uint32
+	Field  uint16  // of the event's entry, 0 for one that the event leaves out
+	Raw    float64 // as the event has it
+	Value  float64 // after the Scaler
+	Weight float64
+	// Contribution is Weight times Value, times the factor of Head.Answer where
+	// fields are missing.
+	Contribution float64
 	// Share is the feature's share of the score's variance under the model's
 	// noise. Without noise it is that of dropout, which at any level is the same.
 	Share float64
@@ -42,7 +44,10 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 		x.Intercept += s * m.Intercept[k]
 	}
 	c0, c1, c2 := m.coefficients()
-	variance := func(t *Term) float64 { return t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value) }
+	scale, _ := m.Answer(e)
+	variance := func(t *Term) float64 {
+		return scale * scale * t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value)
+	}
 	for t := range m.Terms(e, class) {
 		x.Score += t.Contribution
 		x.Variance += variance(&t)
@@ -53,10 +58,10 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
 			w := m.SideWeight(side, row)
-			x.Variance += c0 * w * w
+			x.Variance += scale * scale * c0 * w * w
 		}
 	}
-	x.shares(func(t *Term) float64 { return variance(t) + c0*t.Weight*t.Weight })
+	x.shares(func(t *Term) float64 { return variance(t) + scale*scale*c0*t.Weight*t.Weight })
 	slices.SortStableFunc(x.Terms, func(a, b Term) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
 	})
@@ -67,6 +72,7 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
+		scale, _ := m.Answer(e)
 		at := 0 // in the event
 		for column, raw := range m.Scaler.Each(e.Features) {
 			t := Term{Column: column, Raw: raw}
@@ -82,7 +88,7 @@ func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
 					t.Value = m.Scaler.Apply(stats, raw)
 				}
 				t.Weight = m.SideWeight(side, row)
-				t.Contribution = t.Weight * t.Value
+				t.Contribution = scale * t.Weight * t.Value
 			}
 			if !yield(t) {
 				return

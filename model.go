@@ -53,8 +53,11 @@ type Head struct {
 	// Threshold is the probability above which an event of two classes counts as
 	// positive; 0 is one half. See Predict.
 	Threshold float64 `json:"threshold,omitempty"`
-	Events    uint64  `json:"events"`            // learned from
-	Trained   string  `json:"trained,omitempty"` // by which solver, for people
+	// Missing says what is known to be missing from an event, and what the score
+	// then is.
+	Missing *Missing `json:"missing,omitempty"`
+	Events  uint64   `json:"events"`            // learned from
+	Trained string   `json:"trained,omitempty"` // by which solver, for people
 }
 
 // Layout says where in a row the weights are. A learner's rows also hold its
@@ -131,23 +134,14 @@ func (m *Model) Norm() float64 {
 }
 
 // Score writes the K scores of an event to out, which must have room for them,
-// and returns out[:K]. Known-missing fields contribute nothing.
+// and returns out[:K]. Where fields are known to be missing, Missing decides.
 func (m *Model) Score(e *Example, out []float64) []float64 {
-	return m.ScoreRescaled(e, 1, out)
-}
-
-// ScoreMissing is Score with the survivors of known-missing fields scaled by
-// 1/(1 - MissingFraction), so that the intercept keeps its weight against them.
-// An event of which everything is missing scores the intercept.
-func (m *Model) ScoreMissing(e *Example, out []float64) []float64 {
-	scale := 1.0
-	if d := e.MissingFraction(); d < 1 {
-		scale = 1 / (1 - d)
-	}
+	scale, _ := m.Answer(e)
 	return m.ScoreRescaled(e, scale, out)
 }
 
-// ScoreRescaled is Score with every feature, after the Scaler, multiplied by scale.
+// ScoreRescaled writes the scores of what an event holds, every feature, after
+// the Scaler, multiplied by scale.
 func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)

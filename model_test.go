@@ -15,29 +15,6 @@ func ExampleModel_Score() {
 	// Output: -0.25 ham
 }
 
-// TestScoreMissing: of four fields one is known to be missing, so the others
-// count 4/3 and the intercept as it is.
-func TestScoreMissing(t *testing.T) {
-	m := NewModel(NewSchema(4, nil, 2), "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8}}, []float64{-1})
-	e := &Example{Features: Vec{[]uint32{0, 1, 3}, []float64{1, 1, 1}}, Field: []uint16{1, 2, 4}, Missing: []uint16{3}}
-	out := make([]float64, 1)
-	if f := m.Score(e, out)[0]; f != 10 {
-		t.Errorf("score %g, want 10", f)
-	}
-	if f := m.ScoreMissing(e, out)[0]; math.Abs(f-(11*4.0/3-1)) > 1e-15 {
-		t.Errorf("rescaled score %g, want %g", f, 11*4.0/3-1)
-	}
-	// Two words of one field are one field: 1 of 2 is missing.
-	e.Field = []uint16{1, 1, 1}
-	if d := e.MissingFraction(); d != 0.5 {
-		t.Errorf("missing fraction %g, want 0.5", d)
-	}
-	e = &Example{Missing: []uint16{1, 2}}
-	if f := m.ScoreMissing(e, out)[0]; f != -1 {
-		t.Errorf("everything missing: score %g, want the intercept", f)
-	}
-}
-
 func TestModelBlocks(t *testing.T) {
 	schema := NewSchema(10, []string{"a", "b", "c"}, 0)
 	m := NewModel(schema, "logistic:chen", "poisson",

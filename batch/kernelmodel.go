@@ -72,21 +72,13 @@ func newKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) *Kern
 func (m *KernelModel) Support() int { return m.data.Rows() }
 
 // Score writes the K scores of an event to out, which must have room for them,
-// and returns out[:K].
+// and returns out[:K]. Where fields are known to be missing, Missing decides.
 func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
-	return m.ScoreRescaled(e, 1, out)
-}
-
-// ScoreMissing is Score with the features scaled by 1/(1 - MissingFraction).
-func (m *KernelModel) ScoreMissing(e *blankout.Example, out []float64) []float64 {
-	scale := 1.0
-	if d := e.MissingFraction(); d < 1 {
-		scale = 1 / (1 - d)
-	}
+	scale, _ := m.Answer(e)
 	return m.ScoreRescaled(e, scale, out)
 }
 
-// ScoreRescaled is Score with every feature, after the Scaler, multiplied by scale.
+// ScoreRescaled is that of blankout.Model.
 func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {

@@ -8,14 +8,17 @@ import (
 )
 
 // forecast is a level's live forecast of the error that its published weights
-// would make if a share d of the features died and survivors were scaled by
-// 1/(1-d), for d = 0, 0.1, … 0.9.
+// would make if a share d of the features died, for d = 0, 0.1, … 0.9, and the
+// event were then answered as the model answers: named fields that die are known
+// to be missing, and blankout.Missing.Scale gives the factor s of the survivors;
+// words and the features of the sparse text formats die without a word, s = 1.
 //
-// With two classes the score is then close to normal with mean f and variance
-// d/(1-d) sum w^2 x^2, and the forecast is Phi(-y f/sd). With more, one mask is
-// drawn for each d. Either is taken of a sample of the events, before they are
-// learned; older ones fade. Where masks are drawn, more of them go to the rates
-// beside the one that the user expects, by which the level is chosen.
+// With two classes the score g of the features is then close to normal with mean
+// s (1-d) g and variance s^2 d (1-d) sum w^2 x^2, and the forecast is the chance
+// that it and the intercept are on the wrong side. With more, one mask is drawn for each
+// d. Either is taken of a sample of the events, before they are learned; older
+// ones fade. Where masks are drawn, more of them go to the rates beside the one
+// that the user expects, by which the level is chosen.
 type forecast struct {
 	samples, weight, wrong [ForecastPoints]float64
 	latest                 [ForecastPoints]float64 // of wrong, the last term
@@ -112,17 +115,28 @@ func (f *forecast) keep(i int) float64 {
 	return 1 - 1/min(forecastMemory, 8+f.samples[i]/forecastShare)
 }
 
-// forecastRatio is sqrt((1-d)/(2d)) at each deletion rate d but the first, 0.
-var forecastRatio = func() (r [ForecastPoints]float64) {
-	for i := 1; i < len(r); i++ {
-		d := ForecastMissing(i)
-		r[i] = math.Sqrt((1 - d) / (2 * d))
+// fields returns what the event at hand lacks, all of its fields counted.
+func (l *Learner) fields() blankout.Lack {
+	k := l.now.lack
+	if l.now.named && !k.Some() {
+		k.Named, k.Silent = l.now.present.Count(l.schema.Fields)
 	}
-	return r
-}()
+	return k
+}
 
 func (l *Learner) foretellBinary(y float64) {
 	now := &l.now
+	// margin/sd/sqrt(2) is (mean g + rest)/sqrt(q) at each deletion rate but 0.
+	var mean, rest [ForecastPoints]float64
+	lack := l.fields()
+	for i := 1; i < ForecastPoints; i++ {
+		d := ForecastMissing(i)
+		root := math.Sqrt(2 * d * (1 - d))
+		mean[i], rest[i] = (1-d)/root, 1/root
+		if now.named {
+			rest[i] /= l.missing.model.Scale(lack.Struck(d))
+		}
+	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := l.coefficient * lv.blend
@@ -133,68 +147,124 @@ func (l *Learner) foretellBinary(y float64) {
 			w := now.x[i] * (p[0] + c*p[n])
 			q += w * w
 		}
-		margin := y * (now.f[v] + c*now.lag[v] - l.logit)
+		var intercept [1]float64
+		l.interceptsOf(v, intercept[:])
+		g := now.f[v] + c*now.lag[v] - intercept[0]
+		b := y * (intercept[0] - l.logit)
 		var wrong [ForecastPoints]float64
-		step := 0.0
-		if margin < 0 || margin == 0 && y > 0 {
-			step = 1
+		step := func(margin float64) float64 {
+			if margin < 0 || margin == 0 && y > 0 {
+				return 1
+			}
+			return 0
 		}
-		wrong[0] = step
+		wrong[0] = step(y*now.scale*g + b)
 		sd := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
-			if wrong[i] = step; sd > 0 {
-				wrong[i] = 0.5 * math.Erfc(margin/sd*forecastRatio[i])
+			if margin := y*mean[i]*g + b*rest[i]; sd > 0 {
+				wrong[i] = 0.5 * math.Erfc(margin/sd)
+			} else {
+				wrong[i] = step(margin)
 			}
 		}
 		lv.forecast.add(0, wrong[:])
 	}
+	if every := l.events / forecastEvery; lack.Named > 0 && every%forecastEvery == 0 {
+		l.foretellRule(lack, 1+int(every/forecastEvery%(ForecastPoints-1)), target(1, 0, 1) == y)
+	}
 }
 
-// foretellSampled draws the masks for the points from one to another. Nothing is
-// missing at point 0, whose scores are those at hand.
+// foretellRule compares the rules for missing fields on the event at hand, of two
+// classes, with a mask drawn for a point.
+func (l *Learner) foretellRule(lack blankout.Lack, point int, positive bool) {
+	now := &l.now
+	c, at, n := l.coefficient*l.levels[l.chosen].blend, blankout.ScalerWidth+l.chosen, 2*l.n
+	last, killed := l.mask(), 0
+	l.interceptsOf(l.chosen, now.base)
+	now.part[0] = 0
+	for i, row := range l.features() {
+		if int(last[i]) < point {
+			killed++
+			continue
+		}
+		now.part[0] += now.x[i] * (row[at] + c*row[at+n])
+	}
+	label := 0
+	if positive {
+		label = 1
+	}
+	l.compareStruck(lack.Struck(float64(killed)/float64(len(last))), label)
+}
+
+// mask draws for each feature of the event at hand the last point that it
+// survives: it survives every one before.
+func (l *Learner) mask() []uint8 {
+	last := l.now.last[:0]
+	var r rand.PCG
+	r.Seed(l.events, 0x626c616e6b6f7574)
+	for range l.features() {
+		last = append(last, uint8(r.Uint64()>>32*ForecastPoints>>32))
+	}
+	l.now.last = last
+	return last
+}
+
+// foretellSampled draws the masks for the points from one to another. Nothing
+// more is missing at point 0, whose scores are those at hand.
 func (l *Learner) foretellSampled(label, from, to int) {
 	now := &l.now
 	features := len(l.features())
 	last := now.last[:0]
 	if to > 1 {
-		var r rand.PCG
-		r.Seed(l.events, 0x626c616e6b6f7574)
-		for range features {
-			// The last point that the feature survives: it survives every one before.
-			last = append(last, uint8(r.Uint64()>>32*ForecastPoints>>32))
-		}
+		last = l.mask()
 	}
-	now.last = last
+	lack := l.fields()
 	for point := from; point < to; point++ {
-		f, lag := now.f, now.lag
-		if point > 0 {
-			f, lag = now.sampledF, now.sampledLag
+		f, lag := now.sampledF, now.sampledLag
+		struck, scale := lack, now.scale
+		if point == 0 {
+			f, lag = now.f, now.lag
+		} else {
 			clear(f)
 			clear(lag)
 			rows, x := now.left[:0], now.leftX[:0]
 			for i, last := range last {
 				if int(last) >= point {
-					rows, x = append(rows, now.rows[i]), append(x, now.x[i]/(1-ForecastMissing(point)))
+					rows, x = append(rows, now.rows[i]), append(x, now.x[i])
 				}
-			}
-			for i := features; i < len(now.rows); i++ { // the intercept
-				rows, x = append(rows, now.rows[i]), append(x, now.x[i])
 			}
 			now.left, now.leftX = rows, x
 			// The third sum comes for nothing and is not used.
 			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, now.averageQ)
+			if features > 0 {
+				struck = lack.Struck(1 - float64(len(rows))/float64(features))
+				scale = l.missing.model.Scale(struck)
+			}
 		}
 		for v := range l.levels {
 			c := l.coefficient * l.levels[v].blend
+			l.interceptsOf(v, now.base)
 			p := now.published[:l.active]
-			for k := range p {
-				p[k] = f[v*l.k+k] + c*lag[v*l.k+k]
+			for k, b := range now.base[:l.active] {
+				g := f[v*l.k+k] + c*lag[v*l.k+k]
+				if point == 0 {
+					g -= b
+				}
+				p[k] = b + scale*g
 			}
 			wrong := [1]float64{}
 			if l.predict(p) != label {
 				wrong[0] = 1
 			}
 			l.levels[v].forecast.add(point, wrong[:])
+		}
+		if point > 0 {
+			c, at := l.coefficient*l.levels[l.chosen].blend, l.chosen*l.k
+			l.interceptsOf(l.chosen, now.base)
+			for k := range l.active {
+				now.part[k] = f[at+k] + c*lag[at+k]
+			}
+			l.compareStruck(struck, label)
 		}
 	}
 }

@@ -52,6 +52,7 @@ type Learner struct {
 	calibration calibration
 	hinkley     pageHinkley
 	refresh     refresh
+	missing     missing
 	fade
 
 	events  uint64 // met, labelled or not, with a weight above 0
@@ -101,6 +102,14 @@ type event struct {
 	kappa            []float64 // of adagrad's temper
 	importance       float64
 	still            bool // no weight is to move: see adopt
+
+	// Which of its fields are known to be missing, the features' factor for that, and
+	// for an event that lacks some the published intercepts and the features' parts.
+	named      bool              // it has fields
+	present    blankout.FieldSet // if it has
+	lack       blankout.Lack
+	scale      float64
+	base, part []float64
 
 	suspicion Suspicion
 	suspect   bool // whose suspicion says why
@@ -159,9 +168,12 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.value, &e.df, &e.h, &e.shrink, &e.minusEta, &e.kappa} {
 		*p = make([]float64, l.n)
 	}
+	e.published, e.base, e.part = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if l.k > 1 {
-		e.published, e.sampledF, e.sampledLag = make([]float64, l.k), make([]float64, l.n), make([]float64, l.n)
+		e.sampledF, e.sampledLag = make([]float64, l.n), make([]float64, l.n)
 	}
+	rules := blankout.DefaultMissingRules()
+	l.missing.model = blankout.NewMissing(rules, rules, nil, nil, nil)
 	l.growth = 1
 	l.calibration = newCalibration()
 	if l.k == 1 {
@@ -225,6 +237,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.grow(e)
 	l.events++
 	l.pass(l, e.Time)
+	l.lack(e)
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
 		l.metrics.Unlabelled++
@@ -232,6 +245,9 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		return l.now.scores
 	}
 	l.measure(e.Label, e.Weight)
+	if l.now.lack.Some() {
+		l.compareRules(e.Label)
+	}
 	l.foretell(e.Label)
 	l.doubt(e.Label)
 	weight := e.Weight * l.classes[e.Label]
@@ -364,6 +380,9 @@ func (l *Learner) gather(e *blankout.Example) {
 		if now.hasMoved {
 			now.scores[k] += now.moved[at+k]
 		}
+	}
+	if now.lack.Some() {
+		l.answer()
 	}
 	for k := l.active; k < l.k; k++ {
 		now.scores[k] = unseenIntercept

@@ -17,6 +17,7 @@ import (
 type stream struct {
 	r       *rand.Rand
 	classes int
+	lacks   bool // the category is missing from every fourth event
 	e       blankout.Example
 }
 
@@ -52,7 +53,18 @@ func (s *stream) next() *blankout.Example {
 	}
 	add(3, 1, 300+20*shift+40*r.NormFloat64())
 	add(4, 1, -1e-3*(1+r.Float64()))
-	add(10+uint32(r.IntN(4)), 2, 1)
+	e.Missing = e.Missing[:0]
+	missing := 2
+	if s.lacks {
+		missing = r.IntN(8)
+	}
+	switch missing {
+	case 0: // null
+		e.Missing = append(e.Missing, 2)
+	case 1: // left out
+	default:
+		add(10+uint32(r.IntN(4)), 2, 1)
+	}
 	for c := uint32(20); c < 40; c++ {
 		if r.IntN(6) == 0 || r.IntN(40) == 20+label {
 			add(c, 3, 1)
@@ -126,6 +138,7 @@ func TestEveryRule(t *testing.T) {
 		const n, cut = 160, 77
 		l, s := mustNew(t, c, classes), newStream(7, classes)
 		other, s2 := mustNew(t, c, classes), newStream(7, classes)
+		s.lacks, s2.lacks = true, true
 		for i := range n {
 			e := s.next()
 			// What a reader of the snapshot predicts is what Learn scores.

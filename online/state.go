@@ -87,8 +87,8 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
-		Calibration: l.Calibration(),
-		Events:      l.events, Trained: "online " + l.rule.name,
+		Calibration: l.Calibration(), Missing: l.missing.model,
+		Events: l.events, Trained: "online " + l.rule.name,
 	}
 	if t := l.config.Threshold; t != 0.5 {
 		h.Threshold = t
@@ -103,7 +103,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 }
 
 // stateVersion counts the layouts of the block "learner".
-const stateVersion = 3
+const stateVersion = 4
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -203,6 +203,9 @@ func (l *Learner) state(c *coder) {
 			c.float(&b.Reliability[i].Positive)
 		}
 	}
+	if c.version > 3 {
+		l.missing.state(c)
+	}
 }
 
 // version1 reads a forecast of which all points had the same samples.
@@ -279,6 +282,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		lv.on = lv.on && l.period == 0
 	}
 	l.table, l.scaler = m.Rows, m.Scaler
+	if m.Missing != nil {
+		l.missing.model = m.Missing
+	}
 	return l, nil
 }
 

@@ -44,7 +44,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	newer := slices.Clone(state)
 	newer[0]++
-	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 4") {
+	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 5") {
 		t.Errorf("a later version: %v", err)
 	}
 	if _, err := Restore(c, with(nil)); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {

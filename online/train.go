@@ -188,7 +188,8 @@ func (t *tape) Next(ctx context.Context, b *blankout.Batch) error {
 	return ctx.Err()
 }
 
-// evaluation sums the loss and the errors of the published weights over events.
+// evaluation sums over events the loss of the published weights, which is that of
+// the features as they are, and the errors of what the published model answers.
 type evaluation struct {
 	l       *Learner
 	weights *blankout.Table // rows of Scaler's statistics and published weights
@@ -312,7 +313,7 @@ type evaluator struct {
 	*evaluation
 	c0, c1, c2 float64
 	sumsq      []float64
-	intercept  []float64
+	head       blankout.Head
 	scaler     blankout.Scaler
 	rows       [][]float64
 	x, basis   []float64
@@ -322,7 +323,7 @@ type evaluator struct {
 func (e *evaluation) worker() *evaluator {
 	l := e.l
 	h := l.head(l.schema)
-	w := &evaluator{evaluation: e, intercept: h.Intercept, scaler: l.scaler, sumsq: make([]float64, l.k)}
+	w := &evaluator{evaluation: e, head: h, scaler: l.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
@@ -356,7 +357,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			w.x = append(w.x, x)
 			w.basis = append(w.basis, w.c1*x+w.c2*x*x)
 		}
-		copy(w.f, w.intercept)
+		copy(w.f, w.head.Intercept)
 		clear(w.q)
 		if l.k == 1 {
 			for i, row := range w.rows {
@@ -373,6 +374,11 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
 		}
 		sum.weight += e.Weight
+		if scale, _ := w.head.Answer(e); scale != 1 {
+			for k, b := range w.head.Intercept[:l.active] {
+				w.f[k] = b + scale*(w.f[k]-b)
+			}
+		}
 		if l.predict(w.f) != e.Label {
 			sum.wrong += e.Weight
 		}

@@ -1,0 +1,294 @@
+package online
+
+import (
+	"math"
+	"slices"
+
+	"blankout"
+)
+
+// missing is what the Learner knows about events that lack fields: which fields
+// they usually have, and which rule scores them better. What it publishes of that
+// is a blankout.Missing, which scores the Learner's own events too.
+type missing struct {
+	model *blankout.Missing
+	usual fieldCounts
+	// For what is null and for what is left out, by the share missing.
+	null, absent [blankout.MissingBins]comparison
+}
+
+// fieldCounts counts by field id in how many of the recent events it was
+// present, and null. Counts are halved when the total reaches twice usualMemory.
+type fieldCounts struct {
+	total         uint64
+	present, null []uint64
+}
+
+const (
+	// Fields are counted in all of the first events, then in every n-th.
+	usualFirst, usualEvery = 1024, 8
+	usualMemory            = 1000 // counted events
+	// The fields with the first ids are counted, no others.
+	usualFields = 4096
+)
+
+// count takes up an event of whose fields present holds those that are there.
+func (c *fieldCounts) count(present blankout.FieldSet, null []uint16) {
+	c.total++
+	present.Each(func(id int) {
+		if id < usualFields {
+			c.present = atLeast(c.present, id)
+			c.present[id]++
+		}
+	})
+	for _, id := range null {
+		if id < usualFields && !present.Has(id) {
+			c.null = atLeast(c.null, int(id))
+			c.null[id]++
+		}
+	}
+	if c.total == 2*usualMemory {
+		c.total /= 2
+		for _, list := range [][]uint64{c.present, c.null} {
+			for i := range list {
+				list[i] /= 2
+			}
+		}
+	}
+}
+
+func atLeast(list []uint64, id int) []uint64 {
+	for id >= len(list) {
+		list = append(list, 0)
+	}
+	return list
+}
+
+// lists returns which of the fields are more often present than left out, and
+// which are more often null than present.
+func (c *fieldCounts) lists(fields []blankout.Field) (usual, usuallyNull []uint16) {
+	for id := range min(max(len(c.present), len(c.null)), len(fields)) {
+		present, null := uint64(0), uint64(0)
+		if id < len(c.present) {
+			present = c.present[id]
+		}
+		if id < len(c.null) {
+			null = c.null[id]
+		}
+		if fields[id].Kind.Named() && 2*present > c.total-min(null, c.total) {
+			usual = append(usual, uint16(id))
+		}
+		if null > present {
+			usuallyNull = append(usuallyNull, uint16(id))
+		}
+	}
+	return usual, usuallyNull
+}
+
+// comparison compares the log-loss of events when they are rescaled with that
+// when they are not.
+type comparison struct {
+	events float64 // that set the memory
+	own    float64 // that lacked fields by themselves
+	// Decayed sums of the difference, rescaled less not, and of its square.
+	sum, squares float64
+}
+
+const (
+	comparisonMemory = 10_000 // events
+	// Standard errors by which the other rule must be better.
+	comparisonSure = 2
+	// A range of shares that has had so many events of its own is not compared any
+	// longer on masks that are drawn.
+	comparisonOwn = 100
+)
+
+func (c *comparison) add(difference float64) {
+	c.events++
+	keep := 1 - 1/min(comparisonMemory, 8+c.events/2)
+	c.sum = c.sum*keep + difference
+	c.squares = c.squares*keep + difference*difference
+}
+
+// rule returns the better rule, the present one in doubt.
+func (c *comparison) rule(now blankout.MissingRule) blankout.MissingRule {
+	switch sure := comparisonSure * math.Sqrt(c.squares); {
+	case c.sum > sure:
+		return blankout.MissingAsIs
+	case c.sum < -sure:
+		return blankout.MissingRescale
+	}
+	return now
+}
+
+// lack finds out what the event at hand lacks, and counts its fields if it is its
+// turn. It comes before anything of the event is learned.
+func (l *Learner) lack(e *blankout.Example) {
+	now := &l.now
+	now.lack, now.scale, now.named = blankout.Lack{}, 1, false
+	if len(e.Field) == 0 && len(e.Missing) == 0 {
+		return // nothing, or a sparse text format without fields
+	}
+	m, fields := &l.missing, l.schema.Fields
+	if 64*len(now.present) < len(fields) {
+		now.present = blankout.NewFieldSet(len(fields))
+	}
+	now.named = true
+	if now.lack = m.model.Lack(fields, e, now.present); now.lack.Some() {
+		now.scale = m.model.Scale(now.lack)
+		l.interceptsOf(l.chosen, now.base)
+	}
+	if n := l.events; n <= usualFirst || n%usualEvery == 0 {
+		m.usual.count(now.present, e.Missing)
+		if n%usualFirst == 0 || n >= 16 && n&(n-1) == 0 {
+			m.review(fields)
+		}
+	}
+}
+
+// review publishes anew which fields are usual.
+func (m *missing) review(fields []blankout.Field) {
+	was := m.model
+	usual, usuallyNull := m.usual.lists(fields)
+	var also [][2]uint16
+	first := map[string]uint16{}
+	for id, f := range fields[:min(len(fields), usualFields)] {
+		switch one, known := first[f.Name]; {
+		case known && f.Kind != blankout.Cross:
+			also = append(also, [2]uint16{uint16(id), one})
+		case !known:
+			first[f.Name] = uint16(id)
+		}
+	}
+	if !slices.Equal(usual, was.Usual) || !slices.Equal(usuallyNull, was.UsuallyNull) || !slices.Equal(also, was.Also) {
+		m.model = blankout.NewMissing(was.Null, was.Absent, usual, usuallyNull, also)
+	}
+}
+
+// interceptsOf writes the intercepts of a level's published scores to out.
+func (l *Learner) interceptsOf(level int, out []float64) {
+	clear(out)
+	if !l.intercept {
+		return
+	}
+	c, at := l.coefficient*l.levels[level].blend, level*l.k
+	w, u := l.weights(l.bias), l.lags(l.bias)
+	for k := range l.active {
+		out[k] = w[at+k] + c*u[at+k]
+	}
+}
+
+// answer makes of the scores at hand, which are those of the features as they are,
+// what the model answers to an event that lacks some.
+func (l *Learner) answer() {
+	now := &l.now
+	for k := range l.active {
+		now.part[k] = now.scores[k] - now.base[k]
+		now.scores[k] = now.base[k] + now.scale*now.part[k]
+	}
+}
+
+// compareRules takes up which rule would have been better for the event at hand,
+// which lacks fields.
+func (l *Learner) compareRules(label int) {
+	now, m := &l.now, &l.missing
+	present := now.lack.Named + now.lack.Silent
+	if present == 0 {
+		return
+	}
+	if n := now.lack.Null; n > 0 {
+		bin := blankout.MissingBin(n / (n + present))
+		c := &m.null[bin]
+		if c.own++; c.own == comparisonOwn {
+			c.events = comparisonOwn // what masks had to say fades quickly
+		}
+		l.compareAt(c, m.model.Null[bin], now.scale, n/present, label)
+		l.follow(&m.null, bin)
+	}
+	if n := now.lack.Absent; n > 0 {
+		bin := blankout.MissingBin(n / (n + present))
+		l.compareAt(&m.absent[bin], m.model.Absent[bin], now.scale, n/present, label)
+		l.follow(&m.absent, bin)
+	}
+}
+
+// compareAt compares the two rules for fields that make the factor of the features
+// larger by raise where they rescale: it is scale under the present rule.
+func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, raise float64, label int) {
+	with, without := scale, scale
+	if rule == blankout.MissingRescale {
+		without -= raise
+	} else {
+		with += raise
+	}
+	c.add(l.lossAt(with, label) - l.lossAt(without, label))
+}
+
+// compareStruck does the same for an event of which a mask has struck fields; k is
+// what it then lacks, part what is left of its scores. It serves until enough
+// events have come that lack as much by themselves.
+func (l *Learner) compareStruck(k blankout.Lack, label int) {
+	m := &l.missing
+	present := k.Named + k.Silent
+	if present == 0 || k.Null == 0 {
+		return
+	}
+	bin := blankout.MissingBin(k.Null / (k.Null + present))
+	if c := &m.null[bin]; c.own < comparisonOwn {
+		l.compareAt(c, m.model.Null[bin], m.model.Scale(k), k.Null/present, label)
+		l.follow(&m.null, bin)
+	}
+}
+
+// lossAt is the log-loss of the parts and intercepts at hand if the features are
+// multiplied by scale.
+func (l *Learner) lossAt(scale float64, label int) float64 {
+	now := &l.now
+	out := now.published
+	for k := range out {
+		if out[k] = unseenIntercept; k < l.active {
+			out[k] = now.base[k] + scale*now.part[k]
+		}
+	}
+	return l.logLoss(out, label)
+}
+
+// follow publishes the rule that has proved better for a range of shares.
+func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
+	m := &l.missing
+	null, absent := m.model.Null, m.model.Absent
+	rule := &absent[bin]
+	if list == &m.null {
+		rule = &null[bin]
+	}
+	was := *rule
+	if *rule = list[bin].rule(was); *rule == was {
+		return
+	}
+	m.model = blankout.NewMissing(null, absent, m.model.Usual, m.model.UsuallyNull, m.model.Also)
+	if list == &m.absent {
+		return
+	}
+	// What was forecast at these shares was forecast under the other rule: it fades quickly.
+	for v := range l.levels {
+		f := &l.levels[v].forecast
+		for i := 1; i < ForecastPoints; i++ {
+			if blankout.MissingBin(ForecastMissing(i)) == bin {
+				f.samples[i] = 0
+			}
+		}
+	}
+}
+
+func (m *missing) state(c *coder) {
+	c.uint(&m.usual.total)
+	c.uints(&m.usual.present)
+	c.uints(&m.usual.null)
+	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
+		for i := range list {
+			for _, p := range []*float64{&list[i].events, &list[i].own, &list[i].sum, &list[i].squares} {
+				c.float(p)
+			}
+		}
+	}
+}
