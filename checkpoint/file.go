@@ -317,12 +317,18 @@ func Target(path string) (string, error) {
 }
 
 func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout.Block]) (size int64, err error) {
-	return replaceFile(fsys, path, func(w io.Writer) error { return Write(w, kind, blocks) })
+	return replaceFile(fsys, path, shared, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
-func replaceFile(fsys fileSystem, path string, write func(io.Writer) error) (size int64, err error) {
+// The modes of files, from which the process's umask takes bits away.
+const (
+	shared  = fs.FileMode(0o644) // models: others may predict with them
+	private = fs.FileMode(0o600) // checkpoints: they hold events
+)
+
+func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
 	temporary := path + temporarySuffix
-	f, err := fsys.Create(temporary)
+	f, err := fsys.Create(temporary, mode)
 	if err != nil {
 		return 0, err
 	}

@@ -13,11 +13,11 @@ import (
 // fileSystem is what a Store asks of the operating system. The tests have a
 // second one that fails, and forgets what was not synced, at any call.
 type fileSystem interface {
-	MkdirAll(dir string) error
+	MkdirAll(dir string) error                      // open to the owner alone
 	ReadDir(dir string) (names []string, err error) // files and directories, sorted
 	ReadFile(name string) ([]byte, error)
-	Create(name string) (file, error) // truncates
-	Rename(from, to string) error     // replaces to
+	Create(name string, mode fs.FileMode) (file, error) // truncates
+	Rename(from, to string) error                       // replaces to
 	Remove(name string) error
 	SyncDir(dir string) error // makes creations, renames and removals in dir last
 	Free(dir string) (bytes int64, err error)
@@ -33,7 +33,7 @@ type file interface {
 type osFS struct{}
 
 func (osFS) MkdirAll(dir string) error {
-	return firstError(failpoint.Here("checkpoint.mkdir"), func() error { return os.MkdirAll(dir, 0o755) })
+	return firstError(failpoint.Here("checkpoint.mkdir"), func() error { return os.MkdirAll(dir, 0o700) })
 }
 
 func (osFS) ReadDir(dir string) ([]string, error) {
@@ -47,11 +47,11 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 
 func (osFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
 
-func (osFS) Create(name string) (file, error) {
+func (osFS) Create(name string, mode fs.FileMode) (file, error) {
 	if err := failpoint.Here("checkpoint.create"); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return nil, err
 	}

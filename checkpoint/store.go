@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +36,9 @@ type Store struct {
 	fs   fileSystem
 	lock *flock.Flock
 	last int64 // size of the last checkpoint
+	// sound says of the checkpoints that this Store has written, or read to the last
+	// byte, whether they can be used.
+	sound map[string]bool
 }
 
 const (
@@ -44,6 +49,10 @@ const (
 	// newest checkpoint's in it.
 	asidePrefix = "set-aside-"
 )
+
+// ErrLost is the error of whatever would change a directory that this Store no longer
+// owns: it was moved or removed, or its lock was. Another learner may be at work there.
+var ErrLost = errors.New("the directory is no longer this learner's")
 
 // ErrNone is the error of Load for a directory without any checkpoint.
 var ErrNone = errors.New("no checkpoint")
@@ -76,8 +85,10 @@ func Open(dir string, keep int) (*Store, error) {
 	if err := s.takeLock(); err != nil {
 		return nil, err
 	}
+	s.fs = owned{s.fs, s}
 	// Only the owner may look for what a crash has left behind.
-	if err := s.removeTemporary(); err != nil {
+	_, err = s.nextSequence()
+	if err = errors.Join(err, s.removeTemporary()); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -91,12 +102,12 @@ func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
-	return &Store{dir: dir, keep: keep, fs: fsys}, nil
+	return &Store{dir: dir, keep: keep, fs: fsys, sound: map[string]bool{}}, nil
 }
 
 func (s *Store) takeLock() error {
 	path := filepath.Join(s.dir, lockName)
-	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(private))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
@@ -111,6 +122,65 @@ func (s *Store) takeLock() error {
 	s.lock = lock
 	writeOwner(path) // for the message above only
 	return nil
+}
+
+// lost returns nil as long as the lock that is held is the file at its path. It is an
+// ErrLost if another one is there, or none, and else the error of looking.
+func (s *Store) lost() error {
+	path := filepath.Join(s.dir, lockName)
+	held, err := s.lock.Stat()
+	if err != nil {
+		return fmt.Errorf("%s: looking at the lock: %w", s.dir, err)
+	}
+	there, err := os.Stat(path)
+	switch {
+	case err == nil && os.SameFile(held, there):
+		return nil
+	case err != nil && !notFound(err):
+		return fmt.Errorf("%s: looking at the lock: %w", s.dir, err)
+	}
+	what := "is gone"
+	if err == nil {
+		what = "is another file"
+		if pid := readOwner(path); pid != "" {
+			what += ", of process " + pid
+		}
+	}
+	return fmt.Errorf("%s: %w: %s %s; the directory or the lock was moved, removed or replaced, and nothing more is written there. Make sure that only one learner uses the directory and that the checkpoints to continue from are in it, then start again",
+		s.dir, ErrLost, path, what)
+}
+
+// owned is the fileSystem of a Store that holds the lock of its directory: before it
+// lists or changes what is there it looks whether that is still so.
+type owned struct {
+	fileSystem
+	store *Store
+}
+
+func (o owned) ReadDir(dir string) ([]string, error) {
+	if err := o.store.lost(); err != nil {
+		return nil, err
+	}
+	return o.fileSystem.ReadDir(dir)
+}
+
+func (o owned) MkdirAll(dir string) error {
+	return firstError(o.store.lost(), func() error { return o.fileSystem.MkdirAll(dir) })
+}
+
+func (o owned) Create(name string, mode fs.FileMode) (file, error) {
+	if err := o.store.lost(); err != nil {
+		return nil, err
+	}
+	return o.fileSystem.Create(name, mode)
+}
+
+func (o owned) Rename(from, to string) error {
+	return firstError(o.store.lost(), func() error { return o.fileSystem.Rename(from, to) })
+}
+
+func (o owned) Remove(name string) error {
+	return firstError(o.store.lost(), func() error { return o.fileSystem.Remove(name) })
 }
 
 // The owner's process id follows the first byte of the lock file, which Windows
@@ -160,20 +230,21 @@ const startsName = "starts"
 
 // NextStart returns how often it has been called for this directory, this call
 // included: a number that grows with every start, whatever becomes of the
-// checkpoints. It is safe on the disk before it is returned.
+// checkpoints, and fits 32 bits. It is safe on the disk before it is returned.
 func (s *Store) NextStart() (uint64, error) {
 	path := filepath.Join(s.dir, startsName)
 	n := uint64(0)
 	switch data, err := s.fs.ReadFile(path); {
 	case err == nil:
-		if n, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63); err != nil {
-			return 0, fmt.Errorf("%s: %q is not a number of starts: write a large one there, or remove the file", path, data)
+		if n, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32); err != nil || n == math.MaxUint32 {
+			return 0, fmt.Errorf("%s: %.40q is not a number of starts below %d: write one there that is larger than all there have been, or remove the file; then versions of models begin anew",
+				path, data, uint64(math.MaxUint32))
 		}
 	case !notFound(err):
 		return 0, fmt.Errorf("counting starts: %w", err)
 	}
 	n++
-	_, err := replaceFile(s.fs, path, func(w io.Writer) error {
+	_, err := replaceFile(s.fs, path, private, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, n)
 		return err
 	})
@@ -251,6 +322,9 @@ func (s *Store) nextSequence() (uint64, error) {
 			n, err = strconv.ParseUint(digits, 10, 63)
 			ok = err == nil
 		}
+		if ok && n == math.MaxInt64 {
+			return 0, fmt.Errorf("checkpoint directory %s: no checkpoint can follow %s, whose number is the largest there is: move it to another directory", s.dir, name)
+		}
 		if ok {
 			next = max(next, n+1)
 		}
@@ -258,9 +332,10 @@ func (s *Store) nextSequence() (uint64, error) {
 	return next, nil
 }
 
-// Save writes a checkpoint and removes all but the newest. Once it has returned
-// without error the checkpoint survives a loss of power; if it fails, or the
-// process dies in it, the checkpoints before are as they were.
+// Save writes a checkpoint and removes all behind the newest sound ones. Once it has
+// returned without error the checkpoint survives a loss of power; if it fails, or the
+// process dies in it, the checkpoints before are as they were. After ErrLost every
+// later call fails too, and nothing was changed in whatever is now at the path.
 func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -274,20 +349,43 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) 
 		return Saved{}, err
 	}
 	name := fileName(next)
-	size, err := replaceFile(s.fs, filepath.Join(s.dir, name), func(w io.Writer) error {
+	size, err := replaceFile(s.fs, filepath.Join(s.dir, name), private, func(w io.Writer) error {
 		return Write(&guarded{w: w, store: s}, kind, blocks)
 	})
 	if err != nil {
 		return Saved{}, err
 	}
-	s.last = size
-	saved := Saved{Name: name, Bytes: size}
-	for i, old := range names {
-		if i+1 >= s.keep {
-			saved.Prune = errors.Join(saved.Prune, s.fs.Remove(filepath.Join(s.dir, old)))
+	s.last, s.sound[name] = size, true
+	return Saved{Name: name, Bytes: size, Prune: s.prune(names)}, nil
+}
+
+// prune removes checkpoints, of names from the newest to the oldest, that come after
+// one just saved. Only sound ones count towards keep: a damaged one stays until as
+// many sound ones are newer, and costs none of them its place. Whether one is sound
+// is seen by reading it, once.
+func (s *Store) prune(names []string) (err error) {
+	if len(names) < s.keep {
+		return nil
+	}
+	sound := 1 // the one just saved
+	for _, name := range names {
+		path := filepath.Join(s.dir, name)
+		if sound == s.keep {
+			err = errors.Join(err, s.fs.Remove(path))
+			delete(s.sound, name)
+			continue
+		}
+		if _, known := s.sound[name]; !known {
+			_, err := readFile(s.fs, path)
+			if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForeign) || errors.Is(err, ErrNewer) {
+				s.sound[name] = err == nil
+			}
+		}
+		if s.sound[name] {
+			sound++
 		}
 	}
-	return saved, nil
+	return err
 }
 
 // Load returns the newest checkpoint that is sound, and the newer ones it
@@ -306,11 +404,13 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	for _, name := range names {
 		f, err := readFile(s.fs, filepath.Join(s.dir, name))
 		if err == nil {
+			s.sound[name] = true
 			return f, refused, nil
 		}
 		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
 			return nil, refused, fmt.Errorf("loading a checkpoint: %w", err)
 		}
+		s.sound[name] = false
 		refused = append(refused, Refusal{name, err})
 	}
 	return nil, refused, fmt.Errorf("%s: none of %d checkpoints can be used, the newest: %w", s.dir, len(refused), refused[0].Err)

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -447,7 +451,7 @@ func (d *testDisk) ReadFile(name string) ([]byte, error) {
 	return nil, os.ErrNotExist
 }
 
-func (d *testDisk) Create(name string) (file, error) {
+func (d *testDisk) Create(name string, _ fs.FileMode) (file, error) {
 	if err := d.step(); err != nil {
 		return nil, err
 	}
@@ -612,5 +616,252 @@ func TestMinFree(t *testing.T) {
 	}
 	if free, err := (osFS{}).Free(t.TempDir()); err != nil || free <= 0 {
 		t.Errorf("the real disk: %d, %v", free, err)
+	}
+}
+
+// contents returns the names and bytes of the files in a directory, nil if there is none.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(data)
+	}
+	return files
+}
+
+// Whoever loses the directory under a Store, before a save or in the middle of one,
+// finds everything in it as it was: the Store writes there no more.
+func TestLostDirectory(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows neither moves nor removes files that are open")
+	}
+	remove := func(t *testing.T, dir string) {
+		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move := func(t *testing.T, dir string) {
+		if err := os.Rename(dir, dir+".bak"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := func(t *testing.T, dir string) {
+		if err := save(openStore(t, dir, 3), 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, lose := range map[string][]func(*testing.T, string){
+		"the lock removed":               {remove},
+		"the lock removed, then another": {remove, second},
+		"moved":                          {move},
+		"moved, then another":            {move, second},
+		"removed":                        {func(t *testing.T, dir string) { os.RemoveAll(dir) }},
+	} {
+		for _, midway := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/midway=%v", name, midway), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "cp")
+				s := openStore(t, dir, 3)
+				for n := range 2 {
+					if err := save(s, n); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var before map[string]string
+				act := func() {
+					for _, f := range lose {
+						f(t, dir)
+					}
+					before = contents(t, dir)
+				}
+				var err error
+				if midway {
+					_, err = s.Save(Linear, func(yield func(blankout.Block) bool) {
+						yield(blankout.Block{Name: "a", Data: make([]byte, 1<<17)})
+						act()
+						yield(blankout.Block{Name: "b", Data: make([]byte, 1<<17)})
+					})
+				} else {
+					act()
+					err = save(s, 2)
+				}
+				if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), dir) {
+					t.Errorf("the save: %v", err)
+				}
+				for what, f := range map[string]func() error{
+					"another save":  func() error { return save(s, 3) },
+					"a start":       func() error { _, err := s.NextStart(); return err },
+					"setting aside": func() error { _, err := s.SetAside(); return err },
+				} {
+					if err := f(); !errors.Is(err, ErrLost) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				after := contents(t, dir)
+				for _, files := range []map[string]string{before, after} { // what was begun before the loss
+					delete(files, fileName(2)+temporarySuffix)
+				}
+				if !maps.Equal(after, before) {
+					t.Errorf("the directory held %d files and now %d: %q", len(before), len(after), slices.Collect(maps.Keys(after)))
+				}
+			})
+		}
+	}
+}
+
+// Only sound checkpoints count towards those kept: damage among them, seen by Load
+// or not, does not cost the last sound one its place.
+func TestDamagedDoNotCount(t *testing.T) {
+	for _, loads := range []bool{true, false} {
+		dir := t.TempDir()
+		s := openStore(t, dir, 5)
+		for n := range 5 {
+			if err := save(s, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		for _, n := range []uint64{1, 3, 4} { // sound: 0 and 2
+			damage(t, filepath.Join(dir, fileName(n)), func(b []byte) []byte { b[70] ^= 1; return b })
+		}
+		s = openStore(t, dir, 3)
+		if loads {
+			if n, refused := loaded(t, s); n != 2 || len(refused) != 2 {
+				t.Fatalf("loaded %d, refused %v", n, refused)
+			}
+		}
+		for n, want := range [][]uint64{{5, 4, 3, 2, 1, 0}, {6, 5, 4, 3, 2}, {7, 6, 5}, {8, 7, 6}} {
+			if err := save(s, n+5); err != nil {
+				t.Fatal(err)
+			}
+			names, err := List(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wanted []string
+			for _, n := range want {
+				wanted = append(wanted, fileName(n))
+			}
+			if !slices.Equal(names, wanted) {
+				t.Errorf("loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
+			}
+		}
+	}
+}
+
+// What holds events is for the owner's eyes, a model for all whom the umask lets.
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no modes")
+	}
+	above := t.TempDir()
+	dir := filepath.Join(above, "a", "b")
+	s := openStore(t, dir, 3)
+	if err := save(s, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.NextStart(); err != nil {
+		t.Fatal(err)
+	}
+	aside, err := s.SetAside()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := save(s, 2); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for _, dir := range []string{filepath.Dir(dir), dir, aside} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+		}
+		for name := range contents(t, dir) {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
+			files++
+		}
+	}
+	if files != 4 {
+		t.Errorf("%d files", files)
+	}
+	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
+	if err := errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := os.Stat(other); err != nil || info.Mode() != want.Mode() {
+		t.Errorf("a model: %v, want %v", info.Mode(), want.Mode())
+	}
+}
+
+// Numbers end: then nothing is written, where else one name would be overwritten
+// again and again, or versions of models begin at 0.
+func TestNumbersEnd(t *testing.T) {
+	for _, c := range []struct {
+		last string // of the directory
+		fit  int    // saves before no more can come
+	}{
+		{fileName(math.MaxInt64 - 2), 2},
+		{fileName(math.MaxInt64 - 1), 1},
+		{asidePrefix + fmt.Sprint(math.MaxInt64-1), 1},
+		{fileName(math.MaxInt64), 0},
+		{asidePrefix + fmt.Sprint(math.MaxInt64), 0},
+	} {
+		dir := t.TempDir()
+		s := openStore(t, dir, 3)
+		if err := os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for n := range c.fit {
+			if err := save(s, n); err != nil {
+				t.Fatalf("save %d after %s: %v", n, c.last, err)
+			}
+			if got, _ := loaded(t, s); got != n {
+				t.Errorf("save %d after %s: loaded %d", n, c.last, got)
+			}
+		}
+		before := contents(t, dir)
+		if err := save(s, 9); err == nil || !strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) || !strings.Contains(err.Error(), "move it") {
+			t.Errorf("one too many after %s: %v", c.last, err)
+		}
+		if after := contents(t, dir); !maps.Equal(after, before) {
+			t.Errorf("one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
+		}
+		s.Close()
+		if _, err := Open(dir, 3); err == nil || !strings.Contains(err.Error(), "move it") {
+			t.Errorf("a start after the last: %v", err)
+		}
+	}
+
+	s := openStore(t, t.TempDir(), 3)
+	starts := filepath.Join(s.Dir(), startsName)
+	for text, want := range map[string]uint64{"4294967293": 4294967294, "4294967294": 4294967295, "4294967295": 0, "9223372036854775807": 0, "18446744073709551616": 0, "-1": 0} {
+		if err := os.WriteFile(starts, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n, err := s.NextStart()
+		if n != want || (err == nil) != (want > 0) {
+			t.Errorf("a start after %s: %d, %v", text, n, err)
+		}
+		if now, _ := os.ReadFile(starts); want == 0 && string(now) != text {
+			t.Errorf("a start after %s left %s", text, now)
+		}
 	}
 }

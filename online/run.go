@@ -78,6 +78,8 @@ type Runner struct {
 
 	// Save writes a checkpoint for good and returns its name and size. Nil saves
 	// nothing. It is called from a goroutine of Run's, never twice at a time.
+	// After an error learning goes on and a later save is tried, unless the error is
+	// a FinalError: it ends the run, and nothing more is saved.
 	Save func(blocks iter.Seq[blankout.Block]) (name string, size int64, err error)
 	// Commit tells the broker what has been saved, for its lag displays. An error
 	// is logged and nothing more. May be nil.
@@ -191,6 +193,12 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: record refused (%s): %s", e.Topic, e.Partition, e.Offset, e.Refusal.Reason, e.Refusal.Detail)
 }
 
+// FinalError is an error of Runner.Save after which no later save may be tried.
+type FinalError struct{ Err error }
+
+func (e FinalError) Error() string { return e.Err.Error() }
+func (e FinalError) Unwrap() error { return e.Err }
+
 // Status is what Run publishes about itself after a batch. It is immutable.
 type Status struct {
 	// NotReady says why the run is not consuming, "" if it is.
@@ -293,6 +301,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	l.publish()
 	l.report("")
 
+	ctx, l.end = context.WithCancel(ctx)
+	defer l.end()
 	l.startReading(ctx)
 	err := l.learn(ctx)
 	l.ahead.stop()
@@ -387,6 +397,8 @@ type loop struct {
 	saving      bool
 	saved       chan saveResult
 	saveTrouble string // the last save's failure, "" if it went well
+	final       error  // a FinalError of a save: nothing more is saved
+	end         func() // ends the run, as the caller of Run may
 
 	alarms   uint64    // of the drift detector, those logged
 	suspects []suspect // of the batch at hand, not yet handed on
@@ -890,6 +902,10 @@ func (l *loop) finishSave(r saveResult) {
 		}
 		l.saveTrouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
 		l.log.Error("a checkpoint could not be saved", "err", r.err)
+		if final := (FinalError{}); errors.As(r.err, &final) {
+			l.final = r.err
+			l.end()
+		}
 		return
 	}
 	l.saveTrouble = ""
@@ -915,6 +931,8 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 			case <-deadline.Done():
 				return fmt.Errorf("the last checkpoint was not written within %v; a restart continues from the one before", l.Config.ShutdownTimeout)
 			}
+		case l.final != nil:
+			return l.final
 		case l.Save == nil || !l.moved:
 			return nil
 		case tried:

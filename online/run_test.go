@@ -547,6 +547,38 @@ func TestSavesThatFail(t *testing.T) {
 	}
 }
 
+// A FinalError of a save ends the run, whatever there is still to learn, and no
+// other save is tried.
+func TestFinalError(t *testing.T) {
+	for _, at := range []int{1, 2} {
+		s := start(t, t.TempDir(), records, 1)
+		lost, calls := errors.New("not ours any more"), 0
+		save := s.Save
+		failed := make(chan struct{})
+		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+			if calls++; calls < at {
+				return save(blocks)
+			}
+			defer close(failed) // a second time panics
+			return "", 0, online.FinalError{Err: lost}
+		}
+		s.source.passing = func(n int) {
+			if n == records-1 { // the last record comes when the run has been ended
+				<-failed
+				for !strings.HasPrefix(s.Status().NotReady, "stop") {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}
+		if err := s.Run(t.Context()); !errors.Is(err, lost) || calls != at {
+			t.Errorf("%d saves, want %d: %v", calls, at, err)
+		}
+		if status := s.Status(); status.Save.Saved != uint64(at-1) || status.Save.Failed != 1 || status.NotReady != "stopped" {
+			t.Errorf("%+v, %s", status.Save, status.NotReady)
+		}
+	}
+}
+
 func TestErrorsNameTheRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*testStream)

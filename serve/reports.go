@@ -71,11 +71,11 @@ func (r *Reports) Add(v *batch.Validation) error {
 	if err != nil {
 		return fmt.Errorf("encoding a report: %w", err)
 	}
-	if err := os.MkdirAll(r.directory, 0o755); err != nil {
+	if err := os.MkdirAll(r.directory, 0o700); err != nil {
 		return fmt.Errorf("keeping a report: %w", err)
 	}
 	name := filepath.Join(r.directory, v.ID+reportSuffix)
-	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("keeping a report: %w", err)
 	}
 	if err := os.Rename(name+".tmp", name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -33,6 +34,13 @@ func TestReports(t *testing.T) {
 	}
 	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
 		t.Fatal(err) // what a crash leaves
+	}
+	if runtime.GOOS != "windows" { // they hold events
+		for name, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "r1.json"): 0o600} {
+			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
+		}
 	}
 	again, foreign, err := serve.OpenReports(dir, 2)
 	if err != nil || len(foreign) != 1 || filepath.Base(foreign[0]) != "notes.json" {

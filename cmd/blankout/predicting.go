@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ func (s *service) openSnapshots(ctx context.Context, c *config.Config, model fun
 	}
 	s.close = append(s.close, snapshots.Close)
 	if there := snapshots.Version(); there >= s.runner.FirstVersion {
+		if there>>32 == math.MaxUint32 {
+			return nil, fmt.Errorf("snapshots: no version can be larger than %d, which is there: give this learner another topic or file", there)
+		}
 		s.runner.FirstVersion = (there>>32 + 1) << 32
 		log.Warn("the snapshots there are newer than this checkpoint directory's; versions go on above theirs", "theirs", there, "first", s.runner.FirstVersion)
 	}

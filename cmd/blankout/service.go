@@ -7,7 +7,9 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,9 @@ func newRunner(c online.Config, record stream.RecordConfig, validate online.Vali
 		Fingerprint: runFingerprint(record, validate),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
+			if errors.Is(err, checkpoint.ErrLost) {
+				err = online.FinalError{Err: err}
+			}
 			if saved.Prune != nil {
 				log.Warn("an old checkpoint could not be removed", "err", saved.Prune)
 			}
@@ -179,6 +184,9 @@ func (s *service) openStore(c *config.Config, reset bool, log *slog.Logger) (*ch
 	}
 	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
+	if open := readable(c.Checkpoint.Directory, c.Validate.Directory); len(open) > 0 {
+		log.Warn("an earlier program wrote these files so that other users of this machine can read them, and they hold events; new ones only their owner can. To close one: chmod go= FILE", "files", len(open), "first", open[0])
+	}
 	if !reset {
 		return store, nil
 	}
@@ -190,6 +198,23 @@ func (s *service) openStore(c *config.Config, reset bool, log *slog.Logger) (*ch
 		log.Info("the checkpoints there were are set aside", "directory", aside)
 	}
 	return store, nil
+}
+
+// readable returns the checkpoints, those set aside too, and reports that others than
+// their owner can read.
+func readable(checkpoints, reports string) (names []string) {
+	for _, pattern := range []string{filepath.Join(checkpoints, "*.blankout"), filepath.Join(checkpoints, "*", "*.blankout"), filepath.Join(reports, "*.json")} {
+		files, _ := filepath.Glob(pattern) // its only error is of a pattern, of which one may hold a [: no warning then
+		for _, file := range files {
+			info, err := os.Stat(file)
+			dir, err2 := os.Stat(filepath.Dir(file))
+			// Windows shows modes too, and they say nothing there.
+			if err == nil && err2 == nil && info.Mode().Perm()&0o044 != 0 && dir.Mode().Perm()&0o011 != 0 && runtime.GOOS != "windows" {
+				names = append(names, file)
+			}
+		}
+	}
+	return names
 }
 
 // openRunner makes the runner, as the newest checkpoint has it.

@@ -1,0 +1,116 @@
+//go:build unix
+
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/stream"
+)
+
+// The checkpoint directory, or the lock in it, goes away under a running learner, and
+// another learner takes the place. The first one notices before it would write again,
+// writes nothing and ends with exit code 3; the second has the directory to itself,
+// and what is moved away stays as it was.
+func TestTwoWriters(t *testing.T) {
+	program := buildProgram(t)
+	for name, lose := range map[string]func(dir string) error{
+		"moved":        func(dir string) error { return os.Rename(dir, dir+".bak") },
+		"lock removed": func(dir string) error { return os.Remove(filepath.Join(dir, "lock")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"short": 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer broker.Close()
+			first, second := newLearner(t, program, broker.Brokers()[0], "short"), newLearner(t, program, broker.Brokers()[0], "short")
+			dir := second.checkpoints()
+			first.flags, second.flags = []string{"--set=checkpoint.directory=" + dir}, nil
+			one := first.start(t)
+			defer one.Process.Kill()
+			var two *exec.Cmd
+			saved := func(l *learner, least int) {
+				t.Helper()
+				for began := time.Now(); strings.Count(l.log(), `"msg":"checkpoint saved"`) < least; time.Sleep(5 * time.Millisecond) {
+					if time.Since(began) > time.Minute {
+						t.Fatalf("no checkpoint\n%s", l.log())
+					}
+				}
+			}
+			moved := map[string][]byte{}
+			err = fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
+				if written != 3000 {
+					return
+				}
+				saved(first, 2)
+				if err := lose(dir); err != nil {
+					t.Fatal(err)
+				}
+				files, _ := filepath.Glob(dir + ".bak/*")
+				for _, file := range files {
+					if moved[file], err = os.ReadFile(file); err != nil {
+						t.Fatal(err)
+					}
+				}
+				two = second.start(t)
+				for began := time.Now(); !strings.Contains(second.log(), "checkpoint"); time.Sleep(5 * time.Millisecond) { // it has the directory
+					if time.Since(began) > time.Minute {
+						t.Fatal(second.log())
+					}
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer two.Process.Kill()
+			exit := (*exec.ExitError)(nil)
+			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+				t.Errorf("the first learner: %v, want exit code 3", err)
+			}
+			if last := lastLine(first.log()); !strings.HasPrefix(last, "blankout: run: checkpoint directory: "+dir+": "+checkpoint.ErrLost.Error()) {
+				t.Errorf("the first learner said %s", last)
+			}
+			saved(second, 2)
+			if err := two.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := two.Wait(); err != nil {
+				t.Errorf("the second learner: %v\n%s", err, second.log())
+			}
+			if strings.Contains(second.log(), "could not") {
+				t.Errorf("the second learner was disturbed\n%s", second.log())
+			}
+			for file, was := range moved {
+				if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, was) {
+					t.Errorf("%s was changed: %v", file, err)
+				}
+			}
+			if files, _ := filepath.Glob(dir + ".bak/*"); len(files) != len(moved) {
+				t.Errorf("%d files were moved away, now they are %q", len(moved), files)
+			}
+			second.flags = []string{"--until-end"}
+			second.finish(t)
+			whole := newLearner(t, program, broker.Brokers()[0], "short")
+			whole.finish(t)
+			want, _, _ := whole.state(t)
+			if got, _, _ := second.state(t); !bytes.Equal(got, want) {
+				t.Errorf("the state differs in %s", differingBlocks(got, want))
+			}
+		})
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
