@@ -40,7 +40,7 @@ type Model struct {
 type Head struct {
 	Schema  *Schema `json:"schema"`
 	Scaler  Scaler  `json:"scaler"`
-	Loss    string  `json:"loss"`  // as ParseLoss reads it, or the name of another objective
+	Loss    string  `json:"loss"`  // as loss.Parse reads it, or the name of another objective
 	Noise   string  `json:"noise"` // as ParseNoise reads it
 	Outputs int     `json:"outputs"`
 	// Pairs says that the outputs tell two classes apart each, in the order
@@ -266,6 +266,8 @@ func (h *Head) Probabilities(scores, out []float64) []float64 {
 	}
 	return out
 }
+
+func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
 
 // Blocks encodes the Model: the JSON block "model", the block of its names and
 // the blocks of its rows.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // A training set like images: 20 % of 784 pixels are there.
@@ -43,7 +44,7 @@ func BenchmarkPass(b *testing.B) {
 		{"binary/none", true, blankout.NoNoise{}}, {"binary/dropout", true, blankout.Dropout{Q: 0.5}},
 	} {
 		d, y := benchmarkData(b, c.binary)
-		o := newExpected(b, d, y, blankout.LogisticChen{}, c.noise, 1, FreeIntercept)
+		o := newExpected(b, d, y, loss.LogisticChen{}, c.noise, 1, FreeIntercept)
 		w, g := make([]float64, o.Dim()), make([]float64, o.Dim())
 		for i := range w {
 			w[i] = 0.01 * float64(i%7-3)

@@ -3,6 +3,8 @@ package batch
 import (
 	"math"
 	"slices"
+
+	"blankout/loss"
 )
 
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
@@ -30,7 +32,7 @@ import (
 // For the hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
-	if !o.convex || !lossAboveZero(o.loss) {
+	if !o.certifiable() {
 		return math.Inf(1)
 	}
 	o.scores(w)
@@ -83,13 +85,13 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
 // where Gap pays for it in the gradient's norm: that bound is smaller only a step
-// later. That is for the logistic loss without noise, whose conjugate is an entropy,
-// phi*(-y q) = q log q + (1-q) log(1-q). For every other convex loss it is Gap, at
-// scores that have moved along the line instead of being gathered, and +Inf where
-// rounding shows in them.
+// later. That is for losses that know their conjugate, without noise. For every other
+// convex loss it is Gap, at scores that have moved along the line instead of being
+// gathered, and +Inf where rounding shows in them.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
-	if !o.plainLogistic() {
-		if !o.convex || !lossAboveZero(o.loss) || !o.move(t) {
+	l, ok := o.loss.(loss.Conjugate)
+	if !ok || o.noisy {
+		if !o.certifiable() || !o.move(t) {
 			return math.Inf(1)
 		}
 		return o.gapAtScores(w)
@@ -101,31 +103,24 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 	o.sum.each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				y := o.p.Y[i]
-				q := -y * (o.df[i] + o.ff[i]*along[i])
-				o.df[i], o.dv[i] = -y*min(max(q, 0), 1), 0
+				o.df[i], _ = l.Conjugate(o.p.Y[i], o.df[i]+o.ff[i]*along[i])
+				o.dv[i] = 0
 				o.f[i] += t * along[i]
 			}
 		}
 	})
 	o.curved = false
-	return o.entropyGap(w)
+	return o.conjugateGap(w, l)
 }
 
-// entropyGap returns the duality gap of w and the dual point in o.df for the
-// logistic loss without noise.
-func (o *Expected) entropyGap(w []float64) float64 {
+// conjugateGap returns the duality gap of w and the dual point in o.df for a loss
+// that knows its conjugate, without noise.
+func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	return o.dualGap(w, func(i int, theta float64) float64 {
-		y := o.p.Y[i]
-		q := -y * theta * o.df[i]
-		value, _, _ := o.loss.At(y, o.f[i], 0)
-		if q > 0 {
-			value += q * math.Log(q)
-		}
-		if q < 1 {
-			value += (1 - q) * math.Log1p(-q)
-		}
-		return value + q*y*o.f[i]
+		y, a := o.p.Y[i], theta*o.df[i]
+		value, _, _ := l.At(y, o.f[i], 0)
+		_, dual := l.Conjugate(y, a)
+		return value + dual - a*o.f[i]
 	})
 }
 
@@ -304,7 +299,7 @@ func (o *Expected) shift(by float64) float64 {
 func (o *Expected) smooth(eps float64) { o.eps = eps }
 
 // kinked reports whether the losses have a kink that smooth rounds off.
-func (o *Expected) kinked() bool { return isHinge(o.loss) }
+func (o *Expected) kinked() bool { return o.facts.Kink != nil }
 
 // smoothingGap returns what smoothing contributed to the last Gap.
 func (o *Expected) smoothingGap() float64 { return o.kink }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+
+	"blankout/loss"
 )
 
 // coordinate minimises the hinge loss without noise by dual coordinate descent
@@ -279,7 +281,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 				o.df[i], o.dv[i] = -n.y*n.alpha/n.m, 0
 			}
 		}
-		s.gap, s.value = o.entropyGap(s.w), o.lossAtScores()+o.p.Penalty.valueGrad(s.w, nil)
+		s.gap, s.value = o.conjugateGap(s.w, loss.LogisticChen{}), o.lossAtScores()+o.p.Penalty.valueGrad(s.w, nil)
 		if stop, err := s.stop(ctx); err != nil || stop {
 			return true, err
 		}

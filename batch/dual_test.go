@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // windowProblem is a window of events against a quadratic: rows of entries among
 // columns, every parameter penalised and centred somewhere.
-func windowProblem(t testing.TB, loss blankout.Loss, noise blankout.Noise, rows, columns, entries int) Problem {
+func windowProblem(t testing.TB, loss loss.Loss, noise blankout.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder
 	var y []float64
@@ -38,11 +39,11 @@ func windowProblem(t testing.TB, loss blankout.Loss, noise blankout.Noise, rows,
 
 // The dual's solution is the primal's, for every loss and as IRLS too.
 func TestDual(t *testing.T) {
-	robust, err := blankout.NewTLogistic(1.5)
+	robust, err := loss.NewTLogistic(1.5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, loss := range []blankout.Loss{blankout.LogisticGaussian{}, blankout.LogisticChen{}, blankout.HingeGaussian{Ell: 1}, blankout.HingeChen{Ell: 1}, robust.Theta(), blankout.Quadratic{}} {
+	for _, loss := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.HingeChen{Ell: 1}, robust.Theta(), loss.Quadratic{}} {
 		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Dropout{Q: 0.01}} {
 			t.Run(fmt.Sprint(loss, "/", noise), func(t *testing.T) {
 				p := windowProblem(t, loss, noise, 30, 300, 15)
@@ -95,7 +96,7 @@ func TestDual(t *testing.T) {
 }
 
 func TestDualIsForFewRows(t *testing.T) {
-	p := windowProblem(t, blankout.LogisticChen{}, blankout.NoNoise{}, 30, 28, 14)
+	p := windowProblem(t, loss.LogisticChen{}, blankout.NoNoise{}, 30, 28, 14)
 	o, err := NewExpected(p)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestDualIsForFewRows(t *testing.T) {
 	if o.dual() != nil {
 		t.Error("a dual larger than the primal")
 	}
-	p = windowProblem(t, blankout.LogisticChen{}, blankout.NoNoise{}, 20, 300, 15)
+	p = windowProblem(t, loss.LogisticChen{}, blankout.NoNoise{}, 20, 300, 15)
 	p.Penalty.R[len(p.Penalty.R)-1] = 0
 	if o, err = NewExpected(p); err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestDualIsForFewRows(t *testing.T) {
 func BenchmarkDual(b *testing.B) {
 	for _, shape := range [][3]int{{10, 20_000, 200}, {20, 20_000, 200}, {20, 784, 150}, {32, 784, 150}} {
 		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
-			p := windowProblem(b, blankout.LogisticGaussian{}, noise, shape[0], shape[1], shape[2])
+			p := windowProblem(b, loss.LogisticGaussian{}, noise, shape[0], shape[1], shape[2])
 			for _, dual := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%dx%d/%v/dual=%v", shape[0], shape[1], noise, dual), func(b *testing.B) {
 					for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -19,16 +20,17 @@ import (
 // with m_n the importance of example n and the intercept b as the last
 // parameter. The noise's c0, which acts on absent features as well, adds
 // c0 |w|^2 to every v_n; no row is ever filled in. Every convex loss of the
-// root package gets its gradient, its exact Hessian, the majoriser of IRLS and
+// table of package loss gets its gradient, its exact Hessian, the majoriser of IRLS and
 // the certificate from At and At2 alone.
 type Expected struct {
 	p          Problem
-	loss, free blankout.Loss // of labelled and of unlabelled rows; free is nil if those are left out
+	loss, free loss.Loss // of labelled and of unlabelled rows; free is nil if those are left out
 	c0, c1, c2 float64
 	noisy      bool
 	columns    int
 	dim        int
-	convex     bool
+	facts      loss.Facts
+	convex     bool // under the noise at hand
 
 	m   []float64 // kappa times importance, 0 for rows left out
 	eps float64   // see smooth
@@ -67,9 +69,9 @@ type Problem struct {
 	// Weight replaces the rows' importance unless it is nil. Rows of weight 0
 	// cost nothing.
 	Weight []float64
-	Loss   blankout.Loss
+	Loss   loss.Loss
 	Noise  blankout.Noise
-	// Kappa is the factor of the losses, blankout.Cost(Loss, c) in the notation of
+	// Kappa is the factor of the losses, loss.Cost(Loss, c) in the notation of
 	// Chen et al.
 	Kappa     float64
 	Intercept Intercept
@@ -184,10 +186,14 @@ func NewExpected(p Problem) (*Expected, error) {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", p.Noise, i)
 		}
 	}
+	o.facts = o.loss.Facts()
+	o.convex = o.facts.Convex
 	if !o.noisy {
-		o.loss = withoutNoise(o.loss)
+		o.convex = o.facts.CleanConvex
+		if o.facts.Clean != nil {
+			o.loss = o.facts.Clean
+		}
 	}
-	o.convex = Convex(o.loss, o.noisy)
 	o.m = make([]float64, d.Rows())
 	labelled, unlabelled := 0.0, 0.0
 	for i, y := range p.Y {
@@ -203,7 +209,7 @@ func NewExpected(p Problem) (*Expected, error) {
 			unlabelled += m
 		default:
 			labelled += m
-			if err := checkTarget(o.loss, y); err != nil {
+			if err := o.facts.Target.Check(y); err != nil {
 				return nil, fmt.Errorf("example %d: %w", i, err)
 			}
 		}
@@ -213,12 +219,12 @@ func NewExpected(p Problem) (*Expected, error) {
 		return nil, fmt.Errorf("no labelled example of positive weight")
 	}
 	if unlabelled > 0 {
-		if !hasLabelFreePenalty(o.loss) {
-			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabelled examples say nothing (logistic, linear and poisson can use them)", o.loss)
+		if !o.facts.LabelFree {
+			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabelled examples say nothing (that of logistic does not)", o.loss)
 		}
 		s := labelled / (labelled + p.Alpha*unlabelled)
-		o.free = penaltyOnly{o.loss.(blankout.Smooth), s * p.Alpha}
-		o.loss = penaltyScaled{o.loss.(blankout.Smooth), s}
+		o.free = penaltyOnly{o.loss, s * p.Alpha}
+		o.loss = penaltyScaled{o.loss, s}
 		o.convex = false
 	}
 	n := d.Rows()
@@ -238,122 +244,59 @@ func NewExpected(p Problem) (*Expected, error) {
 	return o, nil
 }
 
-// Convex reports whether the expected loss is convex in w.
-func Convex(l blankout.Loss, noisy bool) bool {
-	switch l.(type) {
-	case blankout.HingeGaussian, blankout.HingeChen, blankout.LogisticGaussian, blankout.LogisticChen, blankout.Probit,
-		blankout.Quadratic, blankout.Linear:
-		return true
-	case blankout.LogisticQuadratic, blankout.PoissonQuadratic:
-		return !noisy
-	}
-	return false
-}
-
-// withoutNoise returns the form of a loss that is exact and cheap at v = 0.
-func withoutNoise(l blankout.Loss) blankout.Loss {
-	switch l := l.(type) {
-	case blankout.LogisticGaussian, blankout.LogisticQuadratic:
-		return blankout.LogisticChen{}
-	case blankout.HingeGaussian:
-		// The hinge as well. Smoothed, its curvature falls off slowly away
-		// from the margin, which Newton's method likes better.
-		return blankout.HingeChen(l)
-	}
-	return l
-}
-
 // plainHinge returns the margin of the hinge loss without noise, 0 for
 // everything else.
 func (o *Expected) plainHinge() float64 {
-	if l, ok := o.loss.(blankout.HingeChen); ok && !o.noisy {
-		return l.Ell
+	if o.noisy {
+		return 0
 	}
-	return 0
+	return o.facts.Margin
 }
 
 // plainLogistic reports whether the loss is the logistic one without noise.
 func (o *Expected) plainLogistic() bool {
-	_, logistic := o.loss.(blankout.LogisticChen)
+	_, logistic := o.loss.(loss.LogisticChen)
 	return logistic && !o.noisy
 }
 
-// checkTarget returns an error for a target that the loss cannot take.
-func checkTarget(l blankout.Loss, y float64) error {
-	switch l.(type) {
-	case blankout.Quadratic, blankout.Linear:
-		if math.IsInf(y, 0) {
-			return fmt.Errorf("target %v", y)
-		}
-	case blankout.PoissonQuadratic:
-		if !(y >= 0) || math.IsInf(y, 0) {
-			return fmt.Errorf("target %v: a count is not negative", y)
-		}
-	default:
-		if y != 1 && y != -1 {
-			return fmt.Errorf("target %v is not -1 or +1", y)
-		}
-	}
-	return nil
-}
-
-// lossAboveZero reports whether no value of the loss is negative, which the
-// certificate takes for granted.
-func lossAboveZero(l blankout.Loss) bool {
-	_, count := l.(blankout.PoissonQuadratic)
-	return !count
-}
-
-func isHinge(l blankout.Loss) bool {
-	switch l.(type) {
-	case blankout.HingeGaussian, blankout.HingeChen:
-		return true
-	}
-	return false
-}
-
-func hasLabelFreePenalty(l blankout.Loss) bool {
-	switch l.(type) {
-	case blankout.LogisticGaussian, blankout.LogisticChen, blankout.LogisticQuadratic, blankout.Linear, blankout.PoissonQuadratic:
-		return true
-	}
-	return false
-}
+// certifiable reports whether weak duality gives a bound: it needs a convex loss
+// none of whose values is negative.
+func (o *Expected) certifiable() bool { return o.convex && o.facts.Lower >= 0 }
 
 // penaltyScaled is a loss whose noising penalty loss(v) - loss(0) is multiplied by s.
 type penaltyScaled struct {
-	blankout.Smooth
+	loss.Loss
 	s float64
 }
 
 func (l penaltyScaled) At(y, f, v float64) (value, df, dv float64) {
-	a, adf, _ := l.Smooth.At(y, f, 0)
-	b, bdf, bdv := l.Smooth.At(y, f, v)
+	a, adf, _ := l.Loss.At(y, f, 0)
+	b, bdf, bdv := l.Loss.At(y, f, v)
 	return a + l.s*(b-a), adf + l.s*(bdf-adf), l.s * bdv
 }
 
 func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
-	a, _, _ := l.Smooth.At2(y, f, 0)
-	b, bfv, bvv := l.Smooth.At2(y, f, v)
+	a, _, _ := l.Loss.At2(y, f, 0)
+	b, bfv, bvv := l.Loss.At2(y, f, v)
 	return a + l.s*(b-a), l.s * bfv, l.s * bvv
 }
 
 // penaltyOnly is s (loss(v) - loss(0)) of a loss for which that does not
 // depend on the label.
 type penaltyOnly struct {
-	blankout.Smooth
+	loss.Loss
 	s float64
 }
 
 func (l penaltyOnly) At(_, f, v float64) (value, df, dv float64) {
-	a, adf, _ := l.Smooth.At(1, f, 0)
-	b, bdf, bdv := l.Smooth.At(1, f, v)
+	a, adf, _ := l.Loss.At(1, f, 0)
+	b, bdf, bdv := l.Loss.At(1, f, v)
 	return l.s * (b - a), l.s * (bdf - adf), l.s * bdv
 }
 
 func (l penaltyOnly) At2(_, f, v float64) (ff, fv, vv float64) {
-	a, _, _ := l.Smooth.At2(1, f, 0)
-	b, bfv, bvv := l.Smooth.At2(1, f, v)
+	a, _, _ := l.Loss.At2(1, f, 0)
+	b, bfv, bvv := l.Loss.At2(1, f, v)
 	return l.s * (b - a), l.s * bfv, l.s * bvv
 }
 
@@ -373,7 +316,7 @@ func (o *Expected) stride() int {
 }
 
 // row returns the loss of row i and its target.
-func (o *Expected) row(i int) (blankout.Loss, float64) {
+func (o *Expected) row(i int) (loss.Loss, float64) {
 	y := o.p.Y[i]
 	if o.free != nil && y != y {
 		return o.free, y
@@ -534,11 +477,10 @@ func (o *Expected) curve() {
 				continue
 			}
 			l, y := o.row(i)
-			s, smooth := l.(blankout.Smooth)
-			if o.majorise || !smooth {
+			if o.majorise {
 				o.ff[i], o.fv[i], o.vv[i] = 2*o.dv[i], 0, 0
 			} else {
-				o.ff[i], o.fv[i], o.vv[i] = s.At2(y, o.f[i], o.v[i]+o.eps*o.eps)
+				o.ff[i], o.fv[i], o.vv[i] = l.At2(y, o.f[i], o.v[i]+o.eps*o.eps)
 			}
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // The vectors of testdata/golden were made by an independent implementation of
@@ -128,22 +129,22 @@ func expectedOf(t testing.TB, g *goldenProblem, c *goldenCase) *Expected {
 	x := g.X
 	switch c.Algo {
 	case "dropout-logistic":
-		p.Loss = blankout.LogisticChen{}
-		p.Kappa = blankout.Cost(p.Loss, c.Params.C)
+		p.Loss = loss.LogisticChen{}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
 	case "gaussian-logistic":
-		p.Loss = blankout.LogisticGaussian{}
-		p.Kappa = blankout.Cost(p.Loss, c.Params.C)
+		p.Loss = loss.LogisticGaussian{}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
 	case "dropout-svm", "svm":
-		p.Loss = blankout.HingeChen{Ell: c.Params.Ell}
-		p.Kappa = blankout.Cost(p.Loss, c.Params.C)
+		p.Loss = loss.HingeChen{Ell: c.Params.Ell}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
 	case "gaussian-hinge":
-		p.Loss = blankout.HingeGaussian{Ell: c.Params.Ell}
-		p.Kappa = blankout.Cost(p.Loss, c.Params.C)
+		p.Loss = loss.HingeGaussian{Ell: c.Params.Ell}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
 	case "mcf-quadratic":
-		p.Loss = blankout.Quadratic{}
+		p.Loss = loss.Quadratic{}
 		l2 = c.Params.Lam
 	case "quadratic-noising-logistic":
-		p.Loss = blankout.LogisticQuadratic{}
+		p.Loss = loss.LogisticQuadratic{}
 		l2 = c.Params.Lam / 2
 		if c.Params.Unlabelled {
 			x = append(append([][]float64(nil), g.X...), g.Unlabelled...)
@@ -224,9 +225,9 @@ func TestGoldenRefresh(t *testing.T) {
 				continue
 			}
 			total++
-			var loss blankout.Loss = blankout.LogisticChen{}
+			var l loss.Loss = loss.LogisticChen{}
 			if c.Params.Loss == "hinge" {
-				loss = blankout.HingeChen{Ell: c.Params.Ell}
+				l = loss.HingeChen{Ell: c.Params.Ell}
 			}
 			// All rows, those before the refresh without weight: the columns are
 			// then all there.
@@ -235,8 +236,8 @@ func TestGoldenRefresh(t *testing.T) {
 			for i := c.Params.FromRow; i < d.Rows(); i++ {
 				weight[i] = 1
 			}
-			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: loss, Noise: blankout.Dropout{Q: c.Params.Level},
-				Kappa: blankout.Cost(loss, c.Params.C), Intercept: PenalisedIntercept, Penalty: Penalty{R: c.Metric, Centre: c.StartWeights}})
+			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: blankout.Dropout{Q: c.Params.Level},
+				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalisedIntercept, Penalty: Penalty{R: c.Metric, Centre: c.StartWeights}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/loss"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -16,7 +16,7 @@ import (
 func TestAfterAStep(t *testing.T) {
 	x, y := drawProblem(t, 5, 60, 6, false)
 	data := denseData(t, x, y)
-	for _, l := range []blankout.Loss{blankout.HingeGaussian{Ell: 1}, blankout.LogisticGaussian{}, blankout.LogisticChen{}, blankout.HingeChen{Ell: 1}} {
+	for _, l := range []loss.Loss{loss.HingeGaussian{Ell: 1}, loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeChen{Ell: 1}} {
 		for _, n := range everyNoise[1:] {
 			for _, it := range everyIntercept {
 				o, fresh := newExpected(t, data, y, l, n, 1, it), newExpected(t, data, y, l, n, 1, it)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Penalties is what the noise adds to the log-loss of a generalised linear
@@ -27,21 +28,21 @@ type Penalties struct {
 // Penalties computes them on the data the model was trained on. The loss must
 // be linear, logistic or poisson.
 func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) (*Penalties, error) {
-	var loss blankout.Loss               // A(f) + A''(f) v/2 at y
+	var l loss.Loss                      // A(f) + A''(f) v/2 at y
 	y := 0.0                             // where y f drops out of it
 	var exact func(f, v float64) float64 // E A(f~) - A(f)
 	switch name, _, _ := strings.Cut(f.Model.Loss, ":"); name {
 	case "linear":
-		loss, exact = blankout.Linear{}, func(_, v float64) float64 { return v / 2 }
+		l, exact = loss.Linear{}, func(_, v float64) float64 { return v / 2 }
 	case "logistic":
-		loss, y = blankout.LogisticQuadratic{}, -1
+		l, y = loss.LogisticQuadratic{}, -1
 		exact = func(f, v float64) float64 {
-			noisy, _, _ := blankout.LogisticGaussian{}.At(y, f, v)
-			clean, _, _ := blankout.LogisticGaussian{}.At(y, f, 0)
+			noisy, _, _ := loss.LogisticGaussian{}.At(y, f, v)
+			clean, _, _ := loss.LogisticGaussian{}.At(y, f, 0)
 			return noisy - clean
 		}
 	case "poisson":
-		loss, exact = blankout.PoissonQuadratic{}, func(f, v float64) float64 { return math.Exp(f) * math.Expm1(v/2) }
+		l, exact = loss.PoissonQuadratic{}, func(f, v float64) float64 { return math.Exp(f) * math.Expm1(v/2) }
 	default:
 		return nil, fmt.Errorf("loss %s has no noising penalty: want linear, logistic or poisson", f.Model.Loss)
 	}
@@ -73,13 +74,13 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 				v += w[c] * w[c] * (c1*x + c2*x*x)
 			}
 			s := row.Dot(w) + b
-			a, slope, half := loss.At(y, s, 0) // half is A''(s)/2
+			a, slope, half := l.At(y, s, 0) // half is A''(s)/2
 			p.Quadratic += m * half * v
 			p.Exact += m * exact(s, v)
 			mean, square := 0.0, 0.0
 			for j := range copies {
 				f := noisy.Row(i*copies+j).Dot(w) + b
-				at, _, _ := loss.At(y, f, 0)
+				at, _, _ := l.At(y, f, 0)
 				x := at - a - slope*(f-s)
 				delta := x - mean
 				mean += delta / float64(j+1)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-
-	"blankout"
 )
 
 // Ramp is the support vector machine with the ramp loss (Collobert et al.
@@ -30,13 +28,8 @@ type Ramp struct {
 // NewRamp returns the objective of a problem whose Loss is a hinge. s < ell is
 // where the loss becomes flat; Collobert et al. take values from -2 to 0.
 func NewRamp(p Problem, s float64) (*Ramp, error) {
-	var ell float64
-	switch l := p.Loss.(type) {
-	case blankout.HingeGaussian:
-		ell = l.Ell
-	case blankout.HingeChen:
-		ell = l.Ell
-	default:
+	ell := p.Loss.Facts().Margin
+	if ell == 0 {
 		return nil, fmt.Errorf("the ramp loss cuts off the hinge, not %v", p.Loss)
 	}
 	if !(s < ell) || math.IsInf(s, 0) {

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 func rampProblem(d *Data, y []float64, noise blankout.Noise) Problem {
-	return Problem{Data: d, Y: y, Kappa: 2, Loss: blankout.HingeGaussian{Ell: 1}, Noise: noise, Intercept: FreeIntercept,
+	return Problem{Data: d, Y: y, Kappa: 2, Loss: loss.HingeGaussian{Ell: 1}, Noise: noise, Intercept: FreeIntercept,
 		Penalty: Ridge(d.Columns(), 1, FreeIntercept)}
 }
 
@@ -94,7 +95,7 @@ func TestRamp(t *testing.T) {
 		t.Error("a cut at the margin passed")
 	}
 	p := rampProblem(denseData(t, x, y), y, nil)
-	p.Loss = blankout.LogisticChen{}
+	p.Loss = loss.LogisticChen{}
 	if _, err := NewRamp(p, 0); err == nil {
 		t.Error("the logistic loss passed")
 	}
@@ -105,7 +106,7 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	x, y := gaussianProblem(52, 100, 4, false)
 	d := denseData(t, x, y)
 	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
-		p := Problem{Data: d, Y: y, Kappa: 1, Loss: blankout.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
+		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
 		var objective []float64
 		for _, solver := range []Solver{Newton, LBFGS} {
 			o, err := NewExpected(p)

@@ -7,13 +7,14 @@ import (
 	"math/rand/v2"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // TLogistic is t-logistic regression (Ding & Vishwanathan 2010, section 4),
 //
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
-// l_n as in [blankout.TLogistic], under feature noise too. J is not convex.
+// l_n as in [loss.TLogistic], under feature noise too. J is not convex.
 // Solve minimises it by their majorise-minimise scheme: the logarithms are
 // replaced by their tangents, that is every example weighted by its influence
 // xi_n = 1/l_n, and the convex theta-step solved; L-BFGS ends what that begins.
@@ -24,7 +25,7 @@ type TLogistic struct {
 	Starts int
 	Seed   uint64
 
-	loss  blankout.TLogistic
+	loss  loss.TLogistic
 	data  *Expected // the losses alone
 	theta *Expected // the convex step, its weights and penalty rewritten
 	prior tPrior
@@ -44,10 +45,10 @@ const (
 )
 
 // NewTLogistic returns the objective of a problem whose Loss is a
-// blankout.TLogistic. The Problem's Penalty is not used; lam > 0 is the
+// loss.TLogistic. The Problem's Penalty is not used; lam > 0 is the
 // strength of the prior (for L2Prior 0 is allowed).
 func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
-	loss, ok := p.Loss.(blankout.TLogistic)
+	loss, ok := p.Loss.(loss.TLogistic)
 	if !ok {
 		return nil, fmt.Errorf("t-logistic regression with the loss %v", p.Loss)
 	}

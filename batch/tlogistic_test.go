@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *TLogistic {
 	t.Helper()
-	loss, err := blankout.NewTLogistic(tt)
+	loss, err := loss.NewTLogistic(tt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +145,11 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 func TestTLogisticBadInput(t *testing.T) {
 	x, y := gaussianProblem(33, 20, 3, false)
 	d := denseData(t, x, y)
-	loss, err := blankout.NewTLogistic(1.5)
+	l, err := loss.NewTLogistic(1.5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Problem{Data: d, Y: y, Loss: loss, Kappa: 1, Intercept: FreeIntercept}
+	p := Problem{Data: d, Y: y, Loss: l, Kappa: 1, Intercept: FreeIntercept}
 	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {
 			t.Errorf("lam %v passed", lam)
@@ -157,7 +158,7 @@ func TestTLogisticBadInput(t *testing.T) {
 	if _, err := NewTLogistic(p, "cauchy", 1); err == nil {
 		t.Error("an unknown prior passed")
 	}
-	p.Loss = blankout.LogisticChen{}
+	p.Loss = loss.LogisticChen{}
 	if _, err := NewTLogistic(p, L2Prior, 1); err == nil {
 		t.Error("another loss passed")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Config says what Train solves. Flags and the configuration file carry the same names.
@@ -18,12 +19,12 @@ type Config struct {
 	// Loss is hinge, logistic, quadratic, linear, poisson or one of the
 	// objectives of their own; Bound is gaussian (the default), chen or
 	// quadratic-noising where the loss has a choice. Loss may name the bound too,
-	// as blankout.ParseLoss reads it; then Bound is "".
+	// as loss.Parse reads it; then Bound is "".
 	Loss, Bound string
 	Ell         float64 // margin of the hinge, unless Loss names one
 	Noise       string  // as blankout.ParseNoise reads it
 	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
-	// factor blankout.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
+	// factor loss.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
 	// of factor 1.
 	Cost      float64
 	L2        float64
@@ -201,12 +202,12 @@ func (f *Fit) TrainError(d *Data) float64 {
 }
 
 // kappa returns the factor of the losses and the weight of |w|^2: the one place
-// where the conventions of the papers meet.
-func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
+// where the conventions of the papers meet. factor is loss.Facts.Cost.
+func (c Config) kappa(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
 	}
-	return blankout.Cost(l, c.Cost), 1
+	return factor * c.Cost, 1
 }
 
 // objectives lists the losses that are objectives of their own, by the name
@@ -215,19 +216,20 @@ func (c Config) kappa(l blankout.Loss) (kappa, l2 float64) {
 // asked for. A new one is a file and a line here.
 var objectives = []struct {
 	name   string
+	level  bool // a number must stand behind the name
 	bounds []string
 	make   func(p Problem, level string, c Config) (Objective, error)
 }{
-	{"exponential", []string{"", "mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
-	{"logistic", []string{"mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
-	{"ramp", []string{"", "gaussian", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
+	{"exponential", false, []string{"", "mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
+	{"logistic", false, []string{"mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
+	{"ramp", false, []string{"", "gaussian", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
 		s, err := parseLevel(level, -1)
 		if err != nil {
 			return nil, fmt.Errorf("loss ramp:%s: %w", level, err)
 		}
-		p.Loss = blankout.HingeGaussian{Ell: c.Ell}
+		p.Loss = loss.HingeGaussian{Ell: c.Ell}
 		if c.Bound == "chen" {
-			p.Loss = blankout.HingeChen{Ell: c.Ell}
+			p.Loss = loss.HingeChen{Ell: c.Ell}
 		}
 		if c.L2 < 0 {
 			p.Kappa *= 2 // as the hinge
@@ -235,7 +237,7 @@ var objectives = []struct {
 		return NewRamp(p, s)
 	}},
 	// Globerson & Roweis write |w|^2/2.
-	{"fdrop", []string{""}, func(p Problem, level string, c Config) (Objective, error) {
+	{"fdrop", true, []string{""}, func(p Problem, level string, c Config) (Objective, error) {
 		k, err := strconv.Atoi(level)
 		if err != nil {
 			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
@@ -246,17 +248,17 @@ var objectives = []struct {
 		return NewFDROP(p, k)
 	}},
 	// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
-	{"t-logistic", []string{"", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
+	{"t-logistic", true, []string{"", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
 		t, err := parseLevel(level, math.NaN())
 		if err != nil {
 			return nil, fmt.Errorf("loss t-logistic:%s: %w", level, err)
 		}
-		loss, err := blankout.NewTLogistic(t)
+		l, err := loss.NewTLogistic(t)
 		if err != nil {
 			return nil, err
 		}
-		p.Loss = loss
-		_, l2 := c.kappa(loss)
+		p.Loss = l
+		_, l2 := c.kappa(1)
 		o, err := NewTLogistic(p, Prior(c.Prior), 2*l2)
 		if err == nil {
 			o.Starts, o.Seed = c.Starts, c.Seed
@@ -265,14 +267,37 @@ var objectives = []struct {
 	}},
 }
 
-// LossName returns the loss with its bound and margin, as blankout.ParseLoss
+// LossNames returns what Config.Loss may begin with: the table of package loss, the
+// objectives above and those of kernels. A colon at the end asks for a number.
+func LossNames() []string {
+	var names []string
+	for _, name := range loss.Names() {
+		if loss.Parameter(name) != "" && loss.Bounds(name)[0] == "" {
+			name += ":"
+		}
+		names = append(names, name)
+	}
+	for _, o := range objectives {
+		name := o.name
+		if o.level {
+			name += ":"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return append(names, "dropsvm")
+}
+
+// LossName returns the loss with its bound and margin, as loss.Parse
 // reads it.
 func (c Config) LossName() (string, error) {
 	name := c.Loss
 	first, _, named := strings.Cut(name, ":")
 	// The expectation of the quadratic loss is exact, by whatever name it is asked for.
 	exact := c.Bound == "gaussian" || c.Bound == "mcf" && first == "quadratic" || c.Bound == "quadratic-noising" && first == "linear"
-	if c.Bound != "" && (first == "hinge" || first == "logistic" || !exact) {
+	bounds := loss.Bounds(first)
+	if c.Bound != "" && (len(bounds) > 1 || !exact) {
 		if named {
 			return "", fmt.Errorf("loss %s and bound %s both name the bound: give one of them", c.Loss, c.Bound)
 		}
@@ -282,11 +307,11 @@ func (c Config) LossName() (string, error) {
 	if c.Ell == 1 {
 		return name, nil
 	}
-	if first != "hinge" {
+	if loss.Parameter(first) != "ell" {
 		return "", fmt.Errorf("margin ell = %v: loss %s has none", c.Ell, c.Loss)
 	}
 	if !named {
-		name += ":gaussian"
+		name += ":" + bounds[0]
 	}
 	return name + ":" + strconv.FormatFloat(c.Ell, 'g', -1, 64), nil
 }
@@ -322,9 +347,13 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	default:
 		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
-	problem := func(d *Data, b subproblem, c Config, loss blankout.Loss) Problem {
-		kappa, l2 := c.kappa(loss)
-		return Problem{Data: d, Y: b.y, Weight: b.weight, Loss: loss, Noise: noise, Kappa: kappa,
+	problem := func(d *Data, b subproblem, c Config, l loss.Loss) Problem {
+		factor := 1.0 // of an objective of its own
+		if l != nil {
+			factor = l.Facts().Cost
+		}
+		kappa, l2 := c.kappa(factor)
+		return Problem{Data: d, Y: b.y, Weight: b.weight, Loss: l, Noise: noise, Kappa: kappa,
 			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 	}
 	first, level, _ := strings.Cut(c.Loss, ":")
@@ -348,19 +377,19 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	if name, err = c.LossName(); err != nil {
 		return nil, "", err
 	}
-	loss, err := blankout.ParseLoss(name)
+	l, err := loss.Parse(name)
 	if err != nil {
 		return nil, "", err
 	}
 	return func(d *Data, b subproblem, c Config) (Objective, error) {
-		return NewExpected(problem(d, b, c, loss))
-	}, loss.String(), nil
+		return NewExpected(problem(d, b, c, l))
+	}, l.String(), nil
 }
 
 // problems cuts the task into binary problems.
 func (c Config) problems(d *Data) ([]subproblem, error) {
 	classes := d.Schema.Classes
-	if blankout.IsRegression(c.Loss) {
+	if loss.IsRegression(c.Loss) {
 		y := make([]float64, d.Rows())
 		for i := range y {
 			y[i] = math.NaN()

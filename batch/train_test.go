@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // classData draws n examples of k classes in a plane of 6 features.
@@ -70,7 +71,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 				y[i] = 1
 			}
 		}
-		r := solve(t, newExpected(t, d, y, blankout.HingeGaussian{Ell: 1}, blankout.Dropout{Q: 0.3}, 2, FreeIntercept), Options{Tol: 1e-6})
+		r := solve(t, newExpected(t, d, y, loss.HingeGaussian{Ell: 1}, blankout.Dropout{Q: 0.3}, 2, FreeIntercept), Options{Tol: 1e-6})
 		sum += r.Objective
 		gap += r.Gap
 	}
@@ -113,7 +114,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	for i := range y {
 		y[i] = float64(pair.Label(i) - 2)
 	}
-	r := solve(t, newExpected(t, pair, y, blankout.LogisticGaussian{}, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
+	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
 	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
 		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	}
@@ -155,7 +156,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"numbers", words, func(c *Config) { c.Loss = "linear" }, "numbers for labels"},
 		{"counts", two, func(c *Config) { c.Loss = "poisson" }, "not negative"},
 		{"two bounds", two, func(c *Config) { c.Loss, c.Bound = "hinge:chen", "gaussian" }, "give one of them"},
-		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "margin"},
+		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "ell = \"2:3\""},
 		{"margin", two, func(c *Config) { c.Ell = 2 }, "has none"},
 		{"bound", two, func(c *Config) { c.Loss, c.Bound = "ramp", "mcf" }, "no bound mcf"},
 		{"bound of an exact one", two, func(c *Config) { c.Loss, c.Bound = "quadratic", "chen" }, "no bound chen"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // KernelConfig says what TrainKernel solves, beside the Config.
@@ -100,7 +101,7 @@ func (k KernelConfig) Check(c Config) error {
 	if err := drop.Check(); err != nil {
 		return err
 	}
-	kappa, l2 := c.kappa(blankout.HingeChen{})
+	kappa, l2 := c.kappa(loss.HingeChen{}.Facts().Cost)
 	switch {
 	case !(kappa > 0) || math.IsInf(kappa, 0):
 		return fmt.Errorf("cost c = %v: want a positive number", c.Cost)
@@ -123,7 +124,7 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 		return nil, err
 	}
 	t := &kernelTrainer{c: c, k: k}
-	t.kappa, t.l2 = c.kappa(blankout.HingeChen{})
+	t.kappa, t.l2 = c.kappa(loss.HingeChen{}.Facts().Cost)
 	t.c.Threads = max(c.Threads, 1)
 	if like != nil {
 		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared

@@ -23,6 +23,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/loss"
 	"blankout/stream"
 )
 
@@ -181,7 +182,7 @@ func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
 	// Class is what the event is predicted to be and Probability that class's; both
-	// are left out where labels are numbers (blankout.IsRegression).
+	// are left out where labels are numbers (loss.IsRegression).
 	Class       string  `json:"class,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes, if there are more than two.
@@ -251,7 +252,7 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	p := Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
 	class := m.Head.Predict(scores)
 	chances := m.Probabilities(scores, d.chances)
-	if !blankout.IsRegression(m.Loss) {
+	if !loss.IsRegression(m.Loss) {
 		p.Class, p.Probability = m.className(class), chances[class]
 	}
 	if len(scores) > 1 {

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -610,7 +611,7 @@ func (d *noisyData) online(loss string) (float64, error) {
 
 // starts descends from zero and from random starts of weights that move a score
 // by about 10.
-func (d *noisyData) starts(ctx context.Context, loss string, c labelNoiseConfig, seed uint64) (startErrors, error) {
+func (d *noisyData) starts(ctx context.Context, name string, c labelNoiseConfig, seed uint64) (startErrors, error) {
 	train := d.rows(0, min(c.StartTrain, len(d.wrong)))
 	y := make([]float64, train.Rows())
 	norm := 0.0
@@ -624,11 +625,11 @@ func (d *noisyData) starts(ctx context.Context, loss string, c labelNoiseConfig,
 	if norm == 0 {
 		return startErrors{}, errors.New("no features")
 	}
-	l, err := blankout.ParseLoss(loss)
+	l, err := loss.Parse(name)
 	p := batch.Problem{Data: train, Y: y, Noise: blankout.NoNoise{}, Kappa: c.StartCost, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(train.Columns(), 1, batch.FreeIntercept)}
 	var o batch.Objective
-	if loss == "ramp" {
-		p.Loss, p.Kappa = blankout.HingeGaussian{Ell: 1}, 2*c.StartCost
+	if name == "ramp" {
+		p.Loss, p.Kappa = loss.HingeGaussian{Ell: 1}, 2*c.StartCost
 		o, err = batch.NewRamp(p, -1)
 	} else if err == nil {
 		p.Loss = l

@@ -7,6 +7,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/simulate"
 )
 
@@ -144,10 +145,10 @@ func (s *Setting) penaltyOfScores(c penaltyConfig) {
 // logistic model for f~ ~ N(f, sd^2).
 func noisingPenalty(f, sd float64) (r, q float64) {
 	v := sd * sd
-	a, _, _ := blankout.LogisticGaussian{}.At(1, f, v)
-	a0, _, _ := blankout.LogisticGaussian{}.At(1, f, 0)
-	b, _, _ := blankout.LogisticQuadratic{}.At(1, f, v)
-	b0, _, _ := blankout.LogisticQuadratic{}.At(1, f, 0)
+	a, _, _ := loss.LogisticGaussian{}.At(1, f, v)
+	a0, _, _ := loss.LogisticGaussian{}.At(1, f, 0)
+	b, _, _ := loss.LogisticQuadratic{}.At(1, f, v)
+	b0, _, _ := loss.LogisticQuadratic{}.At(1, f, 0)
 	return a - a0, b - b0
 }
 
@@ -171,7 +172,7 @@ func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConf
 	for i := range y {
 		y[i] = float64(2*d.Label(i) - 1)
 	}
-	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: blankout.LogisticGaussian{}, Noise: noise, Kappa: 1,
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
 		Intercept: batch.FreeIntercept, Penalty: batch.Ridge(d.Columns(), c.L2, batch.FreeIntercept), Threads: s.Threads})
 	if err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func penaltiesAt(d *batch.Data, w []float64, noise blankout.Noise, copies int, s
 	for i := range d.Rows() {
 		row := d.Row(i)
 		f := row.Dot(w) + w[d.Columns()]
-		loss, _, _ := blankout.LogisticGaussian{}.At(float64(2*d.Label(i)-1), f, 0)
+		loss, _, _ := loss.LogisticGaussian{}.At(float64(2*d.Label(i)-1), f, 0)
 		t.LogLoss += loss
 		if math.Abs(f) > math.Log(9) {
 			t.Confident += 1 / float64(d.Rows())

@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/internal/failpoint"
+	"blankout/loss"
 )
 
 // Under the policy adopt the exact solution over the first N records becomes
@@ -44,7 +45,7 @@ type Seeker interface {
 // CheckAdopt reports why a Learner of this configuration cannot adopt exact
 // solutions, nil if it can.
 func CheckAdopt(c Config) error {
-	loss, err := blankout.ParseLoss(c.Loss)
+	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		return nil // the learner's own check says so
 	}
@@ -55,7 +56,7 @@ func CheckAdopt(c Config) error {
 		return errors.New("policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")
 	case c.HalfLife > 0 || c.HalfLifeTime > 0:
 		return errors.New("policy adopt: the exact solution forgets nothing; set learner.half_life and half_life_time to 0")
-	case !batch.Convex(loss, true):
+	case !l.Facts().Convex:
 		return fmt.Errorf("policy adopt: loss %q is not convex, so no solution of it is certified", c.Loss)
 	}
 	return nil
@@ -110,10 +111,7 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 		solution := exact
 		if i != l.chosen {
 			live := l.modelOf(i)
-			c, err := v.problem(&live.Head)
-			if err != nil {
-				return nil, err
-			}
+			c := v.problem(&live.Head)
 			c.Progress, c.Pause = v.Progress, pace.rest
 			if solution, err = evidence.Exact(ctx, live, c); ctx.Err() != nil {
 				return nil, ctx.Err()

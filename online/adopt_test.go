@@ -18,6 +18,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/loss"
 	"blankout/online"
 )
 
@@ -405,8 +406,11 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 // as far as they would have gone.
 func TestAdoptRules(t *testing.T) {
 	for name, edit := range map[string]func(*online.Config){
-		"adagrad": func(*online.Config) {}, "dropout-descent": func(c *online.Config) { c.Rule = "dropout-descent" },
-		"sgd": func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
+		"adagrad":               func(*online.Config) {},
+		"margin":                func(c *online.Config) { c.Loss = "hinge:gaussian:0.5" },
+		"squared hinge, margin": func(c *online.Config) { c.Loss = "squared-hinge:gaussian:0.5" },
+		"dropout-descent":       func(c *online.Config) { c.Rule = "dropout-descent" },
+		"sgd":                   func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
 		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh = 50 },
 		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabelled": func(c *online.Config) { c.Alpha = 0.5 },
 		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalised": func(c *online.Config) { c.Intercept = "penalised" },
@@ -497,7 +501,7 @@ func TestAdoptMetric(t *testing.T) {
 	c.Noise = "dropout:0.3"
 	_, a, all := learnSome(t, c, 2, 300)
 	m := a.Learner.Snapshot().Model()
-	loss, err := blankout.ParseLoss(c.Loss)
+	loss, err := loss.Parse(c.Loss)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Config is what a Learner is made from. Decode a file over DefaultConfig, so
 // that zero stays a value.
 type Config struct {
-	// Loss is the expected loss that is minimised, as blankout.ParseLoss reads it.
+	// Loss is the expected loss that is minimised, as loss.Parse reads it.
 	Loss string `toml:"loss"`
 	// Noise is what the features are expected to suffer, as blankout.ParseNoise
 	// reads it, or auto: a bank of dropout levels learns side by side, and that of
@@ -25,7 +26,7 @@ type Config struct {
 	// expects to lose. It may change from run to run.
 	ExpectedMissing float64 `toml:"expected_missing"`
 	// C is the weight of the losses against the ridge in the batch objective
-	// |w|^2 + kappa sum loss (blankout.Cost); +Inf is no ridge.
+	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
 	// Rule names the update rule: adagrad, dropout-descent, sgd, arow, ftrl, or
 	// irls, which leaves everything to the refresh.
@@ -106,7 +107,7 @@ func DefaultConfig() Config {
 
 // settings are a Config's values as the Learner uses them.
 type settings struct {
-	loss        blankout.Loss
+	loss        loss.Loss
 	noises      []blankout.Noise // of the levels
 	noiseKind   noiseKind
 	rule        ruleEntry
@@ -129,7 +130,7 @@ const (
 func (c Config) parse() (settings, error) {
 	var s settings
 	var err error
-	if s.loss, err = blankout.ParseLoss(c.Loss); err != nil {
+	if s.loss, err = loss.Parse(c.Loss); err != nil {
 		return s, err
 	}
 	if err := s.parseNoise(c); err != nil {
@@ -150,7 +151,7 @@ func (c Config) parse() (settings, error) {
 	if !(c.C > 0) {
 		return s, fmt.Errorf("c = %v: must be positive (inf is no ridge)", c.C)
 	}
-	s.ridge = 2 / blankout.Cost(s.loss, c.C)
+	s.ridge = 2 / loss.Cost(s.loss, c.C)
 	if !(c.Eta >= 0) || math.IsInf(c.Eta, 0) {
 		return s, fmt.Errorf("eta = %v: must be a positive number, or 0 for the rule's own", c.Eta)
 	}
@@ -173,8 +174,8 @@ func (c Config) parse() (settings, error) {
 	if !(c.Alpha >= 0 && c.Alpha <= 1) {
 		return s, fmt.Errorf("alpha = %v: must lie in [0, 1]", c.Alpha)
 	}
-	if _, hinge := s.loss.(blankout.HingeGaussian); c.Alpha > 0 && (hinge || strings.HasPrefix(c.Loss, "hinge")) {
-		return s, fmt.Errorf("alpha = %v: the hinge loss has no curvature without a label; set alpha = 0 or loss = \"logistic\"", c.Alpha)
+	if facts := s.loss.Facts(); c.Alpha > 0 && !facts.LabelFree && !facts.Probability {
+		return s, fmt.Errorf("alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
 	}
 	if c.Alpha > 0 && !s.rule.metric {
 		return s, fmt.Errorf("alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
@@ -193,7 +194,7 @@ func (c Config) parse() (settings, error) {
 	if !(c.Suspect >= 0 && c.Suspect < 1) {
 		return s, fmt.Errorf("suspect = %v: must lie in [0, 1)", c.Suspect)
 	}
-	if _, ok := s.loss.(blankout.TLogistic); c.Suspect > 0 && !ok {
+	if _, ok := s.loss.(loss.TLogistic); c.Suspect > 0 && !ok {
 		return s, fmt.Errorf("suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
@@ -294,7 +295,7 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		f["refresh_window"] = fmt.Sprint(c.RefreshWindow)
 	}
 	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
-	if l, err := blankout.ParseLoss(c.Loss); err == nil {
+	if l, err := loss.Parse(c.Loss); err == nil {
 		f["loss"] = l.String()
 	}
 	if c.Noise == "auto" {

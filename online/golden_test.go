@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // The files testdata/golden_*.json hold problems and the weights that an
@@ -146,7 +147,7 @@ func TestGoldenRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := uint32(len(c.Weights))
-		kappa := blankout.Cost(l.loss, c.Params.C)
+		kappa := loss.Cost(l.loss, c.Params.C)
 		give := func(row []float64, d int) {
 			l.weights(row)[0], l.metricOf(row)[0] = c.Start[d], c.Metric[d]/kappa
 		}

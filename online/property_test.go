@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // stream makes reproducible events of every kind of field: two readings far
@@ -472,10 +473,10 @@ func TestFixedPoint(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	for _, loss := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
+	for _, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
 		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7"} {
 			c := DefaultConfig()
-			c.Loss, c.Noise, c.C, c.Standardise, c.Average = loss, noise, 0.5, "none", 0.3
+			c.Loss, c.Noise, c.C, c.Standardise, c.Average = name, noise, 0.5, "none", 0.3
 			for _, rule := range []string{"adagrad", "sgd"} {
 				c.Rule = rule
 				l, err := New(c, blankout.NewSchema(4, []string{"0", "1"}, 2))
@@ -499,7 +500,7 @@ func TestFixedPoint(t *testing.T) {
 						value, _, _ := l.loss.At(target(events[i].Label, 0, 1), f, v)
 						j += value
 					}
-					return norm + blankout.Cost(l.loss, c.C)*j
+					return norm + loss.Cost(l.loss, c.C)*j
 				}
 				best := minimise(objective, dim)
 				const passes = 200
@@ -515,7 +516,7 @@ func TestFixedPoint(t *testing.T) {
 					w[d] = m.Weight(uint32(d), 0)
 				}
 				if got := objective(w, m.Intercept[0]); got > best*1.002+1e-9 {
-					t.Errorf("%s, %s, %s: objective %v after %d passes, optimum %v", rule, loss, noise, got, passes, best)
+					t.Errorf("%s, %s, %s: objective %v after %d passes, optimum %v", rule, name, noise, got, passes, best)
 				}
 			}
 		}

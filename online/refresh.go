@@ -7,6 +7,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/internal/failpoint"
+	"blankout/loss"
 )
 
 // refresh solves the latest events exactly against a quadratic summary of
@@ -69,12 +70,11 @@ func (w *window) drop(n int) {
 
 // solvable says whether a refresh knows what to do with a loss: it is convex, or
 // t-logistic, whose theta-steps are.
-func solvable(l blankout.Loss) bool {
-	if _, ok := l.(blankout.TLogistic); ok {
+func solvable(l loss.Loss) bool {
+	if _, ok := l.(loss.TLogistic); ok {
 		return true
 	}
-	_, smooth := l.(blankout.Smooth)
-	return smooth && batch.Convex(l, true)
+	return l.Facts().Convex
 }
 
 // metricOf returns the sums of D that belong to a row.
@@ -172,7 +172,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		found[c] = l.weights(row)[j]
 	}
 	steps := 1
-	robust, isRobust := l.loss.(blankout.TLogistic)
+	robust, isRobust := l.loss.(loss.TLogistic)
 	if isRobust {
 		// Theta-steps: the convex part with every event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3

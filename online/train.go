@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Training makes passes over a finite set of events and says what came of it.
@@ -200,7 +201,7 @@ type evaluation struct {
 type evaluated struct{ loss, weight, wrong float64 }
 
 func newEvaluation(l *Learner) *evaluation {
-	e := &evaluation{l: l, weights: l.publishedRows(), kappa: blankout.Cost(l.loss, l.config.C)}
+	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.loss, l.config.C)}
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
 	}

@@ -146,10 +146,7 @@ func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation,
 }
 
 func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
-	c, err := v.problem(&s.Live.Head)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+	c := v.problem(&s.Live.Head)
 	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
@@ -256,24 +253,14 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 }
 
 // problem returns the batch problem of what a model of the Learner minimises.
-func (v *Validator) problem(h *blankout.Head) (batch.ValidateConfig, error) {
+func (v *Validator) problem(h *blankout.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, v.Config.Top, "l2"
 	c.Intercept = batch.Intercept(v.Learner.Intercept)
 	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
 		c.Cost, c.L2 = 1, 0
 	}
-	loss, err := blankout.ParseLoss(h.Loss)
-	if err != nil {
-		return c, err
-	}
-	switch l := loss.(type) {
-	case blankout.HingeGaussian:
-		c.Ell = l.Ell
-	case blankout.HingeChen:
-		c.Ell = l.Ell
-	}
-	return c, nil
+	return c
 }
 
 // read presents the records before the subject's place to the evidence. It

@@ -17,6 +17,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/stream"
 )
 
@@ -24,7 +25,7 @@ import (
 // the losses without noise: their weights, put into our objective, must reach
 // our minimum to 1e-4, and never lie below our certified lower bound. LIBLINEAR
 // penalises the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
-// |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (logistic).
+// |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
 //
 // a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
 // DIR/NAME/train.svm.gz.
@@ -36,12 +37,13 @@ func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 	for _, set := range oracleSets(t) {
 		for _, c := range []struct {
 			name, args string
-			loss       blankout.Loss
+			loss       loss.Loss
 			cost       float64
 		}{
-			{"hinge", "-s 3 -c 0.1 -e 0.001", blankout.HingeGaussian{Ell: 1}, 0.1},
-			{"logistic", "-s 0 -c 0.1 -e 0.00001", blankout.LogisticGaussian{}, 0.2},
-			{"logistic", "-s 0 -c 1 -e 0.00001", blankout.LogisticGaussian{}, 2},
+			{"hinge", "-s 3 -c 0.1 -e 0.001", loss.HingeGaussian{Ell: 1}, 0.1},
+			{"squared hinge", "-s 2 -c 0.1 -e 0.00001", loss.SquaredHinge{Ell: 1}, 0.2},
+			{"logistic", "-s 0 -c 0.1 -e 0.00001", loss.LogisticGaussian{}, 0.2},
+			{"logistic", "-s 0 -c 1 -e 0.00001", loss.LogisticGaussian{}, 2},
 		} {
 			model := filepath.Join(t.TempDir(), "model")
 			args := append(strings.Fields(c.args), "-q", "-B", "1", set.plain, model)
@@ -82,18 +84,18 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
 			t.Fatalf("svm-train %v: %v\n%s", args, err, out)
 		}
-		compareOptimum(t, fmt.Sprint("libsvm c=", cost), d, blankout.HingeGaussian{Ell: 1}, cost, batch.FreeIntercept, libsvmWeights(t, model, d))
+		compareOptimum(t, fmt.Sprint("libsvm c=", cost), d, loss.HingeGaussian{Ell: 1}, cost, batch.FreeIntercept, libsvmWeights(t, model, d))
 	}
 }
 
 // compareOptimum holds an oracle's weights against our solution.
-func compareOptimum(t *testing.T, name string, d *batch.Data, loss blankout.Loss, cost float64, it batch.Intercept, theirs []float64) {
+func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost float64, it batch.Intercept, theirs []float64) {
 	t.Helper()
 	y := make([]float64, d.Rows())
 	for i := range y {
 		y[i] = float64(2*d.Label(i) - 1)
 	}
-	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: loss, Kappa: blankout.Cost(loss, cost), Intercept: it,
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: loss.Cost(l, cost), Intercept: it,
 		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/loss"
 )
 
 type auditFlags struct {
@@ -118,7 +119,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
 	a := &auditor{flags: o, model: m.Linear, schema: schema}
 	if o.class != "" {
-		if blankout.IsRegression(m.Loss) {
+		if loss.IsRegression(m.Loss) {
 			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
 		}
 		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
@@ -194,7 +195,7 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 	why := m.Explain(e, class)
 	x := &audited{Key: string(e.Key),
 		Score: why.Score, Intercept: why.Intercept, Noise: m.Noise, Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
-	if !blankout.IsRegression(m.Loss) {
+	if !loss.IsRegression(m.Loss) {
 		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
 		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
 	}

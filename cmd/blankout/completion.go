@@ -5,13 +5,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"blankout/batch"
 )
 
 // flagValues are what a shell offers for flags that are neither files nor
 // numbers; the user goes on after a colon. A command's own completion goes first.
 var flagValues = map[string][]string{
 	"format":      {"json", "svmlight", "vw", "csv"},
-	"loss":        {"hinge", "logistic", "quadratic", "linear", "poisson", "exponential", "probit", "ramp", "t-logistic:", "fdrop:", "dropsvm"},
+	"loss":        batch.LossNames(),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
 	"noise":       {"none", "dropout:", "gaussian:", "laplace:", "poisson", "auto"},
 	"intercept":   {"free", "penalised", "none"},

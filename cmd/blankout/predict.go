@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 )
 
 type predictFlags struct {
@@ -82,7 +83,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	p.sayReadAs(read)
 	m, head := scorerOf(read), read.Head
 	schema := head.Schema
-	regression := blankout.IsRegression(head.Loss)
+	regression := loss.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression
 	// Labels that are none of the model's classes come as further ones. 0 is such
 	// a label in a file of nothing but 0, which is unlabelled.

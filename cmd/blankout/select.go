@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/simulate"
 )
 
@@ -25,7 +26,7 @@ func (o *trainFlags) checkSelection() error {
 		return fmt.Errorf("--folds and --validation both say what to choose on: give one of them")
 	case (o.folds > 0 || len(o.validation) > 0) != (len(o.grid) > 0):
 		return fmt.Errorf("--grid goes with --folds or --validation")
-	case len(o.grid) > 0 && blankout.IsRegression(o.config.Loss):
+	case len(o.grid) > 0 && loss.IsRegression(o.config.Loss):
 		return fmt.Errorf("--grid compares shares of wrong classes: the labels of loss %s are numbers", o.config.Loss)
 	case o.plot != "" && len(o.grid) == 0:
 		return fmt.Errorf("--plot draws the --grid: there is none")

@@ -20,6 +20,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/client"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -310,7 +311,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			return nil, err
 		}
 		s.Linear, s.Kernel = m.Linear, m.Kernel
-		if blankout.IsRegression(m.Loss) {
+		if loss.IsRegression(m.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
 		}
 		if err := o.data.suits(m.Head); err != nil {

@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/loss"
 	"blankout/online"
 )
 
@@ -185,12 +186,12 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
 	t.C, o.online.scale = o.config.Cost, 1
 	if given("l2") {
-		loss, err := blankout.ParseLoss(t.Loss)
+		l, err := loss.Parse(t.Loss)
 		if err != nil {
 			return err
 		}
 		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
-		t.C, o.online.scale = 1/(o.config.L2*blankout.Cost(loss, 1)), cmp.Or(o.config.L2, 1)
+		t.C, o.online.scale = 1/(o.config.L2*loss.Cost(l, 1)), cmp.Or(o.config.L2, 1)
 	}
 	for name, text := range o.online.classWeight {
 		w, err := strconv.ParseFloat(text, 64)

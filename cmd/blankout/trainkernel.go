@@ -10,6 +10,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/loss"
 )
 
 // kernelFlags are those of --loss dropsvm.
@@ -69,7 +70,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 		return nil, err
 	}
 	wrong := func() float64 { return fit.TrainError(d) }
-	if blankout.IsRegression(o.config.Loss) {
+	if loss.IsRegression(o.config.Loss) {
 		wrong = nil
 	}
 	model := fit.Model

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // namedWeight is a feature's published weight for one class: positive speaks
@@ -40,7 +41,7 @@ func outputNames(h *blankout.Head) (names []string) {
 func largestWeights(m *blankout.Model, n int) [][]namedWeight {
 	name := m.Schema.Namer()
 	classes := m.Schema.Classes
-	if blankout.IsRegression(m.Loss) {
+	if loss.IsRegression(m.Loss) {
 		classes = []string{"smaller numbers", "larger numbers"}
 	}
 	var out [][]namedWeight

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/online"
 )
 
@@ -68,7 +69,7 @@ func (c *comparison) exact() error {
 
 // objective returns |w|^2 + kappa sum loss of a model on its training set.
 func objective(m *blankout.Model, s *set, c online.Config) float64 {
-	loss, err := blankout.ParseLoss(c.Loss)
+	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		panic(err)
 	}
@@ -85,7 +86,7 @@ func objective(m *blankout.Model, s *set, c online.Config) float64 {
 			sum += w * w
 		}
 	}
-	kappa := blankout.Cost(loss, c.C)
+	kappa := loss.Cost(l, c.C)
 	scores := make([]float64, m.Outputs)
 	for i := range s.examples {
 		e := &s.examples[i]
@@ -100,7 +101,7 @@ func objective(m *blankout.Model, s *set, c online.Config) float64 {
 			if m.Outputs == 1 && e.Label == 1 || m.Outputs > 1 && e.Label == k {
 				y = 1
 			}
-			value, _, _ := loss.At(y, f, c2*v)
+			value, _, _ := l.At(y, f, c2*v)
 			sum += kappa * value
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 )
 
 // matched is the relative gap to the minimum that both programs have to reach.
@@ -177,7 +178,7 @@ func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed
 }
 
 // plainObjective is LIBLINEAR's objective, times two, of a set with labels 0 and 1.
-func plainObjective(s *set, loss string, cost float64) (*indexed, error) {
+func plainObjective(s *set, name string, cost float64) (*indexed, error) {
 	var b batch.Builder
 	for i := range s.examples {
 		if err := b.Add(&s.examples[i]); err != nil {
@@ -189,9 +190,9 @@ func plainObjective(s *set, loss string, cost float64) (*indexed, error) {
 	for i := range y {
 		y[i] = float64(2*d.Label(i) - 1)
 	}
-	l := blankout.Loss(blankout.HingeGaussian{Ell: 1})
-	if loss == "logistic" {
-		l = blankout.LogisticGaussian{}
+	l := loss.Loss(loss.HingeGaussian{Ell: 1})
+	if name == "logistic" {
+		l = loss.LogisticGaussian{}
 	}
 	it := batch.PenalisedIntercept
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: 2 * cost, Intercept: it,

@@ -1,9 +1,8 @@
-package blankout
+package loss
 
 import (
 	"fmt"
 	"math"
-	"strconv"
 )
 
 // TLogistic is the loss of t-logistic regression (Ding & Vishwanathan 2010),
@@ -30,7 +29,7 @@ type TLogistic struct {
 // NewTLogistic returns the loss for t in (1, 2).
 func NewTLogistic(t float64) (TLogistic, error) {
 	if !(t >= 1.0001 && t <= 1.9999) {
-		return TLogistic{}, fmt.Errorf("t-logistic: t = %v must lie between 1 and 2 (1.0001 to 1.9999)", t)
+		return TLogistic{}, fmt.Errorf("t = %v must lie between 1 and 2 (1.0001 to 1.9999)", t)
 	}
 	return TLogistic{t, newTPartition(t)}, nil
 }
@@ -47,7 +46,7 @@ func (l TLogistic) Influence(y, f, v float64) float64 {
 
 // Theta returns the convex part of the loss, (l - 1)/(t-1) = g(s) - y f/2,
 // which the theta-step minimises with every example weighted by its Influence.
-func (l TLogistic) Theta() Smooth { return tTheta(l) }
+func (l TLogistic) Theta() Loss { return tTheta(l) }
 
 func (l TLogistic) At(y, f, v float64) (value, df, dv float64) {
 	m, mf, mv := l.Theta().At(y, f, v)
@@ -63,16 +62,9 @@ func (l TLogistic) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff*s - c*mf*mf, fv*s - c*mf*mv, vv*s - c*mv*mv
 }
 
-func (l TLogistic) String() string { return "t-logistic:" + formatLevel(l.t) }
+func (l TLogistic) Facts() Facts { return Facts{Probability: true, Cost: 1} }
 
-// parseT reads the t of t-logistic:T.
-func parseT(s, t string) (Loss, error) {
-	x, err := strconv.ParseFloat(t, 64)
-	if err != nil {
-		return nil, fmt.Errorf("loss %q: want t-logistic:T with T between 1 and 2, as in t-logistic:1.6", s)
-	}
-	return NewTLogistic(x)
-}
+func (l TLogistic) String() string { return "t-logistic:" + format(l.t) }
 
 // tTheta is g(s) - y f/2, a loss of its own.
 type tTheta TLogistic
@@ -100,7 +92,11 @@ func (l tTheta) At2(_, f, v float64) (ff, fv, vv float64) {
 	return e.ratio + f*f*bend, 0.5 * f * bend, 0.25 * bend
 }
 
-func (l tTheta) String() string { return "t-logistic-theta:" + formatLevel(l.t) }
+func (l tTheta) Facts() Facts {
+	return Facts{Convex: true, CleanConvex: true, LabelFree: true, Cost: 1}
+}
+
+func (l tTheta) String() string { return "t-logistic-theta:" + format(l.t) }
 
 // tPartition computes g(u) = u/2 + h(u) for u >= 0. h falls from
 // (2^(t-1) - 1)/(t-1) to 0 and solves phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.

@@ -1,5 +1,5 @@
 //go:build !amd64
 
-package blankout
+package loss
 
 func logisticTerms(u, v float64) (value, du, dv float64) { return logisticTermsGo(u, v) }

@@ -1,4 +1,4 @@
-package blankout
+package loss
 
 import "math"
 
@@ -21,6 +21,10 @@ func (Probit) At2(y, f, _ float64) (ff, fv, vv float64) {
 	}
 	_, ratio := logPhi(u)
 	return ratio * (ratio + u), 0, 0
+}
+
+func (Probit) Facts() Facts {
+	return Facts{Convex: true, CleanConvex: true, LabelFree: true, Probability: true, Cost: 1}
 }
 
 func (Probit) String() string { return "probit" }

@@ -1,20 +1,16 @@
-package blankout
+package loss
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 )
 
-// everyLoss lists each line of the table, the hinge with a second margin too.
+// everyLoss is each line of the table, some with a second parameter, and the step of a
+// solver that is a loss as well.
 func everyLoss() []Loss {
-	var out []Loss
-	for _, l := range losses {
-		out = append(out, l.make(1))
-		if l.hasEll {
-			out = append(out, l.make(0.5))
-		}
-	}
+	out := append(All(), HingeGaussian{0.5}, HingeChen{0.5}, SquaredHinge{0.5})
 	for _, x := range []float64{1.1, 1.6, 1.9} {
 		l, err := NewTLogistic(x)
 		if err != nil {
@@ -25,15 +21,158 @@ func everyLoss() []Loss {
 	return out
 }
 
-// target returns a label that the loss is meant for.
+// target returns a target that the loss is meant for.
 func target(l Loss, r *rand.Rand) float64 {
-	switch l.(type) {
-	case PoissonQuadratic:
+	switch l.Facts().Target {
+	case Count:
 		return float64(r.IntN(5))
-	case Linear, Quadratic:
+	case Real:
 		return 2 * r.NormFloat64()
 	}
 	return float64(2*r.IntN(2) - 1)
+}
+
+// TestFacts holds every loss to its Facts by sampling: what they say must be so, and
+// what they deny must be seen to be otherwise.
+func TestFacts(t *testing.T) {
+	for _, l := range everyLoss() {
+		t.Run(l.String(), func(t *testing.T) {
+			facts := l.Facts()
+			check := func(what string, says, is bool) {
+				t.Helper()
+				if says != is {
+					t.Errorf("%s: the facts say %v, sampled it is %v", what, says, is)
+				}
+			}
+			r := rand.New(rand.NewPCG(7, 8))
+			value := func(y, f, v float64) float64 { value, _, _ := l.At(y, f, v); return value }
+			convex, clean, above, labelFree, hinge, towards := true, true, true, true, true, true
+			probability := facts.Target == Sign
+			for range 20_000 {
+				y := target(l, r)
+				f, s := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
+				g, u := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
+				a, b := value(y, f, s*s), value(y, g, u*u)
+				size := 1e-9 * (1 + math.Abs(a) + math.Abs(b))
+				convex = convex && value(y, (f+g)/2, (s+u)*(s+u)/4) <= (a+b)/2+size && (u < s || value(y, f, u*u) >= a-size)
+				c, d := value(y, f, 0), value(y, g, 0)
+				clean = clean && value(y, (f+g)/2, 0) <= (c+d)/2+size
+				above = above && a >= 0 && c >= 0
+				other := target(l, r)
+				labelFree = labelFree && math.Abs((a-c)-(value(other, f, s*s)-value(other, f, 0))) <= 1e-7*(1+math.Abs(a))
+				ell := facts.Margin
+				if ell == 0 {
+					ell = 1
+				}
+				hinge = hinge && math.Abs(c-max(0, ell-y*f)) <= size
+				if facts.Target == Sign {
+					probability = probability && math.Abs(math.Exp(-value(1, f, 0))+math.Exp(-value(-1, f, 0))-1) < 1e-7
+					_, df, _ := l.At(y, f, 0)
+					towards = towards && y*df <= 1e-12
+				}
+				if facts.Clean != nil {
+					p, pdf, _ := l.At(y, f, 0)
+					q, qdf, _ := facts.Clean.At(y, f, 0)
+					if math.Abs(p-q) > 1e-7*(1+p) || math.Abs(pdf-qdf) > 1e-7 {
+						t.Fatalf("at y=%g f=%g without noise it is %g (%g), its clean form %v %g (%g)", y, f, p, pdf, facts.Clean, q, qdf)
+					}
+				}
+			}
+			check("convex", facts.Convex, convex)
+			check("convex without noise", facts.CleanConvex, clean)
+			check("never below 0", facts.Lower == 0, above)
+			check("label-free penalty", facts.LabelFree, labelFree)
+			check("the hinge without noise", facts.Margin > 0, hinge)
+			check("a probability", facts.Probability, probability)
+			if !towards {
+				t.Error("a larger margin costs more")
+			}
+
+			// A kink is a jump of the slope within a billionth.
+			for _, y := range []float64{1, 2, -1, -0.5, 0} {
+				if facts.Target.Check(y) != nil {
+					continue
+				}
+				at := []float64{-3, -2, -1, -0.7, -0.5, 0, 0.3, 0.5, 1, 2, 3, y, 1 / (y + 1e-300)}
+				if facts.Kink != nil {
+					at = append(at, facts.Kink(y))
+				}
+				for _, f := range at {
+					if math.Abs(f) > 100 {
+						continue
+					}
+					_, left, _ := l.At(y, f-1e-9, 0)
+					_, right, _ := l.At(y, f+1e-9, 0)
+					is := facts.Kink != nil && facts.Kink(y) == f
+					check(fmt.Sprintf("kink at y=%g f=%g", y, f), is, math.Abs(left-right) > 1e-3)
+				}
+			}
+		})
+	}
+}
+
+// TestTargets: what a Target refuses, and that the squared losses' minimum over f is the
+// target itself, that of a count its logarithm.
+func TestTargets(t *testing.T) {
+	for target, refused := range map[Target][]float64{
+		Sign: {0, 0.5, 2, math.NaN(), math.Inf(1)}, Real: {math.NaN(), math.Inf(-1)}, Count: {-1, math.NaN(), math.Inf(1)},
+	} {
+		for _, y := range refused {
+			if target.Check(y) == nil {
+				t.Errorf("target kind %d takes %v", target, y)
+			}
+		}
+		for _, y := range map[Target][]float64{Sign: {-1, 1}, Real: {-2.5, 0, 1}, Count: {0, 3, 2.5}}[target] {
+			if err := target.Check(y); err != nil {
+				t.Errorf("target kind %d: %v", target, err)
+			}
+		}
+	}
+	for _, l := range All() {
+		best := func(y float64) float64 { return y }
+		switch l.Facts().Target {
+		case Sign:
+			continue
+		case Count:
+			best = math.Log
+		}
+		for _, y := range []float64{0.5, 1, 3} {
+			if _, df, _ := l.At(y, best(y), 0); math.Abs(df) > 1e-12 {
+				t.Errorf("%v: the slope at the target %v is %v", l, y, df)
+			}
+		}
+	}
+}
+
+// TestConjugates: of the dual variables only the slope at f meets the Fenchel-Young
+// inequality phi(f) + phi*(a) >= a f with equality, and what is nearest is in the domain.
+func TestConjugates(t *testing.T) {
+	found := 0
+	r := rand.New(rand.NewPCG(9, 10))
+	for _, l := range everyLoss() {
+		c, ok := l.(Conjugate)
+		if !ok {
+			continue
+		}
+		found++
+		for range 2000 {
+			y, f := target(l, r), 2*r.NormFloat64()
+			value, df, _ := l.At(y, f, 0)
+			nearest, dual := c.Conjugate(y, df)
+			if math.Abs(nearest-df) > 1e-15 || math.Abs(value+dual-df*f) > 1e-12*(1+value) {
+				t.Fatalf("%v at y=%g f=%g: phi + phi* - a f = %g at its own slope %g (nearest %g)", l, y, f, value+dual-df*f, df, nearest)
+			}
+			a := 2 * r.NormFloat64()
+			nearest, dual = c.Conjugate(y, a)
+			again, _ := c.Conjugate(y, nearest)
+			if again != nearest || value+dual < nearest*f-1e-12 {
+				t.Fatalf("%v at y=%g f=%g a=%g: phi + phi* - a f = %g at %g (nearest to itself %g)", l, y, f, a, value+dual-nearest*f, nearest, again)
+			}
+		}
+	}
+	if found < 2 {
+		t.Fatal("nobody knows a conjugate")
+	}
 }
 
 // TestLosses holds every loss to its contract at random points: derivatives
@@ -54,18 +193,18 @@ func TestLosses(t *testing.T) {
 				scale := 1 + math.Abs(value) + math.Abs(df) + math.Abs(dv)
 				near(t, "df", y, f, v, df, (up-down)/(2*hf), 1e-7*scale)
 				near(t, "dv", y, f, v, dv, (vUp-vDown)/(2*hv), 1e-7*scale/min(v, 1))
-				ff, fv, vv := l.(Smooth).At2(y, f, v)
+				ff, fv, vv := l.At2(y, f, v)
 				near(t, "ff", y, f, v, ff, (dfUp-dfDown)/(2*hf), 1e-7*scale/min(v, 1))
 				near(t, "fv", y, f, v, fv, (dvUp-dvDown)/(2*hf), 1e-7*scale/min(v, 1))
 				near(t, "vv", y, f, v, vv, (dvvUp-dvvDown)/(2*hv), 1e-6*scale/min(v*v, 1))
 			}
 			for _, f := range []float64{0, 1, -1, 40, -40, 1e8, -1e8} {
 				for _, v := range []float64{0, 1e-300, 1e-12, 1, 1e12} {
-					if _, ok := l.(PoissonQuadratic); ok && f > 700 {
+					if l.Facts().Target == Count && f > 700 {
 						continue // e^f is infinite, as it should be
 					}
 					value, df, dv := l.At(target(l, r), f, v)
-					ff, fv, vv := l.(Smooth).At2(1, f, v)
+					ff, fv, vv := l.At2(1, f, v)
 					for i, x := range []float64{value, df, dv, ff, fv, vv} {
 						if math.IsNaN(x) || (i < 3 && math.IsInf(x, 0)) {
 							t.Errorf("At(%g, %g): term %d is %g", f, v, i, x)
@@ -91,6 +230,7 @@ func TestGaussianExpectation(t *testing.T) {
 		HingeGaussian{1}:   func(m float64) float64 { return max(0, 1-m) },
 		HingeGaussian{0.5}: func(m float64) float64 { return max(0, 0.5-m) },
 		LogisticGaussian{}: func(m float64) float64 { return softplus(-m) },
+		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
 	}
 	for l, g := range plain {
 		for _, y := range []float64{-1, 1} {
@@ -124,8 +264,8 @@ func TestLimits(t *testing.T) {
 	for range 2000 {
 		y, f, v := float64(2*r.IntN(2)-1), 3*r.NormFloat64(), math.Exp(3*r.NormFloat64())
 		for name, g := range plain {
-			gauss, _ := ParseLoss(name)
-			chen, _ := ParseLoss(name + ":chen")
+			gauss, _ := Parse(name)
+			chen, _ := Parse(name + ":chen")
 			for _, l := range []Loss{gauss, chen} {
 				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y*f)) > 1e-8 {
 					t.Fatalf("%s at f=%g without noise: %g, want %g", l, f, got, g(y*f))
@@ -171,8 +311,8 @@ func TestMajoriser(t *testing.T) {
 // sign of the derivative.
 func TestSymmetry(t *testing.T) {
 	for _, l := range everyLoss() {
-		if _, ok := l.(PoissonQuadratic); ok {
-			continue
+		if l.Facts().Target == Count {
+			continue // y = -1 is no target
 		}
 		for _, f := range []float64{-3, -0.2, 0, 0.7, 5} {
 			a, da, va := l.At(1, f, 0.8)
@@ -184,26 +324,26 @@ func TestSymmetry(t *testing.T) {
 	}
 }
 
-func TestParseLoss(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, l := range everyLoss() {
 		if _, ok := l.(tTheta); ok {
 			continue // a step of a solver, no loss to ask for
 		}
-		got, err := ParseLoss(l.String())
+		got, err := Parse(l.String())
 		if err != nil || got.String() != l.String() {
-			t.Errorf("ParseLoss(%q) = %v, %v", l.String(), got, err)
+			t.Errorf("Parse(%q) = %v, %v", l.String(), got, err)
 		}
 	}
 	for in, want := range map[string]string{
 		"hinge": "hinge:gaussian", "logistic": "logistic:gaussian", "hinge:chen:0.25": "hinge:chen:0.25", "quadratic": "quadratic",
 	} {
-		if l, err := ParseLoss(in); err != nil || l.String() != want {
-			t.Errorf("ParseLoss(%q) = %v, %v, want %s", in, l, err, want)
+		if l, err := Parse(in); err != nil || l.String() != want {
+			t.Errorf("Parse(%q) = %v, %v, want %s", in, l, err, want)
 		}
 	}
 	for _, in := range []string{"", "huber", "hinge:mcf", "hinge:gaussian:-1", "hinge:gaussian:x", "hinge:gaussian:1x", "t-logistic", "t-logistic:1", "t-logistic:2", "t-logistic:NaN", "probit:chen", "logistic:gaussian:2", "quadratic:chen"} {
-		if l, err := ParseLoss(in); err == nil {
-			t.Errorf("ParseLoss(%q) = %v, want an error", in, l)
+		if l, err := Parse(in); err == nil {
+			t.Errorf("Parse(%q) = %v, want an error", in, l)
 		}
 	}
 }

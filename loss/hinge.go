@@ -1,0 +1,113 @@
+package loss
+
+import (
+	"fmt"
+	"math"
+)
+
+// HingeGaussian is E max(0, Ell - y f~) for f~ ~ N(f, v):
+// z Phi(z/s) + s phi(z/s) with z = Ell - y f and s = sqrt(v). At v = 0 it is
+// the hinge, whose derivative at the margin is taken as the mean of the two sides.
+type HingeGaussian struct{ Ell float64 }
+
+func (l HingeGaussian) At(y, f, v float64) (value, df, dv float64) {
+	z := l.Ell - y*f
+	p, phi, s := smoothStep(z, v)
+	value = z*p + s*phi
+	if s > 0 {
+		dv = phi / (2 * s)
+	}
+	return max(value, 0), -y * p, dv
+}
+
+func (l HingeGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
+	ff, fv, vv = smoothStep2(l.Ell-y*f, v)
+	return ff, -y * fv, vv
+}
+
+// Clean is Chen's bound: the hinge as well at v = 0, but smoothed its curvature falls
+// off slowly away from the margin, which Newton's method likes better.
+func (l HingeGaussian) Facts() Facts {
+	facts := HingeChen(l).Facts()
+	facts.Clean = HingeChen(l)
+	return facts
+}
+
+func (l HingeGaussian) String() string { return "hinge:gaussian" + formatEll(l.Ell) }
+
+// HingeChen is the bound of Chen et al. 2014 (section 3.2) on the expected
+// hinge loss, (z + sqrt(z^2 + v))/2 with z = Ell - y f. The factor 1/2 makes it
+// the hinge itself at v = 0.
+type HingeChen struct{ Ell float64 }
+
+func (l HingeChen) At(y, f, v float64) (value, df, dv float64) {
+	z := l.Ell - y*f
+	s := math.Sqrt(z*z + v)
+	if s == 0 {
+		return 0, -y / 2, 0
+	}
+	if z < 0 { // z + s cancels: it is v/(s - z)
+		value = 0.5 * v / (s - z)
+	} else {
+		value = 0.5 * (z + s)
+	}
+	return value, -0.5 * y * (1 + z/s), 0.25 / s
+}
+
+func (l HingeChen) At2(y, f, v float64) (ff, fv, vv float64) {
+	z := l.Ell - y*f
+	s := math.Sqrt(z*z + v)
+	if s == 0 {
+		return 0, 0, 0
+	}
+	// Quotients first: s^3 underflows long before they do.
+	return 0.5 * (v / s / s) / s, 0.25 * y * (z / s) / s / s, -0.125 / s / s / s
+}
+
+func (l HingeChen) Facts() Facts {
+	return Facts{Convex: true, CleanConvex: true, Kink: func(y float64) float64 { return l.Ell / y }, Margin: l.Ell, Cost: 2}
+}
+
+func (l HingeChen) String() string { return "hinge:chen" + formatEll(l.Ell) }
+
+func checkMargin(ell float64) error {
+	if !(ell > 0 && ell < 1e15) {
+		return fmt.Errorf("the margin %v is not a positive number", ell)
+	}
+	return nil
+}
+
+func formatEll(ell float64) string {
+	if ell == 1 {
+		return ""
+	}
+	return ":" + format(ell)
+}
+
+// smoothStep returns Phi(u/s), phi(u/s) and s = sqrt(v); at v = 0 the step
+// function, with the value 1/2 at the step.
+func smoothStep(u, v float64) (cdf, phi, s float64) {
+	if v <= 0 {
+		switch {
+		case u > 0:
+			return 1, 0, 0
+		case u < 0:
+			return 0, 0, 0
+		}
+		return 0.5, 0, 0
+	}
+	s = math.Sqrt(v)
+	a := u / s
+	return 0.5 * math.Erfc(-a/math.Sqrt2), math.Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s
+}
+
+// smoothStep2 returns the second derivatives by u and v of
+// u Phi(u/s) + s phi(u/s), s = sqrt(v): those by (u, u), (u, v) and (v, v).
+func smoothStep2(u, v float64) (uu, uv, vv float64) {
+	_, phi, s := smoothStep(u, v)
+	if phi == 0 { // also where the quotients below would be 0/0
+		return 0, 0, 0
+	}
+	a := u / s
+	return phi / s, -phi * a / (2 * v), phi * (a*a - 1) / (4 * v * s)
+}

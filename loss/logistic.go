@@ -1,0 +1,118 @@
+package loss
+
+import "math"
+
+// LogisticGaussian is E log(1 + exp(-y f~)) for f~ ~ N(f, v) to an absolute
+// error below 1e-8 for every f and v: the logistic function is the mixture
+// sum_i p_i Phi(u/t_i) (Monahan & Stefanski 1992, eight terms), so the loss is a
+// mixture of Gaussian hinges of variance t_i^2 + v.
+type LogisticGaussian struct{}
+
+// logisticP and logisticT are Monahan and Stefanski's weights and scales.
+var (
+	logisticP = [8]float64{0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818,
+		0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354}
+	logisticT = [8]float64{1 / 1.365340806296348, 1 / 1.059523971016916, 1 / 0.830791313765644, 1 / 0.650732166639391,
+		1 / 0.508135425366489, 1 / 0.396313345166341, 1 / 0.308904252267995, 1 / 0.238212616409306}
+)
+
+func (LogisticGaussian) At(y, f, v float64) (value, df, dv float64) {
+	value, du, dv := logisticTerms(-y*f, v)
+	return max(value, 0), -y * du, dv
+}
+
+func (LogisticGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
+	u := -y * f
+	for i, p := range logisticP {
+		t := logisticT[i]
+		a, b, c := smoothStep2(u, t*t+v)
+		ff, fv, vv = ff+p*a, fv+p*b, vv+p*c
+	}
+	return ff, -y * fv, vv
+}
+
+func (LogisticGaussian) Facts() Facts {
+	facts := LogisticChen{}.Facts()
+	facts.Clean = LogisticChen{}
+	return facts
+}
+
+func (LogisticGaussian) String() string { return "logistic:gaussian" }
+
+// LogisticChen is the bound of Chen et al. 2014 (section 3.3) on the expected
+// logistic loss, -y f/2 + log(2 cosh(s/2)) with s = sqrt(f^2 + v).
+type LogisticChen struct{}
+
+func (LogisticChen) At(y, f, v float64) (value, df, dv float64) {
+	s := math.Sqrt(f*f + v)
+	e := math.Exp(-s)
+	t, _ := tanhRatio(s, e)
+	return -0.5*y*f + 0.5*s + math.Log1p(e), 0.5 * (f*t - y), 0.25 * t
+}
+
+func (LogisticChen) At2(y, f, v float64) (ff, fv, vv float64) {
+	s := math.Sqrt(f*f + v)
+	t, tr := tanhRatio(s, math.Exp(-s))
+	return 0.5*t + f*f*tr, 0.5 * f * tr, 0.25 * tr
+}
+
+func (LogisticChen) Facts() Facts {
+	return Facts{Convex: true, CleanConvex: true, LabelFree: true, Probability: true, Cost: 1}
+}
+
+// Conjugate implements the interface Conjugate: at a = -y q it is the negative entropy
+// q log q + (1-q) log(1-q), q in [0, 1].
+func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
+	q := min(max(-y*a, 0), 1)
+	if q > 0 {
+		value += q * math.Log(q)
+	}
+	if q < 1 {
+		value += (1 - q) * math.Log1p(-q)
+	}
+	return -y * q, value
+}
+
+func (LogisticChen) String() string { return "logistic:chen" }
+
+// tanhRatio returns tanh(s/2)/s and its derivative by s^2 for e = exp(-s), by their
+// series where the quotients cancel.
+func tanhRatio(s, e float64) (t, tr float64) {
+	if s < 0.05 {
+		r := s * s
+		return 0.5 - r/24 + r*r/240 - 17*r*r*r/40320, -1.0/24 + r/120 - 17*r*r/13440
+	}
+	th := (1 - e) / (1 + e)
+	return th / s, (0.5*s*(1-th*th) - th) / (2 * s * s * s)
+}
+
+// LogisticQuadratic is the logistic loss with the quadratic noising penalty of
+// Wager et al. 2013 (eq. 7): A(f) - y' f + A”(f) v/2 with A = log(1 + e^f) and
+// y' = (y+1)/2. It is not convex in w.
+type LogisticQuadratic struct{}
+
+func (LogisticQuadratic) At(y, f, v float64) (value, df, dv float64) {
+	p, a2 := logisticMean(f)
+	return softplus(-y*f) + 0.5*a2*v, -y*sigmoid(-y*f) + 0.5*a2*(1-2*p)*v, 0.5 * a2
+}
+
+func (LogisticQuadratic) At2(_, f, v float64) (ff, fv, vv float64) {
+	p, a2 := logisticMean(f)
+	return a2 + 0.5*a2*(1-6*a2)*v, 0.5 * a2 * (1 - 2*p), 0
+}
+
+func (LogisticQuadratic) Facts() Facts {
+	return Facts{CleanConvex: true, LabelFree: true, Probability: true, Cost: 1, Clean: LogisticChen{}}
+}
+
+func (LogisticQuadratic) String() string { return "logistic:quadratic-noising" }
+
+func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
+
+func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }
+
+// logisticMean returns p = A'(f) and A”(f) = p(1-p) without cancellation.
+func logisticMean(f float64) (p, a2 float64) {
+	p = sigmoid(f)
+	return p, p * sigmoid(-f)
+}

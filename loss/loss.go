@@ -1,0 +1,239 @@
+// Package loss holds the expected losses of a linear score under feature noise, one
+// file each. A loss states its value, its derivatives and its Facts; solvers and the
+// learner ask for those and for nothing else. A new loss is a file and a line in the
+// table below; one test holds every line to its derivatives and its Facts.
+package loss
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Loss is the expected loss of one example under feature noise as a function
+// of the target y, the score f = w.x and the variance v = w'Vw of the noisy
+// score. From its derivatives everything else follows:
+//
+//	gradient        df x + 2 dv V w
+//	Hessian         ff x x' + 2 fv (x (Vw)' + (Vw) x') + 4 vv (Vw)(Vw)' + 2 dv V
+//	IRLS weight     gamma = 2 dv, working response gamma f - df
+//	                (never divide by gamma: it underflows)
+//	online metric   2 dv x^2
+type Loss interface {
+	// At returns the value at (y, f, v), v >= 0, and its derivatives by f and v.
+	At(y, f, v float64) (value, df, dv float64)
+	// At2 returns the second derivatives by (f, f), (f, v) and (v, v).
+	At2(y, f, v float64) (ff, fv, vv float64)
+	// Facts returns what is true of the loss, whatever y, f and v are.
+	Facts() Facts
+	// String returns the form that Parse reads.
+	String() string
+}
+
+// Facts is what solvers and the learner must know of a loss beside its values.
+type Facts struct {
+	// Target says what y may be.
+	Target Target
+	// Regression says that labels are the numbers y themselves. Otherwise they are
+	// classes, and y is -1 or +1.
+	Regression bool
+	// Convex says that the loss is a convex function of f and sqrt(v) and does not
+	// fall as v grows. sqrt(v) being a norm of w, it is then convex in w under any noise.
+	Convex bool
+	// CleanConvex says that it is a convex function of f at v = 0, without noise.
+	CleanConvex bool
+	// Kink returns the score at which the loss has no derivative at v = 0. It is nil
+	// for a loss that has one everywhere.
+	Kink func(y float64) float64
+	// Lower is a lower bound of the values, 0 or -Inf.
+	Lower float64
+	// LabelFree says that the noising penalty, the value at v less that at 0, does
+	// not depend on y, so that examples without a label have one too (Wager et al.
+	// 2013, section 6).
+	LabelFree bool
+	// Probability says that exp(-loss) at v = 0 is the probability of y given f.
+	Probability bool
+	// Margin is ell where the loss at v = 0 is the hinge max(0, ell - y f); else it is 0.
+	Margin float64
+	// Cost is the factor kappa/c that the loss carries in the batch objective
+	//
+	//	J(w) = |w|^2 + kappa sum_n loss(y_n, f_n, v_n)
+	//
+	// for the cost c of Chen et al. 2014: 2 for the hinge and 1 for the others.
+	Cost float64
+	// Clean is the same loss at v = 0 in another form, for solvers to use without
+	// noise. It is nil where the loss itself is that form.
+	Clean Loss
+}
+
+// Target says which numbers y a loss takes.
+type Target int
+
+// The kinds of targets.
+const (
+	Sign  Target = iota // -1 or +1
+	Real                // any finite number
+	Count               // a finite number, at least 0
+)
+
+// Check returns an error for a y that is no target of that kind.
+func (t Target) Check(y float64) error {
+	switch {
+	case t == Sign && y != 1 && y != -1:
+		return fmt.Errorf("target %v is not -1 or +1", y)
+	case math.IsInf(y, 0) || math.IsNaN(y):
+		return fmt.Errorf("target %v", y)
+	case t == Count && y < 0:
+		return fmt.Errorf("target %v: a count is not negative", y)
+	}
+	return nil
+}
+
+// Cost returns the factor kappa of a loss for the cost c, see Facts. Online, where
+// J/kappa is minimised, the ridge of one event is 2/kappa.
+func Cost(l Loss, c float64) float64 { return l.Facts().Cost * c }
+
+// A Conjugate loss knows its convex conjugate at v = 0, phi*(a) = sup_f a f - loss(f).
+type Conjugate interface {
+	Loss
+	// Conjugate returns the dual variable nearest to a at which phi* is finite, and
+	// phi* there.
+	Conjugate(y, a float64) (nearest, value float64)
+}
+
+// IsRegression reports whether the labels of a loss are numbers and not classes. name
+// is the loss as Parse reads it; a name that is not in the table, of an objective
+// of another kind, has classes.
+func IsRegression(name string) bool {
+	name, _, _ = strings.Cut(name, ":")
+	for _, l := range table {
+		if l.name == name {
+			x, err := l.make(l.standard)
+			return err == nil && x.Facts().Regression
+		}
+	}
+	return false
+}
+
+// Bounds returns the forms of the expectation that the loss of a name has, its default
+// first; none where the name is not in the table.
+func Bounds(name string) []string {
+	var bounds []string
+	for _, l := range table {
+		if l.name == name {
+			bounds = append(bounds, l.bound)
+		}
+	}
+	return bounds
+}
+
+// Parameter returns what the number behind a name and its bound is, as ell, the margin
+// of a hinge; "" where there is none.
+func Parameter(name string) string {
+	for _, l := range table {
+		if l.name == name {
+			return l.parameter
+		}
+	}
+	return ""
+}
+
+// Names returns the names of the losses in the order of the table.
+func Names() []string {
+	var names []string
+	for _, l := range table {
+		if len(names) == 0 || names[len(names)-1] != l.name {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}
+
+// All returns a loss of each line of the table: what is true of losses must be true of
+// these. A parameter that must be given is 1.5.
+func All() []Loss {
+	var out []Loss
+	for _, l := range table {
+		x := l.standard
+		if math.IsNaN(x) {
+			x = 1.5
+		}
+		loss, err := l.make(x)
+		if err != nil {
+			panic(err) // the table is wrong
+		}
+		out = append(out, loss)
+	}
+	return out
+}
+
+// table lists the losses by name and bound, the form of the expectation. The first
+// bound of a name is its default.
+var table = []struct {
+	name, bound string
+	// parameter names the number behind name and bound, "" if there is none; standard
+	// is its value where it is left out, NaN if it must be given.
+	parameter string
+	standard  float64
+	make      func(parameter float64) (Loss, error)
+}{
+	{"hinge", "gaussian", "ell", 1, func(ell float64) (Loss, error) { return HingeGaussian{ell}, checkMargin(ell) }},
+	{"hinge", "chen", "ell", 1, func(ell float64) (Loss, error) { return HingeChen{ell}, checkMargin(ell) }},
+	{"squared-hinge", "gaussian", "ell", 1, func(ell float64) (Loss, error) { return SquaredHinge{ell}, checkMargin(ell) }},
+	{"logistic", "gaussian", "", 0, func(float64) (Loss, error) { return LogisticGaussian{}, nil }},
+	{"logistic", "chen", "", 0, func(float64) (Loss, error) { return LogisticChen{}, nil }},
+	{"logistic", "quadratic-noising", "", 0, func(float64) (Loss, error) { return LogisticQuadratic{}, nil }},
+	{"quadratic", "", "", 0, func(float64) (Loss, error) { return Quadratic{}, nil }},
+	{"linear", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }},
+	{"poisson", "quadratic-noising", "", 0, func(float64) (Loss, error) { return PoissonQuadratic{}, nil }},
+	{"probit", "", "", 0, func(float64) (Loss, error) { return Probit{}, nil }},
+	{"t-logistic", "", "t", math.NaN(), func(t float64) (Loss, error) { return NewTLogistic(t) }},
+}
+
+// Parse reads NAME, NAME:BOUND, NAME:BOUND:PARAMETER, or NAME:PARAMETER of a loss
+// without bounds, as in hinge:chen:0.5 and t-logistic:1.6. It is the inverse of
+// Loss.String.
+func Parse(s string) (Loss, error) {
+	name, rest, _ := strings.Cut(s, ":")
+	var bounds []string
+	for _, l := range table {
+		if l.name != name {
+			continue
+		}
+		bound, text, given := strings.Cut(rest, ":")
+		if l.bound == "" && l.parameter != "" {
+			bound, text, given = "", rest, rest != ""
+		}
+		if bound != "" && bound != l.bound {
+			bounds = append(bounds, l.bound)
+			continue
+		}
+		x := l.standard
+		switch {
+		case given && l.parameter == "":
+			return nil, fmt.Errorf("loss %q: %s takes no number behind its name", s, name)
+		case given:
+			var err error
+			if x, err = strconv.ParseFloat(text, 64); err != nil {
+				return nil, fmt.Errorf("loss %q: %s = %q is not a number", s, l.parameter, text)
+			}
+		case l.parameter != "" && math.IsNaN(x):
+			return nil, fmt.Errorf("loss %q: want %s:%s with a number %s", s, name, strings.ToUpper(l.parameter), l.parameter)
+		}
+		loss, err := l.make(x)
+		if err != nil {
+			return nil, fmt.Errorf("loss %q: %w", s, err)
+		}
+		return loss, nil
+	}
+	switch {
+	case len(bounds) == 1 && bounds[0] == "":
+		return nil, fmt.Errorf("loss %q: the expectation of %s is exact, it has no bound %s", s, name, rest)
+	case len(bounds) > 0:
+		return nil, fmt.Errorf("loss %q: %s knows the bounds %s", s, name, strings.Join(bounds, ", "))
+	}
+	return nil, fmt.Errorf("loss %q: want one of %s", s, strings.Join(Names(), ", "))
+}
+
+func format(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
