@@ -34,6 +34,9 @@ func (o Options) withDefaults() Options {
 	if o.Client == nil {
 		o.Client = patient
 	}
+	c := *o.Client
+	c.CheckRedirect = keepToken(c.CheckRedirect)
+	o.Client = &c
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
@@ -52,6 +55,24 @@ func (o Options) withDefaults() Options {
 }
 
 var patient = &http.Client{Timeout: time.Minute}
+
+// keepToken is the check of a redirect, nil for that of package http, before
+// which a request to another server than the first loses its token. Package http
+// takes servers of one host for one, whatever their port.
+func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(r *http.Request, via []*http.Request) error {
+		if first := via[0].URL; r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
+			r.Header.Del("Authorization")
+		}
+		switch {
+		case check != nil:
+			return check(r, via)
+		case len(via) >= 10:
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}
+}
 
 // Open reads a Model from where: the address of a server (http:// or https://), a
 // snapshot topic (kafka://HOST:PORT/TOPIC), a file, or a directory of checkpoints.
@@ -116,11 +137,17 @@ func (s *server) look(ctx context.Context) (*Model, error) {
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
+	// A transport that asks for gzip by itself unpacks the answer by itself, a
+	// thousand bytes for each; a model hardly gets smaller.
+	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+	if coding := response.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, fmt.Errorf("%s: the answer is compressed (%.20q), which was not asked for", s.url.Redacted(), coding)
+	}
 	if response.StatusCode == http.StatusNotModified {
 		return nil, nil
 	}
