@@ -23,14 +23,15 @@ type Names struct {
 	mu     sync.Mutex // guards growth against First
 	max    int
 	hashes []uint64
-	ends   []uint32 // text[ends[i-1]:ends[i]] is name i
+	ends   []int // text[ends[i-1]:ends[i]] is name i
 	text   []byte
 	seen   []uint64 // open-addressed set of hashes, 0 is empty
 	number []uint32 // beside it, the number of the name
 }
 
-// maxNameBytes bounds a name: what is longer is cut and marked by an ellipsis.
-const maxNameBytes = 256
+// MaxNameBytes bounds a name that is kept: of a longer one Names keeps so many
+// bytes and an ellipsis.
+const MaxNameBytes = 256
 
 // NewNames returns an empty dictionary of at most max names.
 func NewNames(max int) *Names { return &Names{max: max} }
@@ -86,13 +87,13 @@ func (n *Names) slot(hash uint64) uint64 {
 func (n *Names) Add(hash uint64, name []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(name) > maxNameBytes {
-		n.text = append(append(n.text, name[:maxNameBytes]...), "…"...)
+	if len(name) > MaxNameBytes {
+		n.text = append(append(n.text, name[:MaxNameBytes]...), "…"...)
 	} else {
 		n.text = append(n.text, name...)
 	}
 	n.hashes = append(n.hashes, hash)
-	n.ends = append(n.ends, uint32(len(n.text)))
+	n.ends = append(n.ends, len(n.text))
 	if 2*len(n.hashes) > len(n.seen) {
 		n.grow()
 	} else {
@@ -118,7 +119,7 @@ func (n *Names) mark(hash uint64, i int) {
 
 // At returns name i and its hash.
 func (n *Names) At(i int) (hash uint64, name string) {
-	start := uint32(0)
+	start := 0
 	if i > 0 {
 		start = n.ends[i-1]
 	}
@@ -138,7 +139,7 @@ func (n *Names) First(count int) *Names {
 	}
 	bytes := 0
 	if count > 0 {
-		bytes = int(n.ends[count-1])
+		bytes = n.ends[count-1]
 	}
 	// The capacity ends where the copy does: adding to it never writes over n's.
 	return &Names{max: n.max, hashes: n.hashes[:count:count], ends: n.ends[:count:count], text: n.text[:bytes:bytes]}
@@ -249,7 +250,7 @@ func ReadNames(blocks []Block) (*Names, error) {
 		}
 		n.hashes = append(n.hashes, hash)
 		n.text = append(n.text, b[12:12+size]...)
-		n.ends = append(n.ends, uint32(len(n.text)))
+		n.ends = append(n.ends, len(n.text))
 		b = b[12+size:]
 	}
 	if len(b) > 0 {

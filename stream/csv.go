@@ -31,6 +31,9 @@ func newCSV(c core) (Decoder, error) {
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("two columns are named %q", name)
 		}
+		if len(name) > maxFieldBytes {
+			return nil, fmt.Errorf("column %d, %.40q…, has a name of %d bytes, the most is %d", i+1, name, len(name), maxFieldBytes)
+		}
 		d.columns = append(d.columns, d.named(name))
 	}
 	// A wrong name would make every event unlabelled, unweighted or anonymous.

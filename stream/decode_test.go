@@ -113,7 +113,7 @@ func TestDecode(t *testing.T) {
 			{`{"t":["` + strings.Repeat(`b","`, 100) + `b"]}`, `? t=b:101:w`},
 		}},
 		{"json", func(c *RecordConfig) { c.MaxFeatures, c.MaxBytes = 2, 30 }, []line{
-			{`{"a":1,"b":2,"c":3}`, `too-many: 3 features, max_features is 2`},
+			{`{"a":1,"b":2,"c":3}`, `too-many: more features than max_features, 2`},
 			{`{"a":1,"b":"` + strings.Repeat("x", 30) + `"}`, `oversize: 44 bytes, max_bytes is 30`},
 		}},
 		{"json", func(c *RecordConfig) { c.MaxFields = 2 }, []line{ // later names share field 0
@@ -150,7 +150,7 @@ func TestDecode(t *testing.T) {
 		}},
 		{"svmlight", func(c *RecordConfig) { c.ZeroBased, c.Unlabelled, c.MaxFeatures = true, true, 2 }, []line{
 			{`0 0:1 7:2`, `? 0:1 7:2`},
-			{`0 0:1 7:2 8:1`, `too-many: 3 features, max_features is 2`},
+			{`0 0:1 7:2 8:1`, `too-many: more features than max_features, 2`},
 		}},
 		{"svmlight", func(c *RecordConfig) { c.NumericIndices = false }, []line{
 			{`0 0:1 999999999:2 0:3`, `0 0:4 999999999:2`},

@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"blankout"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
@@ -19,7 +22,12 @@ type jsonDecoder struct {
 	core
 	root  *node
 	nodes int    // in the tree, at most max_fields; later names get a node for once
+	made  uint64 // nodes made so far
 	event uint64 // number of this event, for duplicates
+
+	// What this event has changed in the tree, to be undone if it is refused.
+	grown    []growth
+	relinked []relink
 
 	data    []byte
 	scratch []byte           // the last string with escapes
@@ -44,18 +52,36 @@ type node struct {
 	next     *node   // the sibling that followed last time
 	event    uint64  // the last event with this key
 	plain    bool    // linked into the tree
+	number   uint64
+	size     int            // of the whole name in bytes
+	long     *xxhash.Digest // of the whole name, nil unless it is longer than is remembered
 }
 
+// onceKey is a key by the number of the node it belongs to: a node that is not in
+// the tree must not be kept by it.
 type onceKey struct {
-	parent *node
+	parent uint64
 	key    string
+}
+
+// growth is a node that has come into the tree, as the last element or under a key.
+type growth struct {
+	parent  *node
+	element bool
+	key     string
+}
+
+// relink is an expectation that has been replaced: *at was this node.
+type relink struct {
+	at  **node
+	was *node
 }
 
 // maxDepth bounds the nesting of objects and arrays.
 const maxDepth = 64
 
 func newJSON(c core) (Decoder, error) {
-	return &jsonDecoder{core: c, root: &node{plain: true}, once: map[onceKey]bool{}}, nil
+	return &jsonDecoder{core: c, root: &node{plain: true}}, nil
 }
 
 func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
@@ -64,14 +90,38 @@ func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
 	}
 	d.event++
 	d.data = r.Value
-	if len(d.once) > 0 {
-		clear(d.once)
-	}
 	if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
-		return
+	} else {
+		d.settle(&r, e)
 	}
-	d.settle(&r, e)
+	if e.Refused != nil {
+		d.unlearn()
+	}
+	clear(d.grown)
+	clear(d.relinked)
+	d.grown, d.relinked = d.grown[:0], d.relinked[:0]
+	if len(d.once) > 64 {
+		d.once = nil // emptying a map takes as long as it has ever been large
+	} else {
+		clear(d.once)
+	}
+}
+
+// unlearn takes out of the tree what this event has brought: the names that come
+// later need the room.
+func (d *jsonDecoder) unlearn() {
+	for _, l := range slices.Backward(d.relinked) {
+		*l.at = l.was
+	}
+	for _, g := range slices.Backward(d.grown) {
+		if g.element {
+			g.parent.elements = g.parent.elements[:len(g.parent.elements)-1]
+		} else {
+			delete(g.parent.children, g.key)
+		}
+	}
+	d.nodes -= len(d.grown)
 }
 
 // fail remembers why the record is refused and returns -1. All of the scanning
@@ -126,7 +176,7 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 		return p + 1
 	}
 	expected := n.first
-	var before *node
+	link := &n.first // where the node of the next key is expected
 	for {
 		if p >= len(data) || data[p] != '"' {
 			return d.unexpected(p, "a field's name")
@@ -148,28 +198,24 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 				return p
 			}
 			if c = n.children[string(key)]; c == nil {
-				if c = d.child(n, key); !c.plain {
-					once := onceKey{n, string(key)}
-					if d.once[once] {
-						return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
-					}
-					d.once[once] = true
+				if c = d.child(n, key, start); c == nil {
+					return -1
+				}
+				if !c.plain && !d.first(n, c, string(key), start) {
+					return -1
 				}
 			}
 		}
 		if c.plain {
 			if c != expected {
-				if before == nil {
-					n.first = c
-				} else {
-					before.next = c
-				}
+				d.relinked = append(d.relinked, relink{link, *link})
+				*link = c
 			}
 			if c.event == d.event {
 				return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
 			}
 			c.event = d.event
-			before = c
+			link = &c.next
 			expected = c.next
 		}
 		if p >= len(data) || data[p] != ':' {
@@ -187,6 +233,9 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 			p = d.space(p)
 		}
 		if p < len(data) && data[p] == ',' {
+			if d.tooMany() {
+				return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			}
 			if p++; p < len(data) && data[p] <= ' ' {
 				p = d.space(p)
 			}
@@ -234,8 +283,8 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			var c *node
 			if i < len(n.elements) {
 				c = n.elements[i]
-			} else {
-				c = d.element(n, i)
+			} else if c = d.element(n, i, p); c == nil {
+				return -1
 			}
 			if p = d.member(p, c, depth); p < 0 {
 				return p
@@ -243,6 +292,9 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 		}
 		p = d.space(p)
 		if p < len(data) && data[p] == ',' {
+			if d.tooMany() {
+				return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			}
 			p = d.space(p + 1)
 			continue
 		}
@@ -566,14 +618,43 @@ func hex4(data []byte, p int) (r rune, ok bool) {
 	return r, true
 }
 
-// child returns a new node for a key of n that is not known.
-func (d *jsonDecoder) child(n *node, key []byte) *node {
-	name := string(key)
-	if n != d.root {
-		name = n.name + "." + name
+// first notes a key of n whose node c is not in the tree. It fails if it came
+// before, or if there are more such keys than an event may have features.
+func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
+	once := onceKey{n.number, key}
+	switch {
+	case d.once[once]:
+		d.fail(p, blankout.ReasonDuplicate, "field %.80q twice", c.name)
+		return false
+	case len(d.once) >= d.c.MaxFeatures:
+		d.fail(p, blankout.ReasonTooMany, "more new fields than max_features, %d", d.c.MaxFeatures)
+		return false
+	case d.once == nil:
+		d.once = map[onceKey]bool{}
 	}
-	c := d.node(n, name)
+	d.once[once] = true
+	return true
+}
+
+// child returns a new node for a key of n that is not known, and stands at p. It
+// fails with nil.
+func (d *jsonDecoder) child(n *node, key []byte, p int) *node {
+	joint := "."
+	if n == d.root {
+		joint = ""
+	}
+	c := d.node(n, joint, key, p)
+	if c == nil {
+		return nil
+	}
 	c.key = string(key)
+	if c.plain {
+		if n.children == nil {
+			n.children = map[string]*node{}
+		}
+		n.children[c.key] = c
+		d.grown = append(d.grown, growth{parent: n, key: c.key})
+	}
 	for i := range len(c.key) {
 		if k := c.key[i]; k < ' ' || k == '"' || k == '\\' {
 			c.key = "\x00" // never follows: it is written with escapes
@@ -583,36 +664,57 @@ func (d *jsonDecoder) child(n *node, key []byte) *node {
 	var first [8]byte
 	n8 := copy(first[:], c.key+`"`)
 	c.word, c.mask = binary.LittleEndian.Uint64(first[:]), ^uint64(0)>>(64-8*n8)
-	if c.plain {
-		if n.children == nil {
-			n.children = map[string]*node{}
-		}
-		n.children[string(key)] = c
-	}
 	return c
 }
 
-// element returns a new node for element i of n, the first that is not known.
-func (d *jsonDecoder) element(n *node, i int) *node {
-	for len(n.elements) < i {
-		c := d.node(n, n.name+"["+strconv.Itoa(len(n.elements))+"]")
-		if !c.plain {
-			return d.node(n, n.name+"["+strconv.Itoa(i)+"]")
+// element returns a new node for element i of n, the first that is not known. It
+// fails with nil.
+func (d *jsonDecoder) element(n *node, i, p int) *node {
+	for {
+		at := len(n.elements)
+		c := d.node(n, "[", append(strconv.AppendInt(nil, int64(at), 10), ']'), p)
+		if c != nil && c.plain {
+			n.elements = append(n.elements, c)
+			d.grown = append(d.grown, growth{parent: n, element: true})
+		} else if c != nil && at < i {
+			return d.node(n, "[", append(strconv.AppendInt(nil, int64(i), 10), ']'), p)
 		}
-		n.elements = append(n.elements, c)
+		if c == nil || at == i {
+			return c
+		}
 	}
-	c := d.node(n, n.name+"["+strconv.Itoa(i)+"]")
-	if c.plain {
-		n.elements = append(n.elements, c)
-	}
-	return c
 }
 
-func (d *jsonDecoder) node(parent *node, name string) *node {
-	c := &node{named: d.named(name)}
-	if parent.plain && d.nodes < d.c.MaxFields && len(name) <= maxNameBytes {
-		d.nodes++
-		c.plain = true
+// node returns a new node whose name goes on from that of parent. The hash goes on
+// as well: names that are joined are never longer than is remembered.
+func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
+	size := parent.size + len(joint) + len(key)
+	if size > maxFieldBytes {
+		d.fail(p, blankout.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", parent.name+joint+string(key[:min(len(key), 80)]), size, maxFieldBytes)
+		return nil
 	}
+	d.made++
+	c := &node{number: d.made, size: size}
+	name := parent.name
+	if len(name) <= maxNameBytes {
+		name += joint + string(key)
+	}
+	if size <= maxNameBytes {
+		c.named = d.named(name)
+		if c.plain = parent.plain && d.nodes < d.c.MaxFields; c.plain {
+			d.nodes++
+		}
+		return c
+	}
+	if parent.long == nil {
+		c.long = xxhash.New()
+		c.long.WriteString(parent.name)
+	} else {
+		long := *parent.long
+		c.long = &long
+	}
+	c.long.WriteString(joint)
+	c.long.Write(key)
+	c.named = d.hashed(cutName(name), mix(c.long.Sum64()+d.s.Seed))
 	return c
 }

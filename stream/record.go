@@ -110,7 +110,10 @@ const maxMagnitude = 1e30
 
 // maxNameBytes bounds the names of fields and classes that are remembered. A
 // field of a longer name counts as one beyond max_fields, such a label is refused.
-const maxNameBytes = 256
+const maxNameBytes = blankout.MaxNameBytes
+
+// maxFieldBytes bounds the name of a field: a record with a longer one is refused.
+const maxFieldBytes = 4096
 
 // formats is the table of record formats: a new one is a file beside this one
 // and a line here. The first is the default.
@@ -169,6 +172,11 @@ func (c RecordConfig) Check() error {
 	for i, name := range special {
 		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
 			return fmt.Errorf("field %q is named for two of label, weight, id, time and drop", name)
+		}
+	}
+	for _, name := range slices.Concat(special[:], c.Drop, c.Categorical) {
+		if len(name) > maxNameBytes {
+			return fmt.Errorf("field %.40q…: label, weight, id, time, drop and categorical take names of up to %d bytes, this one has %d", name, maxNameBytes, len(name))
 		}
 	}
 	return nil
@@ -385,7 +393,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	if d.taken != len(d.s.Fields) {
 		d.takeFields()
 	}
-	d.before, d.names = d.taken, d.names[:0]
+	d.before = d.taken
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
 }
@@ -416,7 +424,7 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
 	if d.taken > d.before || len(d.names) > 0 {
 		d.dropFields()
-		d.names = d.names[:0]
+		d.forgetNames()
 		d.age++ // what a named remembers may be gone
 	}
 }
@@ -428,7 +436,13 @@ func (d *core) dropFields() {
 		delete(d.fields, fieldKey{f.Name, f.Kind})
 		if int(d.firstID[f.Name]) == id {
 			delete(d.firstID, f.Name)
-			eachParent(f.Name, func(parent string) { d.under[parent] = d.under[parent][:len(d.under[parent])-1] })
+			eachParent(f.Name, func(parent string) {
+				if ids := d.under[parent]; len(ids) > 1 {
+					d.under[parent] = ids[:len(ids)-1]
+				} else {
+					delete(d.under, parent)
+				}
+			})
 		}
 	}
 	for i := range d.crosses {
@@ -515,7 +529,7 @@ func eachParent(name string, f func(parent string)) {
 
 // named is a field as a format knows it by name: its hash and its ids so far.
 type named struct {
-	name  string
+	name  string // its beginning, if it is longer than cutName leaves it
 	hash  uint64
 	role  fieldRole
 	text  bool      // its numbers are names
@@ -524,8 +538,20 @@ type named struct {
 	ids   [6]uint16 // by kind
 }
 
-func (d *core) named(name string) named {
-	return named{name: name, hash: d.fieldHash(name), role: d.roles[name], text: d.text[name], age: d.age}
+func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
+
+// hashed is named of a name that cutName has cut; hash is that of the whole one.
+func (d *core) hashed(name string, hash uint64) named {
+	return named{name: name, hash: hash, role: d.roles[name], text: d.text[name], age: d.age}
+}
+
+// cutName returns as much of a name as is ever looked at, in memory of its own if
+// it cuts: one byte more than is remembered shows that there was more.
+func cutName(name string) string {
+	if len(name) > maxNameBytes {
+		return strings.Clone(name[:maxNameBytes+1])
+	}
+	return name
 }
 
 // idOf returns the field id of n's values of that kind.
@@ -559,7 +585,7 @@ func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
 		if n.name != "" {
 			d.name = append(d.name, '=')
 		}
-		d.remember(hash, string(append(d.name, value...)))
+		d.remember(hash, string(append(d.name, value[:min(len(value), maxNameBytes+1)]...)))
 	}
 	d.add(hash, id, x)
 }
@@ -570,7 +596,15 @@ type newName struct {
 	name string
 }
 
-func (d *core) remember(hash uint64, name string) { d.names = append(d.names, newName{hash, name}) }
+func (d *core) remember(hash uint64, name string) {
+	d.names = append(d.names, newName{hash, cutName(name)})
+}
+
+// forgetNames lets go of the names of a record, the memory of which nobody needs again.
+func (d *core) forgetNames() {
+	clear(d.names)
+	d.names = d.names[:0]
+}
 
 // accept adds the names of a record that can be used to the dictionary.
 func (d *core) accept() {
@@ -579,7 +613,7 @@ func (d *core) accept() {
 			d.s.Names.Add(n.hash, []byte(n.name))
 		}
 	}
-	d.names = d.names[:0]
+	d.forgetNames()
 }
 
 // nameOf returns the name of a hash, "" if it is neither in the dictionary nor new.
@@ -672,8 +706,8 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 	if len(d.crosses) > 0 && !d.cross(r, e) {
 		return false
 	}
-	if len(d.order) > d.c.MaxFeatures {
-		d.refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", len(d.order), d.c.MaxFeatures)
+	if d.tooMany() {
+		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		return false
 	}
 	d.sort()
@@ -700,6 +734,12 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
 	return true
 }
+
+// tooMany says that the record has more features than allowed. What reads on in
+// it asks from time to time: entries take more memory than the record.
+func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
+
+const moreFeatures = "more features than max_features, %d"
 
 // sort sorts d.order to d.sorted. It starts with the permutation that sorted the
 // last event: most of its columns are where they were.
@@ -777,7 +817,7 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				if x.a == x.b && b < a {
 					continue
 				}
-				if len(d.order) > d.c.MaxFeatures {
+				if d.tooMany() {
 					return true // finish refuses it
 				}
 				v := d.entries[a].value * d.entries[b].value

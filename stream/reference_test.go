@@ -117,6 +117,9 @@ func (r *reference) object(d *json.Decoder, prefix string, depth int, drop bool)
 		}
 		seen[key] = true
 		name := prefix + key
+		if len(name) > maxFieldBytes && !drop {
+			r.refuse("a name of %d bytes", len(name))
+		}
 		r.value(d, name, nil, depth, drop || slices.Contains(r.c.Drop, name))
 	}
 	d.Token()
@@ -126,6 +129,9 @@ func (r *reference) object(d *json.Decoder, prefix string, depth int, drop bool)
 func (r *reference) value(d *json.Decoder, name string, array *string, depth int, drop bool) {
 	special := name == r.c.Label || name == r.c.Weight || name == r.c.ID
 	t, _ := d.Token()
+	if _, word := t.(string); array != nil && !word && len(name) > maxFieldBytes && !drop {
+		r.refuse("a name of %d bytes", len(name))
+	}
 	if delim, ok := t.(json.Delim); ok {
 		if depth == maxDepth {
 			r.refuse("too deep")
@@ -229,6 +235,9 @@ func (r *reference) vw(data []byte) {
 				}
 			}
 			words = words[1:]
+		}
+		if len(namespace) > maxFieldBytes {
+			r.refuse("a name of %d bytes", len(namespace))
 		}
 		for _, w := range words {
 			name, value, valued := strings.Cut(w, ":")

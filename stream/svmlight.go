@@ -124,6 +124,10 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 			}
 		}
 		if !keep {
+			if d.tooMany() {
+				d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+				return nil, false
+			}
 			d.pair(&d.anonymous, blankout.Sparse, name, x)
 			continue
 		}
@@ -154,7 +158,7 @@ func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, 
 		}
 		e.Field = nil
 	} else if n > d.c.MaxFeatures {
-		d.refuse(r, e, blankout.ReasonTooMany, "%d features, max_features is %d", n, d.c.MaxFeatures)
+		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		return nil, false
 	}
 	return label, true

@@ -17,6 +17,7 @@ import (
 type vwDecoder struct {
 	core
 	namespaces map[string]*named
+	grown      []string // the namespaces that this event has added to them
 }
 
 func newVW(c core) (Decoder, error) {
@@ -34,6 +35,13 @@ func (d *vwDecoder) Decode(r Record, e *blankout.Example) {
 	if e.Refused == nil {
 		d.settle(&r, e)
 	}
+	if e.Refused != nil { // the names that come later need the room
+		for _, name := range d.grown {
+			delete(d.namespaces, name)
+		}
+	}
+	clear(d.grown)
+	d.grown = d.grown[:0]
 }
 
 // head reads what stands before the first bar and returns its position, or the
@@ -96,9 +104,14 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 		if len(name) > 0 {
 			n = d.namespaces[string(name)]
 			if n == nil {
+				if len(name) > maxFieldBytes {
+					d.refuse(r, e, blankout.ReasonOversize, "byte %d: namespace %.40q…: a name of %d bytes, the most is %d", p+1, name, len(name), maxFieldBytes)
+					return -1
+				}
 				field := d.named(string(name))
 				if n = &field; len(d.namespaces) < d.c.MaxFields && len(name) <= maxNameBytes {
-					d.namespaces[string(name)] = n
+					d.namespaces[field.name] = n
+					d.grown = append(d.grown, field.name)
 				}
 			}
 		}
@@ -110,6 +123,10 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 		}
 		if p >= len(data) || data[p] == '|' {
 			return p
+		}
+		if d.tooMany() {
+			d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			return -1
 		}
 		start := p
 		name, x, ok, end := d.word(r, e, p)
