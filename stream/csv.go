@@ -25,8 +25,9 @@ func newCSV(c core) (Decoder, error) {
 	}
 	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
 	for i, name := range names {
-		if name == "" {
-			return nil, fmt.Errorf("column %d has no name", i+1)
+		if name == "" { // as of the index that pandas writes
+			d.columns = append(d.columns, named{role: isDropped})
+			continue
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("two columns are named %q", name)
@@ -39,10 +40,21 @@ func newCSV(c core) (Decoder, error) {
 	// A wrong name would make every event unlabelled, unweighted or anonymous.
 	for role, name := range c.c.special() {
 		if name != "" && !slices.Contains(names, name) && !(c.c.Unlabelled && fieldRole(role) == isLabel) {
-			return nil, fmt.Errorf("no column %q among %q: name the label's with label, or set unlabelled", name, names)
+			return nil, &MissingColumnError{name, names}
 		}
 	}
 	return d, nil
+}
+
+// MissingColumnError says that CSV has no column of a name that was given for the
+// label, the weight, the id or the time.
+type MissingColumnError struct {
+	Column  string
+	Columns []string // that there are
+}
+
+func (e *MissingColumnError) Error() string {
+	return fmt.Sprintf("no column %q among %q: name the label's with label, or set unlabelled", e.Column, e.Columns)
 }
 
 func (d *csvDecoder) Decode(r Record, e *blankout.Example) {

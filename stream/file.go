@@ -308,6 +308,17 @@ func (r *Records) openText() error {
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (r *Records) Columns() []string { return r.c.Columns }
 
+// Unnamed returns the numbers, from 1, of the columns of CSV whose name in the header
+// is empty. They are no features.
+func (f *File) Unnamed() (numbers []int) {
+	for i, name := range f.records.Columns() {
+		if name == "" {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
+}
+
 // decompress returns a reader of what in holds, by its first bytes gzip, zstd or
 // plain, and what frees it.
 func decompress(in *bufio.Reader) (io.Reader, func(), error) {

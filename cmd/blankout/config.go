@@ -42,7 +42,7 @@ func (f *configFlags) loadFor(m *client.Model, flags ...string) (*config.Loaded,
 	}
 	l, err := config.Load(config.Source{Base: &base, File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
 	if err != nil {
-		if _, isPath := errors.AsType[*fs.PathError](err); isPath {
+		if is[*fs.PathError](err) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		return nil, usageError{err}

@@ -32,6 +32,8 @@ type dataFlags struct {
 	ahead int
 	pack  func([]blankout.Example) any // of stream.File.Ahead
 	given func(flag string) bool
+	// note tells a person something about a path, once.
+	note func(path, text string)
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -39,6 +41,13 @@ func (d *dataFlags) add(c *cobra.Command) {
 	d.record.MaxClasses = 1000
 	f := c.Flags()
 	d.given = f.Changed
+	noted := map[string]bool{}
+	d.note = func(path, text string) {
+		if quiet, _ := f.GetBool("quiet"); !quiet && !noted[path] {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, text)
+		}
+		noted[path] = true
+	}
 	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst; - is\nstandard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
 	f.StringVar(&d.record.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
 	f.StringVar(&d.record.Label, "label", d.record.Label, "`FIELD` of JSON and CSV that holds the class")
@@ -124,10 +133,16 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 			c.Format = cmp.Or(c.Format, d.format)
 		}
 		f, err := stream.OpenFile(path, c, s)
-		if err == nil && d.ahead > 0 {
+		if err != nil {
+			return nil, err
+		}
+		if unnamed := f.Unnamed(); len(unnamed) > 0 {
+			d.note(path, unnamedColumns(unnamed))
+		}
+		if d.ahead > 0 {
 			f.Ahead(d.ahead, d.pack)
 		}
-		return f, err
+		return f, nil
 	}
 	bad := func(why string) error {
 		return usageError{fmt.Errorf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", path, why)}
@@ -176,6 +191,15 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 		return nil, err
 	}
 	return stream.NewConsumer(ctx, config, decoder, s, nil)
+}
+
+// unnamedColumns says what becomes of the columns of CSV without a name.
+func unnamedColumns(numbers []int) string {
+	if len(numbers) == 1 {
+		return fmt.Sprintf("column %d has no name in the header and is left out, as an index of the rows", numbers[0])
+	}
+	list := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(numbers), "[]")), ", ")
+	return fmt.Sprintf("columns %s have no name in the header and are left out", list)
 }
 
 // each calls f for every example of the paths. A record that cannot be used is

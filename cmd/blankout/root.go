@@ -78,6 +78,8 @@ What it learns keeps working when features die.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 	}
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
@@ -174,7 +176,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err), is[*simulate.RequestError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*simulate.RequestError](err), is[*stream.MissingColumnError](err):
 		return 2
 	case is[refusedError](err), is[*online.RefusedError](err), is[*blankout.Refusal](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),

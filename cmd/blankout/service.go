@@ -165,7 +165,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	if o.data != "" {
-		err = s.openFile(c, o.data)
+		err = s.openFile(c, o.data, log)
 	} else {
 		err = s.openTopics(ctx, c, &consuming, log)
 	}
@@ -326,7 +326,7 @@ func (s *service) openTopics(ctx context.Context, c *config.Config, consuming *a
 
 // openFile makes a file the source. A file goes on where the checkpoint left it;
 // standard input is new every time.
-func (s *service) openFile(c *config.Config, name string) error {
+func (s *service) openFile(c *config.Config, name string, log *slog.Logger) error {
 	r, record := s.runner, c.Record
 	if name == "-" && record.Format == "" {
 		record.Format = "json"
@@ -336,6 +336,9 @@ func (s *service) openFile(c *config.Config, name string) error {
 		return err
 	}
 	s.close = append(s.close, file.Close)
+	if unnamed := file.Unnamed(); len(unnamed) > 0 {
+		log.Warn(unnamedColumns(unnamed), "file", name)
+	}
 	r.Source = file
 	if name == "-" {
 		r.Offsets.At("stdin", 0, 0).Next = 0

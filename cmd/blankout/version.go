@@ -38,6 +38,13 @@ func buildVersion() (version, revision string) {
 	return
 }
 
+// versionLine is the version for people.
+func versionLine() string {
+	version, revision := buildVersion()
+	text := fmt.Sprintf("blankout %s %s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return strings.Join(strings.Fields(text), " ") // there may be no revision
+}
+
 func (p *program) version() *cobra.Command {
 	var asJSON, asSBOM bool
 	c := &cobra.Command{
@@ -54,8 +61,7 @@ func (p *program) version() *cobra.Command {
 				return json.NewEncoder(p.stdout).Encode(map[string]string{
 					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			text := fmt.Sprintf("blankout %s %s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			_, err := fmt.Fprintln(p.stdout, strings.Join(strings.Fields(text), " ")) // there may be no revision
+			_, err := fmt.Fprintln(p.stdout, versionLine())
 			return err
 		},
 	}
