@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test kafka oracle race crash soak bench fuzz lint ci
+.PHONY: build test kafka mutation oracle race crash soak bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -12,6 +12,14 @@ test:
 # the user's cache.
 kafka:
 	BLANKOUT_REQUIRE_KAFKA=1 go test -count=1 -run=TestKafka -v ./tests
+
+# Changes the code in small ways, one at a time, and tells which changes no test
+# notices: a sample of SEED, SCALE times as large as that of docs/reliability.md,
+# of the PACKAGES (all if not given).
+SEED ?= 1
+SCALE ?= 1
+mutation:
+	go run ./tests/mutation -seed $(SEED) -scale $(SCALE) -packages "$(PACKAGES)"
 
 # Compares the exact solvers with LIBLINEAR and LIBSVM, also on the full sets
 # DATA/w8a/train.svm.gz and DATA/imdb/train.svm.gz.
