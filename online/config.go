@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -277,41 +278,56 @@ func (s *settings) parseNoise(c Config) error {
 // configuration. Weights may only be carried on under an equal one.
 type Fingerprint map[string]string
 
+// mayChange lists the keys of a Config that may differ from run to run. Every other
+// one is in the Fingerprint. (What levels say is said by noise.)
+var mayChange = []string{"levels", "expected_missing", "suspect", "threshold"}
+
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
 func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
-	f := Fingerprint{
-		"loss": c.Loss, "noise": c.Noise, "rule": c.Rule, "c": fmt.Sprint(c.C),
-		"marginalised": fmt.Sprint(c.Marginalised), "eta": fmt.Sprint(c.Eta), "start": fmt.Sprint(c.Start),
-		"intercept": c.Intercept, "average": fmt.Sprint(c.Average), "adapt": fmt.Sprint(c.Adapt), "standardise": c.Standardise,
-		"half_life": fmt.Sprint(c.HalfLife), "half_life_time": fmt.Sprint(c.HalfLifeTime), "on_drift": c.OnDrift,
-		"calibrate": fmt.Sprint(c.Calibrate),
-		"l1":        fmt.Sprint(c.L1), "refresh": fmt.Sprint(c.Refresh), "zero_based": fmt.Sprint(s.ZeroBased),
-		"alpha": fmt.Sprint(c.Alpha), "class_weight": fmt.Sprint(c.ClassWeight), // printed in the order of keys
-		"bits": fmt.Sprint(s.Bits), "seed": fmt.Sprint(s.Seed), "numeric_indices": fmt.Sprint(s.NumericIndices),
-		"crosses": fmt.Sprint(s.Crosses), "max_classes": fmt.Sprint(s.MaxClasses),
-	}
-	// Only where it is used, so that older files, which have no such key, go on.
-	if c.RefreshWindow > c.Refresh {
-		f["refresh_window"] = fmt.Sprint(c.RefreshWindow)
-	}
-	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
-	if l, err := loss.Parse(c.Loss); err == nil {
-		f["loss"] = l.String()
-	}
-	if c.Noise == "auto" {
-		f["noise"] = fmt.Sprint("auto ", c.Levels)
-	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
-		f["noise"] = n.String()
-	}
-	if m, err := blankout.ParseStandardise(c.Standardise); err == nil {
-		f["standardise"] = string(m)
+	f := c.fingerprint()
+	for key, value := range map[string]any{
+		"zero_based": s.ZeroBased, "bits": s.Bits, "seed": s.Seed, "numeric_indices": s.NumericIndices,
+		"crosses": s.Crosses, "max_classes": s.MaxClasses,
+	} {
+		f[key] = fmt.Sprint(value)
 	}
 	return f
 }
 
-// Diff names what differs, in the order of names, as sentences for a person:
-// was is the other Fingerprint's value. Empty means that weights carry over.
+func (c Config) fingerprint() Fingerprint {
+	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
+	if l, err := loss.Parse(c.Loss); err == nil {
+		c.Loss = l.String()
+	}
+	if c.Noise == "auto" {
+		c.Noise = fmt.Sprint("auto ", c.Levels)
+	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
+		c.Noise = n.String()
+	}
+	if m, err := blankout.ParseStandardise(c.Standardise); err == nil {
+		c.Standardise = string(m)
+	}
+	if c.RefreshWindow <= c.Refresh {
+		c.RefreshWindow = 0 // the same
+	}
+	f := Fingerprint{}
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if key := v.Type().Field(i).Tag.Get("toml"); !slices.Contains(mayChange, key) {
+			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
+		}
+	}
+	return f
+}
+
+// Diff names what differs, in the order of names, as sentences for a person: was is
+// the other Fingerprint's value. Empty means that weights carry over. A key that was
+// lacks, because it is of an older program, had its default.
 func (f Fingerprint) Diff(was Fingerprint) []string {
+	older := DefaultConfig().fingerprint()
+	maps.DeleteFunc(older, func(key, _ string) bool { _, there := f[key]; return !there })
+	maps.Copy(older, was)
+	was = older
 	keys := maps.Clone(f)
 	maps.Copy(keys, was)
 	var out []string

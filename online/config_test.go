@@ -1,0 +1,94 @@
+package online
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// Every key of Config changes the Fingerprint, or is one that may change from run to
+// run; nothing is in neither.
+func TestFingerprintHoldsEveryKey(t *testing.T) {
+	s := blankout.NewSchema(4, nil, 2)
+	base := FingerprintOf(DefaultConfig(), s)
+	for i := range reflect.TypeFor[Config]().NumField() {
+		c := DefaultConfig()
+		c.Refresh, c.Noise = 100, "dropout:0.5" // so that refresh_window says something and levels nothing
+		was := FingerprintOf(c, s)
+		field := reflect.ValueOf(&c).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("other")
+		case reflect.Float64:
+			field.SetFloat(field.Float() + 0.125)
+		case reflect.Int:
+			field.SetInt(field.Int() + 100)
+			c.RefreshWindow += 1000
+		case reflect.Bool:
+			field.SetBool(!field.Bool())
+		case reflect.Slice:
+			field.Set(reflect.ValueOf([]float64{0.5}))
+		case reflect.Map:
+			field.Set(reflect.ValueOf(map[string]float64{"a": 2}))
+		default:
+			t.Fatalf("a key of kind %v: tell this test how to change it", field.Kind())
+		}
+		key := reflect.TypeFor[Config]().Field(i).Tag.Get("toml")
+		changed := len(FingerprintOf(c, s).Diff(was)) > 0
+		if operational := slices.Contains(mayChange, key); changed == operational {
+			t.Errorf("%s: changes the fingerprint: %v; may change from run to run: %v", key, changed, operational)
+		}
+		if _, there := base[key]; there == slices.Contains(mayChange, key) {
+			t.Errorf("%s: in the fingerprint: %v", key, there)
+		}
+	}
+	for key, change := range map[string]func(*blankout.Schema){
+		"bits": func(s *blankout.Schema) { s.Bits++ }, "seed": func(s *blankout.Schema) { s.Seed++ },
+		"zero_based":      func(s *blankout.Schema) { s.ZeroBased = true },
+		"numeric_indices": func(s *blankout.Schema) { s.NumericIndices = true },
+		"crosses":         func(s *blankout.Schema) { s.Crosses = [][2]string{{"a", "b"}} },
+		"max_classes":     func(s *blankout.Schema) { s.MaxClasses++ },
+	} {
+		other := blankout.NewSchema(4, nil, 2)
+		change(other)
+		if diff := FingerprintOf(DefaultConfig(), other).Diff(base); len(diff) != 1 {
+			t.Errorf("%s: differences %q", key, diff)
+		}
+	}
+}
+
+// A file of a program that did not know a key was learned with its default. What two
+// configurations say in other words is the same.
+func TestFingerprintOfOlderFiles(t *testing.T) {
+	c := DefaultConfig()
+	s := blankout.NewSchema(4, nil, 2)
+	data, err := json.Marshal(FingerprintOf(c, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was Fingerprint
+	if err := json.Unmarshal(data, &was); err != nil {
+		t.Fatal(err)
+	}
+	delete(was, "refresh_window")
+	delete(was, "eta")
+	if diff := FingerprintOf(c, s).Diff(was); len(diff) > 0 {
+		t.Errorf("with two keys left out: %q", diff)
+	}
+	c.Loss, c.RefreshWindow = "logistic", 0
+	if diff := FingerprintOf(c, s).Diff(was); len(diff) > 0 {
+		t.Errorf("in other words: %q", diff)
+	}
+	c.Eta = math.Pi
+	if diff := FingerprintOf(c, s).Diff(was); len(diff) != 1 {
+		t.Errorf("a key left out that is no default: %q", diff)
+	}
+	was["gone"] = "x"
+	if diff := FingerprintOf(c, s).Diff(was); len(diff) != 2 {
+		t.Errorf("a key that nobody knows any more: %q", diff)
+	}
+}
