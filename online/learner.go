@@ -10,8 +10,10 @@ package online
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"blankout"
 )
@@ -42,6 +44,9 @@ type Learner struct {
 	active int // outputs in use: classes that have appeared
 	levels []level
 	chosen int // the level that is published
+	// likelihood says that scores are meant as log-odds. Those of other losses give
+	// no probabilities that the class shares could be compared with.
+	likelihood bool
 	// The ridge of the first pass: 0 where the metric's start is the ridge.
 	firstRidge float64
 	table      *blankout.Table
@@ -139,6 +144,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
+	l.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && l.k == 1
 	if l.firstRidge = l.ridge; l.rule.ridges && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
 		l.firstRidge = 0
 	}
@@ -228,7 +234,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.now.suspect = false
 	if !usable(e) {
-		l.metrics.Refused++
+		l.refuse(e)
 		return nil
 	}
 	if e.Weight == 0 {
@@ -639,7 +645,7 @@ func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.s
 // Metrics returns the progressive measures so far.
 func (l *Learner) Metrics() Metrics {
 	m := l.metrics
-	m.Classes = slices.Clone(m.Classes)
+	m.Classes, m.RefusedBy, m.Prior.weight = slices.Clone(m.Classes), maps.Clone(m.RefusedBy), nil
 	if m.Binary != nil {
 		b := *m.Binary
 		m.Binary = &b

@@ -15,6 +15,7 @@ type Metrics struct {
 	Events     uint64 // met with a weight above 0, unlabelled ones included
 	Unlabelled uint64
 	Refused    uint64
+	RefusedBy  map[blankout.Reason]Refusals
 	Suspects   uint64 // of very small influence, see Config.Suspect
 	// RefreshFailures counts refreshes that found no solution and changed nothing.
 	RefreshFailures uint64
@@ -29,6 +30,11 @@ type Metrics struct {
 
 	Binary *Binary // nil with more than two classes
 	Drift  Drift
+	Prior  Prior
+
+	// Of Warnings: see latelyRefused.
+	refusedLately float64
+	refusedAt     uint64
 }
 
 // Progress is a sum of progressive losses.
@@ -275,6 +281,9 @@ func (l *Learner) measure(label int, weight float64) {
 	}
 	m.Total.add(weight, wrong, weight*loss, 1)
 	m.Window.add(weight, wrong, weight*loss, 0.999)
+	if l.likelihood {
+		m.Prior.add(label, weight*l.classes[label], loss, l.events)
+	}
 	l.watch(loss)
 }
 

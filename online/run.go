@@ -213,6 +213,7 @@ type Status struct {
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
 	DeadLetterFailures           uint64                     // attempts to store that failed
 	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
+	Suspected, DriftAlarms       uint64                     // counted and raised; Metrics has those before Run began too
 	Partitions                   []PartitionStatus          // ordered by topic and partition
 	// NewestTime is the largest event time learned, NewestAge how old the newest
 	// event of the last batch was when it had been learned. Zero if events have no time.
@@ -222,6 +223,7 @@ type Status struct {
 	Save       SaveStatus
 	Published  uint64  // Models handed to readers
 	Metrics    Metrics // the Learner's
+	Warnings   []Warning
 	Validation ValidationStatus
 }
 
@@ -284,7 +286,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
 	}
 	l := &loop{
-		Runner: r, log: r.Log, saved: make(chan saveResult, 1), highWater: map[partition]int64{},
+		Runner: r, log: r.Log, saved: make(chan saveResult, 1), highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: time.Now(), RefusedBy: map[blankout.Reason]uint64{}, DeadLetters: map[blankout.Reason]uint64{}},
 	}
 	if l.log == nil {
@@ -292,12 +294,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
 	l.alarms = r.Learner.Drift().Alarms
+	l.alarmsBefore, l.suspectsBefore = l.alarms, r.Learner.metrics.Suspects
 	if err := l.startValidating(); err != nil {
 		return err
 	}
 	if err := l.startAdopting(); err != nil {
 		return err
 	}
+	l.warn(false)
 	l.publish()
 	l.report("")
 
@@ -313,6 +317,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	l.report("stopping")
 	if broken := (*panicError)(nil); !errors.As(err, &broken) {
 		err = errors.Join(err, l.endAdoption(deadline), l.saveAtEnd(deadline))
+		l.warn(true)
 		l.publish()
 		l.report("stopped")
 	}
@@ -400,9 +405,12 @@ type loop struct {
 	final       error  // a FinalError of a save: nothing more is saved
 	end         func() // ends the run, as the caller of Run may
 
-	alarms   uint64    // of the drift detector, those logged
-	suspects []suspect // of the batch at hand, not yet handed on
-	added    uint64    // suspects handed on
+	alarms uint64 // of the drift detector, those logged
+	warned map[string]warned
+
+	alarmsBefore, suspectsBefore uint64    // as Run began
+	suspects                     []suspect // of the batch at hand, not yet handed on
+	added                        uint64    // suspects handed on
 
 	ahead *ahead
 	validating
@@ -576,15 +584,20 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	l.unreported = true
 	l.unpublished = l.unpublished || n > 0
 	l.moved = l.moved || !known || *position != before
-	if n > 0 {
-		if t := b.Examples[n-1].Time; t > 0 {
-			newest := time.UnixMilli(t)
-			l.current.NewestAge = now.Sub(newest)
-			if newest.After(l.current.NewestTime) {
-				l.current.NewestTime = newest
+	for i := n - 1; i >= 0; i-- {
+		// A refused record's time may be the broker's instead of the event's.
+		if e := &b.Examples[i]; e.Refused == nil {
+			if e.Time > 0 {
+				newest := time.UnixMilli(e.Time)
+				l.current.NewestAge = now.Sub(newest)
+				if newest.After(l.current.NewestTime) {
+					l.current.NewestTime = newest
+				}
 			}
+			break
 		}
 	}
+	l.warn(false)
 	if len(l.suspects) > 0 {
 		if err := l.insist(ctx, "suspects", func() error { return l.addSuspects(ctx, b) }); err != nil {
 			return err
@@ -609,6 +622,31 @@ func (l *loop) reportDrift(b *blankout.Batch) {
 	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
 		"on_drift", l.Learner.config.OnDrift)
+}
+
+// warned is what has been logged about one kind of Warning.
+type warned struct {
+	on bool   // it was among the latest Warnings
+	at uint64 // records at which it was logged last
+}
+
+// warn logs the Warnings that are new. One that comes and goes is logged again
+// only when twice as many records have been counted in.
+func (l *loop) warn(final bool) {
+	l.current.Warnings = l.Learner.warnings(l.Fingerprint, final)
+	for kind, w := range l.warned {
+		w.on = slices.ContainsFunc(l.current.Warnings, func(x Warning) bool { return x.Kind == kind })
+		l.warned[kind] = w
+	}
+	for _, x := range l.current.Warnings {
+		w, before := l.warned[x.Kind]
+		if !w.on && (!before || l.records >= 2*w.at) {
+			w.at = l.records
+			l.log.Warn(x.Text, "warning", x.Kind)
+		}
+		w.on = true
+		l.warned[x.Kind] = w
+	}
 }
 
 // panicError is a panic while learning.
@@ -648,6 +686,7 @@ func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (
 		case e.Refused != nil:
 			l.current.Refused += first
 			l.current.RefusedBy[e.Refused.Reason] += first
+			l.Learner.Learn(e) // which counts it
 			continue
 		case HeldOut(b.Partition, e.Offset, l.holdout):
 			l.current.HeldOut += first
@@ -825,6 +864,10 @@ func (l *loop) report(notReady string) {
 		s.Partitions[i] = PartitionStatus{p, high}
 	}
 	s.Metrics = l.Learner.Metrics()
+	// They only grow, though the state may go back.
+	s.Suspected = max(s.Suspected, s.Metrics.Suspects-min(s.Metrics.Suspects, l.suspectsBefore))
+	s.DriftAlarms = max(s.DriftAlarms, s.Metrics.Drift.Alarms-min(s.Metrics.Drift.Alarms, l.alarmsBefore))
+	l.current.Suspected, l.current.DriftAlarms = s.Suspected, s.DriftAlarms
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)
 	if l.Observe != nil {
@@ -974,6 +1017,13 @@ func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint, more []bl
 	state, err := s.EachBlock()
 	if err != nil {
 		return nil, err
+	}
+	if warnings := s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, f, true); len(warnings) > 0 {
+		data, err := json.Marshal(warnings)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the warnings: %w", err)
+		}
+		more = append(more, blankout.Block{Name: blockWarnings, Data: data})
 	}
 	return func(yield func(blankout.Block) bool) {
 		for _, b := range append([]blankout.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {

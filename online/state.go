@@ -17,6 +17,7 @@ type Snapshot struct {
 	model   *blankout.Model
 	learner []byte
 	summary []byte
+	metrics Metrics
 }
 
 // Snapshot returns the state as it is now. It copies what was written since the
@@ -29,7 +30,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), summary}
+	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), summary, metrics}
 }
 
 // Model returns the published model, for predictions.
@@ -205,6 +206,7 @@ func (l *Learner) state(c *coder) {
 	}
 	if c.version > 3 {
 		l.missing.state(c)
+		m.warningState(c)
 	}
 }
 

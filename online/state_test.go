@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	newer := slices.Clone(state)
 	newer[0]++
-	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), "version 5") {
+	if _, err := Restore(c, with(newer)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", stateVersion+1)) {
 		t.Errorf("a later version: %v", err)
 	}
 	if _, err := Restore(c, with(nil)); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
@@ -150,7 +151,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 
 // A checkpoint of version 1 had less of the choice between average and iterate
 // and one count of samples for all points of a forecast; version 2 less of the choice
-// of a level.
+// of a level; version 3 nothing that warnings are made from.
 func TestOldVersions(t *testing.T) {
 	c := DefaultConfig()
 	l, s := mustNew(t, c, 3), newStream(4, 3)

@@ -296,6 +296,7 @@ func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema
 		defer func() { err = errors.Join(err, c.Close()) }()
 	}
 	var times []int64 // of all records read, for a window of time
+	newest := int64(math.MinInt64)
 	var b blankout.Batch
 	for left > 0 {
 		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
@@ -316,6 +317,9 @@ func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema
 			counted[i].Sum += e.Fingerprint
 			if v.Config.WindowTime > 0 {
 				times = append(times, e.Time)
+				if e.Refused == nil { // else its time may be the broker's instead of the event's
+					newest = max(newest, e.Time)
+				}
 			}
 			if err := v.present(got.evidence, schema, b.Partition, e); err != nil {
 				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
@@ -331,9 +335,9 @@ func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema
 		got.read += counted[i].Records
 		got.verified = got.verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
 	}
-	if len(times) > 0 {
+	if newest > math.MinInt64 {
 		// By the events' own time, so that it does not matter when one looks.
-		since := slices.Max(times) - v.Config.WindowTime.Milliseconds()
+		since := newest - v.Config.WindowTime.Milliseconds()
 		got.evidence.Since(since)
 		all := len(times)
 		times = slices.DeleteFunc(times, func(t int64) bool { return t < since })

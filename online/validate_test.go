@@ -142,6 +142,17 @@ func TestValidateCheckpoint(t *testing.T) {
 	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
 		t.Errorf("window of time: %+v, %v", r, err)
 	}
+	// A refused record has the broker's time, which may be any: it moves no window.
+	readAgain := s.Validator.Open
+	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		source, err := readAgain(ctx, schema, from)
+		source.(*testStream).refuse = func(offset int) bool { return offset == 1150 }
+		return lateRefusals{source}, err
+	}
+	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
+		t.Errorf("window of time with a refused record: %+v, %v", r, err)
+	}
+	s.Validator.Open = readAgain
 	s.Validator.Config.WindowTime = 0
 	// A holdout topic is measured on beside what is held out.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (online.Source, error) {
@@ -266,5 +277,65 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	}
 	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done+s.Status().Validation.Failed != 1 {
 		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
+	}
+}
+
+// lateRefusals gives refused records a time an hour after all others.
+type lateRefusals struct{ online.Source }
+
+func (l lateRefusals) Next(ctx context.Context, b *blankout.Batch) error {
+	err := l.Source.Next(ctx, b)
+	for i := range b.Examples {
+		if e := &b.Examples[i]; e.Refused != nil {
+			e.Time += time.Hour.Milliseconds()
+		}
+	}
+	return err
+}
+
+// A refused record moves neither the newest event's time nor its age.
+func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
+	s := start(t, t.TempDir(), 300, 1)
+	s.source.refuse = func(offset int) bool { return offset == 7 || offset == 299 }
+	s.Source = lateRefusals{s.source}
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.store.Close()
+	if got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298); got != want {
+		t.Errorf("newest event at %d, want %d", got, want)
+	}
+}
+
+// What a checkpoint brings along is no part of what is counted since the start,
+// and a warning is there again at once.
+func TestCountersBeginAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	c := online.DefaultConfig()
+	c.Loss, c.Suspect = "t-logistic:1.5", 0.7
+	var before *online.Status
+	for life := range 2 {
+		s := startAs(t, dir, 4000*(life+1), 1, c)
+		s.source.refuse = func(offset int) bool { return offset%10 == 3 && offset < 4000 }
+		s.Config.Refused = online.PolicySkip
+		first := true
+		s.Observe = func(now *online.Status) {
+			if life == 1 && first && (now.Suspected != 0 || now.DriftAlarms != 0 || now.Metrics.Suspects != before.Metrics.Suspects || len(now.Warnings) != 1) {
+				t.Errorf("at the start: %d suspects, %d alarms, warnings %v", now.Suspected, now.DriftAlarms, now.Warnings)
+			}
+			first = false
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.store.Close()
+		now := s.Status()
+		if life == 0 {
+			if before = now; now.Suspected == 0 || now.Suspected != now.Metrics.Suspects || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
+				t.Fatalf("%d suspects, warnings %v", now.Suspected, now.Warnings)
+			}
+		} else if now.Suspected+before.Suspected != now.Metrics.Suspects {
+			t.Errorf("%d and %d suspects of %d", before.Suspected, now.Suspected, now.Metrics.Suspects)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"math"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -75,8 +76,8 @@ var metrics = []metric{
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},
 	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
-	{"blankout_suspects_total", counter, nil, "Events learned whose label is probably wrong (learner.suspect), those before a restart included.",
-		one(func(v *view) float64 { return float64(v.status.Metrics.Suspects) })},
+	{"blankout_suspects_total", counter, nil, "Events learned since the start whose label is probably wrong (learner.suspect).",
+		one(func(v *view) float64 { return float64(v.status.Suspected) })},
 	{"blankout_suspects_stored_total", counter, nil, "Suspects stored in their topic or file since the start.",
 		one(func(v *view) float64 { return float64(v.status.Suspects) })},
 	{"blankout_suspect_failures_total", counter, nil, "Attempts to store suspects that failed; learning waits for them.",
@@ -109,7 +110,7 @@ var metrics = []metric{
 			}
 			return float64(p.Lag())
 		})},
-	{"blankout_partition_records_total", counter, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
+	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
 		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Records) })},
 	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are tried again.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
@@ -130,8 +131,12 @@ var metrics = []metric{
 			}
 			return v.status.NewestAge.Seconds()
 		})},
-	{"blankout_learner_events_total", counter, nil, "Events the state was learned from, those before a restart included.",
-		one(func(v *view) float64 { return float64(v.status.Metrics.Events) })},
+	{"blankout_learner_events", gauge, nil, "Events the state was learned from, those before a restart included.",
+		func(v *view, emit func(float64, ...string)) {
+			if !v.status.Started.IsZero() { // before, the state is not known
+				emit(float64(v.status.Metrics.Events))
+			}
+		}},
 	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
 		bySpan(online.Progress.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
@@ -232,8 +237,8 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector, those before a restart included.",
-		one(func(v *view) float64 { return float64(v.status.Metrics.Drift.Alarms) })},
+	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector since the start.",
+		one(func(v *view) float64 { return float64(v.status.DriftAlarms) })},
 	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
 		one(func(v *view) float64 { return v.status.Metrics.Drift.Excess })},
 	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
@@ -243,6 +248,12 @@ var metrics = []metric{
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
+	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label or worse-than-prior; the log and the page say more.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, kind := range online.WarningKinds {
+				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w online.Warning) bool { return w.Kind == kind })), kind)
+			}
+		}},
 	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
 		one(func(v *view) float64 { return v.status.LearnTime.Seconds() })},
 	{"blankout_checkpoints_total", counter, []string{"outcome"}, "Checkpoints: saved or failed.",

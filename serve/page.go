@@ -127,6 +127,7 @@ type report struct {
 	Forecasts  []forecast                 `json:"forecasts"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
 	Drift      online.Drift               `json:"drift"`
+	Warnings   []online.Warning           `json:"warnings,omitempty"`
 	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
 	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
 	Failures   uint64                     `json:"dead_letter_failures"`
@@ -207,7 +208,7 @@ func reportOf(v *view) report {
 	s, m := v.status, v.status.Metrics
 	r := report{
 		point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
-		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift,
+		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
 		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}

@@ -77,6 +77,7 @@ type inspection struct {
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
+	Warnings    []online.Warning `json:"warnings,omitempty"` // of a checkpoint
 	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
@@ -141,6 +142,9 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 	}
+	if i.Warnings, err = online.ReadWarnings(file.Blocks); err != nil {
+		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
 	if data, err := blankout.FindBlock(file.Blocks, "snapshot"); err == nil {
 		i.Snapshot = &snapshotID{}
 		if err := json.Unmarshal(data, i.Snapshot); err != nil {
@@ -170,6 +174,9 @@ func (i *inspection) print(out *bufio.Writer) {
 	}
 	if s := i.Snapshot; s != nil && s.Version > 0 {
 		fmt.Fprintf(out, "snapshot      version %d, published %s\n", s.Version, s.Published.UTC().Format(time.RFC3339))
+	}
+	for _, w := range i.Warnings {
+		fmt.Fprintf(out, "warning       %s\n", w.Text)
 	}
 	if p := i.Progress; p != nil {
 		printProgress(out, p)

@@ -132,7 +132,11 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if err = errors.Join(err, s.Close()); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	log.Info("stopped", append(whole(status).log(), "checkpoint", status.Save.Name)...)
+	stopped := append(whole(status).log(), "checkpoint", status.Save.Name)
+	if len(status.Warnings) > 0 {
+		stopped = append(stopped, "warnings", status.Warnings)
+	}
+	log.Info("stopped", stopped...)
 	if !o.json {
 		return nil
 	}
@@ -155,6 +159,8 @@ type runSummary struct {
 	Validations uint64            `json:"validations"`
 	// HoldoutError is of the held-out events, scored as they came.
 	HoldoutError *float64 `json:"holdout_error"`
+	// Warnings say what is probably not as the stream's owner believes.
+	Warnings []online.Warning `json:"warnings"`
 }
 
 func summary(s *online.Status, offsets blankout.Offsets) runSummary {
@@ -164,6 +170,7 @@ func summary(s *online.Status, offsets blankout.Offsets) runSummary {
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		HeldOut: s.HeldOut, HoldoutError: number(100 * s.Holdout.Error()), Validations: s.Validation.Done,
+		Warnings: append([]online.Warning{}, s.Warnings...),
 	}
 	for reason, n := range s.RefusedBy {
 		out.RefusedBy[string(reason)] = n

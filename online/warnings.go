@@ -1,0 +1,271 @@
+package online
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"blankout"
+)
+
+// Warning says that something about a stream is probably not as its owner
+// believes. It follows from the Learner's state alone, so that a run which was
+// stopped and started again warns of the same.
+type Warning struct {
+	Kind string `json:"kind"` // one of WarningKinds
+	Text string `json:"text"` // a sentence with counts and names
+}
+
+// WarningKinds lists the kinds of Warnings.
+var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnPrior}
+
+const (
+	warnUnlabelled = "no-labels"        // no event has had a label
+	warnRefused    = "refused"          // more than maxRefused of the records were refused
+	warnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
+	warnPrior      = "worse-than-prior" // the class shares alone would have predicted better
+)
+
+const (
+	// warnAfter is the number of records before which a run that goes on warns of
+	// nothing.
+	warnAfter = 1000
+	// maxRefused is the share of refused records above which there is a warning,
+	// of all records or of about the latest refusedMemory.
+	maxRefused    = 0.05
+	refusedMemory = 1000
+	// A class is a stray one if its events, where there are more than one, are fewer
+	// than this share of all labelled ones and of those refused for their label.
+	strayShare = 0.05
+	strayLeast = 10 // of either
+	// priorBlock is the number of labelled events over which the log-loss is
+	// compared with that of the class shares.
+	priorBlock = 2000
+)
+
+// Refusals are the records refused for one reason.
+type Refusals struct {
+	Count uint64 `json:"count"`
+	First string `json:"first"` // what was wrong with the first of them
+}
+
+// maxFirst bounds the bytes of Refusals.First.
+const maxFirst = 160
+
+// Prior compares the progressive log-loss with that of the class shares, over one
+// block of priorBlock labelled events after the other. Both are weighted by
+// importance, as learning is.
+type Prior struct {
+	// Exceeded says that the last complete block's log-loss was above that of the
+	// shares, and no later one has been a hundredth below it.
+	Exceeded bool
+	Event    uint64  // the number of the event that completed the last block
+	LogLoss  float64 // of that block, in nats
+	Shares   float64 // log-loss of its class shares
+
+	events uint64 // labelled, of the block at hand
+	loss   float64
+	weight []float64 // by class
+}
+
+// add counts in an event. Most events cost two additions.
+func (p *Prior) add(label int, weight, loss float64, event uint64) {
+	for label >= len(p.weight) {
+		p.weight = append(p.weight, 0)
+	}
+	p.events++
+	p.loss += weight * loss
+	p.weight[label] += weight
+	if p.events == priorBlock {
+		p.complete(event)
+	}
+}
+
+// complete compares, and begins the next block. The shares pay for being learned
+// from the block's n events themselves: (classes - 1)/2 log n nats.
+func (p *Prior) complete(event uint64) {
+	total, entropy, classes := 0.0, 0.0, 0
+	for _, w := range p.weight {
+		total += w
+	}
+	for _, w := range p.weight {
+		if w > 0 {
+			entropy -= w / total * math.Log(w/total)
+			classes++
+		}
+	}
+	if total > 0 {
+		n := float64(p.events)
+		p.Event, p.LogLoss = event, p.loss/total
+		p.Shares = entropy + float64(classes-1)/2*math.Log(n)/n
+		p.Exceeded = p.LogLoss > p.Shares || p.Exceeded && p.LogLoss > 0.99*p.Shares
+	}
+	p.events, p.loss = 0, 0
+	clear(p.weight)
+}
+
+// refuse counts a refused record.
+func (l *Learner) refuse(e *blankout.Example) {
+	m := &l.metrics
+	reason, detail := blankout.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
+	if e.Refused != nil {
+		reason, detail = e.Refused.Reason, e.Refused.Detail
+	}
+	if m.RefusedBy == nil {
+		m.RefusedBy = map[blankout.Reason]Refusals{}
+	}
+	r := m.RefusedBy[reason]
+	if r.Count++; r.Count == 1 {
+		r.First = firstBytes(strings.ToValidUTF8(detail, "\uFFFD"), maxFirst)
+	}
+	m.RefusedBy[reason] = r
+	if m.Refused++; reason == blankout.ReasonRepeated {
+		return // nothing is wrong with the record
+	}
+	m.refusedLately, m.refusedAt = m.latelyRefused(l.events)+1, l.events+m.Refused
+}
+
+// latelyRefused is the number of refusals in which an old one counts less by a
+// factor of e every refusedMemory records.
+func (m *Metrics) latelyRefused(events uint64) float64 {
+	if m.refusedLately == 0 {
+		return 0
+	}
+	return m.refusedLately * math.Exp(-float64(events+m.Refused-m.refusedAt)/refusedMemory)
+}
+
+// firstBytes returns at most so many of the first bytes of s.
+func firstBytes(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// warnings returns the Warnings that the state gives rise to, in the order of
+// WarningKinds. settings say how records are read, as Runner.Fingerprint; final
+// says that no more is to come, so that few records are no excuse.
+func (l *Learner) warnings(settings Fingerprint, final bool) []Warning {
+	return l.metrics.warnings(l.events, l.schema.Classes, settings, final)
+}
+
+func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint, final bool) (out []Warning) {
+	if events+m.Refused == 0 || events+m.Refused < warnAfter && !final {
+		return nil
+	}
+	labelled := events - m.Unlabelled
+	add := func(kind, format string, args ...any) { out = append(out, Warning{kind, fmt.Sprintf(format, args...)}) }
+	if labelled == 0 && events > 0 && settings["unlabelled"] != "true" {
+		field := ""
+		if name := settings["label"]; name != "" && (settings["format"] == "" || settings["format"] == "json" || settings["format"] == "csv") {
+			field = fmt.Sprintf(": record.label = %q names no field that they have", name)
+		}
+		add(warnUnlabelled, "none of %d events has had a label, so nothing has been learned%s", events, field)
+	}
+	refused, repeated := m.Refused, m.RefusedBy[blankout.ReasonRepeated].Count
+	refused -= repeated
+	records := events + refused
+	all := float64(refused) / float64(records)
+	lately := m.latelyRefused(events) / min(refusedMemory, float64(records))
+	if refused > 0 && (all > maxRefused || records >= warnAfter && lately > maxRefused) {
+		recent := ""
+		if all <= maxRefused {
+			recent = fmt.Sprintf(", and about %.0f %% of the latest %d", 100*min(lately, 1), refusedMemory)
+		}
+		add(warnRefused, "%d of %d records (%.3g %%)%s were refused: %s", refused, records, 100*all, recent, m.refusedReasons())
+	}
+	if others := m.RefusedBy[blankout.ReasonLabel]; min(others.Count, labelled) >= strayLeast {
+		for label, n := range m.Classes {
+			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labelled))) && label < len(classes) {
+				add(warnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label that is none of them (the first: %s); "+
+					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labelled, len(classes), others.Count, blankout.Printable(others.First))
+				break
+			}
+		}
+	}
+	if p := &m.Prior; p.Exceeded {
+		add(warnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
+			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
+	}
+	return out
+}
+
+// refusedReasons lists the reasons with their counts, the most frequent first.
+func (m *Metrics) refusedReasons() string {
+	reasons := slices.SortedFunc(maps.Keys(m.RefusedBy), func(a, b blankout.Reason) int {
+		return cmp.Or(-cmp.Compare(m.RefusedBy[a].Count, m.RefusedBy[b].Count), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, reason := range reasons {
+		if r := m.RefusedBy[reason]; reason != blankout.ReasonRepeated {
+			parts = append(parts, fmt.Sprintf("%s %d (the first: %s)", reason, r.Count, blankout.Printable(r.First)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// blockWarnings is the block of a checkpoint that holds its Warnings, if any.
+const blockWarnings = "warnings" // JSON
+
+// ReadWarnings returns the Warnings that a checkpoint holds.
+func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
+	data, err := blankout.FindBlock(blocks, blockWarnings)
+	if err != nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("block %s: %w", blockWarnings, err)
+	}
+	return out, nil
+}
+
+// state codes what warnings are made from.
+func (m *Metrics) warningState(c *coder) {
+	reasons := slices.Sorted(maps.Keys(m.RefusedBy))
+	n := uint64(len(reasons))
+	c.uint(&n)
+	for i := range n {
+		var reason, first []byte
+		var count uint64
+		if !c.decode {
+			r := m.RefusedBy[reasons[i]]
+			reason, first, count = []byte(reasons[i]), []byte(r.First), r.Count
+		}
+		c.bytes(&reason)
+		c.uint(&count)
+		c.bytes(&first)
+		if c.failed {
+			return
+		}
+		if c.decode {
+			if m.RefusedBy == nil {
+				m.RefusedBy = map[blankout.Reason]Refusals{}
+			}
+			m.RefusedBy[blankout.Reason(reason)] = Refusals{count, string(first)}
+		}
+	}
+	c.float(&m.refusedLately)
+	c.uint(&m.refusedAt)
+	p := &m.Prior
+	exceeded := uint64(0)
+	if p.Exceeded {
+		exceeded = 1
+	}
+	c.uint(&exceeded)
+	p.Exceeded = exceeded != 0
+	c.uint(&p.Event)
+	c.float(&p.LogLoss)
+	c.float(&p.Shares)
+	c.uint(&p.events)
+	c.float(&p.loss)
+	c.floats(&p.weight)
+}

@@ -1,0 +1,245 @@
+package online
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+func kinds(warnings []Warning) (out []string) {
+	for _, w := range warnings {
+		out = append(out, w.Kind)
+	}
+	return out
+}
+
+// drawn returns an event of two classes whose one feature is x; the label follows
+// its sign.
+func drawn(r *rand.Rand) *blankout.Example {
+	e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{0}, Value: []float64{r.NormFloat64()}}}
+	if e.Features.Value[0] > 0 {
+		e.Label = 1
+	}
+	return e
+}
+
+// The class shares' loss is that of predicting them, and learning what the label
+// depends on is better; noise of a size that no learner copes with is worse, until
+// it ends. A Learner restored in the middle of a block judges the same.
+func TestPriorWarning(t *testing.T) {
+	source := rand.NewPCG(1, 1)
+	r := rand.New(source)
+	c := DefaultConfig()
+	c.Standardise, c.Eta, c.Noise = "none", 1, "none"
+	l := mustNew(t, c, 2)
+	learn := func(n int, size float64) {
+		for range n {
+			e := drawn(r)
+			e.Features.Value[0] *= size
+			if size > 1 {
+				e.Label = r.IntN(4) / 3 // a quarter of them
+			}
+			l.Learn(e)
+		}
+	}
+	settings := Fingerprint{"label": "label"}
+	learn(priorBlock, 1)
+	if w := l.warnings(settings, true); len(w) > 0 || l.metrics.Prior.Event != priorBlock || l.metrics.Prior.LogLoss >= l.metrics.Prior.Shares {
+		t.Fatalf("a good stream: %v, %+v", w, l.metrics.Prior)
+	}
+	if got := l.metrics.Prior.Shares; math.Abs(got-math.Ln2-math.Log(priorBlock)/2/priorBlock) > 2e-3 {
+		t.Errorf("the loss of two equal shares is %v", got)
+	}
+	learn(priorBlock/2, 50)
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := l.warnings(settings, true); len(w) > 0 {
+		t.Errorf("in the middle of a block: %v", w)
+	}
+	restored, err := Restore(c, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again := *source
+		r = rand.New(&again)
+		learn(priorBlock/2, 50)
+		w := l.warnings(settings, false)
+		if !slices.Equal(kinds(w), []string{warnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*priorBlock)) {
+			t.Errorf("noise: %v, %+v", w, l.metrics.Prior)
+		}
+		l, restored = restored, l
+	}
+	if !slices.Equal(l.warnings(settings, false), restored.warnings(settings, false)) {
+		t.Error("a restored learner warns of something else")
+	}
+	learn(4*priorBlock, 1)
+	if w := l.warnings(settings, false); len(w) > 0 {
+		t.Errorf("afterwards: %v", w)
+	}
+}
+
+// A loss whose scores are no log-odds, and importance, do not raise false alarms.
+func TestPriorNoFalseAlarm(t *testing.T) {
+	for _, set := range []func(*Config){
+		func(c *Config) { c.Loss = "hinge" },
+		func(c *Config) { c.ClassWeight = map[string]float64{"c1": 30} },
+		func(c *Config) { c.Rule = "arow" },
+		func(c *Config) {},
+	} {
+		r := rand.New(rand.NewPCG(2, 2))
+		c := DefaultConfig()
+		set(&c)
+		l := mustNew(t, c, 2)
+		for range 3 * priorBlock {
+			e := drawn(r)
+			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
+				e.Label = 1
+			}
+			l.Learn(e)
+		}
+		if w := l.warnings(nil, true); len(w) > 0 {
+			t.Errorf("%s %s %v: %v", c.Loss, c.Rule, c.ClassWeight, w)
+		}
+	}
+}
+
+func TestStreamWarnings(t *testing.T) {
+	unlabelled := func(*rand.Rand, int) *blankout.Example {
+		return &blankout.Example{Weight: 1, Label: blankout.Unlabelled}
+	}
+	refused := func(reason blankout.Reason) *blankout.Example {
+		return &blankout.Example{Refused: &blankout.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
+	}
+	for _, c := range []struct {
+		name   string
+		next   func(r *rand.Rand, i int) *blankout.Example
+		n      int
+		final  bool
+		want   []string
+		saying string
+	}{
+		{"no labels", unlabelled, 1000, false, []string{warnUnlabelled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
+		{"not yet", unlabelled, 999, false, nil, ""},
+		{"at the end", unlabelled, 3, true, []string{warnUnlabelled}, "none of 3 events"},
+		{"one label", func(r *rand.Rand, i int) *blankout.Example {
+			if i == 500 {
+				return drawn(r)
+			}
+			return unlabelled(r, i)
+		}, 1000, true, nil, ""},
+		{"refused", func(r *rand.Rand, i int) *blankout.Example {
+			if i%10 == 0 {
+				return refused(blankout.ReasonSyntax)
+			}
+			return drawn(r)
+		}, 2000, false, []string{warnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
+		{"few refused", func(r *rand.Rand, i int) *blankout.Example {
+			if i%25 == 0 {
+				return refused(blankout.ReasonSyntax)
+			}
+			return drawn(r)
+		}, 2000, true, nil, ""},
+		{"repeated", func(r *rand.Rand, i int) *blankout.Example {
+			if i%2 == 0 {
+				return refused(blankout.ReasonRepeated)
+			}
+			return drawn(r)
+		}, 2000, true, nil, ""},
+		{"lately refused", func(r *rand.Rand, i int) *blankout.Example {
+			if i >= 20000 {
+				return refused(blankout.ReasonWeight)
+			}
+			return drawn(r)
+		}, 20500, false, []string{warnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
+		{"refused long ago", func(r *rand.Rand, i int) *blankout.Example {
+			if i < 500 {
+				return refused(blankout.ReasonWeight)
+			}
+			return drawn(r)
+		}, 20500, false, nil, ""},
+		{"stray", func(r *rand.Rand, i int) *blankout.Example {
+			e := drawn(r)
+			if i > 0 && e.Label == 0 {
+				e = refused(blankout.ReasonLabel)
+			} else if i == 0 {
+				e.Label = 0
+			}
+			return e
+		}, 2000, false, []string{warnRefused, warnStrayLabel}, `the label "c0" of 1 of`},
+		{"a rare class", func(r *rand.Rand, i int) *blankout.Example {
+			e := drawn(r)
+			if i == 0 {
+				return refused(blankout.ReasonLabel)
+			} else if i%500 != 1 {
+				e.Label = 1
+			}
+			return e
+		}, 2000, true, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 3))
+			l := mustNew(t, DefaultConfig(), 2)
+			for i := range c.n {
+				l.Learn(c.next(r, i))
+			}
+			settings := Fingerprint{"label": "target", "format": "json"}
+			got := l.warnings(settings, c.final)
+			// What the class shares would have done is another test's matter.
+			got = slices.DeleteFunc(got, func(w Warning) bool { return w.Kind == warnPrior })
+			if !slices.Equal(kinds(got), c.want) {
+				t.Fatalf("%v, want %v", got, c.want)
+			}
+			text := ""
+			for _, w := range got {
+				text += w.Text + "\n"
+			}
+			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
+				t.Errorf("%q, want %q", text, c.saying)
+			}
+			blocks, err := l.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored, err := Restore(DefaultConfig(), blocks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := restored.warnings(settings, c.final)
+			again = slices.DeleteFunc(again, func(w Warning) bool { return w.Kind == warnPrior })
+			if !slices.Equal(again, got) {
+				t.Errorf("restored: %v, before %v", again, got)
+			}
+		})
+	}
+}
+
+// A warning is logged once, however long it stays.
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	l := &loop{Runner: &Runner{Learner: mustNew(t, DefaultConfig(), 2)}, log: slog.New(slog.NewTextHandler(&log, nil)), warned: map[string]warned{}}
+	for range 5 {
+		for range 1000 {
+			l.Learner.Learn(&blankout.Example{Weight: 1, Label: blankout.Unlabelled})
+			l.records++
+		}
+		l.warn(false)
+	}
+	l.warn(true)
+	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &log)
+	}
+	l.Learner.Learn(drawn(rand.New(rand.NewPCG(4, 4))))
+	if l.warn(false); len(l.current.Warnings) > 0 {
+		t.Errorf("with a label: %v", l.current.Warnings)
+	}
+}
