@@ -29,7 +29,7 @@ func TestAll(t *testing.T) {
 				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
 			}
 			for _, c := range r.Claims {
-				if c.Verdict != CouldNotRun || c.Why == "" || c.Claim == "" {
+				if c.Verdict != NotDecided || c.Why == "" || c.Claim == "" {
 					t.Errorf("the size quick decides a claim: %+v", c)
 				}
 			}
@@ -187,7 +187,7 @@ func TestDecisive(t *testing.T) {
 		s.Table(Table{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
 		return nil
 	}}
-	for size, want := range map[Size]Verdict{Quick: CouldNotRun, Default: Reproduced, Full: Reproduced} {
+	for size, want := range map[Size]Verdict{Quick: NotDecided, Default: Reproduced, Full: Reproduced} {
 		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
 		if err != nil || r.Claims[0].Verdict != want {
 			t.Errorf("%s: %+v, %v", size, r, err)

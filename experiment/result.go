@@ -47,7 +47,7 @@ type Verdict string
 const (
 	Reproduced    Verdict = "reproduced"
 	NotReproduced Verdict = "not reproduced"
-	CouldNotRun   Verdict = "could not be run"
+	NotDecided    Verdict = "not decided (quick)" // by too few data, as of --quick
 )
 
 // Holds returns Reproduced or NotReproduced.
@@ -85,8 +85,8 @@ func (s *Setting) Claim(c Claim) {
 	if c.Verdict == Reproduced {
 		c.Why = ""
 	}
-	if !s.Decisive() && c.Verdict != CouldNotRun {
-		c.Verdict, c.Why = CouldNotRun, "too few data to decide: run it with --data and without --quick"
+	if !s.Decisive() {
+		c.Verdict, c.Why = NotDecided, "too few data to decide: run it with --data and without --quick"
 	}
 	s.result.Claims = append(s.result.Claims, c)
 }

@@ -141,12 +141,7 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 			return fmt.Errorf("experiment: %w", err)
 		}
 		results[e.Name] = r
-		count := map[experiment.Verdict]int{}
-		for _, c := range r.Claims {
-			count[c.Verdict]++
-		}
-		screen.done(fmt.Sprintf("%s: %d claims reproduced, %d not, %d could not be run: see %s", e.Name,
-			count[experiment.Reproduced], count[experiment.NotReproduced], count[experiment.CouldNotRun], filepath.Join(options.Out, "results.md")))
+		screen.done(fmt.Sprintf("%s: %s: see %s", e.Name, verdicts(r.Claims), filepath.Join(options.Out, "results.md")))
 	}
 	if name == "all" {
 		if err := experiment.Index(o.out); err != nil {
@@ -161,6 +156,18 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 		return json.NewEncoder(p.stdout).Encode(result)
 	}
 	return nil
+}
+
+// verdicts counts what became of claims.
+func verdicts(claims []experiment.Claim) string {
+	count := map[experiment.Verdict]int{}
+	for _, c := range claims {
+		count[c.Verdict]++
+	}
+	if n := count[experiment.NotDecided]; n == len(claims) { // all or none
+		return fmt.Sprintf("%s %s", plural(n, "claim"), experiment.NotDecided)
+	}
+	return fmt.Sprintf("%d claims reproduced, %d not", count[experiment.Reproduced], count[experiment.NotReproduced])
 }
 
 func experimentProgress(g experiment.Progress) string {
