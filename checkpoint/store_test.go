@@ -358,8 +358,10 @@ var errInjected = errors.New("injected")
 type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
-	size                      int64 // of the disk, 0 is without end
-	full                      int64 // bytes it really holds: the write beyond is cut short, with ENOSPC
+	size                      int64  // of the disk, 0 is without end
+	full                      int64  // bytes it really holds: the write beyond is cut short, with ENOSPC
+	asked                     int    // how often it was asked for free space
+	unreadable                string // a file that cannot be read now
 
 	names   map[string]*inode // as the program sees it
 	durable map[string]*inode // as it survives
@@ -414,6 +416,7 @@ func (d *testDisk) restart(r *rand.Rand) {
 func (d *testDisk) MkdirAll(string) error { return d.step() }
 
 func (d *testDisk) Free(string) (int64, error) {
+	d.asked++
 	if err := d.step(); err != nil {
 		return 0, err
 	}
@@ -444,6 +447,9 @@ func (d *testDisk) ReadDir(dir string) ([]string, error) {
 func (d *testDisk) ReadFile(name string) ([]byte, error) {
 	if err := d.step(); err != nil {
 		return nil, err
+	}
+	if name == d.unreadable {
+		return nil, errInjected
 	}
 	if f, ok := d.names[name]; ok {
 		return slices.Clone(f.data), nil
@@ -616,6 +622,70 @@ func TestMinFree(t *testing.T) {
 	}
 	if free, err := (osFS{}).Free(t.TempDir()); err != nil || free <= 0 {
 		t.Errorf("the real disk: %d, %v", free, err)
+	}
+}
+
+// The disk is asked for its free space at the beginning of a save and every few
+// megabytes, no more. One that cannot be asked takes what it can.
+func TestMinFreeAsksSeldom(t *testing.T) {
+	disk := &testDisk{}
+	s, err := open(disk, "d", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.MinFree = 1
+	megabyte := make([]byte, 1<<20)
+	if _, err := s.Save(Linear, func(yield func(blankout.Block) bool) {
+		for i := range 20 {
+			if !yield(blankout.Block{Name: fmt.Sprint(i), Data: megabyte}) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if disk.asked < 4 || disk.asked > 6 {
+		t.Errorf("asked %d times during a save of 20 MB", disk.asked)
+	}
+	disk.failAt = disk.calls + 1
+	if _, err := s.Free(); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "checkpoint directory d: ") {
+		t.Errorf("a disk that cannot be asked: %v", err)
+	}
+	disk.failAt = disk.calls + 1
+	if err := s.room(1 << 62); err != nil {
+		t.Errorf("a disk that cannot be asked: %v", err)
+	}
+}
+
+// A checkpoint that could not be read just now is not taken for a damaged one: it
+// is read again at the next save, and counts towards keep once it can be.
+func TestUnreadableIsReadAgain(t *testing.T) {
+	disk := &testDisk{}
+	s, err := open(disk, "d", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if err := save(s, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err = open(disk, "d", 3); err != nil { // one that has read none of them
+		t.Fatal(err)
+	}
+	disk.unreadable = "d/" + fileName(2)
+	for i, want := range [][]string{
+		{fileName(3), fileName(2), fileName(1), fileName(0)},
+		{fileName(4), fileName(3), fileName(2)},
+	} {
+		n := 3 + i
+		if err := save(s, n); err != nil {
+			t.Fatal(err)
+		}
+		if names, err := list(disk, "d"); err != nil || !slices.Equal(names, want) {
+			t.Errorf("after save %d: %v, %v, want %v", n, names, err, want)
+		}
+		disk.unreadable = ""
 	}
 }
 
