@@ -27,3 +27,6 @@ func Handler(c Config, s Service) http.Handler { return guard(c, "", newSite(c, 
 
 // NewTaker is what writes long answers.
 var NewTaker = newTaker
+
+// Bounded is how many connections there may be.
+var Bounded = bounded

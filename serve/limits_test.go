@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -355,6 +357,115 @@ func TestRequestMemory(t *testing.T) {
 		looking.Wait()
 		if taken := most - before.HeapAlloc; cut || w.status != 200 || taken > uint64(20*len(body)) {
 			t.Errorf("%s: %d bytes for %d: %d %.200s", name, taken, len(body), w.status, w.first.String())
+		}
+	}
+}
+
+// Idle connections, silent from the beginning or after a request, take no place
+// from others; what is asked over an open one is answered.
+func TestConnections(t *testing.T) {
+	config := serve.DefaultConfig()
+	config.MaxConnections = 8
+	url := start(t, config, following(t, 2, 10))
+	response, err := http.Get(url + "/v1/events") // has its answer under way
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for i := range 40 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 0 {
+			if _, err := fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != 200 {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+		}
+	}
+	if status, _, _ := call(t, "GET", url+"/healthz", ""); status != 200 {
+		t.Error(status)
+	}
+	if open := metric(t, url, "blankout_http_connections"); open != "8" {
+		t.Errorf("%s connections are open", open)
+	}
+	if closed := metric(t, url, "blankout_http_connections_closed_total"); closed != "34" { // of 42
+		t.Errorf("%s connections were closed", closed)
+	}
+	if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "event: ") {
+		t.Errorf("the oldest connection: %q, %v", line, err)
+	}
+}
+
+// Over TLS they are told apart as well, and all being busy a new one waits for
+// the first that is done, and does not keep the server from stopping.
+func TestBusyConnections(t *testing.T) {
+	config := serve.DefaultConfig()
+	config.MaxConnections = 2
+	config.CertFile, config.KeyFile = certificate(t, t.TempDir())
+	url := start(t, config, following(t, 2, 10))
+	client := func() *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ExpectContinueTimeout: time.Minute}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	var bodies []*io.PipeWriter
+	var asking sync.WaitGroup
+	ask := func(client *http.Client) {
+		reader, writer := io.Pipe()
+		bodies = append(bodies, writer)
+		request, err := http.NewRequest("POST", url+"/v1/predict", reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Expect", "100-continue")
+		asking.Go(func() {
+			response, err := client.Do(request)
+			if err != nil || response.StatusCode != 200 {
+				t.Errorf("%+v, %v", response, err)
+				return
+			}
+			response.Body.Close()
+		})
+		if _, err := io.WriteString(writer, "{}"); err != nil { // the server reads it
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		idle := client()
+		response, err := idle.Get(url + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+	}
+	ask(client())
+	ask(client())
+	waits := make(chan error, 1)
+	go func() {
+		response, err := client().Get(url + "/healthz")
+		if err == nil {
+			err = response.Body.Close()
+		}
+		waits <- err
+	}()
+	bodies[0].Close()
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+	bodies[1].Close()
+	asking.Wait()
+}
+
+// A quarter of the descriptors is for connections.
+func TestBounded(t *testing.T) {
+	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
+		if got := serve.Bounded(1024, descriptors); got != want {
+			t.Errorf("%d descriptors: %d connections", descriptors, got)
 		}
 	}
 }

@@ -45,6 +45,8 @@ type view struct {
 	places     []placeView           // of snapshots
 	requests   requests              // for predictions
 	sent       requests              // for the model
+	open       float64               // HTTP connections
+	closed     float64               // of them, for want of a place
 	diskFree   int64                 // -1 if unknown
 	norm       float64               // of its weights
 	version    string
@@ -182,6 +184,9 @@ var metrics = []metric{
 		func(v *view, emit func(float64, ...string)) { v.sent.outcomes(emit) }},
 	{"blankout_model_requests_active", gauge, nil, "Requests for the model that are being answered or wait for that.",
 		one(func(v *view) float64 { return v.sent.active })},
+	{"blankout_http_connections", gauge, nil, "Open connections to the HTTP server.", one(func(v *view) float64 { return v.open })},
+	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because there were more than http.max_connections or a quarter of the process's descriptors.",
+		one(func(v *view) float64 { return v.closed })},
 	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Scored), "scored")
@@ -437,17 +442,18 @@ func unix(t time.Time) float64 {
 
 // collector gives the table to Prometheus.
 type collector struct {
-	service Service
-	models  *models
-	descs   []*prometheus.Desc
+	service     Service
+	models      *models
+	connections *connections
+	descs       []*prometheus.Desc
 
 	mu    sync.Mutex // of the norm, which costs a walk over the model
 	model *blankout.Model
 	norm  float64
 }
 
-func newCollector(s Service, m *models) *collector {
-	c := &collector{service: s, models: m}
+func newCollector(s Service, m *models, connections *connections) *collector {
+	c := &collector{service: s, models: m, connections: connections}
 	for _, m := range metrics {
 		c.descs = append(c.descs, prometheus.NewDesc(m.name, m.help, m.labels, nil))
 	}
@@ -473,6 +479,7 @@ func (c *collector) view() *view {
 	v := &view{status: c.service.status(), notReady: c.service.notReady(), published: c.service.model(), version: c.service.Version}
 	v.partitions, v.model = v.status.Partitions, c.models.take()
 	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
+	v.open, v.closed = float64(len(c.connections.places)), float64(c.connections.closed.Load())
 	if c.service.Predictions != nil {
 		v.predicting = c.service.Predictions()
 	}

@@ -287,7 +287,8 @@ func milli(t time.Time) *int64 {
 	return &ms
 }
 
-// maxWatchers is how many may listen to GET /v1/events at a time.
+// maxWatchers is how many may listen to GET /v1/events at a time, and no more than
+// half of all connections.
 const maxWatchers = 64
 
 // events answers GET /v1/events: one event "history", the run so far, and then
@@ -298,7 +299,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-s.watchers }()
 	default:
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d are listening already", maxWatchers), r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d are listening already", cap(s.watchers)), r.URL.Path)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

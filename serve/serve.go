@@ -53,11 +53,15 @@ type Config struct {
 	// ClientTimeout is how long a client may take to send a request for predictions,
 	// and how long it may let an answer wait.
 	ClientTimeout time.Duration `toml:"client_timeout"`
+	// MaxConnections is how many connections may be open at a time, and no more
+	// than a quarter of the descriptors that the process may have. When there are
+	// more the one that has been idle for longest is closed.
+	MaxConnections int `toml:"max_connections"`
 }
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, MaxConnections: 1024}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
@@ -70,6 +74,9 @@ func (c Config) Check() error {
 	}
 	if c.ClientTimeout <= 0 {
 		return fmt.Errorf("client_timeout: %v, want a positive time", c.ClientTimeout)
+	}
+	if c.MaxConnections < 1 {
+		return fmt.Errorf("max_connections: %d, want at least 1", c.MaxConnections)
 	}
 	if c.Address == "" {
 		return nil
@@ -202,6 +209,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
+	listener = site.connections.listen(listener)
 	server := &Server{
 		listener: listener,
 		http: &http.Server{
@@ -212,6 +220,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			WriteTimeout:      2 * time.Minute, // a profile takes its time
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
+			ConnState:         site.connections.note,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		site: site, scheme: scheme, log: log,
@@ -251,22 +260,24 @@ func (s *Server) Close(ctx context.Context) error {
 
 // site answers requests.
 type site struct {
-	config    Config
-	service   Service
-	collector *collector
-	models    *models
-	history   history
-	watchers  chan struct{} // holds one for each listener to events
-	closing   chan struct{}
-	close     func()
+	config      Config
+	service     Service
+	collector   *collector
+	models      *models
+	history     history
+	connections *connections
+	watchers    chan struct{} // holds one for each listener to events
+	closing     chan struct{}
+	close       func()
 }
 
 func newSite(c Config, s Service) *site {
 	closing := make(chan struct{})
 	models := newModels(c, s)
+	connections := newConnections(bounded(c.MaxConnections, descriptors()))
 	return &site{
-		config: c, service: s, collector: newCollector(s, models), models: models,
-		watchers: make(chan struct{}, maxWatchers), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
+		config: c, service: s, collector: newCollector(s, models, connections), models: models, connections: connections,
+		watchers: make(chan struct{}, min(maxWatchers, max(1, cap(connections.places)/2))), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
 	}
 }
 
