@@ -188,6 +188,10 @@ type Prediction struct {
 	// Probabilities are those of all classes, if there are more than two.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
 	Scores        []float64          `json:"scores"` // of two classes the positive one's
+	// Missing names the fields that are known to be missing: null, or left out
+	// although usual. Rule is what the scores were made by because of that.
+	Missing []string             `json:"missing,omitempty"`
+	Rule    blankout.MissingRule `json:"rule,omitempty"`
 	// Explanation holds what adds most to the score of Class (of two classes the
 	// positive one's), the largest first, if that was asked for.
 	Explanation []Contribution `json:"explanation,omitempty"`
@@ -249,9 +253,26 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	} else {
 		scores = m.Linear.Score(e, d.scores)
 	}
-	p := Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
-	class := m.Head.Predict(scores)
-	chances := m.Probabilities(scores, d.chances)
+	p, class := m.prediction(e, scores, d.chances)
+	if explain > 0 {
+		p.Explanation = m.explain(e, class, explain)
+	}
+	return p, nil
+}
+
+// PredictionOf returns what is said about an event that has these scores.
+func (m *Model) PredictionOf(e *blankout.Example, scores []float64) Prediction {
+	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
+	return p
+}
+
+func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
+	if _, p.Rule = m.Answer(e); p.Rule != "" {
+		p.Missing = m.MissingFields(e)
+	}
+	class = m.Head.Predict(scores)
+	chances = m.Probabilities(scores, chances)
 	if !loss.IsRegression(m.Loss) {
 		p.Class, p.Probability = m.className(class), chances[class]
 	}
@@ -261,10 +282,7 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 			p.Probabilities[m.className(k)] = chances[k]
 		}
 	}
-	if explain > 0 {
-		p.Explanation = m.explain(e, class, explain)
-	}
-	return p, nil
+	return p, class
 }
 
 // Explains returns why the Model's scores are no sums over features, nil if they

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"blankout"
 	"blankout/checkpoint"
 	"blankout/stream"
 )
@@ -28,6 +29,9 @@ type Options struct {
 	// Record says how events are written if the model does not know it, as one
 	// trained from files; nil is the defaults.
 	Record *stream.RecordConfig
+	// Missing is the rule for missing fields that takes the place of the model's
+	// own; "" and blankout.MissingAuto leave it that.
+	Missing blankout.MissingRule
 }
 
 func (o Options) withDefaults() Options {
@@ -85,6 +89,20 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	return m, errors.Join(err, s.close())
 }
 
+// forced is a source whose models answer by another rule for missing fields.
+type forced struct {
+	source
+	rule blankout.MissingRule
+}
+
+func (f forced) look(ctx context.Context) (*Model, error) {
+	m, err := f.source.look(ctx)
+	if m != nil {
+		m.Missing = m.Missing.Forced(f.rule)
+	}
+	return m, err
+}
+
 // source is a place where newer models appear. It belongs to one goroutine.
 type source interface {
 	// look returns the newest model, nil if that is the one it returned last.
@@ -93,6 +111,14 @@ type source interface {
 }
 
 func newSource(where string, o Options) (source, error) {
+	s, err := sourceAt(where, o)
+	if err != nil || o.Missing == "" {
+		return s, err
+	}
+	return forced{s, o.Missing}, nil
+}
+
+func sourceAt(where string, o Options) (source, error) {
 	switch {
 	case strings.HasPrefix(where, "http://"), strings.HasPrefix(where, "https://"):
 		u, err := url.Parse(where)

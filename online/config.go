@@ -26,6 +26,10 @@ type Config struct {
 	// ExpectedMissing is the share of the features, in [0, 0.9], that the user
 	// expects to lose. It may change from run to run.
 	ExpectedMissing float64 `toml:"expected_missing"`
+	// Missing is what an event scores that is known to lack fields, as
+	// blankout.ParseMissingRule reads it: as-is, rescale, or auto, which is whichever
+	// scores such events better by forecast. It may change from run to run.
+	Missing string `toml:"missing"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
@@ -93,6 +97,7 @@ func DefaultConfig() Config {
 		Loss:         "logistic:gaussian",
 		Noise:        "auto",
 		Levels:       []float64{0, 0.1, 0.3, 0.5, 0.7},
+		Missing:      "auto",
 		C:            1,
 		Rule:         "adagrad",
 		Marginalised: true,
@@ -117,6 +122,7 @@ type settings struct {
 	ridge       float64 // h0 of one pass
 	logit       float64 // threshold as a score
 	intercept   bool
+	missingRule blankout.MissingRule
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -147,6 +153,9 @@ func (c Config) parse() (settings, error) {
 	}
 	s.rule = rules[i]
 	if s.standardise, err = blankout.ParseStandardise(c.Standardise); err != nil {
+		return s, err
+	}
+	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
 		return s, err
 	}
 	if !(c.C > 0) {

@@ -179,7 +179,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 		e.sampledF, e.sampledLag = make([]float64, l.n), make([]float64, l.n)
 	}
 	rules := blankout.DefaultMissingRules()
-	l.missing.model = blankout.NewMissing(rules, rules, nil, nil, nil)
+	l.missing.model = blankout.NewMissing(rules, rules, nil, nil, nil).Forced(set.missingRule)
 	l.growth = 1
 	l.calibration = newCalibration()
 	if l.k == 1 {

@@ -253,7 +253,8 @@ func (l *Learner) lossAt(scale float64, label int) float64 {
 	return l.logLoss(out, label)
 }
 
-// follow publishes the rule that has proved better for a range of shares.
+// follow publishes the rule that has proved better for a range of shares, if the
+// user leaves the choice.
 func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 	m := &l.missing
 	null, absent := m.model.Null, m.model.Absent
@@ -262,7 +263,7 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 		rule = &null[bin]
 	}
 	was := *rule
-	if *rule = list[bin].rule(was); *rule == was {
+	if *rule = list[bin].rule(was); *rule == was || l.missingRule != blankout.MissingAuto {
 		return
 	}
 	m.model = blankout.NewMissing(null, absent, m.model.Usual, m.model.UsuallyNull, m.model.Also)

@@ -285,7 +285,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	l.table, l.scaler = m.Rows, m.Scaler
 	if m.Missing != nil {
-		l.missing.model = m.Missing
+		l.missing.model = m.Missing.Forced(l.missingRule)
 	}
 	return l, nil
 }

@@ -25,6 +25,7 @@ type predictFlags struct {
 	out        string
 	remove     float64
 	rescale    bool
+	missing    string
 	unlabelled bool
 	seed       uint64
 	json       bool
@@ -37,7 +38,8 @@ func (p *program) predict() *cobra.Command {
 		Short: "Score examples with a model and measure how good the scores are",
 		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
 writes a line for each: the predicted class and the scores (the score alone where
-labels are numbers: losses linear and poisson). Of labelled examples
+labels are numbers: losses linear and poisson); to a file named .jsonl the answer
+of the HTTP server. Of labelled examples
 it tells error, log-loss, AUC, average precision, calibration and confusion. A
 directory of checkpoints stands for its newest.
 
@@ -66,6 +68,7 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
+	f.StringVar(&o.missing, "missing", "auto", "what an example scores that is known to lack fields: as-is, rescale (by 1/(1 - share\nmissing)) or auto, which is what the model has measured to be better")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
@@ -73,10 +76,15 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 }
 
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
+	rule, err := blankout.ParseMissingRule(o.missing)
+	if err != nil {
+		return usageError{fmt.Errorf("--%w", err)}
+	}
 	read, err := readModel(o.model)
 	if err != nil {
 		return err
 	}
+	read.Missing = read.Missing.Forced(rule)
 	if err := o.data.readAs(read); err != nil {
 		return err
 	}
@@ -108,7 +116,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	var line []byte
-	n := 0
+	n, lacking, rescaled := 0, 0, 0
+	asJSON := strings.HasSuffix(o.out, ".jsonl")
 	err = o.data.each(ctx, o.data.paths, schema, func(e *blankout.Example) error {
 		switch {
 		case e.Label >= known && e.Label != zero:
@@ -133,8 +142,17 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		s := score(e, scores)
 		probabilities = m.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
+		if _, rule := head.Answer(e); rule != "" && o.remove == 0 {
+			lacking++
+			if rule == blankout.MissingRescale {
+				rescaled++
+			}
+		}
 		if o.out == "" {
 			return nil
+		}
+		if asJSON {
+			return json.NewEncoder(out).Encode(read.PredictionOf(e, s))
 		}
 		line = line[:0]
 		if k := head.Predict(s); k < len(classes) && !regression {
@@ -161,6 +179,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if !p.quiet {
 		printReport(p.stderr, shown, r)
+		if lacking > 0 {
+			fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1], humanize.Comma(int64(rescaled)))
+		}
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"blankout"
 	"blankout/client"
 	"blankout/config"
 	"blankout/online"
@@ -117,6 +118,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	followed, err := predict.Follow(c.Predict.Model, client.Options{
 		Token: token, Interval: c.Predict.ModelInterval, Kafka: &c.Kafka.ConnectConfig, Record: &c.Record,
+		Missing: blankout.MissingRule(c.Learner.Missing),
 	}, log)
 	if err != nil {
 		return usageError{fmt.Errorf("run: predict.%w", err)}

@@ -72,7 +72,8 @@ topic or from a file, the newest at any time.`,
 // learnerFlags are the flags that mean the same as those of train.
 var learnerFlags = map[string]string{
 	"loss": "learner.loss", "noise": "learner.noise", "expected-missing": "learner.expected_missing",
-	"rule": "learner.rule", "eta": "learner.eta", "standardise": "learner.standardise",
+	"missing": "learner.missing",
+	"rule":    "learner.rule", "eta": "learner.eta", "standardise": "learner.standardise",
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.
