@@ -123,6 +123,20 @@ func checkScale(s float64) error {
 	return nil
 }
 
+// NoiseNames returns what ParseNoise reads may begin with. A colon at the end asks for
+// a level.
+func NoiseNames() []string {
+	var names []string
+	for _, n := range noises {
+		name := n.name
+		if n.usage != "" {
+			name += ":"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // ParseNoise reads none, dropout:Q, gaussian:SD, laplace:B or poisson. It is
 // the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {

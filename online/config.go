@@ -145,11 +145,7 @@ func (c Config) parse() (settings, error) {
 	}
 	i := slices.IndexFunc(rules, func(r ruleEntry) bool { return r.name == c.Rule })
 	if i < 0 {
-		var names []string
-		for _, r := range rules {
-			names = append(names, r.name)
-		}
-		return s, fmt.Errorf("rule %q: want one of %s", c.Rule, strings.Join(names, ", "))
+		return s, fmt.Errorf("rule %q: want one of %s", c.Rule, strings.Join(Rules(), ", "))
 	}
 	s.rule = rules[i]
 	if s.standardise, err = blankout.ParseStandardise(c.Standardise); err != nil {

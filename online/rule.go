@@ -47,6 +47,15 @@ var rules = []ruleEntry{
 	{name: "irls", eta: 1, slots: 3, metric: true, rule: irls{}},
 }
 
+// Rules returns the names of the update rules, the default first.
+func Rules() []string {
+	var names []string
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return names
+}
+
 // plain is what rules have in common whose metric is a sum of squared gradients.
 type plain struct{}
 

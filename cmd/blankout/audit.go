@@ -55,7 +55,7 @@ weight is that of all of them.`,
 			return nil
 		},
 	}
-	o.data.add(c)
+	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME`")

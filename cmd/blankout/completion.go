@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout"
 	"blankout/batch"
+	"blankout/online"
 )
 
 // flagValues are what a shell offers for flags that are neither files nor
@@ -15,7 +17,7 @@ var flagValues = map[string][]string{
 	"format":      {"json", "svmlight", "vw", "csv"},
 	"loss":        batch.LossNames(),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
-	"noise":       {"none", "dropout:", "gaussian:", "laplace:", "poisson", "auto"},
+	"noise":       append(blankout.NoiseNames(), "auto"),
 	"intercept":   {"free", "penalised", "none"},
 	"multiclass":  {"ovr", "ovo"},
 	"solver":      {"newton", "irls", "lbfgs", "smo", "online"},
@@ -24,7 +26,7 @@ var flagValues = map[string][]string{
 	"drop-q":      {"auto", "0"},
 	"epochs":      {"inf"},
 	"standardise": {"auto", "all", "scale", "none"},
-	"rule":        {"adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"},
+	"rule":        online.Rules(),
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 

@@ -58,6 +58,29 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
 }
 
+// addForModel is add for a command that takes a model, whose file knows better than
+// the defaults.
+func (d *dataFlags) addForModel(c *cobra.Command) {
+	d.add(c)
+	for name, usage := range map[string]string{
+		"label":      " (default: as the model's events, else \"label\")",
+		"weight":     " (default: as the model's events)",
+		"id":         " (default: as the model's events)",
+		"drop":       " (default: as the model's events)",
+		"bits":       "; the model's are in force",
+		"zero-based": "; the model's rule is in force",
+	} {
+		f := c.Flags().Lookup(name)
+		f.Usage += usage
+		switch name {
+		case "label":
+			f.DefValue = ""
+		case "bits":
+			f.DefValue = "0"
+		}
+	}
+}
+
 // override takes the settings of the flags that were given over into record.
 func (d *dataFlags) override(record *stream.RecordConfig) {
 	given := &d.record

@@ -62,7 +62,7 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 			return nil
 		},
 	}
-	o.data.add(c)
+	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")

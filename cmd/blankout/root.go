@@ -79,6 +79,7 @@ What it learns keeps working when features die.`,
 		SuggestionsMinimumDistance: 2,
 	}
 	root.Version = versionLine()
+	root.SetUsageFunc(usage)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

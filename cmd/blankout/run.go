@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/online"
 )
 
@@ -61,8 +61,8 @@ topic or from a file, the newest at any time.`,
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
-	for flag, key := range learnerFlags {
-		f.String(flag, "", "instead of "+key)
+	for _, l := range learnerFlags {
+		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
@@ -70,10 +70,14 @@ topic or from a file, the newest at any time.`,
 }
 
 // learnerFlags are the flags that mean the same as those of train.
-var learnerFlags = map[string]string{
-	"loss": "learner.loss", "noise": "learner.noise", "expected-missing": "learner.expected_missing",
-	"missing": "learner.missing",
-	"rule":    "learner.rule", "eta": "learner.eta", "standardise": "learner.standardise",
+var learnerFlags = []struct{ name, key, usage string }{
+	{"loss", "learner.loss", "`LOSS`: " + valuesUsage(loss.Names())},
+	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(blankout.NoiseNames(), "auto"))},
+	{"expected-missing", "learner.expected_missing", "share `D` of the features that is expected to go missing"},
+	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is or rescale"},
+	{"rule", "learner.rule", "update `RULE`: " + valuesUsage(online.Rules())},
+	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
+	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.
@@ -90,8 +94,10 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.reset && o.from != "" {
 		return usageError{errors.New("run: --reset and --from exclude each other")}
 	}
-	flags := maps.Clone(learnerFlags)
-	flags["brokers"], flags["topic"], flags["until-end"] = "kafka.brokers", "kafka.topics", "kafka.until_end"
+	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end"}
+	for _, l := range learnerFlags {
+		flags[l.name] = l.key
+	}
 	l, err := settings.load(changed(c, flags)...)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ out from FILE that are struck in the same way.`,
 			return nil
 		},
 	}
-	o.data.add(c)
+	o.data.addForModel(c)
 	o.settings.add(c)
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
@@ -101,10 +101,11 @@ out from FILE that are struck in the same way.`,
 	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
 	f.IntVar(&o.replay.Bins, "bins", 50, "stretches of the stream in the error over time")
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
-	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed, as in --learn=noise=none")
+	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed, as in --learn=noise=none; alone: with none changed")
 	f.Lookup("learn").NoOptDefVal = " "
 	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
 	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
+	f.Lookup("dead").DefValue, f.Lookup("loss").DefValue = "null", "logistic"
 	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as of train; several make a grid")
 	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the share of the file's events to choose by")
 	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")

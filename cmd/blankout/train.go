@@ -84,9 +84,9 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, lossUsage())
+	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, "none, dropout:Q, gaussian:SD, laplace:B, poisson; online also auto")
+	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -116,22 +116,6 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	return c
-}
-
-// lossUsage lists the losses as --loss takes them.
-func lossUsage() string {
-	names := batch.LossNames()
-	for i, name := range names {
-		switch name {
-		case "t-logistic:":
-			names[i] += "T"
-		case "fdrop:":
-			names[i] += "K"
-		case "dropsvm":
-			names[i] += "[:square]"
-		}
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
 // check fills in what follows from the flags and returns the first thing wrong

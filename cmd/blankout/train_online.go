@@ -37,7 +37,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
-	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, adagrad, dropout-descent, sgd, arow, ftrl or irls")
+	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(online.Rules()))
 	f.StringToStringVar(&o.classWeight, "class-weight", nil, "online: `NAME=WEIGHT,…` multiplies the importance of a class's examples")
 	f.Float64Var(&t.Threshold, "threshold", t.Threshold, "online: probability above which an example counts as positive, kept in the model")
 	f.BoolVar(&t.Calibrate, "calibrate", false, "online: fit probabilities to the progressive scores (two classes), kept in the model")
@@ -46,6 +46,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
+	f.Lookup("class-weight").DefValue = ""
 	f.StringSliceVar(&o.classes, "classes", nil, "online: `NAME,…` of all classes, the last of two is the positive one (default: found in\nthe data, but -1 or 0 and 1 on standard input)")
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/online"
+)
+
+// TestHelp looks at every command's help as a person does: the texts of all flags
+// begin in one column, and no default is shown that is none.
+func TestHelp(t *testing.T) {
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		column, flags := 0, 0
+		for line := range strings.Lines(c.UsageString()) {
+			if strings.HasSuffix(line, "Flags:\n") {
+				column = 0 // of this part
+			}
+			if !strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "      --") {
+				if text := strings.TrimLeft(line, " "); column > 0 && strings.HasPrefix(line, "      ") && utf8.RuneCountInString(line)-utf8.RuneCountInString(text) != column {
+					t.Errorf("%s: the text of a flag goes on in another column than %d: %s", c.CommandPath(), column, line)
+				}
+				continue
+			}
+			flags++
+			end := strings.Index(line[6:], "   ") + 6
+			text := strings.TrimLeft(line[end:], " ")
+			if at := utf8.RuneCountInString(line) - utf8.RuneCountInString(text); column == 0 {
+				column = at
+			} else if at != column {
+				t.Errorf("%s: in column %d, not %d: %s", c.CommandPath(), at, column, line)
+			}
+			for _, none := range []string{"[= ]", "default [", "(default )"} {
+				if strings.Contains(line, none) {
+					t.Errorf("%s: %q in %s", c.CommandPath(), none, line)
+				}
+			}
+			if strings.Count(line, "(default") > 1 {
+				t.Errorf("%s: two defaults in %s", c.CommandPath(), line)
+			}
+		}
+		all := 0
+		count := func(f *pflag.Flag) {
+			if !f.Hidden {
+				all++
+			}
+		}
+		c.LocalFlags().VisitAll(count)
+		c.InheritedFlags().VisitAll(count)
+		if flags != all {
+			t.Errorf("%s: %d of %d flags looked at", c.CommandPath(), flags, all)
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	root := (&program{}).root()
+	visit(root)
+
+	// What run takes is what its help lists.
+	run, _, err := root.Find([]string{"run"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, values := range map[string][]string{
+		"loss": loss.Names(), "noise": append(blankout.NoiseNames(), "auto"), "rule": online.Rules(),
+	} {
+		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, ": ")
+		list, _, _ = strings.Cut(list, ", instead")
+		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "or" })
+		if len(words) != len(values) {
+			t.Errorf("--%s lists %q, there are %q", flag, words, values)
+		}
+		for i, word := range words {
+			config := online.DefaultConfig()
+			name, number, numbered := strings.Cut(word, ":")
+			if name != strings.TrimSuffix(values[i], ":") {
+				t.Errorf("--%s lists %q for %q", flag, word, values[i])
+			}
+			if numbered {
+				if len(number) > 2 {
+					t.Errorf("--%s: %q", flag, word)
+				}
+				word = name + ":0.5"
+				if name == "t-logistic" {
+					word = name + ":1.5"
+				}
+			}
+			switch flag {
+			case "loss":
+				config.Loss = word
+			case "noise":
+				config.Noise = word
+			case "rule":
+				config.Rule = word
+			}
+			// Another setting may not go with it.
+			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
+				t.Errorf("--%s %s is listed: %v", flag, word, err)
+			}
+		}
+	}
+}
