@@ -10,6 +10,8 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/simulate"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // Reviews of books: the error against the dropout level of training, and
@@ -291,7 +293,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 				errors = append(errors, cells[j].Test)
 			}
 		}
-		means = append(means, mean(errors))
+		means = append(means, stat.Mean(errors, nil))
 		table.Rows = append(table.Rows, []any{copies, c.Draws[i], means[i], slices.Min(errors), slices.Max(errors)})
 		line.X, line.Y = append(line.X, float64(copies)), append(line.Y, means[i])
 		line.Low, line.High = append(line.Low, slices.Min(errors)), append(line.High, slices.Max(errors))

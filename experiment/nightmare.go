@@ -13,6 +13,8 @@ import (
 	"blankout/batch"
 	"blankout/online"
 	"blankout/simulate"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // MNIST with pixels deleted at test time, every method tuned for each level on
@@ -234,7 +236,7 @@ func (c nightmareConfig) above(t tuned) float64 {
 			errors = append(errors, t.errors[i])
 		}
 	}
-	return mean(errors)
+	return stat.Mean(errors, nil)
 }
 
 func bestCompetitor(c nightmareConfig, methods []tuned) (best tuned) {
@@ -326,14 +328,8 @@ func (s *Setting) compare(ctx context.Context, c nightmareConfig, contenders []c
 
 // differenceOf returns the mean of what each image says.
 func differenceOf(each []float64) difference {
-	d := difference{mean: mean(each)}
-	square := 0.0
-	for _, v := range each {
-		square += (v - d.mean) * (v - d.mean)
-	}
-	n := float64(len(each))
-	d.deviation = math.Sqrt(square / (n - 1) / n)
-	return d
+	mean, deviation := meanError(each)
+	return difference{mean, deviation}
 }
 
 // String gives a confidence of 95 %.
@@ -367,19 +363,11 @@ func tune(c nightmareConfig, contenders []contender, cells []nightmareCell) []tu
 				}
 			}
 			draws := cells[best].Test[level]
-			all[t].errors, all[t].draws = append(all[t].errors, mean(draws)), append(all[t].draws, draws)
+			all[t].errors, all[t].draws = append(all[t].errors, stat.Mean(draws, nil)), append(all[t].draws, draws)
 			all[t].settings = append(all[t].settings, contenders[best].setting)
 		}
 	}
 	return all
-}
-
-func mean(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
 }
 
 func (s *Setting) reportNightmare(c nightmareConfig, methods []tuned, contenders []contender, cells []nightmareCell) {

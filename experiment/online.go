@@ -9,6 +9,8 @@ import (
 	"blankout"
 	"blankout/online"
 	"blankout/simulate"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // One pass over recorded streams by every update rule, and whether AdaGrad's sums
@@ -294,7 +296,7 @@ func matchFisher(schema *blankout.Schema, examples []blankout.Example) (fisherMa
 		return fisherMatch{}, fmt.Errorf("%d features are seen 20 times", len(a))
 	}
 	slices.Sort(ratios)
-	m := fisherMatch{Features: len(a), Correlation: correlation(a, b)}
+	m := fisherMatch{Features: len(a), Correlation: stat.Correlation(a, b, nil)}
 	if math.IsNaN(m.Correlation) { // of features that are all alike
 		m.Correlation = 0
 	}

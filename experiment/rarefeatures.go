@@ -9,6 +9,8 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/simulate"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // Rare but useful features among many useless ones: dropout against an L2
@@ -248,15 +250,9 @@ func (c rareConfig) report(s *Setting, runs []rareRun) {
 
 // meanError returns the mean and its standard error.
 func meanError(x []float64) (mean, e float64) {
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
+	mean, deviation := stat.MeanStdDev(x, nil)
 	if len(x) < 2 {
 		return mean, 0
 	}
-	square := 0.0
-	for _, v := range x {
-		square += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(square / float64(len(x)-1) / float64(len(x)))
+	return mean, stat.StdErr(deviation, float64(len(x)))
 }

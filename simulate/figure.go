@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -145,12 +144,11 @@ func (f *Figure) draw(c draw.Canvas) error {
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
 	p.Add(grid)
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(linearTicks), plot.TickerFunc(linearTicks)
 	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
 	if f.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
 	if f.Categories != nil {
 		categories := slices.Clone(f.Categories)
@@ -286,12 +284,14 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 		b := bars{s, shade, width, shift}
 		p.Add(b)
 		thumbs = append(thumbs, b)
-		if s.Low != nil {
-			p.Add(whiskers{s, shift})
+		if err := s.whiskers(p, shift); err != nil {
+			return err
 		}
 	}
-	if s.Form == Points && s.Low != nil {
-		p.Add(whiskers{s, 0})
+	if s.Form == Points {
+		if err := s.whiskers(p, 0); err != nil {
+			return err
+		}
 	}
 	if s.Name != "" && len(thumbs) > 0 {
 		legend.Add(blankout.Printable(s.Name), thumbs...)
@@ -299,49 +299,16 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 	return nil
 }
 
-// linearTicks returns about six round numbers, each with its label.
-func linearTicks(low, high float64) []plot.Tick {
-	if !(high > low) {
-		return []plot.Tick{{Value: low, Label: label(low)}}
-	}
-	step := math.Pow(10, math.Floor(math.Log10(high-low)))
-	for _, part := range []float64{0.1, 0.2, 0.25, 0.5, 1} {
-		if (high-low)/(part*step) <= 7 {
-			step *= part
-			break
-		}
-	}
-	var ticks []plot.Tick
-	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*step; i++ {
-		ticks = append(ticks, plot.Tick{Value: i * step, Label: label(i * step)})
-	}
-	return ticks
-}
+// logTicks are gonum's, and where they would leave the axis almost without a label those
+// of a linear one.
+type logTicks struct{}
 
-// logTicks returns the powers of ten, and 2 and 5 times those where there are few.
-func logTicks(low, high float64) []plot.Tick {
+func (logTicks) Ticks(low, high float64) []plot.Tick {
 	if high/low < 10 {
-		return linearTicks(low, high)
+		return plot.DefaultTicks{}.Ticks(low, high)
 	}
-	var ticks []plot.Tick
-	few := high/low < 1000
-	for power := math.Floor(math.Log10(low)); power <= math.Log10(high); power++ {
-		for digit := range 9 {
-			x := float64(digit+1) * math.Pow(10, power)
-			if x < low*(1-1e-9) || x > high*(1+1e-9) {
-				continue
-			}
-			t := plot.Tick{Value: x}
-			if digit == 0 || few && (digit == 1 || digit == 4) {
-				t.Label = label(x)
-			}
-			ticks = append(ticks, t)
-		}
-	}
-	return ticks
+	return plot.LogTicks{Prec: -1}.Ticks(low, high)
 }
-
-func label(x float64) string { return strconv.FormatFloat(x+0, 'g', 6, 64) } // -0+0 is 0
 
 func (f *Figure) mark(p *plot.Plot) error {
 	low, high := p.Y.Min, p.Y.Max
@@ -423,6 +390,31 @@ func (s *Series) bands() []plotter.XYs {
 	return all
 }
 
+// whiskers adds the bounds as vertical strokes, moved by shift.
+func (s *Series) whiskers(p *plot.Plot, shift float64) error {
+	var points plotter.XYs
+	var bounds plotter.YErrors
+	for i := range s.Low {
+		if finite(s.Low[i]) && finite(s.High[i]) && finite(s.x(i)) {
+			points = append(points, plotter.XY{X: s.x(i) + shift, Y: s.Y[i]})
+			bounds = append(bounds, struct{ Low, High float64 }{s.Y[i] - s.Low[i], s.High[i] - s.Y[i]})
+		}
+	}
+	if len(points) == 0 {
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(struct {
+		plotter.XYs
+		plotter.YErrors
+	}{points, bounds})
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.Width, bars.CapWidth = color.Gray{70}, vg.Points(0.9), vg.Points(4)
+	p.Add(bars)
+	return nil
+}
+
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // bars draws a Series as bars of a width in units of the X axis, moved by shift.
@@ -459,36 +451,4 @@ func (b bars) DataRange() (xmin, xmax, ymin, ymax float64) {
 func (b bars) Thumbnail(c *draw.Canvas) {
 	r := c.Rectangle
 	c.FillPolygon(b.shade, []vg.Point{r.Min, {X: r.Min.X, Y: r.Max.Y}, r.Max, {X: r.Max.X, Y: r.Min.Y}})
-}
-
-// whiskers draws a Series' bounds as vertical strokes.
-type whiskers struct {
-	s     *Series
-	shift float64
-}
-
-func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
-	toX, toY := p.Transforms(&c)
-	style := draw.LineStyle{Color: color.Gray{70}, Width: vg.Points(0.9)}
-	for i := range w.s.Low {
-		if finite(w.s.Low[i]) && finite(w.s.High[i]) {
-			x := toX(w.s.x(i) + w.shift)
-			low, high := toY(w.s.Low[i]), toY(w.s.High[i])
-			c.StrokeLine2(style, x, low, x, high)
-			for _, y := range []vg.Length{low, high} {
-				c.StrokeLine2(style, x-vg.Points(2), y, x+vg.Points(2), y)
-			}
-		}
-	}
-}
-
-func (w whiskers) DataRange() (xmin, xmax, ymin, ymax float64) {
-	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
-	for i := range w.s.Low {
-		if finite(w.s.Low[i]) && finite(w.s.High[i]) {
-			xmin, xmax = min(xmin, w.s.x(i)), max(xmax, w.s.x(i))
-			ymin, ymax = min(ymin, w.s.Low[i]), max(ymax, w.s.High[i])
-		}
-	}
-	return xmin, xmax, ymin, ymax
 }

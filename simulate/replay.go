@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"blankout"
@@ -357,18 +358,13 @@ func (p *Point) finish() {
 // meanAndBounds returns the mean and its bounds at a confidence of 95 %.
 func meanAndBounds(x []float64) (mean, low, high float64) {
 	n := float64(len(x))
-	for _, v := range x {
-		mean += v / n
-	}
 	if n < 2 {
+		mean = stat.Mean(x, nil)
 		return mean, mean, mean
 	}
-	square := 0.0
-	for _, v := range x {
-		square += (v - mean) * (v - mean)
-	}
+	mean, deviation := stat.MeanStdDev(x, nil)
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975)
-	half := t * math.Sqrt(square/(n-1)/n)
+	half := t * stat.StdErr(deviation, n)
 	return mean, mean - half, mean + half
 }
 
