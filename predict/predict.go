@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +79,10 @@ func (c Config) Check() error {
 // key is the event's key, or, if that has none, the event's id. Topic, Partition
 // and Offset name the event: a prediction that comes twice, after a crash, has
 // them twice.
+//
+// Where the topic does not take a prediction for its size, key and id are cut to 256
+// bytes, and the header truncated_key says how many the key had. If it still is too
+// large, Error says so in the place of the scores.
 type Prediction struct {
 	*client.Prediction        // nil if the event cannot be used
 	Error              string `json:"error,omitempty"` // why not
@@ -197,6 +203,7 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	out.ConnectConfig, out.Topic, out.Log = config.ConnectConfig, p.Config.Output, p.Log
 	out.DeliveryTimeout = config.RequestTimeout // then Stats tells of the trouble
 	out.CreateTopics, out.CreatePartitions = config.CreateTopics, config.CreatePartitions
+	out.Shrink = shrink
 	producer, err := stream.NewProducer(ctx, out)
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
@@ -347,6 +354,33 @@ func (r *run) predict(ctx context.Context, model *client.Model, b stream.RawBatc
 		return errEnough
 	}
 	return nil
+}
+
+// maxKey bounds the key and the id of a prediction that is too large.
+const maxKey = 256
+
+// shrink makes a prediction smaller that the topic does not take for its size.
+func shrink(m *stream.Message) bool {
+	var p Prediction
+	if err := json.Unmarshal(m.Value, &p); err != nil {
+		return false
+	}
+	was := len(m.Value)
+	switch {
+	case len(m.Key) > maxKey:
+		m.Headers = append(m.Headers, stream.Header{Key: "truncated_key", Value: strconv.AppendInt(nil, int64(len(m.Key)), 10)})
+		m.Key = m.Key[:maxKey]
+		if p.Prediction != nil && len(p.ID) > maxKey {
+			p.ID = strings.ToValidUTF8(p.ID[:maxKey], "")
+		}
+	case p.Prediction != nil:
+		p.Prediction, p.Error = nil, fmt.Sprintf("the prediction takes %d bytes, more than the topic does: raise its max.message.bytes", was)
+	default:
+		return false
+	}
+	var err error
+	m.Value, err = json.Marshal(p)
+	return err == nil
 }
 
 // again repeats what the topic of predictions does not take until it does or ctx

@@ -324,3 +324,65 @@ func TestConfigToken(t *testing.T) {
 		}
 	}
 }
+
+// A prediction that its topic does not take for its size gets a shorter key, and one
+// of too many scores says so instead of them. Those around it are as ever.
+func TestPredictionTooLarge(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}); err != nil {
+		t.Fatal(err)
+	}
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	in, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("é", 100_000)
+	for i, key := range []string{"first", long, "odd", "last"} {
+		value := "0 1:1"
+		if i == 2 {
+			value = "0 1:one"
+		}
+		if err := in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(in.Flush(t.Context()), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Of a great many classes the scores alone are too large.
+	record := stream.DefaultRecordConfig()
+	record.Format = "svmlight"
+	var classes []string
+	weights := make([][]float64, 300)
+	for i := range weights {
+		classes, weights[i] = append(classes, fmt.Sprint("class ", i)), []float64{float64(i)}
+	}
+	wide := client.New(blankout.NewModel(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), record)
+	for i, m := range []*client.Model{model(1), wide} {
+		p := predictor(c, func() *client.Model { return m })
+		p.Config.Group = fmt.Sprint("group ", i)
+		if err := p.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	keys, values := predictions(t, c)
+	if len(values) != 8 {
+		t.Fatalf("%d predictions", len(values))
+	}
+	for i, p := range values {
+		want := []string{"first", long[:256], "odd", "last"}[i%4]
+		scored := i < 4 && i != 2
+		if keys[i] != want || p.Offset != int64(i%4) || (p.Prediction != nil) != scored || (p.Error == "") != scored {
+			t.Errorf("prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
+		}
+	}
+}

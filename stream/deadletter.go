@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 
 	"blankout"
@@ -26,11 +27,17 @@ type DeadLetterConfig struct {
 // In a topic a dead letter is the record's value as it came, keyed
 // topic/partition/offset, with the headers reason, detail, topic, partition,
 // offset, time (ms) and, if the record had one, key. Its own timestamp is the
-// present, so that a retention time counts from here. In a file it is a line
+// present, so that a retention time counts from here. Batches are packed by gzip,
+// which leaves some ten bytes of all that. In a file it is a line
 //
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
 // with key and value in base64.
+//
+// Of a letter that its topic does not take for its size, and of one of more than 32
+// MiB anywhere, the longer of value and key is cut, until it is taken. Then the
+// header (in a file the number) truncated says how many bytes the value had, and
+// truncated_key the same of the key.
 //
 // Suspects, events that were learned although their label is probably wrong, are
 // kept in the same way in a place of their own: label, score and influence
@@ -64,6 +71,8 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
+	// The headers of one letter are nearly those of the next. Every broker takes gzip.
+	config.Compression, config.Shrink = "gzip", shrinkLetter
 	p, err := NewProducer(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -96,9 +105,15 @@ type letter struct {
 	Reason    blankout.Reason `json:"reason,omitempty"`
 	Detail    string          `json:"detail,omitempty"`
 	*suspicion
-	Key   []byte `json:"key,omitempty"`
-	Value []byte `json:"value"`
+	Truncated    int    `json:"truncated,omitempty"`     // bytes that Value had before it was cut
+	TruncatedKey int    `json:"truncated_key,omitempty"` // the same of Key
+	Key          []byte `json:"key,omitempty"`
+	Value        []byte `json:"value"`
 }
+
+// maxLetterBytes bounds the value and the key of a letter: a request to a broker
+// may have 100 MB.
+const maxLetterBytes = 32 << 20
 
 // suspicion is what a letter says of an event whose label is probably wrong.
 type suspicion struct {
@@ -115,17 +130,23 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	if r == nil {
 		panic("stream: a dead letter that was not refused")
 	}
-	return d.add(ctx, &letter{topic, partition, e.Offset, e.Time, r.Reason, r.Detail, nil, e.Key, r.Value})
+	return d.add(ctx, &letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
 // AddSuspect takes up an event that was learned but whose label is probably
 // wrong, as Add does a refused one: with that label, its score before it was
 // learned and its influence instead of a reason and a detail.
 func (d *DeadLetters) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
-	return d.add(ctx, &letter{topic, partition, e.Offset, e.Time, "", "", &suspicion{label, score, influence}, e.Key, e.Value})
+	return d.add(ctx, &letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, suspicion: &suspicion{label, score, influence}, Key: e.Key, Value: e.Value})
 }
 
 func (d *DeadLetters) add(ctx context.Context, l *letter) error {
+	if n := len(l.Value); n > maxLetterBytes {
+		l.Value, l.Truncated = l.Value[:maxLetterBytes], n
+	}
+	if n := len(l.Key); n > maxLetterBytes {
+		l.Key, l.TruncatedKey = l.Key[:maxLetterBytes], n
+	}
 	if d.producer != nil {
 		if err := d.producer.Write(ctx, l.message()); err != nil {
 			return fmt.Errorf("%s: %w", d.what, err)
@@ -164,7 +185,33 @@ func (l *letter) message() Message {
 	if l.Key != nil {
 		header("key", l.Key)
 	}
+	if l.Truncated > 0 {
+		header("truncated", strconv.AppendInt(nil, int64(l.Truncated), 10))
+	}
+	if l.TruncatedKey > 0 {
+		header("truncated_key", strconv.AppendInt(nil, int64(l.TruncatedKey), 10))
+	}
 	return m
+}
+
+// shrinkLetter halves the value of a letter in a topic, or its header key if that is
+// longer, and says in a header how long it was.
+func shrinkLetter(m *Message) bool {
+	cut, name := &m.Value, "truncated"
+	for i := range m.Headers {
+		if h := &m.Headers[i]; h.Key == "key" && len(h.Value) > len(m.Value) {
+			cut, name = &h.Value, "truncated_key"
+		}
+	}
+	if len(*cut) == 0 {
+		return false
+	}
+	was := len(*cut)
+	*cut = (*cut)[:was/2]
+	if !slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == name }) {
+		m.Headers = append(m.Headers, Header{name, strconv.AppendInt(nil, int64(was), 10)})
+	}
+	return true
 }
 
 // write writes the pending lines; what an error leaves is written by the next call.

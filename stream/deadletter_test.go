@@ -1,10 +1,14 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +106,122 @@ func TestDeadLetterFile(t *testing.T) {
 		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
 			t.Errorf("line %d: %+v", i, got)
 		}
+	}
+}
+
+// A letter that its topic does not take for its size is cut, and says so; one that
+// packs well is whole, and so are its neighbours.
+func TestDeadLetterTooLarge(t *testing.T) {
+	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "t"}, connection, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	noise := make([]byte, 100_000)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	blanks := strings.Repeat(" ", 3_000_000)
+	long := refused(3, string(noise[:3000]))
+	long.Key = noise[:50_000]
+	letters := []*blankout.Example{refused(0, "small"), refused(1, blanks), refused(2, string(noise)), long, refused(4, "last")}
+	for _, e := range letters {
+		if err := d.Add(t.Context(), "t", 0, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var got []string
+	for len(got) < len(letters) {
+		for _, r := range client.PollFetches(t.Context()).Records() {
+			e := letters[len(got)]
+			line := fmt.Sprintf("%s %d", r.Key, len(r.Value))
+			if !bytes.HasPrefix(e.Refused.Value, r.Value) {
+				t.Errorf("%s: another value", r.Key)
+			}
+			for _, h := range r.Headers {
+				switch h.Key {
+				case "key":
+					if len(h.Value) > 1 {
+						line += fmt.Sprint(" key ", len(h.Value))
+					}
+					if !bytes.HasPrefix(e.Key, h.Value) {
+						t.Errorf("%s: another key", r.Key)
+					}
+				case "truncated", "truncated_key":
+					line += fmt.Sprintf(" %s=%s", h.Key, h.Value)
+				}
+			}
+			got = append(got, line)
+		}
+	}
+	want := []string{"t/0/0 5", "t/0/1 3000000", "t/0/2 6250 truncated=100000", "t/0/3 3000 key 6250 truncated_key=50000", "t/0/4 4"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+
+	name := filepath.Join(t.TempDir(), "dead.jsonl")
+	f, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
+	if info, _ := os.Stat(name); err != nil || info.Size() < maxLetterBytes {
+		t.Fatal(err)
+	}
+	line, err := os.ReadFile(name)
+	if want := fmt.Sprintf(`,"truncated":%d,`, maxLetterBytes+1); err != nil || !bytes.Contains(line[:300], []byte(want)) {
+		t.Errorf("%v: %s, want %s", err, line[:300], want)
+	}
+}
+
+// Dead letters take about as much as the records they are of: many empty ones, and
+// labels outside of a great many classes.
+func TestDeadLettersAreSmall(t *testing.T) {
+	b := startBroker(t, map[string]int32{"dead": 1})
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := DefaultRecordConfig()
+	c.Format = "vw"
+	for i := range 400 {
+		c.Classes = append(c.Classes, fmt.Sprintf("%d %s", i, strings.Repeat("class ", 40)))
+	}
+	decoder, err := NewDecoder(c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 50_000
+	var e blankout.Example
+	for i := range n {
+		record := Record{Offset: int64(i), Time: 1767225600000 + int64(i)}
+		if i%2 == 1 {
+			record.Value = fmt.Appendf(nil, "label%d |a b c", i)
+		}
+		if decoder.Decode(record, &e); e.Refused == nil || len(e.Refused.Detail) > 450 {
+			t.Fatalf("%v", e.Refused)
+		}
+		if err := d.Add(t.Context(), "some-topic", 0, &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if size := b.cluster.PartitionInfo("dead", 0).NumBytes; size > 40*n {
+		t.Errorf("%d letters take %d bytes", n, size)
 	}
 }
 

@@ -31,6 +31,9 @@ type ProducerConfig struct {
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // of a created topic
 	TopicSettings    []string      `toml:"-"`                 // of a created topic, as cleanup.policy=compact
+	// Shrink makes a record smaller that the topic does not take for its size, and
+	// reports whether it could; nil: such a record is an error.
+	Shrink func(*Message) bool `toml:"-"`
 
 	// Progress is called after each acknowledged batch with the numbers of
 	// records acknowledged so far and of the bytes of their keys and values.
@@ -109,6 +112,7 @@ type Producer struct {
 	numbers    []int // of the partitions
 	partitions []outgoing
 	keyless    int // partition that records without a key go to, for now
+	most       int // batch_bytes, or less where the topic does not take as much
 
 	started time.Time // of the rate
 	written uint64    // by Write
@@ -119,7 +123,8 @@ type Producer struct {
 // outgoing is what waits to be written to a partition.
 type outgoing struct {
 	batch    batchWriter
-	bytes    uint64
+	rest     []Message // to be written after batch: the topic did not take all in one
+	bytes    uint64    // of batch
 	since    time.Time // when its first record came
 	sequence int32
 	packed   []byte // the batch as it is sent, once it has been tried; nil before
@@ -134,7 +139,7 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{config: config, cluster: k, id: -1, epoch: -1}
+	p := &Producer{config: config, cluster: k, id: -1, epoch: -1, most: config.BatchBytes}
 	p.codec, _ = config.codec()
 	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
 	if err == nil {
@@ -216,11 +221,7 @@ func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) erro
 
 func (p *Producer) write(ctx context.Context, i int, m Message) error {
 	out := &p.partitions[i]
-	size := len(m.Key) + len(m.Value) + 32
-	for _, h := range m.Headers {
-		size += len(h.Key) + len(h.Value) + 8
-	}
-	if out.packed != nil || out.batch.count > 0 && len(out.batch.records)+size > p.config.BatchBytes {
+	if out.packed != nil || out.batch.count > 0 && len(out.batch.records)+m.size() > p.most {
 		if err := p.send(ctx, i); err != nil {
 			return err
 		}
@@ -235,10 +236,36 @@ func (p *Producer) write(ctx context.Context, i int, m Message) error {
 	if m.Time == 0 {
 		m.Time = now.UnixMilli()
 	}
-	out.batch.add(m.Key, m.Value, m.Time, m.Headers)
-	out.bytes += uint64(len(m.Key) + len(m.Value))
+	out.add(m)
 	p.written++
 	return nil
+}
+
+// size returns about as many bytes as m takes in a batch.
+func (m *Message) size() int {
+	size := len(m.Key) + len(m.Value) + 32
+	for _, h := range m.Headers {
+		size += len(h.Key) + len(h.Value) + 8
+	}
+	return size
+}
+
+func (out *outgoing) add(m Message) {
+	out.batch.add(m.Key, m.Value, m.Time, m.Headers)
+	out.bytes += uint64(len(m.Key) + len(m.Value))
+}
+
+// refill makes of rest the next batch, of at most so many bytes or one record.
+func (out *outgoing) refill(most int) {
+	out.batch.reset()
+	out.packed, out.bytes = nil, 0
+	n := 0
+	for n < len(out.rest) && (n == 0 || len(out.batch.records)+out.rest[n].size() <= most) {
+		out.add(out.rest[n])
+		n++
+	}
+	clear(out.rest[:n])
+	out.rest = out.rest[n:]
 }
 
 // pace waits until Rate allows the next record, and sends what would otherwise
@@ -284,10 +311,46 @@ func (p *Producer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// send sends the batch of a partition until it is acknowledged. Where the brokers
-// have lost count of what this producer wrote, because the topic was created anew
-// or its log was truncated, it goes on under a new id.
+// send sends the batch of a partition until it is acknowledged: in parts, and single
+// records smaller than they were, where the topic does not take it for its size.
 func (p *Producer) send(ctx context.Context, i int) error {
+	out := &p.partitions[i]
+	for {
+		err := p.sendBatch(ctx, i)
+		if errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge) {
+			if !p.divide(out) {
+				return fmt.Errorf("%w: the record takes %d bytes; raise max.message.bytes of topic %s", err, len(out.packed)-4, p.config.Topic)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(out.rest) == 0 {
+			return nil
+		}
+		out.refill(p.most)
+	}
+}
+
+// divide makes something smaller of a batch that the topic does not take: half of
+// its records, or of a single one what Shrink leaves of it.
+func (p *Producer) divide(out *outgoing) bool {
+	messages := out.batch.messages()
+	if len(messages) > 1 {
+		p.most = min(p.most, len(out.batch.records)/2)
+	} else if p.config.Shrink == nil || !p.config.Shrink(&messages[0]) {
+		return false
+	}
+	out.rest = append(messages, out.rest...)
+	out.refill(p.most)
+	return true
+}
+
+// sendBatch sends a batch as it is. Where the brokers have lost count of what this
+// producer wrote, because the topic was created anew or its log was truncated, it
+// goes on under a new id.
+func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	err := p.try(ctx, i)
 	if p.id < 0 || !errors.Is(err, kafka.OutOfOrderSequenceNumber) && !errors.Is(err, kafka.UnknownProducerId) {
 		return err
@@ -335,9 +398,6 @@ func (p *Producer) try(ctx context.Context, i int) error {
 		}
 		return nil
 	})
-	if errors.Is(err, kafka.MessageSizeTooLarge) {
-		err = fmt.Errorf("%w: the batch has %d bytes; lower batch_bytes, or raise message.max.bytes of the topic for single records of that size", err, len(out.packed)-4)
-	}
 	if err != nil {
 		return err
 	}
@@ -377,7 +437,7 @@ func (p *Producer) Close() error {
 	p.cluster.close()
 	left := 0
 	for i := range p.partitions {
-		left += int(p.partitions[i].batch.count)
+		left += int(p.partitions[i].batch.count) + len(p.partitions[i].rest)
 	}
 	if left > 0 {
 		return fmt.Errorf("%d records for topic %s were not written", left, p.config.Topic)

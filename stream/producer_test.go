@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -138,15 +139,54 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	}
 }
 
+// A batch that its topic does not take for its size goes in parts; a single record
+// is made smaller, or it is an error that the producer keeps it for.
 func TestMessageTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1000"}))
 	p := newProducer(t, b, nil)
+	var want []string
+	for i := range 300 {
+		want = append(want, fmt.Sprint(i, strings.Repeat("x", i)))
+		if err := p.Write(t.Context(), Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 200 { // what follows goes in batches that are known to fit
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, want) || p.Acknowledged() != 300 {
+		t.Errorf("%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
+	}
 	if err := p.Write(t.Context(), Message{Value: make([]byte, 2000)}); err != nil {
 		t.Fatal(err)
 	}
 	err := p.Flush(t.Context())
-	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "batch_bytes") {
+	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
 		t.Errorf("error %v", err)
+	}
+	if err := p.Close(); err == nil {
+		t.Error("closed without a word on the record that was not written")
+	}
+}
+
+// A batch that is taken apart gives the records that were put in.
+func TestBatchMessages(t *testing.T) {
+	var w batchWriter
+	want := []Message{
+		{Key: []byte("k"), Value: []byte("v"), Time: 1000, Headers: []Header{{"a", []byte("b")}, {"", nil}, {"c", []byte{}}}},
+		{Value: []byte{}, Time: 900},
+		{Key: []byte{}, Time: 5000, Headers: []Header{{"x", make([]byte, 300)}}},
+	}
+	for _, m := range want {
+		w.add(m.Key, m.Value, m.Time, m.Headers)
+	}
+	if got := w.messages(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"blankout"
 
@@ -421,12 +422,26 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, r.Key, r.Time, nil
-	e.Refused = &blankout.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Value: r.Value}
+	e.Refused = &blankout.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
 	if d.taken > d.before || len(d.names) > 0 {
 		d.dropFields()
 		d.forgetNames()
 		d.age++ // what a named remembers may be gone
 	}
+}
+
+// cutDetail bounds what is said of a refused record, which goes into a dead letter:
+// it must not be many times the record.
+func cutDetail(detail string) string {
+	const most = 400
+	if len(detail) <= most {
+		return detail
+	}
+	end := most
+	for !utf8.RuneStart(detail[end]) {
+		end--
+	}
+	return detail[:end] + "…"
 }
 
 // dropFields takes back the fields that this record has added, the latest first.
@@ -471,7 +486,11 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 			return false
 		}
 		if class, ok = d.s.Class(text); !ok {
-			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %q and there is room for no other (max_classes %d)", text, d.s.Classes, d.s.MaxClasses)
+			classes, more := d.s.Classes, ""
+			if n := len(classes) - 5; n > 1 {
+				classes, more = classes[:5], fmt.Sprintf(" and %d more", n)
+			}
+			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %.40q%s and there is room for no other (max_classes %d)", text, classes, more, d.s.MaxClasses)
 			return false
 		}
 		if len(d.labels) < 1<<12 {

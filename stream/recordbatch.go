@@ -347,6 +347,38 @@ func (w *batchWriter) addAt(delta int32, key, value []byte, time int64, headers 
 	w.lastDelta = delta
 }
 
+// messages returns copies of the records added so far.
+func (w *batchWriter) messages() []Message {
+	out := make([]Message, w.count)
+	rest := w.records
+	number := func() int64 {
+		x, n := binary.Varint(rest)
+		rest = rest[n:]
+		return x
+	}
+	field := func() []byte {
+		n := number()
+		if n < 0 {
+			return nil
+		}
+		b := append([]byte{}, rest[:n]...)
+		rest = rest[n:]
+		return b
+	}
+	for i := range out {
+		m := &out[i]
+		number()        // the length
+		rest = rest[1:] // the attributes
+		m.Time = w.firstTime + number()
+		number() // the offset
+		m.Key, m.Value = field(), field()
+		for n := number(); n > 0; n-- {
+			m.Headers = append(m.Headers, Header{string(field()), field()})
+		}
+	}
+	return out
+}
+
 func appendVarbytes(b, field []byte) []byte {
 	if field == nil {
 		return binary.AppendVarint(b, -1)
