@@ -232,6 +232,10 @@ func TestCertificateIsABound(t *testing.T) {
 							o.smooth(math.Pow(10, float64(-r.IntN(8))))
 						}
 						gap := o.Gap(w)
+						// The dual point is one only if it balances what the intercept meets.
+						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
+							t.Errorf("%s: the dual point sums to %g", name, sum)
+						}
 						o.smooth(0)
 						if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-15*best.Objective {
 							t.Errorf("%s: gap %g below the true %g", name, gap, true)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -111,7 +112,11 @@ func mutantsOf(root, path string) ([]mutant, error) {
 			case token.INT:
 				add(n.Pos(), n.End(), "("+n.Value+" + 1)")
 			case token.FLOAT:
-				add(n.Pos(), n.End(), "(2 * "+n.Value+")")
+				changed := "(2 * " + n.Value + ")"
+				if x, err := strconv.ParseFloat(n.Value, 64); err == nil && x == 0 {
+					changed = "(" + n.Value + " + 1)"
+				}
+				add(n.Pos(), n.End(), changed)
 			}
 		case *ast.Ident:
 			if other, ok := swappedWords[n.Name]; ok {
