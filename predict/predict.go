@@ -271,7 +271,7 @@ func (r *run) loop(ctx context.Context) error {
 		} else if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = nil // nothing new
 		}
-		if r.moved && time.Since(r.committed) >= r.Config.CommitInterval {
+		if r.moved && ctx.Err() == nil && time.Since(r.committed) >= r.Config.CommitInterval {
 			r.commit(ctx)
 		}
 		r.report()

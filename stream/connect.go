@@ -362,7 +362,7 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 			return fmt.Errorf("%s: %w", doing, explain(err))
 		}
 		k.forget(epoch)
-		if logged(attempt) {
+		if logged(attempt) && ctx.Err() == nil { // a stop is no failure
 			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
 		}
 		if !backoff(ctx, attempt) {

@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// A call that ends because the program is told to stop is no failure: nothing is
+// logged. One that fails is.
+func TestStopIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	k := &cluster{log: slog.New(slog.NewTextHandler(&log, nil)), transport: &kafka.Transport{}}
+	k.client = &kafka.Client{Addr: kafka.TCP("127.0.0.1:1"), Transport: k.transport}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := k.retry(ctx, "asking", func() error {
+		cancel()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) || log.Len() > 0 {
+		t.Errorf("%v; logged: %s", err, &log)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	tries := 0
+	err = k.retry(ctx, "asking", func() error {
+		if tries++; tries == 2 {
+			return nil
+		}
+		return kafka.LeaderNotAvailable
+	})
+	if err != nil || tries != 2 || strings.Count(log.String(), "level=WARN msg=asking attempt=1") != 1 {
+		t.Errorf("%v after %d tries; logged: %s", err, tries, &log)
+	}
+}
