@@ -483,7 +483,9 @@ func (c *collector) view() *view {
 	if c.service.Predictions != nil {
 		v.predicting = c.service.Predictions()
 	}
-	v.places = c.service.Snapshots.view()
+	if c.service.Snapshots != nil {
+		v.places = c.service.Snapshots().view()
+	}
 	v.diskFree = -1
 	if c.service.DiskFree != nil {
 		if free, err := c.service.DiskFree(); err == nil {

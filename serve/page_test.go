@@ -38,7 +38,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	snapshot := serve.DefaultSnapshotConfig()
 	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
-	service.Snapshots, err = serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, func() *client.Model {
+	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, func() *client.Model {
 		m := client.New(runner.Model(), *service.Record)
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
@@ -46,6 +46,7 @@ func TestPageInBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	runner.Report = service.Reports.Add
 	runner.Validator = &online.Validator{Config: online.DefaultValidateConfig(), Learner: online.DefaultConfig(),
 		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
@@ -58,7 +59,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	service.Snapshots.Run(ended) // hands the last one on
+	snapshots.Run(ended) // hands the last one on
 	if m, err := client.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
 		t.Fatalf("the snapshot: %v", err)
 	}

@@ -108,8 +108,9 @@ type Service struct {
 	Record *stream.RecordConfig
 	// Predictions tells how a topic is being scored; nil if none is.
 	Predictions func() *predict.Stats
-	// Snapshots are the places that models are handed on to; may be nil.
-	Snapshots *Snapshots
+	// Snapshots returns the places that models are handed on to, nil while there are
+	// none. The function itself may be nil.
+	Snapshots func() *Snapshots
 	// DiskFree returns how many bytes are free where checkpoints are kept; may be nil.
 	DiskFree func() (int64, error)
 	// Reports are those of validations; nil serves none.
@@ -207,7 +208,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	site := newSite(c, s)
 	listener, err := net.Listen("tcp", c.Address)
 	if err != nil {
-		return nil, fmt.Errorf("http: %w", err)
+		return nil, taken(c.Address, err)
 	}
 	listener = site.connections.listen(listener)
 	server := &Server{

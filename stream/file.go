@@ -43,7 +43,13 @@ const (
 // of a name with images-idx3 is the MNIST pair of that file and the one with
 // labels-idx1. Decoding adds to s.
 func OpenFile(path string, c RecordConfig, s *blankout.Schema) (*File, error) {
-	records, err := OpenRecords(path, c)
+	return OpenFileContext(context.Background(), path, c, s)
+}
+
+// OpenFileContext opens a file as OpenFile does. It waits for the first bytes of
+// standard input until ctx ends.
+func OpenFileContext(ctx context.Context, path string, c RecordConfig, s *blankout.Schema) (*File, error) {
+	records, err := openRecords(ctx, path, c)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +224,10 @@ type Records struct {
 
 // OpenRecords opens a file as OpenFile does.
 func OpenRecords(path string, c RecordConfig) (*Records, error) {
+	return openRecords(context.Background(), path, c)
+}
+
+func openRecords(ctx context.Context, path string, c RecordConfig) (*Records, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -236,7 +246,7 @@ func OpenRecords(path string, c RecordConfig) (*Records, error) {
 	in := io.Reader(file)
 	if path == "-" {
 		r.name = "stdin"
-		r.pump = &pump{ctx: context.Background(), in: file, ask: make(chan struct{}), got: make(chan error, 1)}
+		r.pump = &pump{ctx: ctx, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
 		go r.pump.run()
 		in = r.pump
 	}

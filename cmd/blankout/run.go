@@ -34,8 +34,8 @@ func (p *program) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Learn from a topic: consume, learn, checkpoint, serve",
 		Long: `run learns from the topics of the configuration, event by event, until it is told
-to stop (SIGTERM or SIGINT: it finishes what it holds, saves and exits 0). It
-starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
+to stop (SIGTERM, SIGINT or SIGHUP: it finishes what it holds, saves and exits
+0). It starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
 validate makes one, beside learning.
 
 With -d it learns from a file, or with -d - from standard input, instead of

@@ -124,8 +124,8 @@ func (s *service) Close() error {
 }
 
 // openService opens what the configuration names, what lives longest first: the
-// checkpoints, the runner, the server, which is there before anything is consumed,
-// where events are put aside, and the source (the file data, if it is given, else
+// checkpoints, the runner, the server, which is there before Kafka is asked for
+// anything, where snapshots go and events are put aside, and the source (the file data, if it is given, else
 // Kafka).
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
 	s := &service{}
@@ -150,17 +150,19 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	s.runner.Report = reports.Add
 	model := latest(s.runner, c.Record)
+	predictor := newPredictor(c, known(model), log)
+	var consuming atomic.Pointer[stream.Consumer]
+	var places atomic.Pointer[serve.Snapshots]
+	if c.HTTP.Address != "" {
+		if err := s.serve(c, store, &consuming, reports, &places, predictor, log); err != nil {
+			return nil, err
+		}
+	}
 	snapshots, err := s.openSnapshots(ctx, c, model, log)
 	if err != nil {
 		return nil, err
 	}
-	predictor := newPredictor(c, known(model), log)
-	var consuming atomic.Pointer[stream.Consumer]
-	if c.HTTP.Address != "" {
-		if err := s.serve(c, store, &consuming, reports, snapshots, predictor, log); err != nil {
-			return nil, err
-		}
-	}
+	places.Store(snapshots)
 	if err := s.openAside(ctx, c, log); err != nil {
 		return nil, err
 	}
@@ -245,7 +247,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, snapshots *serve.Snapshots, predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
 	version, revision := buildVersion()
 	shown := serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
@@ -259,7 +261,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *at
 			}
 			return nil
 		},
-		Reports: reports, Validate: s.runner.Validate, Snapshots: snapshots, DiskFree: store.Free,
+		Reports: reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
@@ -331,21 +333,55 @@ func (s *service) openFile(c *config.Config, name string, log *slog.Logger) erro
 	if name == "-" && record.Format == "" {
 		record.Format = "json"
 	}
-	file, err := stream.OpenFile(name, record, r.Schema)
+	open := func(ctx context.Context) (*stream.File, error) {
+		file, err := stream.OpenFileContext(ctx, name, record, r.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if unnamed := file.Unnamed(); len(unnamed) > 0 {
+			log.Warn(unnamedColumns(unnamed), "file", name)
+		}
+		return file, nil
+	}
+	if name == "-" {
+		later := &laterFile{open: open}
+		s.close = append(s.close, later.Close)
+		r.Source = later
+		r.Offsets.At("stdin", 0, 0).Next = 0
+		return nil
+	}
+	file, err := open(context.Background())
 	if err != nil {
 		return err
 	}
 	s.close = append(s.close, file.Close)
-	if unnamed := file.Unnamed(); len(unnamed) > 0 {
-		log.Warn(unnamedColumns(unnamed), "file", name)
-	}
 	r.Source = file
-	if name == "-" {
-		r.Offsets.At("stdin", 0, 0).Next = 0
-		return nil
-	}
 	if position, ok := r.Offsets.Lookup(name, 0); ok {
 		return file.Skip(position.Next)
 	}
 	return nil
+}
+
+// laterFile is standard input. Its first bytes, which tell how it is read, may be
+// long in coming: it is opened by the first Next, so that a run which waits for
+// them serves the model of its checkpoint, and can be stopped.
+type laterFile struct {
+	open func(context.Context) (*stream.File, error)
+	file *stream.File
+}
+
+func (l *laterFile) Next(ctx context.Context, b *blankout.Batch) (err error) {
+	if l.file == nil {
+		if l.file, err = l.open(ctx); err != nil {
+			return err
+		}
+	}
+	return l.file.Next(ctx, b)
+}
+
+func (l *laterFile) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
 }
