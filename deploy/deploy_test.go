@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 
 	"blankout"
 	"blankout/config"
+	"blankout/serve"
 	"blankout/stream"
 )
 
@@ -79,8 +82,9 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// The configuration is one, also under the variables that the containers set.
-func TestConfiguration(t *testing.T) {
+// composed returns the configuration under the variables that the containers set.
+func composed(t *testing.T) *config.Loaded {
+	t.Helper()
 	compose, err := os.ReadFile("docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +97,44 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(env) < 2 || l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
-		t.Errorf("%v: %+v", env, l.HTTP)
+	if len(env) < 3 {
+		t.Errorf("%v: the containers set more", env)
+	}
+	return l
+}
+
+// The configuration is one, also under those variables.
+func TestConfiguration(t *testing.T) {
+	if l := composed(t); l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
+		t.Errorf("%+v", l.HTTP)
+	}
+}
+
+// The learner of the containers answers the other containers and this machine, and
+// no web page that makes its own name resolve to it.
+func TestRebinding(t *testing.T) {
+	c := composed(t).HTTP.Config
+	c.Address = "127.0.0.1:0"
+	server, err := serve.Start(c, serve.Service{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close(context.Background())
+	defer http.DefaultClient.CloseIdleConnections()
+	for host, want := range map[string]int{"blankout:8642": 200, "127.0.0.1:8642": 200, "localhost:8642": 200, "evil.example:8642": 421} {
+		request, err := http.NewRequest("GET", server.URL()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", host, response.Status)
+		}
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"blankout/internal/secret"
 )
@@ -18,8 +21,27 @@ func (c Config) token() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("token_file: %w", err)
 	}
-	return token, nil
+	what := ""
+	switch {
+	case token == "":
+	case utf8.RuneCountInString(strings.TrimSpace(token)) < minToken:
+		what = fmt.Sprintf("has fewer than %d characters", minToken)
+	case strings.TrimSpace(token) != token:
+		what = "begins or ends with a blank, which no request can bring"
+	case strings.ContainsFunc(token, unicode.IsControl):
+		what = "has a control character, which no request can bring"
+	}
+	switch {
+	case what == "":
+		return token, nil
+	case c.TokenFile != "":
+		return "", fmt.Errorf("token_file: the token in %s %s", c.TokenFile, what)
+	}
+	return "", fmt.Errorf("token_env: the token in the variable %s %s", c.TokenEnv, what)
 }
+
+// minToken is how many characters a token has at least.
+const minToken = 8
 
 // checkAccess refuses an address that other machines reach unless requests need
 // a token that nobody can read on the way, or the user says that is meant.
@@ -27,16 +49,24 @@ func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return errors.New("cert_file: TLS needs both cert_file and key_file")
 	}
+	if c.ClientCAFile != "" && c.CertFile == "" {
+		return errors.New("client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
+	}
+	for _, name := range c.Hosts {
+		if strings.ContainsAny(name, "/[] ") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
+			return fmt.Errorf("hosts: %q, want a name without a scheme and a port", name)
+		}
+	}
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	if isLoopback(host) || c.Public || token != "" && c.CertFile != "" {
+	if isLoopback(host) || c.Public || (token != "" || c.ClientCAFile != "") && c.CertFile != "" {
 		return nil
 	}
 	missing := []string{}
-	if token == "" {
-		missing = append(missing, fmt.Sprintf("a token (in the variable %s or in token_file)", c.TokenEnv))
+	if token == "" && c.ClientCAFile == "" {
+		missing = append(missing, fmt.Sprintf("a token (in the variable %s or in token_file; client_ca_file instead)", c.TokenEnv))
 	}
 	if c.CertFile == "" {
 		missing = append(missing, "TLS (cert_file, key_file)")
@@ -53,15 +83,13 @@ func isLoopback(host string) bool {
 // guard lets the requests through that may come through.
 //
 // With a token a request brings it as "Authorization: Bearer TOKEN", or a browser
-// as the password of any user; only the two health checks need none. Without one
-// the server is for this machine, and a request must have been addressed to it:
-// otherwise any page in a browser here could read from it by a name of its own
-// that resolves to 127.0.0.1. What changes something is not taken from pages of
+// as the password of any user; only the two health checks need none. Where neither
+// a token nor a client's certificate is asked for a request must have been addressed
+// to this server: otherwise any page in a browser could read from it by a name of
+// its own that resolves to the server's address. What changes something is not taken from pages of
 // other origins in either case.
 func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))
-	host, _, _ := net.SplitHostPort(c.Address)
-	local := token == "" && !c.Public && isLoopback(host)
 	sameOrigin := http.NewCrossOriginProtection()
 	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "a page of another origin may not ask for this", r.URL.Path)
@@ -72,15 +100,9 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache")
-		if local {
-			name, _, err := net.SplitHostPort(r.Host)
-			if err != nil {
-				name = strings.Trim(r.Host, "[]")
-			}
-			if !isLoopback(name) {
-				fail(w, http.StatusMisdirectedRequest, "this server answers requests to 127.0.0.1 or localhost only", "Host")
-				return
-			}
+		if token == "" && c.ClientCAFile == "" && !c.isMine(r.Host) {
+			fail(w, http.StatusMisdirectedRequest, "without a token this server answers requests to its IP address, to localhost and to the names in http.hosts only", "Host")
+			return
 		}
 		if token != "" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			given := sha256.Sum256([]byte(credentials(r)))
@@ -93,6 +115,18 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isMine tells whether a request to this host means this server: a number, which
+// no other machine can make resolve to it, or a name that it is known by.
+func (c Config) isMine(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	address, _, _ := net.SplitHostPort(c.Address)
+	return isLoopback(name) || net.ParseIP(name) != nil && !isLoopback(address) ||
+		slices.ContainsFunc(c.Hosts, func(mine string) bool { return mine == "*" || strings.EqualFold(mine, name) })
 }
 
 func credentials(r *http.Request) string {

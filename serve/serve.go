@@ -9,6 +9,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -36,6 +38,10 @@ type Config struct {
 	// Public allows an address that other machines reach without a token or
 	// without TLS: who gets there can read the model and ask for predictions.
 	Public bool `toml:"public"`
+	// Hosts are names under which the server is reached beside localhost and its
+	// IP addresses; "*" is any. While it asks for no token or certificate requests
+	// to other names are refused.
+	Hosts []string `toml:"hosts"`
 	// The token that every request must bring, but those for health, is in the
 	// file TokenFile, or else in the environment variable named TokenEnv; where
 	// there is none, none is asked for.
@@ -44,7 +50,10 @@ type Config struct {
 	// CertFile and KeyFile are PEM files; with them the server speaks TLS.
 	CertFile string `toml:"cert_file"`
 	KeyFile  string `toml:"key_file"`
-	Pprof    bool   `toml:"pprof"` // profiles under /debug/pprof
+	// ClientCAFile is a PEM file of authorities: every client must show a
+	// certificate that one of them has signed.
+	ClientCAFile string `toml:"client_ca_file"`
+	Pprof        bool   `toml:"pprof"` // profiles under /debug/pprof
 	// MaxBody bounds a request's body in bytes.
 	MaxBody int64 `toml:"max_body"`
 	// MaxPredicting is how many requests for predictions are answered at a time;
@@ -204,6 +213,16 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			return nil, fmt.Errorf("http: cert_file, key_file: %w", err)
 		}
 		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if c.ClientCAFile != "" {
+		data, err := os.ReadFile(c.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("http: client_ca_file: %w", err)
+		}
+		secure.ClientCAs, secure.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !secure.ClientCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("http: client_ca_file: %s holds no PEM certificate", c.ClientCAFile)
+		}
 	}
 	site := newSite(c, s)
 	listener, err := net.Listen("tcp", c.Address)

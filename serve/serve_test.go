@@ -608,7 +608,7 @@ func TestAccess(t *testing.T) {
 		name, token, cert, key string
 		want                   string
 	}{
-		{"nothing", "", "", "", "lacks a token (in the variable BLANKOUT_TEST_NO_TOKEN or in token_file) and TLS (cert_file, key_file)"},
+		{"nothing", "", "", "", "lacks a token (in the variable BLANKOUT_TEST_NO_TOKEN or in token_file; client_ca_file instead) and TLS (cert_file, key_file)"},
 		{"no TLS", token, "", "", "lacks TLS"}, {"no token", "", cert, key, "lacks a token"},
 		{"half", token, cert, "", "TLS needs both"}, {"no file", token + "x", cert, key, "token_file"}, {"both", token, cert, key, ""},
 	} {

@@ -1,0 +1,177 @@
+package serve_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/serve"
+)
+
+// A server without a token answers to its own names only, whoever may reach it: a
+// web page that makes its name resolve to the server would otherwise read from it
+// and make it validate.
+func TestHosts(t *testing.T) {
+	validated := 0
+	service := following(t, 2, 10)
+	service.Validate = func() error { validated++; return nil }
+	for _, c := range []struct {
+		address string
+		public  bool
+		hosts   []string
+		host    string
+		want    int
+	}{
+		{"127.0.0.1:8642", false, nil, "127.0.0.1:8642", 202},
+		{"127.0.0.1:8642", false, nil, "evil.example", 421},
+		{"127.0.0.1:8642", false, nil, "192.168.1.5:8642", 421},
+		{"127.0.0.1:8642", true, nil, "evil.example:8642", 421},
+		{"0.0.0.0:8642", true, nil, "evil.example:8642", 421},
+		{"0.0.0.0:8642", true, nil, "192.168.1.5:8642", 202},
+		{"0.0.0.0:8642", true, nil, "[fe80::1]:8642", 202},
+		{"0.0.0.0:8642", true, nil, "localhost:8642", 202},
+		{":8642", true, nil, "learner", 421},
+		{":8642", true, []string{"learner"}, "Learner:1", 202},
+		{":8642", true, []string{"learner"}, "learner.evil.example", 421},
+		{":8642", true, []string{"learner"}, "", 421},
+		{":8642", true, []string{"*"}, "any.example", 202},
+	} {
+		config := serve.DefaultConfig()
+		config.Address, config.Public, config.Hosts = c.address, c.public, c.hosts
+		if err := config.Check(); err != nil {
+			t.Fatal(err)
+		}
+		request := httptest.NewRequest("POST", "/v1/validate", nil)
+		request.Host = c.host
+		w := httptest.NewRecorder()
+		before := validated
+		serve.Handler(config, service).ServeHTTP(w, request)
+		if w.Code != c.want || (validated > before) != (c.want == 202) {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+	for _, host := range []string{"http://learner", "learner:80", "[::1]", "a b"} {
+		config := serve.DefaultConfig()
+		config.Hosts = []string{host}
+		if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "hosts: ") {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}
+
+// What anybody guesses, or nobody can send, is no token; which one it was is not told.
+func TestPoorTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	for token, want := range map[string]string{
+		"x": "fewer than 8", "        ": "fewer than 8", "1234567\n": "fewer than 8", "   1234567   ": "fewer than 8",
+		" 12345678": "blank", "1234\t5678": "control character", "1234\n5678": "control character", "12345678\n": "", "päßwörter": "", "open sesame": "",
+	} {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []string{"token_file", "token_env"} {
+			config := serve.DefaultConfig()
+			config.TokenEnv = "BLANKOUT_TEST_TOKEN"
+			if from == "token_file" {
+				config.TokenFile = file
+			} else {
+				t.Setenv(config.TokenEnv, strings.TrimRight(token, "\n"))
+			}
+			err := config.Check()
+			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), from+": ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "1234")) {
+				t.Errorf("%s %q: %v", from, token, err)
+			}
+		}
+	}
+}
+
+// With client_ca_file only clients get through that show a certificate of that
+// authority, and they need no token.
+func TestClientCertificates(t *testing.T) {
+	dir := t.TempDir()
+	config := serve.DefaultConfig()
+	config.TokenEnv = "BLANKOUT_TEST_NO_TOKEN"
+	config.CertFile, config.KeyFile = certificate(t, dir)
+	authority := filepath.Join(dir, "clients.pem")
+	sign := newAuthority(t, authority)
+	strange := newAuthority(t, filepath.Join(dir, "others.pem"))
+	config.ClientCAFile = authority
+	config.Address = "0.0.0.0:0"
+	if err := config.Check(); err != nil {
+		t.Errorf("instead of a token: %v", err)
+	}
+	url := start(t, config, following(t, 2, 10))
+	get := func(pairs ...tls.Certificate) (int, error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: pairs}}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Get(url + "/v1/model")
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	if status, err := get(sign()); status != 200 || err != nil {
+		t.Errorf("with a certificate: %d, %v", status, err)
+	}
+	for name, pairs := range map[string][]tls.Certificate{"no certificate": nil, "another authority's": {strange()}} {
+		if status, err := get(pairs...); err == nil {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	config.ClientCAFile = config.KeyFile
+	if _, err := serve.Start(config, serve.Service{}, nil); err == nil || !strings.Contains(err.Error(), "client_ca_file") {
+		t.Errorf("a file without a certificate: %v", err)
+	}
+	config.CertFile, config.KeyFile, config.Address = "", "", "127.0.0.1:0"
+	if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "client_ca_file: ") {
+		t.Errorf("without TLS: %v", err)
+	}
+}
+
+// newAuthority writes an authority's certificate to a file and returns what signs
+// clients' certificates with it.
+func newAuthority(t *testing.T, file string) func() tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := func(n int64) *x509.Certificate {
+		return &x509.Certificate{
+			SerialNumber: big.NewInt(n), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}
+	}
+	authority := template(1)
+	authority.IsCA, authority.KeyUsage = true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func() tls.Certificate {
+		t.Helper()
+		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template(2), authority, &own.PublicKey, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: own}
+	}
+}
