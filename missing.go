@@ -164,7 +164,9 @@ func (m *Missing) Scale(k Lack) float64 {
 // Lack counts the fields of an event of a Schema with these fields. It uses the
 // set given, which has room for them, and leaves the fields present in it.
 func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
-	clear(present)
+	for i := range present {
+		present[i] = 0
+	}
 	if e.Field == nil && e.Features.Len() > 0 {
 		return k // a sparse text format without fields
 	}
@@ -270,13 +272,19 @@ func (s FieldSet) room(n int) FieldSet {
 
 // add adds ids; those that it has no room for are left out.
 func (s FieldSet) add(ids []uint16) {
-	last := -1
-	for _, id := range ids {
-		if int(id) == last {
-			continue
+	if len(s) == 1 { // most streams have no more fields: a register will do
+		w := s[0]
+		for _, id := range ids {
+			if id < 64 {
+				w |= 1 << (id & 63)
+			}
 		}
-		if last = int(id); last>>6 < len(s) {
-			s[last>>6] |= 1 << (last & 63)
+		s[0] = w
+		return
+	}
+	for _, id := range ids {
+		if i := int(id >> 6); i < len(s) {
+			s[i] |= 1 << (id & 63)
 		}
 	}
 }

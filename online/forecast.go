@@ -124,17 +124,24 @@ func (l *Learner) fields() blankout.Lack {
 	return k
 }
 
-func (l *Learner) foretellBinary(y float64) {
-	now := &l.now
-	// margin/sd/sqrt(2) is (mean g + rest)/sqrt(q) at each deletion rate but 0.
-	var mean, rest [ForecastPoints]float64
-	lack := l.fields()
+// margin/sd/sqrt(2) at a deletion rate d but 0 is (mean g + rest b/s)/sqrt(q), for
+// the score g of the features and the intercept b.
+var forecastMean, forecastRest = func() (mean, rest [ForecastPoints]float64) {
 	for i := 1; i < ForecastPoints; i++ {
 		d := ForecastMissing(i)
 		root := math.Sqrt(2 * d * (1 - d))
 		mean[i], rest[i] = (1-d)/root, 1/root
-		if now.named {
-			rest[i] /= l.missing.model.Scale(lack.Struck(d))
+	}
+	return mean, rest
+}()
+
+func (l *Learner) foretellBinary(y float64) {
+	now := &l.now
+	rest := forecastRest
+	lack := l.fields()
+	if lack.Named > 0 || now.scale != 1 {
+		for i := 1; i < ForecastPoints; i++ {
+			rest[i] /= l.missing.model.Scale(lack.Struck(ForecastMissing(i)))
 		}
 	}
 	for v := range l.levels {
@@ -161,7 +168,7 @@ func (l *Learner) foretellBinary(y float64) {
 		wrong[0] = step(y*now.scale*g + b)
 		sd := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
-			if margin := y*mean[i]*g + b*rest[i]; sd > 0 {
+			if margin := y*forecastMean[i]*g + b*rest[i]; sd > 0 {
 				wrong[i] = 0.5 * math.Erfc(margin/sd)
 			} else {
 				wrong[i] = step(margin)
@@ -169,8 +176,8 @@ func (l *Learner) foretellBinary(y float64) {
 		}
 		lv.forecast.add(0, wrong[:])
 	}
-	if every := l.events / forecastEvery; lack.Named > 0 && every%forecastEvery == 0 {
-		l.foretellRule(lack, 1+int(every/forecastEvery%(ForecastPoints-1)), target(1, 0, 1) == y)
+	if n := l.events; lack.Named > 0 && n%forecastEveryK == 0 {
+		l.foretellRule(lack, 1+int(n/forecastEveryK%(ForecastPoints-1)), y > 0)
 	}
 }
 

@@ -26,8 +26,8 @@ type fieldCounts struct {
 
 const (
 	// Fields are counted in all of the first events, then in every n-th.
-	usualFirst, usualEvery = 1024, 8
-	usualMemory            = 1000 // counted events
+	usualFirst, usualEvery = 1024, 16
+	usualMemory            = 500 // counted events
 	// The fields with the first ids are counted, no others.
 	usualFields = 4096
 )
