@@ -62,6 +62,10 @@ type Validation struct {
 	// measures, the robustness and the failures are of those events.
 	MeasuredOn string `json:"measured_on"`
 	Holdout    int    `json:"holdout"` // events held out
+	// Newest compares on the newest of the events held out, or learned: where the
+	// stream drifts, what is best over all of it need not be best there. Nil with
+	// fewer than two events.
+	Newest *Newest `json:"newest"`
 	// Deletions are the shares of the features, deleted at random with the survivors
 	// scaled by 1/(1-d), of Standing.Robustness.
 	Deletions []float64 `json:"deletions"`
@@ -72,6 +76,36 @@ type Validation struct {
 	// did not under a policy that wants it to.
 	Adopted    bool   `json:"adopted"`
 	NotAdopted string `json:"not_adopted,omitempty"`
+}
+
+// Newest is the comparison on the newest of the events: a fifth of those that a
+// Validation measures on, but 100 at least and 2,000 at most.
+type Newest struct {
+	Events     int    `json:"events"`
+	MeasuredOn string `json:"measured_on"` // holdout or learned
+	Since      int64  `json:"since"`       // time of the oldest, milliseconds since 1970
+	Live       Loss   `json:"live"`
+	Exact      Loss   `json:"exact"`
+	// Gain is by how much the exact solution's mean log-loss is below the live one's,
+	// StandardError that of this mean of differences by event.
+	Gain          float64 `json:"gain"`
+	StandardError float64 `json:"standard_error"`
+	// Better is exact or live where Gain exceeds StandardError, else neither.
+	Better string `json:"better"`
+}
+
+// String says which is better, for people.
+func (n *Newest) String() string {
+	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
+	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
+	return fmt.Sprintf("on the newest %d events %s %s: log-loss %.4g live, %.4g exact (standard error of the difference %.2g), error %.2f %% and %.2f %%",
+		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
+}
+
+// Loss is what a model's predictions of some events came to.
+type Loss struct {
+	Error   float64 `json:"error"`
+	LogLoss float64 `json:"log_loss"`
 }
 
 // Standing is one side of a Validation.
@@ -117,6 +151,8 @@ type ValidateConfig struct {
 	Top       int       // so many differences, and failures of each kind
 	// Sample is the most events for robustness and failures, taken evenly.
 	Sample int
+	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
+	OwnHoldout bool
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
 	Start *blankout.Model
@@ -139,7 +175,8 @@ type Evidence struct {
 	data    *Data // of everything, once it is complete
 	rows    int
 	learned []int
-	heldOut []int
+	heldOut []int // those aside included
+	aside   []int
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
 	fieldOf map[uint32]uint16 // by column, of named fields
@@ -162,6 +199,12 @@ func (v *Evidence) Learned(e *blankout.Example, importance float64) error {
 func (v *Evidence) HeldOut(e *blankout.Example) error {
 	v.heldOut = append(v.heldOut, v.rows)
 	return v.add(e, e.Weight)
+}
+
+// Aside copies in an event that is no part of the live model's stream.
+func (v *Evidence) Aside(e *blankout.Example) error {
+	v.aside = append(v.aside, v.rows)
+	return v.HeldOut(e)
 }
 
 // Unlabelled copies in an event without a label that the live model has met.
@@ -191,7 +234,7 @@ var ErrOneClass = errors.New("only one class has been learned: nothing to tell a
 // Since leaves out the events before a time, in milliseconds.
 func (v *Evidence) Since(time int64) {
 	old := func(row int) bool { return v.times[row] < time }
-	v.learned, v.heldOut = slices.DeleteFunc(v.learned, old), slices.DeleteFunc(v.heldOut, old)
+	v.learned, v.heldOut, v.aside = slices.DeleteFunc(v.learned, old), slices.DeleteFunc(v.heldOut, old), slices.DeleteFunc(v.aside, old)
 }
 
 // Outputs returns the number of outputs of the live model.
@@ -346,6 +389,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
+	r.Newest = v.newest(all, live, exact, solution.Model, c.OwnHoldout)
 	r.Failures = v.failures(measured.sample(c.Sample), liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
@@ -526,6 +570,69 @@ func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row 
 	r := measures.Report()
 	to.Error, to.LogLoss, to.CalibrationError = r.Error, r.LogLoss, r.CalibrationError
 	to.AUC, to.AveragePrecision, to.Reliability = r.AUC, r.AveragePrecision, r.Reliability
+}
+
+// newest compares on the newest events.
+func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Model, own bool) *Newest {
+	rows, on := slices.Clone(v.heldOut), "holdout"
+	if own {
+		rows = slices.DeleteFunc(rows, func(row int) bool { return slices.Contains(v.aside, row) })
+	}
+	if len(rows) == 0 {
+		rows, on = slices.Clone(v.learned), "learned"
+	}
+	if len(rows) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(v.times[a], v.times[b]) })
+	rows = rows[max(0, len(rows)-max(100, min(len(rows)/5, 2000))):]
+	r := &Newest{Events: len(rows), MeasuredOn: on, Since: v.times[rows[0]], Better: "neither"}
+	// What is adopted goes on with the live model's map of scores to probabilities.
+	decides := solution.Head
+	decides.Calibration = v.live.Calibration
+	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
+	total, differences := 0.0, make([]float64, len(rows))
+	for i, row := range rows {
+		label, weight := all.Label(row), all.Weight(row)
+		total += weight
+		for _, side := range []struct {
+			w    linear
+			h    *blankout.Head
+			to   *Loss
+			sign float64
+		}{{live, &v.live.Head, &r.Live, 1}, {exact, &decides, &r.Exact, -1}} {
+			s := side.w.scores(all, all.Row(row), scores)
+			chances = side.h.Probabilities(s, chances)
+			l := 0.0
+			if label < len(chances) {
+				l = -math.Log(max(chances[label], 1e-15))
+			}
+			side.to.LogLoss += weight * l
+			differences[i] += side.sign * l
+			if side.h.Predict(s) != label {
+				side.to.Error += 100 * weight
+			}
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	for _, p := range []*float64{&r.Live.Error, &r.Live.LogLoss, &r.Exact.Error, &r.Exact.LogLoss} {
+		*p /= total
+	}
+	r.Gain = r.Live.LogLoss - r.Exact.LogLoss
+	for i, row := range rows {
+		r.StandardError += math.Pow(all.Weight(row)*(differences[i]-r.Gain), 2)
+	}
+	n := float64(len(rows))
+	r.StandardError = math.Sqrt(r.StandardError*n/(n-1)) / total
+	switch {
+	case r.Gain > r.StandardError:
+		r.Better = "exact"
+	case -r.Gain > r.StandardError:
+		r.Better = "live"
+	}
+	return r
 }
 
 // sample returns at most n rows, taken evenly.

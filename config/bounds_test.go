@@ -72,6 +72,7 @@ func TestBounds(t *testing.T) {
 		{"validate.reservoir", []string{"0", "1000000"}, []string{"1000001"}},
 		{"validate.validation_cpu", []string{"0.001", "1.0"}, []string{"0.0", "1.001", "nan"}},
 		{"validate.max_gap", []string{"0.0", "inf"}, []string{"nan"}},
+		{"validate.adopt_margin", []string{"0.0", "-inf", "2.0"}, []string{"nan"}},
 		{"validate.tol", []string{"1e-12", "0.999"}, []string{"0.0", "1.0", "nan"}},
 		{"validate.top", []string{"1"}, []string{"0"}},
 		{"validate.keep", []string{"1"}, []string{"0"}},

@@ -31,7 +31,7 @@ import (
 // says that its adoption is still to come, or the adopted state.
 //
 // Only a certified solution over exactly the records that were counted in is
-// adopted. If the log no longer holds them, or nothing can be solved, the
+// adopted, and only if it is better on the newest of them. If the log no longer holds them, or nothing can be solved, the
 // provisional state stays, and the report and the log say why. If they cannot be
 // read for another reason, it is tried again until they can.
 
@@ -70,6 +70,7 @@ type Adoption struct {
 	Report  *batch.Validation // nil if there is nothing to compare with
 	Exact   *blankout.Model   // of the level that is published
 	Reason  string            // as Report.NotAdopted
+	Kept    bool              // the live weights are as good: nothing went wrong
 }
 
 // readError is one of reading the events again.
@@ -97,6 +98,15 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 	}
 	if !r.Verified {
 		return refuse("%d of the %d records learned could be read again", r.Read, r.Records)
+	}
+	// What is best over the whole stream may be worse for what comes, if it drifts.
+	switch n := r.Newest; {
+	case math.IsInf(v.Config.AdoptMargin, -1):
+	case n == nil:
+		return refuse("there are no events to compare it on")
+	case !(n.Gain > v.Config.AdoptMargin*n.StandardError):
+		a.Kept = true
+		return refuse("it is not better by more than %g standard errors: %s", v.Config.AdoptMargin, n)
 	}
 	blocks, err := s.Blocks()
 	if err != nil {
@@ -415,7 +425,11 @@ func (l *loop) finishAdoption(ctx context.Context, r adoptionResult) error {
 	l.moved, l.soon = true, true
 	if r.Learner == nil {
 		s.NotAdopted++
-		l.log.Error("an exact solution was not adopted, the learned state stays", "records", b.at, "reason", r.Reason)
+		log := l.log.Error
+		if r.Kept {
+			log = l.log.Info
+		}
+		log("an exact solution was not adopted, the learned state stays", "records", b.at, "reason", r.Reason)
 		return nil
 	}
 	provisional := l.records - b.records

@@ -34,7 +34,7 @@ func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.
 	reports := s.validating(events)
 	s.Validator.Learner.Noise = "dropout:0.3"
 	c := &s.Validator.Config
-	c.Policy, c.Window = "adopt", 0
+	c.Policy, c.Window, c.AdoptMargin = "adopt", 0, math.Inf(-1)
 	open := s.Validator.Open
 	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
 		select {
@@ -387,7 +387,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 			x := examples(slices.Clone(all))
 			return &x, nil
 		}}
-	v.Config.CPU = 1
+	v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
 	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
 	if err != nil || a.Learner == nil {
 		t.Fatal(a, err)
@@ -528,6 +528,95 @@ func TestAdoptMetric(t *testing.T) {
 	for d, want := range want {
 		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1]; math.Abs(got-want) > 1e-9*want {
 			t.Errorf("column %d: metric %v, want %v", d, got, want)
+		}
+	}
+}
+
+// Where the stream has drifted the exact solution over all of it is the worse
+// model for what comes: it is not adopted. Where the stream stands still it is, if
+// it is better by more than chance explains.
+func TestAdoptUnderDrift(t *testing.T) {
+	const n, flip, after, holdout = 3000, 2000, 1000, 5
+	for _, drifts := range []bool{true, false} {
+		c := online.DefaultConfig()
+		c.Noise, c.Eta = "none", 0.02 // slow, so that one pass leaves something to gain
+		if drifts {
+			c.Eta = 0
+		}
+		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+		learner, err := online.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(8, 9))
+		var all []blankout.Example
+		var at blankout.Offsets
+		p := at.At("x", 0, 0)
+		for i := range n + after {
+			e := blankout.Example{Offset: int64(i), Weight: 1, Fingerprint: r.Uint64(), Time: int64(i)}
+			score := 0.0
+			for j := range uint32(10) {
+				x := r.NormFloat64()
+				e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+				if score += x; drifts && i >= flip && j >= 2 {
+					score -= 2 * x // most of what it says has turned round
+				}
+			}
+			if score+0.5*r.NormFloat64() > 0 {
+				e.Label = 1
+			}
+			if all = append(all, e); i >= n {
+				continue
+			}
+			if !online.HeldOut(0, e.Offset, holdout) {
+				learner.Learn(&e)
+			}
+			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := online.Validator{Config: online.DefaultValidateConfig(), Learner: c,
+			Open: func(context.Context, *blankout.Schema, blankout.Offsets) (online.Source, error) {
+				x := examples(slices.Clone(all[:n]))
+				return &x, nil
+			}}
+		v.Config.CPU, v.Config.Holdout, v.Config.Policy, v.Config.Window = 1, holdout, "adopt", 0
+		live := learner.Snapshot()
+		a, err := v.Adopt(t.Context(), live, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := a.Report.Newest
+		if newest == nil || newest.MeasuredOn != "holdout" || newest.Events < 100 || newest.Events > n/holdout/4 {
+			t.Fatalf("compared on %+v", newest)
+		}
+		if !drifts {
+			if a.Learner == nil || newest.Better != "exact" {
+				t.Errorf("the stream stands still: %q, %+v", a.Reason, newest)
+			}
+			continue
+		}
+		if a.Learner != nil || !a.Kept || newest.Better != "live" || !strings.Contains(a.Reason, "the live weights are better") || a.Report.NotAdopted != a.Reason {
+			t.Errorf("the stream drifts: %q, %+v", a.Reason, newest)
+		}
+		// What would have been adopted is worse for what comes.
+		v.Config.AdoptMargin = math.Inf(-1)
+		if a, err = v.Adopt(t.Context(), live, at); err != nil || a.Learner == nil {
+			t.Fatal(a, err)
+		}
+		wrong := func(m *blankout.Model) (count int) {
+			for i := range all[n:] {
+				e := &all[n+i]
+				if m.Predict(m.Score(e, make([]float64, 1))) != e.Label {
+					count++
+				}
+			}
+			return count
+		}
+		if kept, adopted := wrong(live.Model()), wrong(a.Learner.Snapshot().Model()); kept+after/20 > adopted {
+			t.Errorf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
+		} else {
+			t.Logf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
 		}
 	}
 }

@@ -41,9 +41,13 @@ type ValidateConfig struct {
 	CPU float64 `toml:"validation_cpu"`
 	// Policy is observe, which reports, alarm, which also raises the alarm when the
 	// relative gap exceeds MaxGap, or adopt, which makes the exact solution after
-	// every Events records the live state.
+	// every Events records the live state if it is better there by AdoptMargin.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
+	// AdoptMargin is for the policy adopt: the exact solution is adopted if on the
+	// newest events (batch.Newest) its log-loss is lower by more than so many standard
+	// errors of the difference; -Inf adopts it whatever it is there.
+	AdoptMargin float64 `toml:"adopt_margin"`
 	// Tol is the certified gap, relative to the objective, at which a solution
 	// counts as exact.
 	Tol float64 `toml:"tol"`
@@ -53,7 +57,7 @@ type ValidateConfig struct {
 
 // DefaultValidateConfig returns the values of an empty section.
 func DefaultValidateConfig() ValidateConfig {
-	return ValidateConfig{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, Tol: 1e-6, Top: 20}
+	return ValidateConfig{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, AdoptMargin: 1, Tol: 1e-6, Top: 20}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
@@ -81,6 +85,8 @@ func (c ValidateConfig) Check() error {
 		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
 		return fmt.Errorf("max_gap %v: want a number, at least 0", c.MaxGap)
+	case math.IsNaN(c.AdoptMargin):
+		return fmt.Errorf("adopt_margin %v: want a number of standard errors", c.AdoptMargin)
 	case !(c.Tol > 0 && c.Tol < 1):
 		return fmt.Errorf("tol %v: want a number between 0 and 1", c.Tol)
 	case c.Top < 1:
@@ -98,6 +104,9 @@ func (c ValidateConfig) Fingerprint() Fingerprint {
 	}
 	if c.Policy == "adopt" {
 		f["adopt"] = fmt.Sprintf("after every %d records, to %g", c.Events, c.Tol)
+		if c.AdoptMargin != 1 {
+			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
+		}
 	}
 	return f
 }
@@ -148,6 +157,7 @@ func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation,
 func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.problem(&s.Live.Head)
 	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
+	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
 	if err != nil {
@@ -243,7 +253,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 			if e.Label == blankout.Unlabelled || !usable(e) || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
 				continue
 			}
-			if err := evidence.HeldOut(e); err != nil {
+			if err := evidence.Aside(e); err != nil {
 				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
 			}
 		}

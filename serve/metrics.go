@@ -297,7 +297,7 @@ var metrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, or refused because they were not certified or not over all records.",
+	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, or refused because they were not certified, not over all records or not better on the newest events.",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Validation.Adopted), "adopted")
 			emit(float64(v.status.Validation.NotAdopted), "refused")

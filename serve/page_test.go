@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ func TestPageInBrowser(t *testing.T) {
 		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
 			return stream.OpenFile(from[0].Topic, *service.Record, s)
 		}}
-	runner.Validator.Config.Policy, runner.Validator.Config.Events = "adopt", 200 // of 404: two make a line
+	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
 	url := start(t, serve.DefaultConfig(), service)
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ const adoptEvery = 2000
 
 // adopting has a learner adopt exact solutions and keep every checkpoint.
 func (l *learner) adopting() *learner {
-	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.window=0",
+	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.adopt_margin=-inf", "--set", "validate.window=0",
 		"--set", "validate.events=2000", "--set", "validate.validation_cpu=1", "--set", "validate.holdout=9",
 		"--set", "validate.directory="+filepath.Join(l.dir, "reports"), "--set", "checkpoint.keep=1000")
 	return l

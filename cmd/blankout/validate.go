@@ -277,6 +277,9 @@ func printValidation(out io.Writer, r *batch.Validation) {
 		fmt.Fprintf(out, " (which is within %.2g of the minimum)", *r.Certificate)
 	}
 	fmt.Fprintf(out, "\nweights: distance %.4g, cosine %s; measured on %s events\n\n", r.Distance, share(r.Cosine), map[string]string{"holdout": "the held-out", "learned": "the learned"}[r.MeasuredOn])
+	if r.Newest != nil {
+		fmt.Fprintf(out, "%s\n\n", r.Newest)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tlive\texact\t")
 	fmt.Fprintf(w, "objective\t%.8g\t%.8g\t\n", r.Live.Objective, r.Exact.Objective)
