@@ -50,12 +50,17 @@ type kafkaBroker struct {
 	process    *exec.Cmd
 	exited     chan struct{}
 	controller string
+	// A plain listener more, which clients are told to reach at another address: that
+	// of a proxy. Both "": there is none.
+	behind, proxy string
+	env           []string // beside the test's
 }
 
 func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 
-// startKafkaCluster starts so many nodes of one cluster.
-func startKafkaCluster(t *testing.T, nodes int) []*kafkaBroker {
+// startKafkaCluster starts so many nodes of one cluster, each of them when prepare,
+// if there is one, has seen it.
+func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"
 	libs, err := kafkaJars(t.Context(), required)
@@ -74,6 +79,9 @@ func startKafkaCluster(t *testing.T, nodes int) []*kafkaBroker {
 			plain: ports[0], controller: ports[1], sasl: ports[2], tls: ports[3]}
 	}
 	for _, b := range cluster {
+		for _, f := range prepare {
+			f(b)
+		}
 		b.writeCertificates(t)
 		b.writeConfig(t)
 		format := []string{"-cp", b.libs + "/*", "kafka.tools.StorageTool", "format",
@@ -231,9 +239,9 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 	config := []string{
 		"process.roles=broker,controller", "node.id=" + strconv.Itoa(b.node),
 		"controller.quorum.voters=" + strings.Join(voters, ","), "controller.listener.names=CONTROLLER",
-		"listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + ",CONTROLLER://" + b.controller,
-		"advertised.listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls,
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+		"listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + ",CONTROLLER://" + b.controller + proxied(b.behind),
+		"advertised.listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + proxied(b.proxy),
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false",
 		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
@@ -263,6 +271,13 @@ Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
 	}
 }
 
+func proxied(address string) string {
+	if address == "" {
+		return ""
+	}
+	return ",PROXIED://" + address
+}
+
 // start starts the broker and waits until it works.
 func (b *kafkaBroker) start(t *testing.T) {
 	t.Helper()
@@ -280,6 +295,7 @@ func (b *kafkaBroker) launch(t *testing.T) {
 	b.process = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-Dlog4j2.configurationFile="+b.file("log4j2.yaml"), "-cp", b.libs+"/*", "kafka.Kafka", b.file("server.properties"))
 	b.process.Stdout, b.process.Stderr = log, log
+	b.process.Env = append(os.Environ(), b.env...)
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := b.process.Start(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@
 //
 // kills the process on the third arrival at checkpoint.rename, and makes the
 // second arrival at run.commit return an error. Without @n every arrival counts.
-// The actions are kill, error, panic, and memory, which allocates until the Go
-// runtime is refused more and ends the process.
+// The actions are kill, error, panic, slow, which takes a quarter of a second, and
+// memory, which allocates until the Go runtime is refused more and ends the process.
+// PLACE=ACTION:FILE acts only while that file exists.
 package failpoint

@@ -9,14 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Enabled tells whether the program was built with failpoints.
 const Enabled = true
 
 type action struct {
-	what string // kill, error, panic or memory
-	at   int    // the arrival that counts, 0 for every one
+	what  string // kill, error, panic, slow or memory
+	while string // the file that must exist, "" for none
+	at    int    // the arrival that counts, 0 for every one
 }
 
 // The state is the process's by nature: one environment, one program to kill.
@@ -35,10 +37,11 @@ func parse(spec string) map[string]action {
 		place, what, _ := strings.Cut(part, "=")
 		what, at, counted := strings.Cut(what, "@")
 		n, err := strconv.Atoi(at)
-		if !slices.Contains([]string{"kill", "error", "panic", "memory"}, what) || counted && (err != nil || n < 1) {
-			panic(fmt.Sprintf("BLANKOUT_FAILPOINTS: %q: want PLACE=kill, error, panic or memory, with @N for the Nth arrival", part))
+		what, while, _ := strings.Cut(what, ":")
+		if !slices.Contains([]string{"kill", "error", "panic", "slow", "memory"}, what) || counted && (err != nil || n < 1) {
+			panic(fmt.Sprintf("BLANKOUT_FAILPOINTS: %q: want PLACE=kill, error, panic, slow or memory, with :FILE while that exists, with @N for the Nth arrival", part))
 		}
-		m[place] = action{what, n}
+		m[place] = action{what, while, n}
 	}
 	return m
 }
@@ -50,6 +53,11 @@ func Here(place string) error {
 	if !ok {
 		return nil
 	}
+	if a.while != "" {
+		if _, err := os.Stat(a.while); err != nil {
+			return nil
+		}
+	}
 	mu.Lock()
 	arrivals[place]++
 	n := arrivals[place]
@@ -60,6 +68,9 @@ func Here(place string) error {
 	switch a.what {
 	case "error":
 		return fmt.Errorf("failpoint %s (arrival %d)", place, n)
+	case "slow":
+		time.Sleep(250 * time.Millisecond)
+		return nil
 	case "panic":
 		panic(fmt.Sprintf("failpoint %s (arrival %d)", place, n))
 	case "memory":
