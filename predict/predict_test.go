@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -272,6 +274,191 @@ func TestRecreatedTopic(t *testing.T) {
 	n := times(values)
 	if len(n) != 300 {
 		t.Errorf("%d of 300 events predicted", len(n))
+	}
+}
+
+// What the topic of predictions does not take is told, and written when it does
+// again: nothing is given up, nothing written twice.
+func TestWritesAreTriedAgain(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 300)
+	p := predictor(c, func() *client.Model { return model(1) })
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		if p.Stats().Failures > 1 {
+			return nil, nil, false
+		}
+		c.KeepControl()
+		return nil, errors.New("the broker is gone"), true
+	})
+	var log logged
+	p.Kafka.RequestTimeout = 300 * time.Millisecond // after which a write has failed
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	done := make(chan error)
+	go func() { done <- p.Run(t.Context()) }()
+	until(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+	_, values := predictions(t, c)
+	for place, n := range times(values) {
+		if n != 1 {
+			t.Errorf("%s predicted %d times", place, n)
+		}
+	}
+	if len(values) != 300 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+// Offsets are committed once an interval, not with every batch, and at the end.
+func TestCommitsOnceAnInterval(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 9000) // more than two batches of each partition
+	var commits atomic.Int64
+	c.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		commits.Add(1)
+		return nil, nil, false
+	})
+	p := predictor(c, func() *client.Model { return model(1) })
+	p.Config.CommitInterval = time.Hour
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
+		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
+	}
+}
+
+// Keep ends with the topic and with its context, and by nothing else: what fails is
+// counted, told and tried again.
+func TestKeep(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 20)
+	p := predictor(c, func() *client.Model { return model(1) })
+	p.Keep(t.Context()) // to the end of the topic
+	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.Trouble != "stopped" {
+		t.Errorf("at the end of the topic: %+v", s)
+	}
+
+	p = predictor(c, func() *client.Model { return model(1) })
+	p.Config.Topic = "missing"
+	var log logged
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	until(t, func() bool { return p.Stats().Failures == 2 })
+	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
+		t.Errorf("while the topic is missing: %+v", s)
+	}
+	if err := c.CreateTopic("missing", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
+	cancel()
+	<-done
+	if n := strings.Count(log.String(), "predictions have stopped and will be tried again"); n < 2 {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+}
+
+// logged keeps what is logged; it may be written and read at once.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A model elsewhere is followed from before it is there, through times when it is
+// not, and each trouble is told once, however often it is met.
+func TestFollow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "model")
+	var log logged
+	f, err := predict.Follow(file, client.Options{Interval: 10 * time.Millisecond}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(what string) int { return strings.Count(log.String(), what) }
+	const cannot, again = "the model cannot be followed", "the model can be followed again"
+	until(t, func() bool { return told(cannot) == 1 })
+	if f.Model() != nil {
+		t.Error("a model that is not there")
+	}
+	time.Sleep(300 * time.Millisecond) // time for more tries
+	if err := model(1).WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { m := f.Model(); return m != nil && told(again) == 1 })
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return told(cannot) == 2 })
+	if f.Model() == nil {
+		t.Error("the model is gone with its file")
+	}
+	if err := model(2).WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return told(again) == 2 })
+	f.Close()
+	if told(cannot) != 2 || told(again) != 2 {
+		t.Errorf("told more than once: %s", log.String())
+	}
+	for _, where := range []string{"ftp://somewhere/model", "http://user:secret@somewhere"} {
+		if f, err := predict.Follow(where, client.Options{}, slog.New(slog.DiscardHandler)); err == nil {
+			f.Close()
+			t.Errorf("%s is followed", where)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
+	}
+}
+
+// A prediction has the key of its event, or else its id.
+func TestKeyOfAPrediction(t *testing.T) {
+	c := broker(t)
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	producer, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []stream.Message{
+		{Key: []byte("key"), Value: []byte(`{"id":"one","x":1}`)}, {Value: []byte(`{"id":"two","x":1}`)}, {Value: []byte(`{"x":1}`)},
+	} {
+		if err := producer.WriteTo(t.Context(), 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(producer.Flush(t.Context()), producer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format, record.ID = "json", "id"
+	m := client.New(blankout.NewModel(record.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), record)
+	if err := predictor(c, func() *client.Model { return m }).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if keys, _ := predictions(t, c); !slices.Equal(keys, []string{"key", "two", ""}) {
+		t.Errorf("keys %q", keys)
 	}
 }
 

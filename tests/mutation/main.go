@@ -41,7 +41,7 @@ type target struct {
 var targets = []target{
 	{".", "*", 30},
 	{"loss", "*", 20},
-	{"online", "*", 60},
+	{"online", "*", 45},
 	{"checkpoint", "*", 25},
 	{"stream", "csv json number record svmlight vw idx recordbatch repeated", 45},
 	{"batch", "certificate objective expected penalty ramp mcf tlogistic sum standardise", 30},
