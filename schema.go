@@ -122,6 +122,15 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	return len(s.Classes) - 1, true
 }
 
+// ClassList words classes for a message: the first of many, long names cut.
+func ClassList(classes []string) string {
+	const most = 5
+	if more := len(classes) - most; more > 1 {
+		return fmt.Sprintf("%.40q and %d more", classes[:most], more)
+	}
+	return fmt.Sprintf("%.40q", classes)
+}
+
 // Outputs returns the number of outputs of a linear model over this Schema: 1
 // for at most two classes (its sign decides), else one for each of MaxClasses.
 func (s *Schema) Outputs() int {

@@ -486,11 +486,7 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 			return false
 		}
 		if class, ok = d.s.Class(text); !ok {
-			classes, more := d.s.Classes, ""
-			if n := len(classes) - 5; n > 1 {
-				classes, more = classes[:5], fmt.Sprintf(" and %d more", n)
-			}
-			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %.40q%s and there is room for no other (max_classes %d)", text, classes, more, d.s.MaxClasses)
+			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %s and there is room for no other (max_classes %d)", text, blankout.ClassList(d.s.Classes), d.s.MaxClasses)
 			return false
 		}
 		if len(d.labels) < 1<<12 {

@@ -123,7 +123,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
 		}
 		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
-			return usageError{fmt.Errorf("--class %q: the model's classes are %q", o.class, m.Schema.Classes)}
+			return usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, blankout.ClassList(m.Schema.Classes))}
 		}
 	}
 	out := bufio.NewWriter(p.stdout)

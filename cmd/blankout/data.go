@@ -271,7 +271,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				if topic {
 					return refusedError{fmt.Errorf("%s: %w", place(), e.Refused)}
 				}
-				return refusedError{fmt.Errorf("%s (%s)", e.Refused.Detail, e.Refused.Reason)} // the detail begins with the place
+				return refusedError{placedRefusal{e.Refused}}
 			}
 			if err := f(&b, i, place); is[*fs.PathError](err) {
 				return err // of what f writes: the record is not to blame
@@ -281,6 +281,12 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 		}
 	}
 }
+
+// placedRefusal is the refusal of a record of a file: its detail begins with the place.
+type placedRefusal struct{ *blankout.Refusal }
+
+func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
+func (r placedRefusal) Unwrap() error { return r.Refusal }
 
 // scorer is a model of either kind.
 type scorer interface {

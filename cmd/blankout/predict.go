@@ -123,7 +123,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		case e.Label >= known && e.Label != zero:
 			name := schema.Clone(-1, -1).Classes[e.Label]
 			if name != "0" {
-				return fmt.Errorf("label %.40q is none of the model's classes %q (--unlabelled passes over every label)", name, classes)
+				return fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))
 			}
 			zero = e.Label
 			fallthrough
@@ -134,7 +134,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			labelled++
 		}
 		if zeros > 0 && labelled > 0 {
-			return fmt.Errorf("label 0 is none of the model's classes %q, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", classes)
+			return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", blankout.ClassList(classes))
 		}
 		if n++; n%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")

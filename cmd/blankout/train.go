@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -370,6 +371,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
+		if scaler == nil {
+			err = tooManyTargets(err, schema)
+		}
 		return nil, nil, err
 	}
 	if len(o.unlabelled) > 0 {
@@ -394,6 +398,16 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return nil, nil, refusedError{err}
 	}
 	return d, scaler, nil
+}
+
+// tooManyTargets adds to the refusal of a label what the limit is that it ran into.
+func tooManyTargets(err error, schema *blankout.Schema) error {
+	var refusal *blankout.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason != blankout.ReasonLabel || len(schema.Classes) < schema.MaxClasses {
+		return err
+	}
+	return fmt.Errorf("%w: it is the %s distinct label, and an exact solver keeps each as a class, numbers too, of which it takes %s: round them to fewer",
+		err, humanize.Ordinal(schema.MaxClasses+1), humanize.Comma(int64(schema.MaxClasses)))
 }
 
 // withScaler returns m with the Scaler of another model and its statistics.
