@@ -632,6 +632,29 @@ func dot(a, b []float64) float64 {
 	return s
 }
 
+// weightSize returns the size of weights that move a score by about 1.
+func (o *Expected) weightSize() float64 {
+	size := 0.0
+	for i := range o.m {
+		row := o.p.Data.Row(i)
+		for j := range row.Len() {
+			size += row.At(j) * row.At(j)
+		}
+	}
+	if size == 0 {
+		return 1
+	}
+	return math.Sqrt(float64(len(o.m)) / size)
+}
+
+// startSize implements restarter.
+func (o *Expected) startSize() float64 {
+	if o.convex {
+		return 0
+	}
+	return o.weightSize()
+}
+
 // firstNegative returns the first row that holds a negative value, -1 if none.
 func (d *Data) firstNegative() int {
 	for i := range d.rows {

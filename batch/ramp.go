@@ -45,6 +45,9 @@ func NewRamp(p Problem, s float64) (*Ramp, error) {
 // Dim implements Objective.
 func (o *Ramp) Dim() int { return o.data.dim }
 
+// startSize implements restarter.
+func (o *Ramp) startSize() float64 { return o.data.weightSize() }
+
 // Passes returns how often the data have been read.
 func (o *Ramp) Passes() int { return o.data.passes }
 

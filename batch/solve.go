@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -35,6 +36,10 @@ type Options struct {
 	// penalised: for a window of events against a quadratic.
 	Dual  bool
 	Start []float64 // nil means 0; not changed
+	// Starts is how many more starts, drawn at random from Seed, are tried where the
+	// objective is not convex; the best result counts.
+	Starts int
+	Seed   uint64
 	// Progress is called after every iteration, on the solver's goroutine.
 	Progress func(Progress)
 }
@@ -89,6 +94,11 @@ type (
 	denser interface {
 		dense() *mat.SymDense // the matrix of HessVec
 	}
+	// restarter is an objective that may have several minima.
+	restarter interface {
+		// startSize is that of a weight which moves a score by about 1; 0 where there is one minimum.
+		startSize() float64
+	}
 	passer interface {
 		Passes() int
 	}
@@ -103,6 +113,11 @@ type (
 // finite, a linear system is singular or ctx ends; a tolerance that was not
 // reached is no error but Converged false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
+	if r, ok := o.(restarter); ok && opt.Starts > 0 {
+		if size := r.startSize(); size > 0 {
+			return solveFrom(ctx, o, opt, size)
+		}
+	}
 	begin := time.Now()
 	if m, ok := o.(minimiser); ok && opt.Solver == "" {
 		r, err := m.minimise(ctx, opt)
@@ -191,6 +206,35 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	}
 	r.Seconds = time.Since(begin).Seconds()
 	return r, nil
+}
+
+// solveFrom solves from the start asked for and from random ones of the given size.
+func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Result, error) {
+	starts := opt.Starts
+	opt.Starts = 0
+	best, err := Solve(ctx, o, opt)
+	if err != nil {
+		return nil, err
+	}
+	for s := range starts {
+		r := rand.New(rand.NewPCG(opt.Seed, uint64(s)))
+		opt.Start = make([]float64, o.Dim())
+		for d := range opt.Start {
+			opt.Start[d] = size * r.NormFloat64()
+		}
+		next, err := Solve(ctx, o, opt)
+		if err != nil {
+			return nil, err
+		}
+		next.Iterations += best.Iterations
+		next.Seconds += best.Seconds
+		if next.Objective > best.Objective {
+			best.Iterations, best.Seconds, best.Passes = next.Iterations, next.Seconds, next.Passes
+			continue
+		}
+		best = next
+	}
+	return best, nil
 }
 
 // hinge minimises the hinge loss without noise: by coordinate descent and, where

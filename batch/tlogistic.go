@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"blankout"
 	"blankout/loss"
@@ -20,11 +19,6 @@ import (
 // xi_n = 1/l_n, and the convex theta-step solved; L-BFGS ends what that begins.
 // The point found depends on the start.
 type TLogistic struct {
-	// Starts is how many more starts than Options.Start are tried, drawn from
-	// Seed; the best result counts.
-	Starts int
-	Seed   uint64
-
 	loss  loss.TLogistic
 	data  *Expected // the losses alone
 	theta *Expected // the convex step, its weights and penalty rewritten
@@ -175,49 +169,13 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	return out, nil
 }
 
-// minimise implements minimiser.
-func (o *TLogistic) minimise(ctx context.Context, opt Options) (*Result, error) {
-	best, err := o.descend(ctx, opt)
-	if err != nil {
-		return nil, err
-	}
-	// Random starts of the size of a weight that moves a score by about 1.
-	size := 0.0
-	for i := range o.data.m {
-		row := o.data.p.Data.Row(i)
-		for j := range row.Len() {
-			size += row.At(j) * row.At(j)
-		}
-	}
-	scale := 1.0
-	if size > 0 {
-		scale = math.Sqrt(float64(len(o.data.m)) / size)
-	}
-	for s := range o.Starts {
-		r := rand.New(rand.NewPCG(o.Seed, uint64(s)))
-		opt.Start = make([]float64, o.Dim())
-		for d := range opt.Start {
-			opt.Start[d] = scale * r.NormFloat64()
-		}
-		next, err := o.descend(ctx, opt)
-		if err != nil {
-			return nil, err
-		}
-		next.Iterations += best.Iterations
-		if next.Objective > best.Objective {
-			best.Iterations = next.Iterations
-			continue
-		}
-		best = next
-	}
-	best.Passes = o.Passes()
-	return best, nil
-}
+// startSize implements restarter.
+func (o *TLogistic) startSize() float64 { return o.data.weightSize() }
 
-// descend runs the majorise-minimise scheme from one start. It converges at a
-// linear rate; from the point where a step gains less than a millionth,
-// L-BFGS is faster.
-func (o *TLogistic) descend(ctx context.Context, opt Options) (*Result, error) {
+// minimise implements minimiser. It runs the majorise-minimise scheme, which converges
+// at a linear rate; from the point where a step gains less than a millionth, L-BFGS is
+// faster.
+func (o *TLogistic) minimise(ctx context.Context, opt Options) (*Result, error) {
 	w := make([]float64, o.Dim())
 	if opt.Start != nil {
 		copy(w, opt.Start)
@@ -263,6 +221,7 @@ func (o *TLogistic) descend(ctx context.Context, opt Options) (*Result, error) {
 	o.ValueGrad(r.W, grad)
 	r.Converged = norm2(grad) <= tol
 	r.Iterations += iterations
+	r.Passes = o.Passes()
 	return r, nil
 }
 

@@ -108,12 +108,12 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 		y = append(y, label)
 	}
 	o := tLogistic(t, 1.9, Problem{Data: denseData(t, x, y), Y: y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, 0.1)
-	o.Starts, o.Seed = 3, 5
-	res, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+	opt := Options{Tol: 1e-6, Starts: 3, Seed: 5}
+	res, err := Solve(context.Background(), o, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+	again, err := Solve(context.Background(), o, opt)
 	if err != nil || !slices.Equal(again.W, res.W) {
 		t.Errorf("a second run differs (%v)", err)
 	}

@@ -42,7 +42,7 @@ type Config struct {
 	MaxIterations int
 	Threads       int
 	Prior         string // of t-logistic: student or l2
-	Starts        int    // of t-logistic: random starts after the one from zero
+	Starts        int    // random starts after the one from zero, of losses that are not convex
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress) `toml:"-"`
 	// Pause is called between passes over the data, on the solving goroutines: a
@@ -115,7 +115,7 @@ func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, err
 	parallel(workers, len(problems), func(i int) {
 		o, err := build(d, problems[i], c)
 		if err == nil {
-			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations}
+			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Starts: c.Starts, Seed: c.Seed}
 			if i < len(start) {
 				opt.Start = start[i]
 			}
@@ -259,11 +259,7 @@ var objectives = []struct {
 		}
 		p.Loss = l
 		_, l2 := c.kappa(1)
-		o, err := NewTLogistic(p, Prior(c.Prior), 2*l2)
-		if err == nil {
-			o.Starts, o.Seed = c.Starts, c.Seed
-		}
-		return o, err
+		return NewTLogistic(p, Prior(c.Prior), 2*l2)
 	}},
 }
 
@@ -287,6 +283,20 @@ func LossNames() []string {
 		}
 	}
 	return append(names, "dropsvm")
+}
+
+// SeveralMinima reports whether the objective may have more than one minimum.
+func (c Config) SeveralMinima() bool {
+	first, _, _ := strings.Cut(c.Loss, ":")
+	if first == "t-logistic" || first == "ramp" {
+		return true
+	}
+	name, err := c.LossName()
+	if err != nil {
+		return false
+	}
+	l, err := loss.Parse(name)
+	return err == nil && !l.Facts().Convex
 }
 
 // LossName returns the loss with its bound and margin, as loss.Parse

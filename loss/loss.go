@@ -43,6 +43,9 @@ type Facts struct {
 	Convex bool
 	// CleanConvex says that it is a convex function of f at v = 0, without noise.
 	CleanConvex bool
+	// Falls says that somewhere the loss falls as v grows, so that 2 dv is no curvature:
+	// it cannot be added to a metric and gives no majoriser.
+	Falls bool
 	// Kink returns the score at which the loss has no derivative at v = 0. It is nil
 	// for a loss that has one everywhere.
 	Kink func(y float64) float64
@@ -188,6 +191,7 @@ var table = []struct {
 	{"linear", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }},
 	{"poisson", "quadratic-noising", "", 0, func(float64) (Loss, error) { return PoissonQuadratic{}, nil }},
 	{"probit", "", "", 0, func(float64) (Loss, error) { return Probit{}, nil }},
+	{"erf", "", "", 0, func(float64) (Loss, error) { return Erf{}, nil }},
 	{"t-logistic", "", "t", math.NaN(), func(t float64) (Loss, error) { return NewTLogistic(t) }},
 }
 

@@ -46,7 +46,7 @@ func TestFacts(t *testing.T) {
 			}
 			r := rand.New(rand.NewPCG(7, 8))
 			value := func(y, f, v float64) float64 { value, _, _ := l.At(y, f, v); return value }
-			convex, clean, above, labelFree, hinge, towards := true, true, true, true, true, true
+			convex, clean, above, labelFree, hinge, towards, falls := true, true, true, true, true, true, false
 			probability := facts.Target == Sign
 			for range 20_000 {
 				y := target(l, r)
@@ -60,6 +60,8 @@ func TestFacts(t *testing.T) {
 				above = above && a >= 0 && c >= 0
 				other := target(l, r)
 				labelFree = labelFree && math.Abs((a-c)-(value(other, f, s*s)-value(other, f, 0))) <= 1e-7*(1+math.Abs(a))
+				_, _, dv := l.At(y, f, s*s)
+				falls = falls || dv < 0
 				ell := facts.Margin
 				if ell == 0 {
 					ell = 1
@@ -83,6 +85,7 @@ func TestFacts(t *testing.T) {
 			check("never below 0", facts.Lower == 0, above)
 			check("label-free penalty", facts.LabelFree, labelFree)
 			check("the hinge without noise", facts.Margin > 0, hinge)
+			check("falls as the noise grows", facts.Falls, falls)
 			check("a probability", facts.Probability, probability)
 			if !towards {
 				t.Error("a larger margin costs more")
@@ -231,6 +234,7 @@ func TestGaussianExpectation(t *testing.T) {
 		HingeGaussian{0.5}: func(m float64) float64 { return max(0, 0.5-m) },
 		LogisticGaussian{}: func(m float64) float64 { return softplus(-m) },
 		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
+		Erf{}:              func(m float64) float64 { return 1 - math.Erf(2*m) },
 	}
 	for l, g := range plain {
 		for _, y := range []float64{-1, 1} {

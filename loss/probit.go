@@ -4,7 +4,8 @@ import "math"
 
 // Probit is the loss of probit regression, -log Phi(y f), with half the
 // score's variance on top: its curvature lies between 0 and 1, so
-// E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise.
+// E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise. It is convex; what
+// Ding & Vishwanathan 2010 call probit is Erf.
 type Probit struct{}
 
 func (Probit) At(y, f, v float64) (value, df, dv float64) {

@@ -88,7 +88,7 @@ const (
 // [0, 1] where the loss is convex, by Newton's method between bounds.
 func (l *Learner) share(j int, df, kappa float64) float64 {
 	now := &l.now
-	s := 1 / (1 + now.h[j]*kappa)
+	s := 1 / (1 + max(now.h[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
 		return s
 	}

@@ -183,6 +183,9 @@ func (c Config) parse() (settings, error) {
 	if facts := s.loss.Facts(); c.Alpha > 0 && !facts.LabelFree && !facts.Probability {
 		return s, fmt.Errorf("alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
 	}
+	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
+		return s, fmt.Errorf("rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
+	}
 	if c.Alpha > 0 && !s.rule.metric {
 		return s, fmt.Errorf("alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}

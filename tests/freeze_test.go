@@ -59,7 +59,7 @@ func TestFrozen(t *testing.T) {
 	}
 
 	binary, many := [2]string{"subj/all.svm.gz", "subj/all.svm.gz"}, [2]string{"usps/train.svm.gz", "usps/train.svm.gz"}
-	for _, loss := range []string{"hinge", "squared-hinge", "logistic", "quadratic", "exponential", "probit", "ramp", "t-logistic:1.6", "fdrop:3"} {
+	for _, loss := range []string{"hinge", "squared-hinge", "logistic", "quadratic", "exponential", "probit", "erf", "ramp", "t-logistic:1.6", "fdrop:3"} {
 		train("binary "+loss, binary[0], binary[1], "--loss", loss, "-c", "0.1")
 		if !strings.HasPrefix(loss, "fdrop") {
 			train("binary dropout "+loss, binary[0], binary[1], "--loss", loss, "--noise", "dropout:0.5", "-c", "0.1")
@@ -87,7 +87,7 @@ func TestFrozen(t *testing.T) {
 		train("online text "+rule, binary[0], binary[1], args...)
 		train("online many "+rule, "gas_drift/stream.svm.gz", "gas_drift/stream.svm.gz", args...)
 	}
-	for _, loss := range []string{"hinge", "hinge:chen", "squared-hinge", "logistic:chen", "quadratic", "probit", "t-logistic:1.6"} {
+	for _, loss := range []string{"hinge", "hinge:chen", "squared-hinge", "logistic:chen", "quadratic", "probit", "erf", "t-logistic:1.6"} {
 		train("online "+loss, binary[0], binary[1], "--solver", "online", "--loss", loss)
 	}
 	train("online passes", many[0], many[1], "--solver", "online", "--passes", "3")

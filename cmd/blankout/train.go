@@ -99,7 +99,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000, or 10,000 epochs of coordinate descent)")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
-	f.IntVar(&t.Starts, "starts", t.Starts, "of t-logistic: `N` random starts after the one from zero; the best result counts")
+	f.IntVar(&t.Starts, "starts", t.Starts, "of losses that are not convex: `N` random starts after the one from zero; the best result counts")
 	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
 	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples in the noising penalty, online in the metric")
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")

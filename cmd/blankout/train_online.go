@@ -81,7 +81,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{batch.IsKernel(loss), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{losses || loss == "t-logistic", []string{"starts"}, "is for --loss t-logistic:T"},
+		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || loss == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {

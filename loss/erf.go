@@ -1,0 +1,35 @@
+package loss
+
+import "math"
+
+// Erf is the probit loss of Ding & Vishwanathan 2010 (section 5), 1 - erf(2 y f),
+// expected over f~ ~ N(f, v):
+//
+//	1 - erf(u),  u = 2 y f/sqrt(1 + 8 v).
+//
+// It lies between 0 and 2 and is not convex: an example on the wrong side costs hardly
+// more the farther off it is, so that wrong labels lose their pull. There noise lowers
+// it: dv is negative where y f is. (Probit, -log Phi(y f), is another loss.)
+type Erf struct{}
+
+func (Erf) At(y, f, v float64) (value, df, dv float64) {
+	r := 1 / (1 + 8*v)
+	u := 2 * y * f * math.Sqrt(r)
+	slope := -2 / math.SqrtPi * math.Exp(-u*u) // by u
+	return math.Erfc(u), slope * 2 * y * math.Sqrt(r), -4 * slope * u * r
+}
+
+func (Erf) At2(y, f, v float64) (ff, fv, vv float64) {
+	r := 1 / (1 + 8*v)
+	u := 2 * y * f * math.Sqrt(r)
+	slope := -2 / math.SqrtPi * math.Exp(-u*u)
+	// du/df = 2 y sqrt(r), du/dv = -4 u r, and the slope's derivative is -2 u slope.
+	ff = -2 * u * slope * 4 * r
+	fv = slope * 2 * y * math.Sqrt(r) * 4 * r * (2*u*u - 1)
+	vv = slope * 16 * r * r * u * (3 - 2*u*u)
+	return ff, fv, vv
+}
+
+func (Erf) Facts() Facts { return Facts{Falls: true, Cost: 1} }
+
+func (Erf) String() string { return "erf" }
