@@ -96,6 +96,19 @@ func TestMissingExplained(t *testing.T) {
 	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
 		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
 	}
+	for _, m.Noise = range []string{"dropout:0.5", "gaussian:0.5"} {
+		as, rescaled := *m, m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
+		as.Missing = as.Missing.Forced(MissingAsIs)
+		if is := as.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1); is.Variance == 0 || math.Abs(rescaled.Variance/is.Variance-16./9) > 1e-12 {
+			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
+		} else {
+			for i, term := range rescaled.Terms {
+				if math.Abs(term.Share-is.Terms[i].Share) > 1e-12 {
+					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Share, is.Terms[i].Share)
+				}
+			}
+		}
+	}
 }
 
 // Fields beyond what the model knows, as a decoder may meet, change nothing.

@@ -127,3 +127,28 @@ func TestEach(t *testing.T) {
 		}
 	}
 }
+
+func TestHeadFits(t *testing.T) {
+	two, three := NewSchema(4, []string{"a", "b"}, 2), NewSchema(4, []string{"a", "b", "c"}, 3)
+	for _, tt := range []struct {
+		name string
+		head Head
+		want bool
+	}{
+		{"two classes", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1)}, true},
+		{"three classes", Head{Schema: three, Outputs: 3, Intercept: make([]float64, 3), Threshold: 0.9}, true},
+		{"pairs", Head{Schema: three, Outputs: 3, Intercept: make([]float64, 3), Pairs: true}, true},
+		{"pairs of two", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1), Pairs: true}, false},
+		{"too few pairs", Head{Schema: three, Outputs: 2, Intercept: make([]float64, 2), Pairs: true}, false},
+		{"too many pairs", Head{Schema: three, Outputs: 4, Intercept: make([]float64, 4), Pairs: true}, false},
+		{"no schema", Head{Outputs: 1, Intercept: make([]float64, 1)}, false},
+		{"no outputs", Head{Schema: two}, false},
+		{"no intercept", Head{Schema: two, Outputs: 1}, false},
+		{"a threshold of 1", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1), Threshold: 1}, false},
+		{"a threshold below 0", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1), Threshold: -0.1}, false},
+	} {
+		if got := tt.head.Fits(); got != tt.want {
+			t.Errorf("%s: fits %v", tt.name, got)
+		}
+	}
+}

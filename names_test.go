@@ -107,3 +107,32 @@ func TestNamesBeyond32Bits(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 }
+
+// A column is called by all names that met in it, or by its number.
+func TestNamer(t *testing.T) {
+	const bits = 4
+	s := NewSchema(bits, nil, 2)
+	s.Names = NewNames(4)
+	for _, n := range []struct {
+		hash uint64
+		name string
+	}{{3, "age"}, {3 + 1<<bits, "colour=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
+		if s.Names.Full() {
+			t.Fatalf("full before %q", n.name)
+		}
+		s.Names.Add(n.hash, []byte(n.name))
+	}
+	if !s.Names.Full() || (*Names)(nil).Full() {
+		t.Error("four of four names are not full, or none are")
+	}
+	for _, tt := range []struct {
+		numeric, zeroBased bool
+		want               string // of column 7
+	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
+		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
+		name := s.Namer()
+		if a, b, c := name(3), name(5), name(7); a != "age | colour=red | x" || b != "size" || c != tt.want {
+			t.Errorf("%+v: columns are called %q, %q and %q", tt, a, b, c)
+		}
+	}
+}
