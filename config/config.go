@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -377,6 +378,24 @@ func (l *Loaded) check(file, text string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// CheckSecrets reads the passwords and certificates that the configuration names,
+// which Load does not, and returns the first thing wrong with them.
+func (l *Loaded) CheckSecrets() error {
+	if err := l.Kafka.CheckSecrets(); err != nil {
+		return fmt.Errorf("[kafka] %w", err)
+	}
+	if l.HTTP.Address == "" {
+		return nil
+	}
+	if err := l.HTTP.CheckSecrets(); err != nil {
+		return fmt.Errorf("[http] %w", err)
+	}
+	return nil
+}
+
+// Given returns the keys that were set, in order.
+func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 
 func split(err error) []error {
 	if err == nil {

@@ -197,6 +197,28 @@ type Server struct {
 	failed   error // why it stopped; read after done
 }
 
+// CheckSecrets reads the token and the certificate, and returns the first thing
+// wrong with them.
+func (c Config) CheckSecrets() error {
+	if _, err := c.token(); err != nil {
+		return err
+	}
+	_, err := c.certificate()
+	return err
+}
+
+// certificate returns what the server shows of itself, nil without TLS.
+func (c Config) certificate() (*tls.Config, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cert_file, key_file: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
 // Start listens on the configured address and answers until Close.
 func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err := c.Check(); err != nil {
@@ -206,13 +228,13 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
-	scheme, secure := "http", (*tls.Config)(nil)
-	if c.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("http: cert_file, key_file: %w", err)
-		}
-		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	secure, err := c.certificate()
+	if err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
 	}
 	if c.ClientCAFile != "" {
 		data, err := os.ReadFile(c.ClientCAFile)

@@ -95,6 +95,16 @@ func (c *ConnectConfig) check() error {
 	return c.SASL.check()
 }
 
+// CheckSecrets reads the password and the certificates, and reports the first thing
+// wrong with them.
+func (c *ConnectConfig) CheckSecrets() error {
+	if _, err := c.TLS.load(); err != nil {
+		return err
+	}
+	_, err := c.SASL.load()
+	return err
+}
+
 func (c *TLSConfig) check() error {
 	switch {
 	case !c.Enabled && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -110,23 +111,53 @@ func (p *program) configInit() *cobra.Command {
 
 func (p *program) configCheck() *cobra.Command {
 	var flags configFlags
+	var sample string
 	c := &cobra.Command{
-		Use:     "check",
-		Short:   "Say what is wrong with a configuration; exit 2 if anything is",
-		Example: "  blankout config check -f blankout.toml",
+		Use:   "check",
+		Short: "Say what is wrong with a configuration; exit 2 if anything is",
+		Long: `check reads a configuration as run does, the files and passwords that it names
+included, and says what is wrong with it. Without -f there must be settings in the
+environment or by --set: the defaults alone need no check.
+
+With --sample it also reads the first events of a file by the configuration, and
+names the fields that look like a time or an id: as a feature such a field teaches
+nothing that lasts, and may spoil everything else.`,
+		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl",
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if _, err := flags.load(); err != nil {
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := flags.load()
+			if err != nil {
 				return err
 			}
-			if !p.quiet {
-				fmt.Fprintln(p.stderr, "the configuration is in order")
+			if err := l.CheckSecrets(); err != nil {
+				return usageError{err}
+			}
+			if sample != "" {
+				if err := p.checkSample(c.Context(), l.Record, sample); err != nil {
+					return fmt.Errorf("reading the sample: %w", err)
+				}
+			}
+			switch given := l.Given(); {
+			case flags.file != "":
+				p.note("the configuration is in order")
+			case len(given) > 0:
+				p.note("no file was read (-f names one); the defaults with " + strings.Join(given, ", ") + " are in order")
+			case sample == "":
+				return usageError{errors.New("config check: nothing was read: name a file with -f, or settings with --set or in the environment")}
 			}
 			return nil
 		},
 	}
 	flags.add(c)
+	c.Flags().StringVar(&sample, "sample", "", "read the first events of this `FILE` too and name the fields that look like a time or an id")
 	return c
+}
+
+// note tells a person something, unless it is to be quiet.
+func (p *program) note(text string) {
+	if !p.quiet {
+		fmt.Fprintln(p.stderr, text)
+	}
 }
 
 func (p *program) configShow() *cobra.Command {

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"blankout"
+	"blankout/stream"
+)
+
+const (
+	sampleRecords = 20_000
+	sampleValues  = 2_000_000 // features at most, which bounds the memory
+	sampleLeast   = 20        // a field with fewer readings is not judged
+)
+
+// checkSample reads the first records of a file and tells what looks wrong with
+// how the configuration reads them: records without a label or refused, and fields
+// that look like a time or an id.
+func (p *program) checkSample(ctx context.Context, c stream.RecordConfig, path string) (err error) {
+	s := c.Schema()
+	file, err := stream.OpenFileContext(ctx, path, c, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var b blankout.Batch
+	var fields sampled
+	records, labelled, refused, values := 0, 0, 0, 0
+	first := ""
+	for records < sampleRecords && values < sampleValues {
+		if err := file.Next(ctx, &b); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if records++; e.Refused != nil {
+				if refused++; refused == 1 {
+					first = e.Refused.Error()
+				}
+				continue
+			}
+			if e.Label != blankout.Unlabelled {
+				labelled++
+			}
+			values += e.Features.Len()
+			fields.add(e, s)
+		}
+	}
+	classes := ""
+	if n := len(s.Classes); labelled > 0 {
+		classes = fmt.Sprintf(" of %s", plural(n, "class"))
+	}
+	p.note(fmt.Sprintf("%s: %s, %s labelled%s, %s refused", path, plural(records, "record"), humanize.Comma(int64(labelled)), classes, humanize.Comma(int64(refused))))
+	if refused > 0 {
+		p.warn("the first record refused: " + blankout.Printable(first))
+	}
+	if records > refused && labelled == 0 && !c.Unlabelled {
+		p.warn(fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
+	}
+	for _, text := range fields.suspicious(s) {
+		p.warn(text)
+	}
+	return nil
+}
+
+// warn tells a person that something is probably wrong.
+func (p *program) warn(text string) { fmt.Fprintln(p.stderr, "warning: "+text) }
+
+// sampled are the readings of each field or, of text formats without fields, of
+// each column.
+type sampled map[sampledKey]*readings
+
+type sampledKey struct {
+	field  uint16
+	column uint32 // of field 0
+}
+
+type readings struct {
+	n         int
+	low, high float64
+	whole     bool // all are whole numbers
+	rising    int  // readings above the one before
+	last      float64
+	numbers   map[float64]struct{} // different ones
+	columns   map[uint32]struct{}  // different ones, of names
+}
+
+func (f *sampled) add(e *blankout.Example, s *blankout.Schema) {
+	if *f == nil {
+		*f = sampled{}
+	}
+	for i, column := range e.Features.Index {
+		key := sampledKey{column: column}
+		if len(e.Field) > 0 && e.Field[i] != 0 {
+			key = sampledKey{field: e.Field[i]}
+		}
+		r := (*f)[key]
+		if r == nil {
+			r = &readings{low: math.Inf(1), high: math.Inf(-1), whole: true, last: math.Inf(-1), numbers: map[float64]struct{}{}, columns: map[uint32]struct{}{}}
+			(*f)[key] = r
+		}
+		switch x := e.Features.Value[i]; s.Fields[key.field].Kind {
+		case blankout.Numeric, blankout.Sparse:
+			r.n++
+			r.low, r.high, r.whole = min(r.low, x), max(r.high, x), r.whole && x == math.Trunc(x)
+			if x > r.last {
+				r.rising++
+			}
+			r.last = x
+			r.numbers[x] = struct{}{}
+		case blankout.Categorical:
+			r.n++
+			r.columns[column] = struct{}{}
+		}
+	}
+}
+
+// epochs are the units in which times since 1970 are written.
+var epochs = []struct {
+	unit string
+	per  float64 // a second
+}{{"seconds", 1}, {"milliseconds", 1e3}, {"microseconds", 1e6}, {"nanoseconds", 1e9}}
+
+// suspicious names the fields that look like a time or an id, in their order.
+func (f sampled) suspicious(s *blankout.Schema) (out []string) {
+	keys := make([]sampledKey, 0, len(f))
+	for key := range f {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b sampledKey) int {
+		return int(a.field)<<32 + int(a.column) - int(b.field)<<32 - int(b.column)
+	})
+	for _, key := range keys {
+		r := f[key]
+		if r.n < sampleLeast {
+			continue
+		}
+		name := fmt.Sprintf("column %d", key.column)
+		if key.field != 0 {
+			name = fmt.Sprintf("field %q", s.Fields[key.field].Name)
+		}
+		if why := r.suspicion(); why != "" {
+			out = append(out, fmt.Sprintf("%s looks like %s", name, why))
+		}
+	}
+	return out
+}
+
+// suspicion says what the readings look like, "" for an ordinary feature.
+func (r *readings) suspicion() string {
+	different := func(n int) string {
+		return fmt.Sprintf("%s of %s readings are different", humanize.Comma(int64(n)), humanize.Comma(int64(r.n)))
+	}
+	for _, e := range epochs {
+		// From 2001 to 2100, and not one and the same.
+		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
+			return fmt.Sprintf("a time in %s since 1970 (%.0f to %.0f), which only grows: name it in record.time, or in record.drop", e.unit, r.low, r.high)
+		}
+	}
+	distinct := max(len(r.numbers), len(r.columns))
+	almost := distinct >= r.n*95/100
+	switch {
+	case !almost:
+		return ""
+	case len(r.columns) > 0:
+		return fmt.Sprintf("an id or a time (%s): name it in record.id, record.time or record.drop", different(distinct))
+	case r.whole && r.rising >= r.n*95/100:
+		return fmt.Sprintf("a counter or an id (%s, and each is larger than the one before): name it in record.id or record.drop", different(distinct))
+	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // a price is smaller, and comes again
+		return fmt.Sprintf("an id (%s, whole numbers from %.0f to %.0f): name it in record.id, record.drop or, if it comes again, record.categorical", different(distinct), r.low, r.high)
+	}
+	return ""
+}

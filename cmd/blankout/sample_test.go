@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// config check --sample names the fields that grow without end or whose values do
+// not come again, and no others.
+func TestSample(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var lines bytes.Buffer
+	write := json.NewEncoder(&lines)
+	for i := range 500 {
+		event := map[string]any{
+			"label": r.IntN(2), "seconds": 1_763_000_000 + i/3, "ms": 1_763_000_000_000 + 731*r.IntN(500), "ns": 1.763e18 + 1e9*float64(i),
+			"user": r.IntN(1_000_000_000), "serial": 17 + i, "uuid": fmt.Sprintf("%016x", r.Uint64()), "when": fmt.Sprintf("2026-01-01T00:%02d:%02dZ", i/60, i%60),
+			"cents": 100 + r.IntN(60_000), "x": r.NormFloat64(), "hour": r.IntN(24), "city": []string{"Oslo", "Rome"}[r.IntN(2)], "ok": r.IntN(2) == 0,
+			"page": fmt.Sprint("p", r.IntN(300)), "words": []string{"a", fmt.Sprint("b", i)}, "constant": 1_763_000_000, "year": 2000 + r.IntN(25),
+		}
+		if i < 15 { // too few to judge by
+			event["rare"] = i
+		}
+		if err := write.Encode(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check := func(settings ...string) (names []string, said string) {
+		var log bytes.Buffer
+		args := []string{"config", "check", "--sample", path}
+		for _, s := range settings {
+			args = append(args, "--set", s)
+		}
+		if code := run(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, &log)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^warning: field "([a-z]+)" looks like`).FindAllStringSubmatch(log.String(), -1) {
+			names = append(names, m[1])
+		}
+		slices.Sort(names)
+		return names, log.String()
+	}
+	got, said := check()
+	if want := []string{"ms", "ns", "seconds", "serial", "user", "uuid", "when"}; !slices.Equal(got, want) {
+		t.Errorf("named %q, want %q\n%s", got, want, said)
+	}
+	for _, want := range []string{
+		`field "seconds" looks like a time in seconds since 1970 (1763000000 to 1763000166)`, `field "ms" looks like a time in milliseconds since 1970`,
+		`field "ns" looks like a time in nanoseconds`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
+		`field "user" looks like an id (`, "500 records, 500 labelled of 2 classes, 0 refused",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not said:\n%s", want, said)
+		}
+	}
+	// What the configuration takes care of is no feature.
+	if got, said := check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when"); len(got) > 0 {
+		t.Errorf("named %q\n%s", got, said)
+	}
+}
