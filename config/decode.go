@@ -73,11 +73,11 @@ func readsItself(t reflect.Type) bool {
 // decodeFile decodes a TOML text over what config holds. Every unknown key and
 // the first value of a wrong type are reported with name's line.
 func decodeFile(name, text string, config any) error {
+	known := keys(config)
 	meta, err := toml.Decode(text, config)
 	if err != nil {
-		return fileError(name, err)
+		return fileError(name, err, known)
 	}
-	known := keys(config)
 	var problems []positioned
 	for _, k := range known {
 		if n := negative(text, k); n < 0 {
@@ -128,24 +128,47 @@ func negative(text string, k key) int64 {
 	return min(n, 0)
 }
 
-// fileError rewrites an error of the TOML package as "file:line: key: what".
-func fileError(name string, err error) error {
-	if e, ok := errors.AsType[toml.ParseError](err); ok {
-		what := e.Message
-		if e.LastKey != "" {
-			what = e.LastKey + ": " + what
+// fileError rewrites an error of the TOML package as "file:line: key: what". That
+// package quotes the text that it cannot read, which may be a secret, under a key
+// that there is not or where a file name is meant: it is told of the known keys
+// only whose values are no texts.
+func fileError(name string, err error, known []key) error {
+	e, ok := errors.AsType[toml.ParseError](err)
+	if !ok {
+		// A value of a wrong type: `toml: line 3 (last key "learner.eta"): what`.
+		message := strings.TrimPrefix(err.Error(), "toml: ")
+		var line int
+		if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {
+			if _, rest, ok := strings.Cut(message, `(last key "`); ok {
+				message = strings.Replace(rest, `"): `, ": ", 1)
+			}
 		}
-		return fmt.Errorf("%s: %s", place(name, e.Position.Line), what)
+		return fmt.Errorf("%s: %s", place(name, line), message)
 	}
-	// A value of a wrong type: `toml: line 3 (last key "learner.eta"): what`.
-	message := strings.TrimPrefix(err.Error(), "toml: ")
-	var line int
-	if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {
-		if _, rest, ok := strings.Cut(message, `(last key "`); ok {
-			message = strings.Replace(rest, `"): `, ": ", 1)
+	isKey, isTable, isText := false, e.LastKey == "", false
+	for _, k := range known {
+		if path := k.String(); path == e.LastKey || strings.HasPrefix(e.LastKey, path+".") {
+			isKey, isText = true, k.value.Kind() == reflect.String || k.value.Kind() == reflect.Slice && k.value.Type().Elem().Kind() == reflect.String
+		} else if strings.HasPrefix(path, e.LastKey+".") {
+			isTable = true
 		}
 	}
-	return fmt.Errorf("%s: %s", place(name, line), message)
+	what := e.Message
+	switch before, _, got := strings.Cut(what, " but "); {
+	case strings.HasPrefix(what, "Key '"): // is there twice
+	case !isKey && !isTable:
+		what = "unknown key" + suggest(e.LastKey, known)
+	case isText:
+		what = `not a text: one stands in quotes, "like this", on one line, with \" for a quote in it and \\ for a backslash`
+	case isTable && got:
+		what = strings.TrimSuffix(before, ",")
+	case isTable:
+		what = "not TOML: want [section], key = value, or a # and a comment"
+	}
+	if e.LastKey != "" {
+		what = e.LastKey + ": " + what
+	}
+	return fmt.Errorf("%s: %s", place(name, e.Position.Line), what)
 }
 
 func place(name string, line int) string {
@@ -196,7 +219,7 @@ func (k key) set(text, origin string) error {
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
 	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
-		message := fileError("", err).Error()
+		message := fileError("", err, keys(wrapped.Interface())).Error()
 		if _, rest, ok := strings.Cut(message, "x: "); ok {
 			message = rest
 		}

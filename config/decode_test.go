@@ -45,6 +45,22 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
 		{"syntax", "[learner]\neta = ", "f.toml:2: learner.eta: "},
 		{"twice", "[learner]\neta = 1.0\neta = 2.0", "f.toml:3: "},
+		{"secret, no quotes", "[kafka]\npassword = QZXJWV", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret, a quote in it", "[kafka]\npassword = \"a\"QZXJWV\"", "f.toml:2: kafka: expected a top-level item to end with a newline, comment, or EOF"},
+		{"secret, a backslash in it", "[kafka]\npassword = \"a\\QZXJWV\"", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret, no end", "[kafka]\npassword = \"QZXJWV\n", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret of digits", "[kafka]\npassword = 12345678901234567890", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret, almost a number", "[kafka]\npassword = 12.QZXJWV", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret, almost a date", "[kafka]\npassword = 2026-99-99", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
+		{"secret, no section", "password = QZXJWV", "f.toml:1: password: unknown key"},
+		{"secret for a file name", "[kafka]\npassword_file = QZXJWV", "f.toml:2: kafka.password_file: not a text: one stands in quotes, \"like this\", on one line, with \\\" for a quote in it and \\\\ for a backslash"},
+		{"secret for a list", "[kafka]\nbrokers = [QZXJWV]", "f.toml:2: kafka.brokers: not a text: one stands in quotes, \"like this\", on one line, with \\\" for a quote in it and \\\\ for a backslash"},
+		{"secret of digits for a file name", "[kafka]\npassword_file = 12345678901234567890", "f.toml:2: kafka.password_file: not a text: one stands in quotes, \"like this\", on one line, with \\\" for a quote in it and \\\\ for a backslash"},
+		{"secret alone", "QZXJWV", "f.toml:1: "},
+		{"secret in a section's place", "[kafka]\n[QZXJWV", "f.toml:2: "},
+		{"secret after a value", "[learner]\neta = 1.0 QZXJWV", "f.toml:2: "},
+		{"text twice", "[learner]\nnoise = 'a'\nnoise = 'QZXJWV'", "f.toml:3: learner.noise: Key 'learner.noise' has already been defined."},
+		{"number", "[learner]\neta = 0.1.2", "f.toml:2: learner.eta: "},
 		{"secret", "[kafka]\npassword = 'x'", "f.toml:2: unknown key kafka.password, did you mean kafka.password_file?"},
 	}
 	for _, tt := range tests {
@@ -55,6 +71,9 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 			}
 			if got := err.Error(); got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if got := err.Error(); strings.ContainsAny(got, "QZXJWV") || strings.Contains(got, "1234") || strings.Contains(got, "2026") {
+				t.Errorf("%s tells of the value", got)
 			}
 		})
 	}

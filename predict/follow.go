@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,12 +28,8 @@ type Followed struct {
 // Follow begins to follow, until Close. A place that cannot be one fails at once;
 // one that has no model yet, or is out of reach, is asked again.
 func Follow(where string, o client.Options, log *slog.Logger) (*Followed, error) {
-	if strings.Contains(where, "://") && !strings.HasPrefix(where, "http://") && !strings.HasPrefix(where, "https://") && !strings.HasPrefix(where, "kafka://") {
-		return nil, fmt.Errorf("model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
-	}
-	// An address stands in logs and configurations: no place for a secret.
-	if u, err := url.Parse(where); err == nil && u.User != nil {
-		return nil, errors.New("model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
+	if err := checkModel(where); err != nil {
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Followed{stop: stop, done: make(chan struct{})}
@@ -43,6 +38,20 @@ func Follow(where string, o client.Options, log *slog.Logger) (*Followed, error)
 		f.follow(ctx, where, o, log)
 	}()
 	return f, nil
+}
+
+// checkModel says what is wrong with a place to find a model.
+func checkModel(where string) error {
+	scheme, address, ok := strings.Cut(where, "://")
+	switch {
+	case !ok: // a file
+	case strings.Contains(address, "@"):
+		// An address stands in logs and configurations: no place for a secret.
+		return errors.New("model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
+	case scheme != "http" && scheme != "https" && scheme != "kafka":
+		return fmt.Errorf("model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
+	}
+	return nil
 }
 
 func (f *Followed) follow(ctx context.Context, where string, o client.Options, log *slog.Logger) {

@@ -54,6 +54,9 @@ func DefaultConfig() Config {
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
+	if err := checkModel(c.Model); err != nil {
+		return err
+	}
 	switch {
 	case c.CommitInterval <= 0:
 		return fmt.Errorf("commit_interval: %v, want a positive time", c.CommitInterval)

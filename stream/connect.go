@@ -82,6 +82,9 @@ func (c *ConnectConfig) check() error {
 		return errors.New("brokers: none given")
 	}
 	for _, b := range c.Brokers {
+		if strings.Contains(b, "@") {
+			return errors.New("brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
+		}
 		if _, _, err := net.SplitHostPort(b); err != nil {
 			return fmt.Errorf("brokers: %q: want host:port: %w", b, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -92,6 +93,21 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")
 	tell(ctx, 0, "config", "show", "-f", "blankout.toml")
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--set", "kafka.sasl.password="+wrong)
+	// A secret that stands where it must not is not told either.
+	for _, wrong := range []string{
+		"predict.model=http://me:" + token + "@127.0.0.1:1", "predict.model=http://me:" + token + "%@127.0.0.1:1", "predict.model=ftp://" + token + "@127.0.0.1:1",
+		"kafka.brokers=alice:" + password + "@127.0.0.1:9092",
+	} {
+		tell(ctx, 2, "config", "show", "-f", "blankout.toml", "--set", wrong)
+		tell(ctx, 2, "config", "check", "-f", "blankout.toml", "--set", wrong)
+	}
+	for i, line := range []string{"password = " + password, `password = "` + password, "password_file = " + password, "password = '" + password + "'"} {
+		name := fmt.Sprintf("wrong%d.toml", i)
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte("[kafka.sasl]\n"+line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tell(ctx, 2, "config", "show", "-f", filepath.Join(secrets, name))
+	}
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model=http://me:"+token+"@127.0.0.1:1")
 	tell(ctx, 0, "run", "-f", "blankout.toml", "--until-end", "--json")
 
