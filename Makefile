@@ -49,7 +49,6 @@ soak:
 # clocks and the program itself misbehave by a schedule drawn from SEED; then every
 # record is accounted for. An odd seed learns one partition, an even one three.
 TIME ?= 1h
-SEED ?= 1
 nemesis:
 	BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_NEMESIS=$(TIME) BLANKOUT_NEMESIS_SEED=$(SEED) go test -count=1 -timeout=6h -run=Nemesis -v ./tests
 

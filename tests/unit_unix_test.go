@@ -3,6 +3,7 @@
 package tests
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -11,6 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"blankout/stream"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // systemdUnit is the unit file's section [Service]: the last value of each key.
@@ -89,5 +96,64 @@ func TestUnitRestarts(t *testing.T) {
 	l.flags = append(l.flags, "--set=learner.eta=-1")
 	if status := died(l); status.ExitStatus() != 2 || unit.restarts(status) {
 		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
+	}
+}
+
+// A stop while dead letters cannot be stored has saved the state before them: it ends
+// with exit code 0, and the next start stores them.
+func TestStopWithoutDeadLetterTopic(t *testing.T) {
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"short": 1, "dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")
+	l.flags = []string{"--set=dead_letter.topic=dead", "--set=kafka.request_timeout=1s"}
+	command := l.start(t)
+	defer command.Process.Kill()
+	said := func(what string) {
+		t.Helper()
+		for began := time.Now(); !strings.Contains(l.log(), what); time.Sleep(10 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("the log does not say %q\n%s", what, l.log())
+			}
+		}
+	}
+	err = fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
+		if written != 2000 {
+			return
+		}
+		said(`"msg":"checkpoint saved"`)
+		if _, err := admin.DeleteTopics(t.Context(), "dead"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said("writing 1 records to dead/0")
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, l.log())
+	}
+	said("dead letters could not be stored; the next start reads their records again")
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "dead"); err != nil {
+		t.Fatal(err)
+	}
+	l.flags = append(l.flags, "--until-end")
+	l.finish(t)
+	whole := newLearner(t, l.program, broker.Brokers()[0], "short")
+	whole.finish(t)
+	want, _, _ := whole.state(t)
+	if got, _, _ := l.state(t); !bytes.Equal(got, want) {
+		t.Errorf("the state differs in %s", differingBlocks(got, want))
 	}
 }

@@ -290,7 +290,14 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 		if err != nil {
 			return err
 		}
-		s.close = append(s.close, d.Close)
+		s.close = append(s.close, func() error {
+			// No checkpoint passes a dead letter before it is safe, so nothing is lost and
+			// the run has not failed.
+			if err := d.Close(); err != nil {
+				log.Warn("dead letters could not be stored; the next start reads their records again", "err", err)
+			}
+			return nil
+		})
 		s.runner.DeadLetters = deadLetters{d}
 	}
 	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
