@@ -20,6 +20,7 @@ func TestExplain(t *testing.T) {
 		{"two classes", "dropout:0.3", 1, false, StandardiseNone},
 		{"no noise", "none", 1, false, StandardiseNone},
 		{"constant noise", "gaussian:0.5", 1, false, StandardiseNone},
+		{"noise of counts", "poisson", 1, false, StandardiseNone},
 		{"three classes", "dropout:0.5", 3, false, StandardiseNone},
 		{"pairs", "dropout:0.5", 3, true, StandardiseNone},
 		{"standardised", "dropout:0.5", 1, false, StandardiseAuto},
@@ -42,6 +43,9 @@ func TestExplain(t *testing.T) {
 			m.Intercept = append(m.Intercept, random.NormFloat64())
 		}
 		e := &Example{Features: Vec{Index: []uint32{0, 2, columns - 1}, Value: []float64{1, -2, 3}}, Weight: 1}
+		if c.noise == "poisson" {
+			e.Features.Value[1] = 2 // it has no noise for negative counts
+		}
 		raw := make([]float64, c.outputs)
 		linear := *m
 		linear.Pairs = false // the outputs as they are

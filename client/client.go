@@ -3,7 +3,7 @@
 // server for a prediction; [Follow] keeps up with one that learns on.
 //
 //	m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
-//	p, err := m.Predict([]byte(`{"words": "a fine day"}`), 0)
+//	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
 package client
 
 import (
@@ -16,7 +16,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -192,6 +191,10 @@ type Prediction struct {
 	// although usual. Rule is what the scores were made by because of that.
 	Missing []string             `json:"missing,omitempty"`
 	Rule    blankout.MissingRule `json:"rule,omitempty"`
+	// Unknown names features of the event that the model has never met, the first
+	// twenty of them: they count for nothing. An event of nothing else scores the
+	// intercept.
+	Unknown []string `json:"unknown,omitempty"`
 	// Explanation holds what adds most to the score of Class (of two classes the
 	// positive one's), the largest first, if that was asked for.
 	Explanation []Contribution `json:"explanation,omitempty"`
@@ -200,16 +203,27 @@ type Prediction struct {
 // Contribution is the part of a score that is due to one feature: its value,
 // standardised, times its weight.
 type Contribution struct {
-	Feature string  `json:"feature"` // "" is the intercept
+	Feature string  `json:"feature"` // as the event has it, or InterceptName
 	Value   float64 `json:"value"`
 	Weight  float64 `json:"weight"`
 	Score   float64 `json:"score"`
 }
 
+// InterceptName is what the intercept is called among features.
+const InterceptName = "(intercept)"
+
+const maxUnknown = 20 // features that a Prediction names as unknown
+
 // decoder works for one prediction at a time and keeps its memory.
 type decoder struct {
 	stream.Decoder
+	schema  *blankout.Schema
 	example blankout.Example
+	// names decodes an event once more for the names of some of its features, under a
+	// Schema of its own; nil until that is asked for.
+	names   stream.Decoder
+	naming  *blankout.Schema
+	again   blankout.Example
 	scores  []float64
 	chances []float64
 }
@@ -231,15 +245,11 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	}
 	d, _ := m.idle.Get().(*decoder)
 	if d == nil {
-		schema := m.Schema.Clone(-1, -1) // decoders add to it
-		schema.Names = nil               // for people, not for predictions
-		record := m.Record
-		record.Unlabelled = true
-		inner, err := stream.NewDecoder(record, schema)
+		inner, schema, err := m.newDecoder()
 		if err != nil {
-			return Prediction{}, fmt.Errorf("decoding events: %w", err)
+			return Prediction{}, err
 		}
-		d = &decoder{Decoder: inner, scores: make([]float64, max(m.Outputs, len(m.Schema.Classes))), chances: make([]float64, max(2, m.Outputs, len(m.Schema.Classes)))}
+		d = &decoder{Decoder: inner, schema: schema, scores: make([]float64, max(m.Outputs, len(m.Schema.Classes))), chances: make([]float64, max(2, m.Outputs, len(m.Schema.Classes)))}
 	}
 	defer m.idle.Put(d)
 	e := &d.example
@@ -254,15 +264,130 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 		scores = m.Linear.Score(e, d.scores)
 	}
 	p, class := m.prediction(e, scores, d.chances)
+	unknown := m.unknown(e)
+	var why []contribution
 	if explain > 0 {
-		p.Explanation = m.explain(e, class, explain)
+		why = m.explain(e, class, explain)
+	}
+	if len(unknown)+len(why) == 0 {
+		return p, nil
+	}
+	columns := map[uint32]bool{}
+	for _, f := range unknown {
+		columns[f.column] = true
+	}
+	for _, c := range why {
+		columns[c.column] = true
+	}
+	names, err := m.namesIn(d, r, columns)
+	if err != nil {
+		return Prediction{}, err
+	}
+	for _, f := range unknown {
+		p.Unknown = append(p.Unknown, m.nameOf(f, names, d.schema))
+	}
+	for _, c := range why {
+		if !c.isIntercept {
+			c.Feature = m.nameOf(c.feature, names, d.schema)
+		}
+		p.Explanation = append(p.Explanation, c.Contribution)
 	}
 	return p, nil
 }
 
-// PredictionOf returns what is said about an event that has these scores.
-func (m *Model) PredictionOf(e *blankout.Example, scores []float64) Prediction {
+// newDecoder returns a decoder of events and its Schema, to which it adds.
+func (m *Model) newDecoder() (stream.Decoder, *blankout.Schema, error) {
+	schema := m.Schema.Clone(-1, -1)
+	schema.Names = nil // for people, not for predictions
+	record := m.Record
+	record.Unlabelled = true
+	inner, err := stream.NewDecoder(record, schema)
+	if err != nil {
+		return nil, nil, fmt.Errorf("decoding events: %w", err)
+	}
+	return inner, schema, nil
+}
+
+// feature is a column and the field that an event fills it from, 0 if that leaves it
+// out.
+type feature struct {
+	column uint32
+	field  uint16
+}
+
+// unknown returns the features of an event that the model has never met, at most
+// maxUnknown.
+func (m *Model) unknown(e *blankout.Example) (out []feature) {
+	if m.Linear == nil {
+		return nil
+	}
+	for i, column := range e.Features.Index {
+		if m.Linear.Rows.Row(column) != nil {
+			continue
+		}
+		f := feature{column: column}
+		if len(e.Field) > 0 {
+			f.field = e.Field[i]
+		}
+		if out = append(out, f); len(out) == maxUnknown {
+			break
+		}
+	}
+	return out
+}
+
+// namesIn returns the names that the event r has for these columns. The model's own
+// dictionary would also know those of other events that share a column with them.
+func (m *Model) namesIn(d *decoder, r stream.Record, columns map[uint32]bool) (map[uint32]string, error) {
+	if m.Record.Format == "svmlight" && m.Schema.NumericIndices {
+		return nil, nil // a number is its name
+	}
+	if d.names == nil {
+		var err error
+		if d.names, d.naming, err = m.newDecoder(); err != nil {
+			return nil, err
+		}
+	}
+	mask := uint64(1)<<m.Schema.Bits - 1
+	crossed := len(m.Schema.Crosses) > 0 // the names of their factors are wanted too
+	d.naming.Names = blankout.NewNamesOf(1<<12, func(hash uint64) bool { return crossed || columns[uint32(hash&mask)] })
+	d.names.Decode(r, &d.again)
+	names := map[uint32]string{}
+	for i := range d.naming.Names.Len() {
+		hash, name := d.naming.Names.At(i)
+		column := uint32(hash & mask)
+		if before := names[column]; before != "" {
+			name = before + " | " + name
+		}
+		names[column] = name
+	}
+	return names, nil
+}
+
+// nameOf returns the name of a feature of an event: the event's own, which for a number
+// is its field's, or that of the model's dictionary. The Schema is the event's.
+func (m *Model) nameOf(f feature, names map[uint32]string, s *blankout.Schema) string {
+	field := s.Fields[f.field]
+	switch name := names[f.column]; {
+	case name != "" && field.Kind == blankout.Numeric && name != field.Name:
+		return field.Name + " | " + name
+	case name != "":
+		return name
+	case field.Kind == blankout.Numeric || field.Kind == blankout.Cross:
+		return field.Name
+	case f.field > 0 && m.Linear.Rows.Row(f.column) == nil:
+		return field.Name + "=#" + strconv.FormatUint(uint64(f.column), 10)
+	}
+	return m.name()(f.column)
+}
+
+// PredictionOf returns what is said about an event of a Schema that has these scores.
+// Unknown features of it that are no numbers have their field's name and their column.
+func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []float64) Prediction {
 	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
+	for _, f := range m.unknown(e) {
+		p.Unknown = append(p.Unknown, m.nameOf(f, nil, s))
+	}
 	return p
 }
 
@@ -297,19 +422,25 @@ func (m *Model) Explains() error {
 	return nil
 }
 
-func (m *Model) explain(e *blankout.Example, class, most int) []Contribution {
+// contribution is a Contribution that has no name yet.
+type contribution struct {
+	Contribution
+	feature
+	isIntercept bool
+}
+
+func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
 		class = 1
 	} else {
 		intercept = m.Intercept[class]
 	}
-	name := m.name()
-	all := []Contribution{{"", 1, intercept, intercept}}
+	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}, isIntercept: true}}
 	least := 0.0 // what a score must reach to be among the most
 	cut := func() {
-		slices.SortStableFunc(all, func(a, b Contribution) int {
-			return cmp.Or(cmp.Compare(math.Abs(b.Score), math.Abs(a.Score)), strings.Compare(a.Feature, b.Feature))
+		slices.SortStableFunc(all, func(a, b contribution) int { // equal ones in the order of columns
+			return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score))
 		})
 		all = all[:min(most, len(all))]
 		least = math.Abs(all[len(all)-1].Score)
@@ -318,13 +449,13 @@ func (m *Model) explain(e *blankout.Example, class, most int) []Contribution {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}
-		all = append(all, Contribution{name(t.Column), t.Value, t.Weight, t.Contribution})
+		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, feature{t.Column, t.Field}, false})
 		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
 			cut()
 		}
 	}
 	cut()
-	return slices.Clone(all)
+	return all
 }
 
 // className returns a class's name, its number if it has none yet.

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"blankout"
 	"blankout/client"
+	"blankout/online"
 	"blankout/stream"
 )
 
@@ -51,5 +54,80 @@ func TestExplainFew(t *testing.T) {
 	_, none := explain(0)
 	if _, some := explain(100); some > none+2<<20 {
 		t.Errorf("%d bytes were allocated to explain an event that takes %d without", some, none)
+	}
+}
+
+// An explanation names what is in the event, whatever else the model knows to share a
+// column with it, and what the model has never met is said to be unknown.
+func TestExplainNames(t *testing.T) {
+	for _, bits := range []uint{2, 20} {
+		record := stream.DefaultRecordConfig()
+		record.Format, record.Classes, record.Bits = "json", []string{"no", "yes"}, bits
+		record.Crosses = [][2]string{{"colour", "words"}}
+		schema := record.Schema()
+		decoder, err := stream.NewDecoder(record, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		learner, err := online.New(online.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		for i := range 200 {
+			decoder.Decode(stream.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"colour":"red","size":%d}`, record.Classes[i%2], i%2, i%5)}, &e)
+			learner.Learn(&e)
+		}
+		m := client.New(learner.Published(), record)
+		event := []byte(`{"words":["a","fine","day"],"colour":"red","size":3}`)
+		inEvent := []string{"words=a", "words=fine", "words=day", "colour=red", "size", "colour=red ^ words=a", "colour=red ^ words=fine", "colour=red ^ words=day"}
+		p, err := m.Predict(event, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		intercepts := 0
+		for _, c := range p.Explanation {
+			if c.Feature == client.InterceptName {
+				intercepts++
+				continue
+			}
+			for _, name := range strings.Split(c.Feature, " | ") {
+				if !slices.Contains(inEvent, name) {
+					t.Errorf("%d bits: %q is not in the event", bits, c.Feature)
+				}
+			}
+		}
+		if intercepts != 1 || len(p.Explanation) < 3 {
+			t.Errorf("%d bits: %+v", bits, p.Explanation)
+		}
+		if bits == 2 {
+			continue // every column has been met
+		}
+		slices.Sort(p.Unknown)
+		want := []string{"colour=red ^ words=a", "colour=red ^ words=day", "colour=red ^ words=fine", "words=a", "words=day", "words=fine"}
+		if !slices.Equal(p.Unknown, want) {
+			t.Errorf("unknown %q, want %q", p.Unknown, want)
+		}
+		// Without an explanation too, and again and again by one decoder; of numbers as well.
+		for range 2 {
+			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
+			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unknown)), want) {
+				t.Errorf("unknown %q, want %q: %v", p.Unknown, want, err)
+			}
+			if p.Scores[0] != m.Intercept[0] {
+				t.Errorf("an event of nothing known scores %v, the intercept is %v", p.Scores, m.Intercept)
+			}
+		}
+		if p, err := m.Predict([]byte(`{"words":["short"],"colour":"red","size":1}`), 0); err != nil || p.Unknown != nil {
+			t.Errorf("unknown %q: %v", p.Unknown, err)
+		}
+		// As many as a word list may have.
+		many := []byte(`{"words":["x"`)
+		for i := range 1000 {
+			many = fmt.Appendf(many, `,"x%d"`, i)
+		}
+		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unknown) != 20 {
+			t.Errorf("%d unknown: %v", len(p.Unknown), err)
+		}
 	}
 }

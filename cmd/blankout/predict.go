@@ -152,7 +152,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			return nil
 		}
 		if asJSON {
-			return json.NewEncoder(out).Encode(read.PredictionOf(e, s))
+			return json.NewEncoder(out).Encode(read.PredictionOf(e, schema, s))
 		}
 		line = line[:0]
 		if k := head.Predict(s); k < len(classes) && !regression {
