@@ -46,6 +46,13 @@ func testKernels(t *testing.T) {
 				sums := [][]float64{random(active), random(active), random(active)}
 				wantSums := [][]float64{slices.Clone(sums[0]), slices.Clone(sums[1]), slices.Clone(sums[2])}
 				sumRowsGo(want, at, n, x, basis, wantSums[0], wantSums[1], wantSums[2])
+				if n == 1 {
+					f, lag, q := sums[0][0], sums[1][0], sums[2][0]
+					sumRows1Go(rows, at, x, basis, &f, &lag, &q)
+					if f != wantSums[0][0] || lag != wantSums[1][0] || q != wantSums[2][0] {
+						t.Errorf("sumRows1Go of %d rows: %v, %v and %v, want %v", count, f, lag, q, wantSums)
+					}
+				}
 				if n == 1 && count > 1 {
 					sumRows1(rows, at, x, basis, &sums[0][0], &sums[1][0], &sums[2][0])
 				} else {

@@ -1,0 +1,38 @@
+package loss
+
+import (
+	"math"
+	"testing"
+)
+
+// Where quotients and sums cancel another form is used, which has all digits.
+func TestCancellation(t *testing.T) {
+	// tanh(s/2)/s and its derivative by s^2, (1 - tanh^2)/(4 s^2) - tanh/(2 s^3).
+	for _, s := range []float64{1e-9, 1e-3, 0.01, 0.03, 0.0499999, 0.05, 0.0500001, 0.1, 1, 5, 40} {
+		ratio := func(s float64) float64 { return math.Tanh(s/2) / s }
+		got, slope := tanhRatio(s, math.Exp(-s))
+		if want := ratio(s); math.Abs(got/want-1) > 1e-12 {
+			t.Errorf("tanh(s/2)/s at %v: %v, want %v", s, got, want)
+		}
+		// By differences, of which the coarser ones have less rounding.
+		h := 1e-3 * max(s, 0.01)
+		if s < h {
+			continue
+		}
+		want := (ratio(s+h) - ratio(s-h)) / (4 * s * h)
+		if math.Abs(slope/want-1) > 1e-5 {
+			t.Errorf("its derivative by s^2 at %v: %v, want %v", s, slope, want)
+		}
+	}
+	if got, slope := tanhRatio(0, 1); got != 0.5 || slope != -1.0/24 {
+		t.Errorf("at 0: %v and %v, want 1/2 and -1/24", got, slope)
+	}
+	// (z + sqrt(z^2 + v))/2 is v/(4 |z|) far from the margin.
+	for _, z := range []float64{-1e3, -1e6, -1e12} {
+		const v = 2
+		value, _, _ := HingeChen{1}.At(1, 1-z, v)
+		if want := v / (4 * -z); math.Abs(value/want-1) > 1e-6 {
+			t.Errorf("hinge:chen at z = %v: %v, want %v", z, value, want)
+		}
+	}
+}
