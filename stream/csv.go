@@ -120,7 +120,7 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 	return "", ""
 }
 
-const strayQuote = "a quote that does not enclose the whole value, or a newline without quotes"
+const strayQuote = "a quote that is not closed or does not enclose the whole value, or a newline without quotes"
 
 // csvValue returns the value at data[p:] and the position of the separator or
 // end behind it, or -1. Unless inPlace, the text lies in scratch.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"blankout"
 
@@ -74,25 +76,45 @@ func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 // where a Position says that learning goes on. It must come before Next.
 func (f *File) Skip(offset int64) error { return f.records.skip(offset) }
 
-// Seek goes back to where the file's Position in to says that learning goes on,
-// to its beginning if there is none. Standard input cannot be read again.
+// Resume moves to where the file's Position in from says that learning goes on, if
+// there is one. A Position under another spelling of the file's name, ./g of g,
+// is the file's as well; the furthest counts, and its spelling stays the name of
+// the Batches. It must come before Next.
+func (f *File) Resume(from blankout.Offsets) error {
+	var found *blankout.Position
+	for i, p := range from {
+		if SourceName(p.Topic) == SourceName(f.records.path) && (found == nil || p.Next > found.Next) {
+			found = &from[i]
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	f.records.name = found.Topic
+	return f.Skip(found.Next)
+}
+
+// Seek goes back to where Resume would begin. Standard input cannot be read again.
 func (f *File) Seek(to blankout.Offsets) error {
 	if f.records.pump != nil {
 		return errors.New("standard input cannot be read again")
 	}
-	again, err := OpenFile(f.records.name, f.config, f.schema)
+	again, err := OpenFile(f.records.path, f.config, f.schema)
 	if err != nil {
 		return fmt.Errorf("reading again: %w", err)
 	}
-	if p, ok := to.Lookup(f.records.name, 0); ok {
-		if err := again.Skip(p.Next); err != nil {
-			return errors.Join(fmt.Errorf("reading again: %w", err), again.Close())
-		}
+	again.records.name = f.records.name
+	if err := again.Resume(to); err != nil {
+		return errors.Join(fmt.Errorf("reading again: %w", err), again.Close())
 	}
 	err = f.Close()
 	*f = *again
 	return err
 }
+
+// Held returns the number of the last line, from 1, if it was left because it may
+// still be written (see RecordConfig.Growing), else 0. It may be called after Close.
+func (f *File) Held() int64 { return f.records.held }
 
 // Next fills b with the next examples; after the last it returns io.EOF. Other
 // errors name file and line; what was read before them has been returned. b
@@ -202,7 +224,8 @@ func (f *File) Close() error {
 // An idx pair gives svmlight lines.
 type Records struct {
 	c     RecordConfig
-	name  string
+	path  string
+	name  string // of the source, in messages too
 	in    io.Reader
 	read  atomic.Int64
 	size  int64
@@ -213,7 +236,11 @@ type Records struct {
 	buf     []byte
 	at, end int  // buf[at:end] is not yet scanned
 	seen    int  // of it, so much has been searched for the record's end
-	quoted  bool // the search stands within quotes
+	quoted  bool // the search stands within the quotes of a CSV value
+	stray   bool // the search has met a quote that has no place there
+	newline int  // of the search, the first newline within quotes and 1, or 0
+	plain   bool // the file is a regular one and not compressed
+	held    int64
 	eof     error
 	line    int64 // number of the line at buf[at]
 	skipped bool  // within the rest of a line that was cut
@@ -231,7 +258,7 @@ func openRecords(ctx context.Context, path string, c RecordConfig) (*Records, er
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	r := &Records{c: c, name: path, size: -1}
+	r := &Records{c: c, path: path, name: SourceName(path), size: -1}
 	file := os.Stdin
 	if path != "-" {
 		var err error
@@ -245,7 +272,6 @@ func openRecords(ctx context.Context, path string, c RecordConfig) (*Records, er
 	}
 	in := io.Reader(file)
 	if path == "-" {
-		r.name = "stdin"
 		r.pump = &pump{ctx: ctx, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
 		go r.pump.run()
 		in = r.pump
@@ -257,6 +283,30 @@ func openRecords(ctx context.Context, path string, c RecordConfig) (*Records, er
 	return r, nil
 }
 
+// SourceName returns the name of a file as a source of events: its path without what
+// says nothing, as in ./g, and what is not UTF-8 in it as \xff, since names go into
+// checkpoints and metrics. Standard input is called stdin.
+func SourceName(path string) string {
+	if path == "-" {
+		return "stdin"
+	}
+	path = filepath.Clean(path)
+	if utf8.ValidString(path) {
+		return path
+	}
+	var name strings.Builder
+	for len(path) > 0 {
+		r, size := utf8.DecodeRuneInString(path)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&name, `\x%02x`, path[0])
+		} else {
+			name.WriteString(path[:size])
+		}
+		path = path[size:]
+	}
+	return name.String()
+}
+
 // open finds out the compression by the first bytes and the format by the name.
 func (r *Records) open(file io.Reader) error {
 	in := bufio.NewReaderSize(&counter{file, &r.read}, 1<<16)
@@ -265,11 +315,12 @@ func (r *Records) open(file io.Reader) error {
 	if r.in, r.unzip, err = decompress(in); err != nil {
 		return err
 	}
+	r.plain = r.in == io.Reader(in) && r.size >= 0
 	if r.c.Format == "" {
-		switch r.c.Format = FormatOf(r.name); r.c.Format {
+		switch r.c.Format = FormatOf(r.path); r.c.Format {
 		case "idx":
 			r.c.Format = ""
-			r.idx, err = openIdx(r.name, r.in, r.c)
+			r.idx, err = openIdx(r.path, r.in, r.c)
 			return err
 		case "":
 			return fmt.Errorf("its name does not tell the format; give one of %s", formatNames())
@@ -448,7 +499,8 @@ func (r *Records) skip(offset int64) error {
 		at, line := r.at, r.line
 		if r.scan(&record) {
 			if record.Offset >= offset { // the lines before it are blank
-				r.at, r.line, r.seen, r.quoted = at, line, 0, false
+				r.at, r.line = at, line
+				r.search(0)
 				return nil
 			}
 			continue
@@ -479,14 +531,20 @@ func (r *Records) scan(record *Record) bool {
 	for r.at < r.end {
 		line := r.findEnd()
 		if line < 0 {
-			if r.end-r.at <= r.c.MaxBytes || r.skipped {
+			size := r.end - r.at
+			if size == r.c.MaxBytes+1 && r.buf[r.end-1] == '\r' {
+				size-- // if a newline follows
+			}
+			if size <= r.c.MaxBytes || r.skipped {
 				if r.skipped {
-					r.at, r.seen = r.end, 0
+					r.at = r.end
+					r.search(0)
 				}
 				return false
 			}
 			*record = Record{Value: r.buf[r.at : r.at+r.c.MaxBytes+1], Offset: r.line}
-			r.at, r.seen, r.quoted = r.at+r.c.MaxBytes+1, 0, false
+			r.at += r.c.MaxBytes + 1
+			r.search(0)
 			r.cut, r.skipped = true, true
 			return true
 		}
@@ -495,7 +553,8 @@ func (r *Records) scan(record *Record) bool {
 		if r.c.Format == "csv" {
 			r.line += int64(bytes.Count(value, []byte{'\n'}))
 		}
-		r.at, r.seen, r.quoted = min(line+1, r.end), 0, false
+		r.at = min(line+1, r.end)
+		r.search(0)
 		if r.skipped {
 			r.skipped = false
 			continue
@@ -503,11 +562,10 @@ func (r *Records) scan(record *Record) bool {
 		if n := len(value); n > 0 && value[n-1] == '\r' {
 			value = value[:n-1]
 		}
-		if r.isBlank(value) {
-			continue
-		}
 		if len(value) > r.c.MaxBytes {
 			value, r.cut = value[:r.c.MaxBytes+1], true
+		} else if r.isBlank(value) {
+			continue
 		}
 		*record = Record{Value: value, Offset: offset}
 		return true
@@ -516,32 +574,139 @@ func (r *Records) scan(record *Record) bool {
 }
 
 // findEnd returns where the record at r.at ends, -1 if its end is not yet in the
-// buffer. A newline within the quotes of CSV ends nothing.
+// buffer.
 func (r *Records) findEnd() int {
-	for from := r.at + r.seen; ; {
-		i := bytes.IndexByte(r.buf[from:r.end], '\n')
-		if i < 0 {
-			if r.eof != nil {
-				if r.eof != io.EOF {
-					return -1 // in open quotes before the damage
-				}
-				return r.end
-			}
-			if r.c.Format == "csv" && !r.skipped {
-				r.quoted = r.quoted != (bytes.Count(r.buf[from:r.end], []byte{'"'})&1 == 1)
-			}
-			r.seen = r.end - r.at
-			return -1
-		}
-		if r.c.Format == "csv" && !r.skipped {
-			r.quoted = r.quoted != (bytes.Count(r.buf[from:from+i], []byte{'"'})&1 == 1)
-			if r.quoted {
-				from += i + 1
-				continue
-			}
-		}
-		return from + i
+	if r.c.Format == "csv" && !r.skipped {
+		return r.findQuotedEnd()
 	}
+	i := bytes.IndexByte(r.buf[r.at+r.seen:r.end], '\n')
+	switch {
+	case i >= 0:
+		return r.at + r.seen + i
+	case r.eof == io.EOF:
+		return r.end
+	}
+	r.search(r.end - r.at)
+	return -1
+}
+
+// search says that so many bytes of the record have been searched for its end.
+func (r *Records) search(seen int) {
+	if r.seen = seen; seen == 0 {
+		r.quoted, r.stray, r.newline = false, false, 0
+	}
+}
+
+// findQuotedEnd is findEnd for CSV, where a newline within quotes ends nothing. A
+// quote that has no place in a record must not make one of all that follow: where
+// there is one behind a newline in quotes, where quotes are not closed, or where such
+// a record is longer than max_bytes, it ends at its first newline, and is refused;
+// what follows is read anew.
+func (r *Records) findQuotedEnd() int {
+	data, p := r.buf[r.at:r.end], r.seen
+	newline := -1 // the next one, if it has been looked for
+	for p < len(data) {
+		if !r.quoted {
+			if newline < p {
+				if newline = bytes.IndexByte(data[p:], '\n'); newline < 0 {
+					newline = len(data)
+				} else {
+					newline += p
+				}
+			}
+			if q := bytes.IndexByte(data[p:newline], '"'); q >= 0 && !r.stray {
+				q += p
+				if q == 0 || data[q-1] == r.c.Separator[0] {
+					r.quoted, p = true, q+1
+					continue
+				}
+				if r.newline > 0 {
+					return r.at + r.newline - 1
+				}
+				r.stray = true
+			}
+			if newline < len(data) {
+				return r.ends(newline)
+			}
+			p = newline
+			break
+		}
+		q := bytes.IndexByte(data[p:], '"')
+		inside := data[p:]
+		if q >= 0 {
+			inside = data[p : p+q]
+		}
+		if r.newline == 0 {
+			if i := bytes.IndexByte(inside, '\n'); i >= 0 {
+				r.newline = p + i + 1
+			}
+		}
+		if q < 0 {
+			p = len(data)
+			break
+		}
+		q += p
+		switch rest := data[q+1:]; {
+		case len(rest) == 0 || len(rest) == 1 && rest[0] == '\r':
+			if r.eof == io.EOF {
+				return r.ends(len(data))
+			}
+			r.search(q)
+			return r.tooLong(len(data))
+		case rest[0] == '"': // a doubled one
+			p = q + 2
+		case rest[0] == r.c.Separator[0]:
+			r.quoted, p = false, q+1
+		case rest[0] == '\n':
+			return r.ends(q + 1)
+		case rest[0] == '\r' && rest[1] == '\n':
+			return r.ends(q + 2)
+		case r.newline > 0:
+			return r.at + r.newline - 1
+		default:
+			r.quoted, r.stray, p = false, true, q+1
+		}
+	}
+	if r.eof == io.EOF {
+		if r.quoted && r.newline > 0 {
+			return r.at + r.newline - 1
+		}
+		return r.end
+	}
+	r.search(p)
+	return r.tooLong(p)
+}
+
+// ends returns the end of a record of so many bytes, or that of its first line.
+func (r *Records) ends(size int) int {
+	if end := r.tooLong(size); end >= 0 {
+		return end
+	}
+	return r.at + size
+}
+
+// tooLong returns the end of the first line of a record of so many bytes and more, if
+// it is too long and has another line; else -1.
+func (r *Records) tooLong(size int) int {
+	if size > r.c.MaxBytes && r.newline > 0 {
+		return r.at + r.newline - 1
+	}
+	return -1
+}
+
+// hold leaves the last line, which no newline ends, where whoever writes the file may
+// not be through with it. An object of JSON that is closed is whole.
+func (r *Records) hold() {
+	start := bytes.LastIndexByte(r.buf[:r.end], '\n') + 1
+	line := bytes.TrimSpace(r.buf[start:r.end])
+	if r.c.Format == "json" && bytes.HasSuffix(line, []byte("}")) && json.Valid(line) {
+		return
+	}
+	if len(line) > 0 {
+		r.held = r.line + int64(bytes.Count(r.buf[r.at:start], []byte{'\n'})) + 1
+	}
+	r.end = start
+	r.search(0)
 }
 
 func (r *Records) isBlank(line []byte) bool {
@@ -596,7 +761,9 @@ func (r *Records) refill() error {
 				}
 				// What stands before the damage may be half a line.
 				r.end = bytes.LastIndexByte(buf[:r.end], '\n') + 1
-				r.seen, r.quoted = 0, false
+				r.search(0)
+			} else if r.c.Growing && r.plain {
+				r.hold()
 			}
 			if r.end == 0 {
 				return r.eof

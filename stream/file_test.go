@@ -115,7 +115,7 @@ func TestFile(t *testing.T) {
 		{"a.vw", "1 'k|n a\n", nil, "0: 1 n=a:1:s key=k"},
 		{"a.csv", "label,\"x\"\"1\"\n1,\"two\nlines\"\n\"1\",3\n", nil, "1: 1 x\"1=two\nlines:1:c\n3: 1 x\"1:3:n"},
 		{"a.csv", ",label,x,\n0,1,2,a\n1,1,,\"b\"\n2,1,3\n", nil, "1: 1 x:2:n\n2: 1 -x\n3: syntax: a.csv:4: 3 values for 4 columns"},
-		{"a.csv", "label,x\n1,\"open\n2,3\n4,5\n", nil, "1: syntax: a.csv:2: byte 3: column \"x\": a quote that does not enclose the whole value, or a newline without quotes"},
+		{"a.csv", "label,x\n1,\"open\n2,3\n4,5\n", nil, "1: syntax: a.csv:2: byte 3: column \"x\": a quote that is not closed or does not enclose the whole value, or a newline without quotes\n2: 2 x:3:n\n3: 4 x:5:n"},
 		{"a.tsv", "1;2\n", func(c *RecordConfig) { c.Format, c.Columns, c.Separator = "csv", []string{"label", "x"}, ";" }, "0: 1 x:2:n"},
 		{"a.json", `{"x":1}`, func(c *RecordConfig) { c.Format = "svmlight" }, "0: label: a.json:1: byte 1: \"{\\\"x\\\":1}\" where the label should be"},
 		{"a.svm", "1 1:1\n1 " + strings.Repeat("x", 100) + "\n1 2:1\n", func(c *RecordConfig) { c.MaxBytes = 20 },

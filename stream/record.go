@@ -85,6 +85,9 @@ type RecordConfig struct {
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
 
+	// Growing leaves the last line of a file that no newline ends: it may still be
+	// written. Only of JSON a closed object is taken.
+	Growing bool `toml:"-"`
 	// KeepValue leaves the bytes of every record in Example.Value.
 	KeepValue bool `toml:"-"`
 }

@@ -340,6 +340,7 @@ func (s *service) openFile(c *config.Config, name string, log *slog.Logger) erro
 	if name == "-" && record.Format == "" {
 		record.Format = "json"
 	}
+	record.Growing = name != "-" // the next run goes on where this one ends
 	open := func(ctx context.Context) (*stream.File, error) {
 		file, err := stream.OpenFileContext(ctx, name, record, r.Schema)
 		if err != nil {
@@ -361,12 +362,15 @@ func (s *service) openFile(c *config.Config, name string, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
-	s.close = append(s.close, file.Close)
+	s.close = append(s.close, func() error {
+		err := file.Close()
+		if line := file.Held(); line > 0 {
+			log.Warn("the last line has no newline at its end: it may still be written, and is left to the next run; if it is whole, end it", "file", name, "line", line)
+		}
+		return err
+	})
 	r.Source = file
-	if position, ok := r.Offsets.Lookup(name, 0); ok {
-		return file.Skip(position.Next)
-	}
-	return nil
+	return file.Resume(r.Offsets)
 }
 
 // laterFile is standard input. Its first bytes, which tell how it is read, may be

@@ -91,10 +91,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *online.Valid
 			if err != nil {
 				return nil, err
 			}
-			if position, ok := from.Lookup(data, 0); ok {
-				err = file.Skip(position.Next)
-			}
-			if err != nil {
+			if err := file.Resume(from); err != nil {
 				return nil, errors.Join(err, file.Close())
 			}
 			return file, nil

@@ -1,0 +1,274 @@
+package stream
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"blankout"
+)
+
+// linesOf returns the records of a text that comes in pieces, each with its line.
+func linesOf(t *testing.T, text string, c RecordConfig, in func(io.Reader) io.Reader) (out []string) {
+	t.Helper()
+	r := &Records{c: c, name: "x.csv", size: -1}
+	if err := r.open(in(strings.NewReader(text))); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var record Record
+		for !r.scan(&record) {
+			if err := r.refill(); err == io.EOF {
+				return out
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		out = append(out, fmt.Sprintf("%d:%s", record.Offset, record.Value))
+	}
+}
+
+// A stray quote costs the line it stands in: every text is what its lines say, and a
+// record of several lines is one that RFC 4180 allows.
+func TestStrayQuotes(t *testing.T) {
+	c := DefaultRecordConfig()
+	c.Format, c.Columns = "csv", []string{"label", "x"}
+	whole := func(r io.Reader) io.Reader { return r }
+	for text, want := range map[string]string{
+		"a,\"b\nc\"\nd,e\n":           "0:a,\"b\nc\"|2:d,e",
+		"a,\"b\"\r\nc,\"d\"\r\n":      `0:a,"b"|1:c,"d"`,
+		"a,\"b\"\"\nc\"\"\"\nd,e":     "0:a,\"b\"\"\nc\"\"\"|2:d,e",
+		"a,b\"\nc,d\n":                "0:a,b\"|1:c,d",
+		"a,\"b\nc,d\ne,f\n":           "0:a,\"b|1:c,d|2:e,f",
+		"a,\"b\nc,\"d\"\ne,f\n":       "0:a,\"b|1:c,\"d\"|2:e,f",
+		"a,\"b\n\n\nc,\"d\ne\"\n":     "0:a,\"b|3:c,\"d\ne\"",
+		"a,\"b\"c\nd,\"e\nf\"\n":      "0:a,\"b\"c|1:d,\"e\nf\"",
+		"a,b\"c,\"d\ne\n":             "0:a,b\"c,\"d|1:e",
+		"a,\"b\n\"":                   "0:a,\"b\n\"",
+		"a,\"b\n\"\r":                 "0:a,\"b\n\"",
+		"\"\n":                        `0:"`,
+		"a,\"b\n" + long200 + "\nc,d": "0:a,\"b|1:" + long200[:101] + "|2:c,d",
+	} {
+		c := c
+		c.MaxBytes = 100
+		for name, in := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytes": iotest.OneByteReader} {
+			if got := strings.Join(linesOf(t, text, c, in), "|"); got != want {
+				t.Errorf("%s, %q:\n got %q\nwant %q", name, text, got, want)
+			}
+		}
+	}
+
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		var text strings.Builder
+		for range random.IntN(60) {
+			text.WriteString([]string{"a", "\"", "\"", ",", ",", "\n", "\n", "\"\"", ",\"", "\r\n", " "}[random.IntN(11)])
+		}
+		c := c
+		c.MaxBytes = 1 + random.IntN(60)
+		got := linesOf(t, text.String(), c, whole)
+		if bytes := linesOf(t, text.String(), c, iotest.OneByteReader); !slices.Equal(got, bytes) {
+			t.Fatalf("%q: whole %q, in bytes %q", text.String(), got, bytes)
+		}
+		for _, line := range got {
+			if _, value, _ := strings.Cut(line, ":"); strings.Contains(value, "\n") {
+				if _, err := csvFields([]byte(value), ','); err != nil || len(value) > c.MaxBytes {
+					t.Fatalf("%q: %q is several lines: %v", text.String(), value, err)
+				}
+			}
+		}
+	}
+	for range 300 { // what is sound is read as by the standard library
+		var text strings.Builder
+		w := csv.NewWriter(&text)
+		for range random.IntN(8) {
+			row := []string{"x"}
+			for range random.IntN(4) {
+				row = append(row, []string{"a", "", "b\nc", "d\"e", "\"", "\n", ",", "f,\n\"g\""}[random.IntN(8)])
+			}
+			w.Write(row)
+		}
+		w.Flush()
+		r := csv.NewReader(strings.NewReader(text.String()))
+		r.FieldsPerRecord = -1
+		rows, err := r.ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := linesOf(t, text.String(), c, whole)
+		for i, line := range got {
+			_, value, _ := strings.Cut(line, ":")
+			if values, err := csvFields([]byte(value), ','); err != nil || len(got) != len(rows) || !slices.Equal(values, rows[i]) {
+				t.Fatalf("%q: %q, want %q", text.String(), got, rows)
+			}
+		}
+	}
+}
+
+var long200 = strings.Repeat("0123456789", 20)
+
+// One stray quote in a file costs one row, whether other rows have quotes or not.
+func TestStrayQuoteCostsOneRow(t *testing.T) {
+	for _, row := range []string{"%d,some text,%d\n", "%d,\"some, text\",%d\n"} {
+		var text strings.Builder
+		text.WriteString("label,text,x\n")
+		for i := range 20_000 {
+			if i == 11 {
+				text.WriteString("1,\"some text,7\n")
+				continue
+			}
+			fmt.Fprintf(&text, row, i%2, i)
+		}
+		lines, _, err := readAll(write(t, "a.csv", text.String()), DefaultRecordConfig(), 2, 0)
+		refused := 0
+		for _, line := range lines {
+			if strings.Contains(line, "syntax") {
+				refused++
+			}
+		}
+		if err != nil || len(lines) != 20_000 || refused != 1 || !strings.HasPrefix(lines[11], "12: syntax: a.csv:13: byte 3: ") {
+			t.Errorf("%v: %d records, %d refused: %s", err, len(lines), refused, lines[11])
+		}
+	}
+}
+
+// The last line of a file that grows is left until a newline ends it, and then
+// learned whole; of a file that does not grow it counts.
+func TestGrowingFile(t *testing.T) {
+	for _, test := range []struct {
+		name, first, rest string
+		held              int64
+		before, after     []string // values
+	}{
+		{"a.svm", "1 1:1\n-1 2:2\n1 3:0.2", "5 4:1\n-1 1:1\n", 3, []string{"1:1", "2:2"}, []string{"3:0.25 4:1", "1:1"}},
+		{"a.svm", "1 1:1\n-1 2:2\n", "1 3:1\n", 0, []string{"1:1", "2:2"}, []string{"3:1"}},
+		{"a.svm", "1 1:", "1\n", 1, nil, []string{"1:1"}},
+		{"a.svm", "1 1:1\n  ", "-1 2:2\n", 0, []string{"1:1"}, []string{"2:2"}},
+		{"a.vw", "1 | 1:1\n-1 | 2:2 3:1", "7\n", 2, []string{"1:1:s"}, []string{"2:2:s 3:17:s"}},
+		{"a.csv", "label,x\n1,2\n0,3", "4\n1,5\n", 3, []string{"x:2:n"}, []string{"x:34:n", "x:5:n"}},
+		{"a.csv", "label,x\n1,\"a\n0,3\n1,", "4\n", 4, []string{"syntax", "x:3:n"}, []string{"x:4:n"}},
+		{"a.jsonl", "{\"label\":1,\"x\":1}\n{\"label\":0,\"x\":2}", "\n{\"label\":1,\"x\":3}\n", 0, []string{"x:1:n", "x:2:n"}, []string{"x:3:n"}},
+		{"a.jsonl", "{\"label\":1,\"x\":1}\n{\"label\":0,\"y\":{\"x\":2}", "}\n", 2, []string{"x:1:n"}, []string{"y.x:2:n"}},
+		{"a.svm.gz", gz("1 1:1\n-1 2:2"), "", 0, []string{"1:1", "2:2"}, nil},
+	} {
+		for _, threads := range []int{0, 2} {
+			path := write(t, test.name, test.first)
+			c := DefaultRecordConfig()
+			c.Growing = true
+			s, held := c.Schema(), test.held
+			var offsets blankout.Offsets
+			read := func() (values []string) {
+				f, err := OpenFile(path, c, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Resume(offsets); err != nil {
+					t.Fatal(err)
+				}
+				if threads > 0 {
+					f.Ahead(threads, nil)
+				}
+				var b blankout.Batch
+				for {
+					if err := f.Next(t.Context(), &b); err == io.EOF {
+						f.Close()
+						break
+					} else if err != nil {
+						t.Fatal(err)
+					}
+					offsets.At(b.Topic, 0, 0).Next = b.Next
+					for i := range b.Examples {
+						if r := b.Examples[i].Refused; r != nil {
+							values = append(values, string(r.Reason))
+						} else {
+							_, value, _ := strings.Cut(show(s, &b.Examples[i]), " ")
+							values = append(values, value)
+						}
+					}
+				}
+				if f.Held() != held {
+					t.Errorf("%s, %q: held line %d, want %d", test.name, test.first, f.Held(), held)
+				}
+				return values
+			}
+			if got := read(); !slices.Equal(got, test.before) {
+				t.Errorf("%s, %d threads, %q: %q, want %q", test.name, threads, test.first, got, test.before)
+			}
+			if test.rest == "" {
+				continue
+			}
+			if err := os.WriteFile(path, []byte(test.first+test.rest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			held = 0
+			if got := read(); !slices.Equal(got, test.after) {
+				t.Errorf("%s, %d threads, %q then %q: %q, want %q", test.name, threads, test.first, test.rest, got, test.after)
+			}
+		}
+	}
+}
+
+// A file is one source however its path is written, and its name is UTF-8; a
+// checkpoint that knows it by another spelling is gone on with.
+func TestSourceName(t *testing.T) {
+	for path, want := range map[string]string{
+		"g": "g", "./g": "g", "a//b/../g": "a/g", "/x/./g": "/x/g", "-": "stdin", "./-": "-",
+		"\xff\xe9t\xc3\xa9.svm": `\xff\xe9t` + "é.svm", "\ufffd": "\ufffd",
+	} {
+		if got := SourceName(path); got != want || !utf8.ValidString(got) {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"g.svm", "h\xff\xfe.svm"} {
+		if err := os.WriteFile(name, []byte("1 1:1\n-1 1:2\n1 1:3\n"), 0o600); err != nil {
+			t.Skip(err) // a file system of UTF-8 names
+		}
+		for _, known := range []string{"", "./" + name, "x/..//" + name} {
+			var offsets blankout.Offsets
+			if known != "" && utf8.ValidString(known) {
+				offsets.At(known, 0, 0).Next = 1 // as an older program wrote it
+			}
+			for _, path := range []string{name, "./" + name} {
+				c := DefaultRecordConfig()
+				f, err := OpenFile(path, c, c.Schema())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var b blankout.Batch
+				n := 0
+				for range 2 { // Seek finds it as well
+					if err := f.Seek(offsets); err != nil {
+						t.Fatal(err)
+					}
+					for n = 0; f.Next(t.Context(), &b) == nil; n += len(b.Examples) {
+					}
+				}
+				next := int64(0)
+				if len(offsets) > 0 {
+					next = offsets[0].Next
+				}
+				if n != int(3-next) {
+					t.Errorf("%q: %d events from %v", path, n, offsets)
+				}
+				if n > 0 {
+					offsets.At(b.Topic, 0, 0).Next = 3
+				}
+				// As through a checkpoint.
+				text, err := json.Marshal(offsets)
+				if err != nil || json.Unmarshal(text, &offsets) != nil || len(offsets) != 1 {
+					t.Fatalf("%q: sources %s, %v", path, text, err)
+				}
+				f.Close()
+			}
+		}
+	}
+}
