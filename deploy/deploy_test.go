@@ -138,6 +138,36 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
+// The image's builder can be named by digest, and the image tells what it was built
+// from: the flags that the Dockerfile gives the linker reach the program.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(text), -1) {
+		if image := m[1]; image != "scratch" && image != "${GO_IMAGE}" && !strings.Contains(image, "@sha256:") {
+			t.Errorf("FROM %s: neither a digest nor an argument", image)
+		}
+	}
+	flags := regexp.MustCompile(`-ldflags="([^"]+)"`).FindStringSubmatch(string(text))
+	if flags == nil || !strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`) || !strings.Contains(string(text), "/sbom.json /sbom.json") {
+		t.Fatalf("no flags, revision or bill of materials:\n%s", text)
+	}
+	const revision = "0123456789abcdef0123456789abcdef01234567"
+	program := filepath.Join(t.TempDir(), "blankout")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+strings.ReplaceAll(flags[1], "${REVISION}", revision), "-o", program, "blankout/cmd/blankout")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, args := range [][]string{{"version"}, {"version", "--sbom"}} {
+		out, err := exec.Command(program, args...).Output()
+		if err != nil || !strings.Contains(string(out), revision) {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+}
+
 // Every event of every example can be used.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("examples/*")

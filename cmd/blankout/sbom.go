@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,22 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
+
+// licences says under which licence each module is, a line for each: its path, a
+// blank, and the SPDX expression. A test compares it with the modules' files.
+//
+//go:embed licences.txt
+var licences string
+
+// licence returns the SPDX expression of a module, "" if it is not known.
+func licence(path string) string {
+	for line := range strings.Lines(licences) {
+		if module, expression, _ := strings.Cut(strings.TrimSpace(line), " "); module == path {
+			return expression
+		}
+	}
+	return ""
+}
 
 // writeSBOM writes which modules this very program was built from, as a CycloneDX
 // document. Equal programs give equal documents: there is no time and no serial
@@ -22,6 +39,7 @@ func writeSBOM(w io.Writer) error {
 	version, revision := buildVersion()
 	main := component(info.Main.Path, version)
 	main.Type = cdx.ComponentTypeApplication
+	main.Licenses = &cdx.Licenses{{Expression: "Apache-2.0"}}
 	if revision != "" {
 		main.Properties = &[]cdx.Property{{Name: "vcs.revision", Value: revision}}
 	}
@@ -48,5 +66,9 @@ func writeSBOM(w io.Writer) error {
 
 func component(path, version string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
-	return cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: path, Version: version, PackageURL: url}
+	c := cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: path, Version: version, PackageURL: url}
+	if expression := licence(path); expression != "" {
+		c.Licenses = &cdx.Licenses{{Expression: expression}}
+	}
+	return c
 }

@@ -10,10 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// builtFrom is the revision where the build sees no checkout, as in a container: the
+// linker sets it (-X main.builtFrom=REVISION).
+var builtFrom string
+
 // buildVersion says which source this program was built from: the module's
 // version or the revision of the checkout, "-dirty" if that had been changed.
 func buildVersion() (version, revision string) {
-	version, revision = "unknown", ""
+	version, revision = "unknown", builtFrom
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return
@@ -66,6 +70,6 @@ func (p *program) version() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from, with their sums: a CycloneDX bill of materials in JSON")
+	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from, with their sums and licences: a CycloneDX bill of materials in JSON")
 	return c
 }
