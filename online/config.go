@@ -140,6 +140,9 @@ func (c Config) parse() (settings, error) {
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
 		return s, err
 	}
+	if s.loss.Facts().Target == loss.Count {
+		return s, fmt.Errorf("loss %q: its labels are counts, and online learning knows classes only; blankout train -d FILE --loss poisson learns counts exactly", c.Loss)
+	}
 	if err := s.parseNoise(c); err != nil {
 		return s, err
 	}

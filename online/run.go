@@ -84,6 +84,9 @@ type Runner struct {
 	// Commit tells the broker what has been saved, for its lag displays. An error
 	// is logged and nothing more. May be nil.
 	Commit func(context.Context, blankout.Offsets) error
+	// Unnamed says that nobody has named the classes. Labels that are numbers may
+	// then be meant as such: see NumbersError.
+	Unnamed bool
 	// DeadLetters is needed under the policy dead-letter.
 	DeadLetters DeadLetters
 	// Suspects keeps the suspects, and a checkpoint passes none that is not safe
@@ -527,6 +530,9 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	if max := l.Config.MaxEvents; max > 0 && uint64(n) > max-l.records {
 		n = int(max - l.records)
 	}
+	if err := l.checkNumbers(b, n); err != nil {
+		return err
+	}
 	var failed *RefusedError
 	if l.Config.Refused == PolicyFail {
 		for i := range b.Examples[:n] {
@@ -610,6 +616,22 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 		return errEnough
 	}
 	return nil
+}
+
+// checkNumbers returns a *NumbersError if one of the first events has another number
+// for a label than those that were taken for classes. Later ones cannot be what the
+// stream is about.
+func (l *loop) checkNumbers(b *blankout.Batch, n int) error {
+	if !l.Unnamed || l.Learner.events >= warnAfter || !ofNumbers(l.Learner.loss) {
+		return nil
+	}
+	classes := l.Schema.At(b).Classes
+	for i := range b.Examples[:n] {
+		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && numbers(classes) {
+			return &NumbersError{l.Learner.config.Loss, firstBytes(r.Detail, maxFirst)}
+		}
+	}
+	return CheckLabels(l.Learner.config.Loss, classes)
 }
 
 // reportDrift logs an alarm of the drift detector.

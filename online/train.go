@@ -21,6 +21,8 @@ type Training struct {
 	// what it opened if that is an io.Closer.
 	Open   func() (Source, error)
 	Passes int
+	// Unnamed is Runner's.
+	Unnamed bool
 	// Memory is for how many bytes of decoded events later passes and the
 	// evaluation may be served without Open; 0 keeps none.
 	Memory int64
@@ -110,7 +112,7 @@ func (t *Training) pass(kept *tape, record bool, f func(Source) error) error {
 func (t *Training) learn(ctx context.Context, s Source, pass int) (*Status, error) {
 	c := DefaultRunConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema}
+	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

@@ -234,6 +234,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
+	r.Unnamed = len(c.Record.Classes) == 0
 	r.Config.MaxEvents = o.maxEvents
 	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)

@@ -109,20 +109,30 @@ type onlineResult struct {
 func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
-	classes := o.online.classes
+	classes, unnamed := o.online.classes, len(o.online.classes) == 0 && len(o.data.record.Classes) == 0
 	if len(classes) == 0 && !slices.Contains(o.data.paths, "-") {
 		if classes, err = o.findClasses(ctx, 1); err != nil {
 			return err
 		}
 	}
-	learner, trained, err := p.passOnline(ctx, o, classes, screen)
+	if unnamed {
+		if err := online.CheckLabels(o.online.config.Loss, classes); err != nil {
+			return err
+		}
+	}
+	learner, trained, err := p.passOnline(ctx, o, classes, unnamed, screen)
 	var refused *online.RefusedError
 	if errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel && len(o.online.classes) == 0 && !slices.Contains(o.data.paths, "-") {
 		// A class that the first examples did not show: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
-		learner, trained, err = p.passOnline(ctx, o, classes, screen)
+		if unnamed {
+			if err := online.CheckLabels(o.online.config.Loss, classes); err != nil {
+				return err
+			}
+		}
+		learner, trained, err = p.passOnline(ctx, o, classes, false, screen)
 	}
 	if err != nil {
 		return err
@@ -253,7 +263,7 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 }
 
 // passOnline makes the passes with the given classes, nil for the first two.
-func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, screen *screen) (*online.Learner, *online.Trained, error) {
+func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *online.Trained, error) {
 	data := o.data
 	data.record.Classes, data.record.MaxClasses = classes, 2
 	schema := data.record.Schema()
@@ -262,7 +272,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		return nil, nil, usageError{err}
 	}
 	t := &online.Training{
-		Learner: learner, Schema: schema, Passes: o.online.passes, Memory: 1 << 30, Refused: online.PolicyFail,
+		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: online.PolicyFail,
 		Threads: o.config.Threads, Evaluate: !p.quiet || o.json,
 		Open: func() (online.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}

@@ -1,0 +1,51 @@
+package online
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"blankout/loss"
+)
+
+// NumbersError says that labels are numbers to predict, which a Learner cannot: it
+// knows classes.
+type NumbersError struct {
+	Loss   string
+	Labels string // what they look like
+}
+
+func (e *NumbersError) Error() string {
+	return fmt.Sprintf("loss %s: the labels are numbers (%s), and online learning knows classes only: blankout train -d FILE --loss linear learns numbers exactly; "+
+		"if they are classes, name them (record.classes, or --classes of train) or set the loss to logistic", e.Loss, e.Labels)
+}
+
+// ofNumbers says whether a loss is also one of numbers, so that labels which are
+// numbers may be meant as such.
+func ofNumbers(l loss.Loss) bool {
+	_, quadratic := l.(loss.Quadratic)
+	return quadratic || l.Facts().Regression
+}
+
+// maxNumberClasses is how many classes of whole numbers, such as digits, are
+// believed to be classes though nobody named them.
+const maxNumberClasses = 20
+
+// CheckLabels returns a *NumbersError if labels that nobody has named as classes look
+// like numbers to predict, under a loss that is also one of numbers.
+func CheckLabels(lossName string, labels []string) error {
+	l, err := loss.Parse(lossName)
+	if err != nil || !ofNumbers(l) || len(labels) <= 2 || !numbers(labels) {
+		return nil
+	}
+	whole := !slices.ContainsFunc(labels, func(s string) bool { x, _ := strconv.ParseFloat(s, 64); return x != math.Trunc(x) })
+	if whole && len(labels) <= maxNumberClasses {
+		return nil
+	}
+	return &NumbersError{lossName, fmt.Sprintf("%d different ones among the first examples, such as %s and %s", len(labels), labels[0], labels[1])}
+}
+
+func numbers(labels []string) bool {
+	return !slices.ContainsFunc(labels, func(s string) bool { _, err := strconv.ParseFloat(s, 64); return err != nil })
+}
