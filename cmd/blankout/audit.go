@@ -79,10 +79,15 @@ type audited struct {
 	Variance  float64  `json:"variance"` // of the score under Noise
 	Features  int      `json:"features"` // of the event
 	// Unknown counts the features that the model has never met.
-	Unknown int           `json:"unknown"`
-	Missing []string      `json:"missing,omitempty"` // fields known to be missing
-	Terms   []auditedTerm `json:"terms"`
-	Rest    float64       `json:"rest"` // what the features that are not listed add
+	Unknown int      `json:"unknown"`
+	Missing []string `json:"missing,omitempty"` // fields known to be missing
+	// Rule is by which rule the event was answered because of that, Factor by what its
+	// features were multiplied, Why what the rule was chosen by.
+	Rule   blankout.MissingRule `json:"rule,omitempty"`
+	Factor float64              `json:"factor,omitempty"`
+	Why    string               `json:"why,omitempty"`
+	Terms  []auditedTerm        `json:"terms"`
+	Rest   float64              `json:"rest"` // what the features that are not listed add
 }
 
 type auditedTerm struct {
@@ -203,8 +208,8 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 		label := a.schema.Classes[e.Label]
 		x.Label = &label
 	}
-	for _, id := range e.Missing {
-		x.Missing = append(x.Missing, a.schema.Fields[id].Name)
+	if scale, rule := m.Answer(e); rule != "" {
+		x.Missing, x.Rule, x.Factor, x.Why = m.MissingFields(e), rule, scale, whyRule(&m.Head, e)
 	}
 	for i, t := range why.Terms {
 		if !t.Known {
@@ -224,6 +229,27 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 		x.Terms = append(x.Terms, out)
 	}
 	return x
+}
+
+// whyRule says which of a model's rules an event that lacks fields was answered by,
+// and which shares of its fields chose them.
+func whyRule(h *blankout.Head, e *blankout.Example) string {
+	k, m := h.Lack(e), h.Missing
+	if m == nil {
+		return "the model's file has no rule for missing fields"
+	}
+	var why []string
+	for _, part := range []struct {
+		missing float64
+		what    string
+		rules   *blankout.MissingRules
+	}{{k.Null, "null", &m.Null}, {k.Absent, "left out although usual", &m.Absent}} {
+		if all := part.missing + k.Named + k.Silent; part.missing > 0 {
+			share := part.missing / all
+			why = append(why, fmt.Sprintf("%g of %g fields %s, for which the model's rule is %s", part.missing, all, part.what, part.rules[blankout.MissingBin(share)]))
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // namesOf returns the names that are known to share a column, those of the field
@@ -299,7 +325,7 @@ func (x *audited) print(w io.Writer) {
 	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
 	t.Flush()
 	if len(x.Missing) > 0 {
-		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
+		fmt.Fprintf(w, "  missing: %s\n  answered by %s, what is left counts %.4g times: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")), x.Rule, x.Factor, x.Why)
 	}
 	fmt.Fprintln(w)
 }
