@@ -467,8 +467,14 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	if left == 0 {
 		left = 1 - share(event.Dead)
 	}
+	answered := 1.0
+	if u.treatment.Dead == Null && !u.treatment.Rescale {
+		answered = f.answered(event, e)
+	}
 	for i, dead := range event.Dead {
 		switch {
+		case !dead && answered != 1:
+			f.x.Value[i] *= answered
 		case dead && u.treatment.Dead == Null:
 			f.x.Value[i] = 0
 		case dead:
@@ -483,6 +489,29 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	}
 	p := f.head.Probabilities(scores, f.all)
 	return f.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+}
+
+// answered returns by what the model multiplies the survivors of an event: a field
+// that has lost everything is null.
+func (f *fixed) answered(event *Event, e *blankout.Example) float64 {
+	left := blankout.Example{Missing: slices.Clone(e.Missing)}
+	var dead []uint16
+	for i, id := range event.Field {
+		if event.Dead[i] {
+			dead = append(dead, id)
+		} else {
+			left.Field = append(left.Field, id)
+		}
+	}
+	for _, id := range dead {
+		if id != 0 && !slices.Contains(left.Field, id) && f.head.Schema.Fields[id].Kind != blankout.Cross {
+			left.Missing = append(left.Missing, id)
+		}
+	}
+	slices.Sort(left.Missing)
+	left.Missing = slices.Compact(left.Missing)
+	scale, _ := f.head.Answer(&left)
+	return scale
 }
 
 // fields returns the field of every entry of f.x. Both it and the event it was
@@ -544,11 +573,11 @@ func share(dead []bool) float64 {
 }
 
 // Error returns the share of the labelled examples, by importance, that a model
-// gets wrong in a nightmare, survivors rescaled, what is dead known to be
-// missing, the first draw with seed 0. It is NaN without a labelled example.
+// gets wrong in a nightmare as it answers, what is dead known to be missing where
+// that can be known, the first draw with seed 0. It is NaN without a labelled example.
 func Error(m *blankout.Model, examples []blankout.Example, nightmare Nightmare) float64 {
 	s := &Subject{Examples: examples, Schema: m.Schema, Linear: m}
-	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, true}}
+	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, false}}
 	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))
 	if err != nil {
 		return math.NaN()

@@ -1,0 +1,130 @@
+package online
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// lackingStream makes events of two classes with ten numbers, some of them null or
+// left out.
+type lackingStream struct {
+	r          *rand.Rand
+	null, gone float64
+	e          blankout.Example
+}
+
+func lackingLearner(t *testing.T, c Config) *Learner {
+	t.Helper()
+	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for i := range 10 {
+		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+	}
+	l, err := New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (s *lackingStream) next() *blankout.Example {
+	e := &s.e
+	*e = blankout.Example{Weight: 1, Label: s.r.IntN(2)}
+	for id := uint16(1); id <= 10; id++ {
+		x := s.r.NormFloat64() + 0.6*float64(2*e.Label-1)
+		switch u := s.r.Float64(); {
+		case u < s.null:
+			e.Missing = append(e.Missing, id)
+		case u < s.null+s.gone:
+		default:
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(id)), append(e.Features.Value, 5+x), append(e.Field, id)
+		}
+	}
+	return e
+}
+
+// The fields that most events hold are usual, while they do.
+func TestUsualFields(t *testing.T) {
+	l := lackingLearner(t, DefaultConfig())
+	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), gone: 0.3}
+	for range 2000 {
+		l.Learn(s.next())
+	}
+	if m := l.missing.model; len(m.Usual) != 10 || len(m.UsuallyNull) != 0 {
+		t.Fatalf("%+v", m)
+	}
+	// Field 3 dies for good: after some time its absence is the usual.
+	dead := func(n int, null bool) {
+		for range n {
+			e := s.next()
+			if i := slices.Index(e.Field, 3); i >= 0 {
+				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
+			}
+			if null {
+				e.Missing = []uint16{3}
+			}
+			l.Learn(e)
+		}
+	}
+	dead(1000, false)
+	if m := l.missing.model; !slices.Contains(m.Usual, 3) {
+		t.Errorf("after 1,000 events: %+v", m)
+	}
+	dead(20_000, false)
+	if m := l.missing.model; slices.Contains(m.Usual, 3) || len(m.Usual) != 9 {
+		t.Errorf("after 21,000 events: %+v", m)
+	}
+	dead(20_000, true)
+	if m := l.missing.model; !slices.Equal(m.UsuallyNull, []uint16{3}) {
+		t.Errorf("null for 20,000 events: %+v", m)
+	}
+}
+
+// The rule is the one that has scored better, and a restart changes nothing.
+func TestMissingRuleIsMeasured(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise = "none"
+	whole, other := lackingLearner(t, c), lackingLearner(t, c)
+	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
+	var asIs, rescaled, served float64
+	for i := range 6000 {
+		e := s.next()
+		if i == 3000 {
+			blocks, err := other.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other, err = Restore(c, blocks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i >= 2000 && len(e.Field) > 0 {
+			m := blankout.Model{Head: whole.head(whole.schema), Rows: whole.table}
+			n := float64(len(e.Field))
+			served += whole.logLoss(m.Score(e, make([]float64, 1)), e.Label)
+			asIs += whole.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
+			rescaled += whole.logLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
+		}
+		if a, b := slices.Clone(whole.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+			t.Fatalf("event %d: %v, %v", i, a, b)
+		}
+	}
+	if !bytes.Equal(stateOf(t, whole), stateOf(t, other)) {
+		t.Error("a restart has changed the state")
+	}
+	// Learned as they are, they are better left as they are.
+	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
+		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
+	}
+	c.Missing = "rescale"
+	forced := lackingLearner(t, c)
+	for range 2000 {
+		forced.Learn(s.next())
+	}
+	if forced.missing.model.Null != blankout.DefaultMissingRules() {
+		t.Errorf("forced: %v", forced.missing.model.Null)
+	}
+}

@@ -1,0 +1,211 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+)
+
+// telemetry is a fixed list of events of so many classes and numeric fields, or
+// of words.
+type telemetry struct {
+	r       *mathrand.Rand
+	classes int
+	words   bool
+	labels  []int
+	values  [][]float64 // NaN is null already while learning
+}
+
+func newTelemetry(n, classes, fields int, words bool, null float64) *telemetry {
+	s := &telemetry{r: mathrand.New(mathrand.NewPCG(5, 17)), classes: classes, words: words}
+	weight := make([]float64, classes*fields)
+	for i := range weight {
+		weight[i] = 0.35 * s.r.NormFloat64()
+	}
+	for range n {
+		label, values := s.r.IntN(classes), make([]float64, fields)
+		for j := range values {
+			if values[j] = weight[label*fields+j] + s.r.NormFloat64(); s.r.Float64() < null {
+				values[j] = math.NaN()
+			}
+		}
+		s.labels, s.values = append(s.labels, label), append(s.values, values)
+	}
+	return s
+}
+
+// write writes event i with a share of what it has missing: numbers are null, words left out.
+func (s *telemetry) write(b io.Writer, i int, missing float64) {
+	var words []string
+	fmt.Fprintf(b, `{"label":"c%d"`, s.labels[i])
+	for j, x := range s.values[i] {
+		switch gone := s.r.Float64() < missing; {
+		case s.words && x > 0 && !gone:
+			words = append(words, fmt.Sprintf(`"w%d"`, j))
+		case s.words:
+		case gone || math.IsNaN(x):
+			fmt.Fprintf(b, `,"sensor%d":null`, j)
+		default:
+			fmt.Fprintf(b, `,"sensor%d":%.4f`, j, 20+float64(j)*x)
+		}
+	}
+	if s.words {
+		fmt.Fprintf(b, `,"words":[%s]`, strings.Join(words, ","))
+	}
+	fmt.Fprintln(b, "}")
+}
+
+// What is forecast while learning is what the server answers to the same events
+// with so much missing, and both are what the learner scored itself.
+func TestServedAsForecast(t *testing.T) {
+	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
+	for _, c := range []struct {
+		name    string
+		classes int
+		fields  int
+		words   bool
+		noise   string
+		null    float64 // share that is missing already while learning
+		points  []int   // of the forecast that are asked for
+		within  float64 // percentage points
+	}{
+		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 1},
+		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 1},
+		{"nulls", 2, 24, false, "auto", 0.3, []int{0}, 1},
+		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 1},
+		{"words", 2, 60, true, "auto", 0, []int{0, 3, 5, 7}, 1.5}, // no normal distribution
+		{"classes", 5, 30, false, "auto", 0, []int{7}, 3},         // by masks: a standard error is 0.8
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newTelemetry(learned, c.classes, c.fields, c.words, c.null)
+			var lines bytes.Buffer
+			for i := range learned {
+				s.write(&lines, i, 0)
+			}
+			config := online.DefaultConfig()
+			config.Noise = c.noise
+			if c.classes > 2 {
+				config.Levels, config.ExpectedMissing = []float64{0, 0.5}, 0.7
+			}
+			runner, service := learnedFrom(t, config, c.classes, lines.Bytes())
+			url := start(t, serve.DefaultConfig(), service)
+			metrics := runner.Status().Metrics
+			i := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level })
+			for _, point := range c.points {
+				missing := online.ForecastMissing(point)
+				served := 100 * servedError(t, url, s, asked, missing)
+				forecast := 100 * metrics.Forecasts[i].Error[point]
+				t.Logf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*missing, forecast, served)
+				if !(math.Abs(served-forecast) <= c.within) {
+					t.Errorf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*missing, forecast, served)
+				}
+			}
+		})
+	}
+}
+
+// learnedFrom returns a Runner that has learned from these lines, and its Service.
+func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*online.Runner, serve.Service) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(path, lines, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	record := stream.DefaultRecordConfig()
+	record.Format, record.MaxClasses = "json", classes
+	schema := record.Schema()
+	source, err := stream.OpenFile(path, record, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { source.Close() })
+	learner, err := online.New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: record.Settings()}
+	runner.Config.Refused = online.PolicyFail
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return runner, serve.Service{Status: runner.Status, Model: runner.Published, Record: &record}
+}
+
+// servedError asks over HTTP for predictions of the last n events.
+func servedError(t *testing.T, url string, s *telemetry, n int, missing float64) float64 {
+	t.Helper()
+	wrong := 0
+	for from := len(s.labels) - n; from < len(s.labels); from += 1000 {
+		var events strings.Builder
+		for i := range 1000 {
+			s.write(&events, from+i, missing)
+		}
+		status, body, _ := call(t, "POST", url+"/v1/predict", events.String())
+		var answer struct {
+			Predictions []struct {
+				Class   string
+				Missing []string
+				Rule    string
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &answer); status != 200 || err != nil || len(answer.Predictions) != 1000 {
+			t.Fatal(status, err, len(answer.Predictions))
+		}
+		for i, p := range answer.Predictions {
+			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
+				wrong++
+			}
+			if (len(p.Missing) > 0) != (p.Rule != "") || len(p.Missing) > 0 && s.words {
+				t.Fatalf("missing %q, rule %q", p.Missing, p.Rule)
+			}
+		}
+	}
+	return float64(wrong) / float64(n)
+}
+
+// An answer names what is missing, null or left out, and the rule; the user can
+// force another.
+func TestMissingAnswered(t *testing.T) {
+	s := newTelemetry(400, 2, 4, false, 0)
+	var lines bytes.Buffer
+	for i := range s.labels {
+		s.write(&lines, i, 0)
+	}
+	scores := map[blankout.MissingRule]float64{}
+	for _, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
+		config := online.DefaultConfig()
+		config.Missing = string(rule)
+		_, service := learnedFrom(t, config, 2, lines.Bytes())
+		url := start(t, serve.DefaultConfig(), service)
+		_, body, _ := call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":null}`)
+		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"rule":%q`, rule)} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: want %s in %s", rule, want, body)
+			}
+		}
+		var answer struct{ Predictions []struct{ Scores []float64 } }
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		scores[rule] = answer.Predictions[0].Scores[0]
+		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"rule"`) || strings.Contains(body, `"missing"`) {
+			t.Errorf("nothing is missing: %s", body)
+		}
+	}
+	if scores[blankout.MissingAsIs] == scores[blankout.MissingRescale] {
+		t.Error("both rules score the same")
+	}
+}
