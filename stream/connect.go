@@ -222,10 +222,11 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 		k.log = slog.New(slog.DiscardHandler)
 	}
 	k.transport = &kafka.Transport{
-		Dial:           k.dial,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return k.dial(ctx, network, address, tlsConfig)
+		},
 		DialTimeout:    min(c.RequestTimeout, 5*time.Second),
 		ClientID:       c.ClientID,
-		TLS:            tlsConfig,
 		SASL:           mechanism,
 		MetadataTopics: topics,
 		MetadataTTL:    c.MetadataInterval,
@@ -259,7 +260,9 @@ func (c trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-func (k *cluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects, under TLS if that is configured, and checks what comes: the
+// Transport is left nothing to wrap.
+func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *tls.Config) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -271,7 +274,15 @@ func (k *cluster) dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, net.ErrClosed
 	}
 	k.conns[conn] = struct{}{}
-	return trackedConn{conn, k}, nil
+	var tracked net.Conn = trackedConn{conn, k}
+	if tlsConfig != nil {
+		if tlsConfig.ServerName == "" {
+			tlsConfig = tlsConfig.Clone()
+			tlsConfig.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		tracked = tls.Client(tracked, tlsConfig)
+	}
+	return &checkedConn{Conn: tracked}, nil
 }
 
 // close ends every connection, also those with a request under way.

@@ -83,12 +83,19 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	if n < 4 || n > maxResponse {
 		return nil, fmt.Errorf("fetch response of %d bytes", n)
 	}
-	if cap(x.body) < n {
-		x.body = make([]byte, n, n+n/4)
+	// A broker may send one batch larger than it was asked for, and may say so without
+	// sending it: what is beyond twice the request gets room as it comes.
+	for read := 0; ; {
+		end := min(n, max(2*int(x.request.MaxBytes)+1<<16, 2*read))
+		if cap(x.body) < end {
+			x.body = append(make([]byte, 0, end+end/4), x.body[:read]...)
+		}
+		x.body = x.body[:end]
+		if _, err := io.ReadFull(rw, x.body[read:]); err != nil || end == n {
+			return x, err
+		}
+		read = end
 	}
-	x.body = x.body[:n]
-	_, err := io.ReadFull(rw, x.body)
-	return x, err
 }
 
 // fetchResponse is a parsed response; records and aborted borrow its bytes.

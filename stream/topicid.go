@@ -6,6 +6,7 @@ package stream
 // so the request is written here.
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -99,9 +100,9 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	if n > maxMetadata {
 		return nil, fmt.Errorf("a response of %d bytes to request %d", n, key)
 	}
-	answer := make([]byte, n)
-	_, err := io.ReadFull(rw, answer)
-	return answer, err
+	var answer bytes.Buffer
+	_, err := io.CopyN(&answer, rw, int64(n))
+	return answer.Bytes(), err
 }
 
 // parse reads a Metadata response as far as the topics' ids.
