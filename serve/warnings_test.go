@@ -1,0 +1,47 @@
+package serve_test
+
+import (
+	"bufio"
+	"net/http"
+	"strings"
+	"testing"
+
+	"blankout/online"
+	"blankout/serve"
+)
+
+// A warning of the run is on the page, and a metric says which kinds there are.
+func TestWarnings(t *testing.T) {
+	_, service := learned(t)
+	warning := online.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
+	service.Status = func() *online.Status { return &online.Status{Warnings: []online.Warning{warning}} }
+	url := start(t, serve.DefaultConfig(), service)
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	for _, kind := range online.WarningKinds {
+		want := `blankout_warning{kind="` + kind + `"} 0`
+		if kind == warning.Kind {
+			want = `blankout_warning{kind="` + kind + `"} 1`
+		}
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	response, err := http.Get(url + "/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), `data: {`) {
+			if !strings.Contains(lines.Text(), `"warnings":[{"kind":"no-labels","text":"none of 5 events has had a label"}]`) {
+				t.Errorf("the page is told %s", lines.Text())
+			}
+			break
+		}
+	}
+	if _, page, _ := call(t, "GET", url+"/", ""); !strings.Contains(page, `id="warnings"`) || !strings.Contains(page, "s.warnings") {
+		t.Error("the page shows no warnings")
+	}
+}
