@@ -130,7 +130,6 @@ type nemesis struct {
 		good, refused, unreachable, validations int
 		compared                                int // with what had been learned before
 		version                                 uint64
-		late                                    time.Duration
 	}
 	acked []map[int64]string // shared by the callbacks of one client: offset to key
 	lost  atomic.Int64       // shared: records whose fate the client does not know
