@@ -8,15 +8,16 @@ import (
 
 // Scaler standardises features before they meet the weights. Dropout noise on a
 // feature whose mean is far from zero destroys the signal (docs/mathematics.md),
-// so numeric columns are centred and scaled by their running mean and deviation;
-// one-hot and word columns are left alone. A standardised value is clipped to
-// +-ScalerClip, so that one wild reading cannot throw the weights.
+// so numeric columns are centred and scaled by their running mean and deviation,
+// those with heavy tails after a Transform; one-hot and word columns are left
+// alone. A standardised value is bounded, see Clip, so that one wild reading cannot
+// throw the weights.
 //
 // The running statistics of a column are the first ScalerWidth values of its
 // row (Layout.Stats), so they travel with the model:
 //
 //	count of observations, their mean, sum of squared deviations,
-//	centre in force, inverse of the scale in force
+//	centre in force, inverse of the scale in force (negative with a Transform)
 //
 // The centre and scale in force trail the mean and deviation: they are renewed
 // when the count has grown by a sixteenth.
@@ -92,29 +93,79 @@ func (s *Scaler) Each(x Vec) iter.Seq2[uint32, float64] {
 // Apply returns the standardised value of x given its column's statistics, the
 // first ScalerWidth values of the row.
 func (s *Scaler) Apply(stats []float64, x float64) float64 {
-	_ = stats[ScalerWidth-1]
-	return clip((x - stats[3]) * stats[4])
+	return s.Clip(stats, s.Deviations(stats, x))
 }
 
-func clip(z float64) float64 { return max(-ScalerClip, min(z, ScalerClip)) }
+// Deviations is Apply without the clip.
+func (s *Scaler) Deviations(stats []float64, x float64) float64 {
+	if stats[4] >= 0 {
+		return (x - stats[3]) * stats[4]
+	}
+	return transformedDeviations(stats, x)
+}
 
-// Observe counts x into the statistics of a column that is centred and scaled.
+func transformedDeviations(stats []float64, x float64) float64 {
+	return (math.Asinh(x/unitOf(stats[4])) - stats[3]) * -stats[4]
+}
+
+// Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
+// centred column, and counts as one at +-wildAt for a score as for the statistics;
+// of another column, whose centre is 0, it counts as one at the bound.
+func (s *Scaler) Clip(stats []float64, z float64) float64 {
+	if z >= -ScalerClip && z <= ScalerClip {
+		return z
+	}
+	return math.Copysign(beyond(stats), z)
+}
+
+func beyond(stats []float64) float64 {
+	if stats[3] != 0 {
+		return wildAt
+	}
+	return ScalerClip
+}
+
+// Standardisation says in numbers what Apply does: with t = x, or asinh(x/Unit) if Unit is not
+// 0, it returns z = (t - Centre)/Scale, or where that lies beyond +-ScalerClip
+// +-Beyond. Scale is 0 for a column that has no scale yet, of which Apply makes 0.
+type Standardisation struct {
+	Transform Transform `json:"transform,omitempty"` // asinh where Unit is not 0
+	Unit      float64   `json:"unit,omitempty"`
+	Centre    float64   `json:"centre"`
+	Scale     float64   `json:"scale"`
+	Beyond    float64   `json:"beyond,omitempty"`
+}
+
+// Standardisation returns that of a column with such statistics.
+func (s *Scaler) Standardisation(stats []float64) Standardisation {
+	f := Standardisation{Centre: stats[3], Unit: unitOf(stats[4]), Beyond: beyond(stats)}
+	if stats[4] != 0 {
+		f.Scale = 1 / math.Abs(stats[4])
+	}
+	if f.Unit != 0 {
+		f.Transform = TransformAsinh
+	}
+	return f
+}
+
+// Observe counts x, which is z Deviations from the centre, into the statistics of a
+// column that is centred and scaled.
 // When that renews the centre mu and scale s in force it returns the ratio s'/s
 // and the shift (mu'-mu)/s. The score w (x-mu)/s + b stays what it was if then
 //
 //	b += w shift  and  w *= ratio;
 //
-// nothing moved when ratio is 1 and shift 0. A reading beyond the clip is
-// counted as if it lay at the clip: the statistics follow a lasting change and
-// shrug off a single one.
-func (s *Scaler) Observe(stats []float64, x float64) (ratio, shift float64) {
+// nothing moved when ratio is 1 and shift 0. A wild reading is counted as Clip has
+// it, and the weights then stay as they are.
+func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	_ = stats[ScalerWidth-1]
-	n, centre, inverse := stats[0]+1, stats[3], stats[4]
-	wild := false
-	if n > 8 && inverse > 0 {
-		if z := (x - centre) * inverse; z > ScalerClip || z < -ScalerClip {
-			x, wild = centre+clip(z)/inverse, true
-		}
+	n, inverse := stats[0]+1, stats[4]
+	wild := z > ScalerClip || z < -ScalerClip
+	switch {
+	case wild:
+		x = stats[3] + math.Copysign(wildAt, z)/math.Abs(inverse)
+	case inverse < 0:
+		x = stats[3] - z/inverse
 	}
 	d := x - stats[1]
 	mean := stats[1] + d/n
@@ -122,19 +173,25 @@ func (s *Scaler) Observe(stats []float64, x float64) (ratio, shift float64) {
 	stats[0], stats[1], stats[2] = n, mean, m2
 	// Sixteenths of the power of two below n are where all but four bits of the
 	// mantissa are 0.
-	if n > 32 && math.Float64bits(n)&(1<<48-1) != 0 {
+	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
 		return 1, 0
 	}
-	newInverse := 0.0
-	if sd := math.Sqrt(m2 / n); sd > 1e-10*math.Abs(mean) && sd > 1e-200 {
-		newInverse = 1 / sd
+	return renew(stats, wild)
+}
+
+// renew puts the mean and deviation in force.
+func renew(stats []float64, wild bool) (ratio, shift float64) {
+	n, mean, centre, inverse := stats[0], stats[1], stats[3], stats[4]
+	renewed := packUnit(inverseScale(mean, stats[2]/n), unitOf(inverse))
+	if inverse < 0 && renewed == 0 {
+		return 1, 0 // the unit would be lost
 	}
-	stats[3], stats[4] = mean, newInverse
-	if wild || inverse == 0 || newInverse == 0 {
+	stats[3], stats[4] = mean, renewed
+	if wild || inverse == 0 || renewed == 0 {
 		// Either w is 0 still, or its slope means nothing where x has gone.
 		return 1, 0
 	}
-	return inverse / newInverse, (mean - centre) * inverse
+	return inverse / renewed, (mean - centre) * math.Abs(inverse)
 }
 
 // ObserveScale counts x into the statistics of a column that is divided by the
@@ -166,18 +223,18 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	wild := false
 	if n > 8 && inverse > 0 {
 		if z := x * inverse; z > ScalerClip || z < -ScalerClip {
-			x, wild = clip(z)/inverse, true
+			x, wild = math.Copysign(ScalerClip, z)/inverse, true
 		}
 	}
 	d := x - stats[1]
 	stats[0] = n
 	stats[1] += d / n
 	stats[2] += d * (x - stats[1])
-	if n > 32 && math.Float64bits(n)&(1<<48-1) != 0 {
+	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
 		return 1 // as in Observe
 	}
 	stats[4] = SpreadInverse(stats, total)
-	if wild || inverse == 0 || stats[4] == 0 {
+	if wild || n <= FirstReadings || inverse == 0 || stats[4] == 0 {
 		return 1
 	}
 	return inverse / stats[4]

@@ -68,6 +68,11 @@ type Config struct {
 	Adapt bool `toml:"adapt"`
 	// Standardise is auto, all, scale or none.
 	Standardise string `toml:"standardise"`
+	// Transform is auto, none or asinh: what is done to numeric readings before they
+	// are centred and scaled, see blankout.Transform; FieldTransform says so for
+	// fields by name.
+	Transform      string            `toml:"transform"`
+	FieldTransform map[string]string `toml:"field_transform"`
 	// Alpha is the share of an unlabelled event's curvature that is added to the
 	// metric, in [0, 1]; 0 only counts unlabelled events.
 	Alpha float64 `toml:"alpha"`
@@ -78,6 +83,10 @@ type Config struct {
 	// mobile; 0 is never.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
+	// HalfLifeStep is how many seconds of event time, at most, count between an event
+	// and the next for HalfLifeTime; 0 is ten times HalfLifeTime. A time farther ahead
+	// that stands alone does not count at all.
+	HalfLifeStep float64 `toml:"half_life_step"`
 	// OnDrift is what an alarm of the drift detector does: log leaves it at being
 	// reported, forget also makes the metric forget nine tenths.
 	OnDrift string `toml:"on_drift"`
@@ -106,6 +115,7 @@ func DefaultConfig() Config {
 		Average:      0.15,
 		Adapt:        true,
 		Standardise:  "auto",
+		Transform:    "auto",
 		OnDrift:      "log",
 		Threshold:    0.5,
 	}
@@ -123,6 +133,7 @@ type settings struct {
 	logit       float64 // threshold as a score
 	intercept   bool
 	missingRule blankout.MissingRule
+	timeStep    int64 // milliseconds, see Config.HalfLifeStep
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -156,6 +167,14 @@ func (c Config) parse() (settings, error) {
 	}
 	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
 		return s, err
+	}
+	if _, err := blankout.ParseTransform(c.Transform); err != nil {
+		return s, err
+	}
+	for name, t := range c.FieldTransform {
+		if _, err := blankout.ParseTransform(t); err != nil {
+			return s, fmt.Errorf("field_transform of %q: %w", name, err)
+		}
 	}
 	if !(c.C > 0) {
 		return s, fmt.Errorf("c = %v: must be positive (inf is no ridge)", c.C)
@@ -199,6 +218,12 @@ func (c Config) parse() (settings, error) {
 		if x > 0 && !s.rule.metric {
 			return s, fmt.Errorf("%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
 		}
+	}
+	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
+		return s, fmt.Errorf("half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
+	}
+	if s.timeStep = int64(1000 * defaultStep * min(c.HalfLifeTime, 1e11)); c.HalfLifeStep > 0 {
+		s.timeStep = max(1, int64(1000*min(c.HalfLifeStep, 1e12)))
 	}
 	if c.OnDrift != "log" && c.OnDrift != "forget" {
 		return s, fmt.Errorf("on_drift %q: want log or forget", c.OnDrift)

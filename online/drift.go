@@ -101,12 +101,26 @@ func (l *Learner) forget(keep float64) {
 // seconds of event time), lazily: instead of every metric shrinking, what is
 // added grows. An addition counts growth times, and the metric in force is the
 // stored one divided by growth.
+//
+// The clock is the latest event time. A time that is ahead of it by more than a step
+// counts only if the event before was so far ahead as well, and then for one step:
+// one far-future time neither ages the metric nor stops the clock. If all of many
+// events in a row are so far behind, the clock goes back to them.
 type fade struct {
 	growth   float64
-	lastTime int64 // the latest event time, milliseconds
+	lastTime int64 // the clock, milliseconds
+	odd      int64 // events in a row that were ahead by more than a step, or minus those behind
 }
 
-const maxGrowth = 1e100
+const (
+	maxGrowth = 1e100
+	// The step is so many half-lives where it is not configured: after them next to
+	// nothing is left to forget.
+	defaultStep = 10
+	// The clock goes forward after so many events that are ahead, back after so many
+	// behind.
+	aheadFor, behindFor = 2, 1000
+)
 
 // pass lets the time of an event go by.
 func (f *fade) pass(l *Learner, time int64) {
@@ -114,11 +128,8 @@ func (f *fade) pass(l *Learner, time int64) {
 	if l.config.HalfLife > 0 {
 		halves = 1 / l.config.HalfLife
 	}
-	if l.config.HalfLifeTime > 0 && time > f.lastTime {
-		if f.lastTime > 0 {
-			halves += min(float64(time-f.lastTime)/1000/l.config.HalfLifeTime, 100)
-		}
-		f.lastTime = time
+	if l.config.HalfLifeTime > 0 && time > 0 {
+		halves += min(float64(f.tick(time, l.timeStep))/1000/l.config.HalfLifeTime, 100)
 	}
 	if halves == 0 {
 		return
@@ -127,4 +138,27 @@ func (f *fade) pass(l *Learner, time int64) {
 		l.forget(1 / f.growth)
 		f.growth = 1
 	}
+}
+
+// tick shows the clock a time and returns how many milliseconds that counts for.
+func (f *fade) tick(time, step int64) (passed int64) {
+	ahead := time - f.lastTime
+	switch {
+	case f.lastTime == 0:
+		f.lastTime = time
+		return 0
+	case ahead > step:
+		f.odd = max(f.odd, 0) + 1
+	case ahead < -step:
+		f.odd = min(f.odd, 0) - 1
+	default:
+		f.odd = 0
+		f.lastTime = max(f.lastTime, time)
+		return max(ahead, 0)
+	}
+	if f.odd == aheadFor || f.odd == -behindFor {
+		f.lastTime, f.odd = time, 0
+		return max(0, min(ahead, step))
+	}
+	return 0
 }

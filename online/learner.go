@@ -35,9 +35,11 @@ import (
 type Learner struct {
 	config Config
 	settings
-	schema  *blankout.Schema
-	kinds   []blankout.Kind // of the schema's fields, as far as met
-	classes []float64       // weight of a class, NaN until met
+	schema *blankout.Schema
+	// Of the schema's fields, as far as met.
+	kinds      []blankout.Kind
+	transforms []blankout.Transform
+	classes    []float64 // weight of a class, NaN until met
 
 	k      int // outputs
 	n      int // levels times outputs
@@ -54,6 +56,7 @@ type Learner struct {
 	bias       []float64 // the intercepts, laid out as a row
 	average
 	dense       denseFinder
+	recent      recentReadings
 	calibration calibration
 	hinkley     pageHinkley
 	refresh     refresh
@@ -331,11 +334,11 @@ func usable(e *blankout.Example) bool {
 func (l *Learner) grow(e *blankout.Example) {
 	for _, id := range e.Field {
 		for int(id) >= len(l.kinds) {
-			l.kinds = append(l.kinds, l.schema.Fields[len(l.kinds)].Kind)
+			l.growFields()
 		}
 	}
 	if len(l.kinds) == 0 {
-		l.kinds = append(l.kinds, l.schema.Fields[0].Kind)
+		l.growFields()
 	}
 	for e.Label >= len(l.classes) {
 		l.classes = append(l.classes, math.NaN())
@@ -351,6 +354,17 @@ func (l *Learner) grow(e *blankout.Example) {
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
 		l.active++
 	}
+}
+
+// growFields takes up the Schema's next field.
+func (l *Learner) growFields() {
+	field := l.schema.Fields[len(l.kinds)]
+	l.kinds = append(l.kinds, field.Kind)
+	t, ok := l.config.FieldTransform[field.Name]
+	if !ok {
+		t = l.config.Transform
+	}
+	l.transforms = append(l.transforms, blankout.Transform(t))
 }
 
 // gather looks up the rows of an event's features, updates their statistics

@@ -126,10 +126,10 @@ func TestHalfLife(t *testing.T) {
 func TestHalfLifeTime(t *testing.T) {
 	for _, rule := range []string{"adagrad", "dropout-descent"} {
 		c := DefaultConfig()
-		c.Rule, c.Noise, c.HalfLifeTime = rule, "dropout:0.3", 60
+		c.Rule, c.Noise, c.HalfLifeTime, c.HalfLifeStep = rule, "dropout:0.3", 60, 4000
 		lazy := mustNew(t, c, 2)
 		eager := c
-		eager.HalfLifeTime = 0
+		eager.HalfLifeTime, eager.HalfLifeStep = 0, 0
 		slow := mustNew(t, eager, 2)
 		s, r := newStream(9, 2), rand.New(rand.NewPCG(3, 4))
 		now, latest := int64(1_700_000_000_000), int64(0)

@@ -38,16 +38,17 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 	return treatAlone
 }
 
-// observe counts a feature into its column's statistics. The weights must then
+// observe counts a feature, which is z deviations from its column's centre, into the
+// column's statistics. The weights must then
 // move by ratio and shift for no score to change.
-func (l *Learner) observe(column uint32, stats []float64, x float64, t treatment) (ratio, shift float64) {
+func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatment, field uint16) (ratio, shift float64) {
 	ratio = 1
 	switch t {
 	case treatAlone:
 		stats[0]++
 		stats[4] = 1
 	case treatNumeric:
-		ratio, shift = l.scaler.Observe(stats, x)
+		ratio, shift = l.observeNumeric(column, stats, x, z, field)
 	case treatScale:
 		ratio = l.scaler.ObserveScale(stats, x)
 	case treatCandidate:
@@ -74,14 +75,15 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
-	kind, stored := l.kinds[0], 0
+	kind, field, stored := l.kinds[0], uint16(0), 0
 	for i := 0; i < len(now.rows); i++ {
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
 			dense = dense[1:]
 		}
 		if e.Field != nil && stored < len(e.Features.Index) && e.Features.Index[stored] == columns[i] {
-			kind = l.kinds[e.Field[stored]]
+			field = e.Field[stored]
+			kind = l.kinds[field]
 			stored++
 		}
 		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
@@ -97,7 +99,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			}
 		}
 		row := now.rows[i]
-		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense)))
+		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense), field))
 	}
 	l.sum(0)
 	l.dense.event(l, e) // may move more weights
@@ -137,10 +139,11 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 
 // observed counts a feature into its column's statistics, moves its weights if that
 // has changed what they are measured in, and returns its standardised value.
-func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment) float64 {
+func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	x, centre, inverse := l.scaler.Apply(stats, raw), stats[3], stats[4]
-	ratio, shift := l.observe(column, stats, raw, t)
+	z, centre, inverse := l.scaler.Deviations(stats, raw), stats[3], stats[4]
+	x := l.scaler.Clip(stats, z)
+	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[3] != centre || stats[4] != inverse { // seldom
 		l.addMoved(row, x, 1)
 		if ratio != 1 || shift != 0 {
@@ -196,8 +199,18 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 // move rewrites a feature's weights for a new centre and scale so that no score
 // changes: w *= ratio, and the intercept takes up w shift. A gradient by w
 // shrinks as w grows, so a metric that sums its squares goes with 1/ratio^2.
+//
+// It leaves them as they are where that would extrapolate too far: where an
+// intercept, which all events share, or the score of a reading one deviation from
+// the centre would change by more than maxMove.
 func (l *Learner) move(row []float64, ratio, shift float64) {
 	w, u := l.weights(row), l.lags(row)
+	most := maxMove / max(math.Abs(shift), ratio-1)
+	for j, w := range w {
+		if !(math.Abs(w) <= most && math.Abs(w+l.coefficient*u[j]) <= most) {
+			return
+		}
+	}
 	if l.intercept && shift != 0 {
 		if !l.now.hasMoved {
 			l.addMoved(l.bias, 0, 1) // takes note of the intercepts
@@ -235,6 +248,8 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 		}
 	}
 }
+
+const maxMove = 1
 
 // denseFinder finds the columns of sparse text formats that count as numeric:
 // those present in at least nine of ten of the first denseEvents events, and
@@ -347,16 +362,20 @@ func (d *denseFinder) promote(l *Learner, row []float64) {
 
 // demote is the way back, for a column that is no longer present often enough.
 func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
-	n, total := float64(seen), row[0]
+	n, total := float64(seen), float64(d.events)
+	was := l.scaler.Standardisation(row)
 	mean := row[1] * total / n
-	m2 := max(0, row[2]-mean*mean*n*(total-n)/total)
-	centre, was := row[3], row[4]
+	m2 := max(0, row[2]*total/row[0]-mean*mean*n*(total-n)/total)
+	if was.Unit != 0 { // of transformed readings; back to about what they were
+		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
+		mean, m2 = 0, n*min(largest*largest, maxMagnitude)/9
+	}
 	row[0], row[1], row[2] = n, mean, m2
 	row[3], row[4] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
 	if l.scaler.Mode == blankout.StandardiseAll {
 		row[4] = blankout.SpreadInverse(row, total)
 	}
-	if was > 0 {
-		l.move(row, was/row[4], -centre*was)
+	if was.Scale > 0 && was.Unit == 0 && row[4] > 0 {
+		l.move(row, 1/(was.Scale*row[4]), -was.Centre/was.Scale)
 	}
 }

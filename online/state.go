@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 
@@ -165,9 +166,11 @@ func (l *Learner) state(c *coder) {
 	} {
 		c.float(p)
 	}
-	last := uint64(l.lastTime)
-	c.uint(&last)
-	l.lastTime = int64(last)
+	c.int64(&l.lastTime)
+	if c.version > 3 {
+		c.int64(&l.odd)
+		l.recent.state(c)
+	}
 	w := &l.refresh.window
 	c.uint32s(&w.ends)
 	c.uint32s(&w.column)
@@ -207,6 +210,22 @@ func (l *Learner) state(c *coder) {
 	if c.version > 3 {
 		l.missing.state(c)
 		m.warningState(c)
+	}
+}
+
+// state walks the readings of every column, in ascending order.
+func (g *recentReadings) state(c *coder) {
+	columns := slices.Sorted(maps.Keys(g.columns))
+	c.uint32s(&columns)
+	for _, column := range columns {
+		r := g.of(column)
+		c.floats(&r.values)
+		c.float(&r.at)
+		c.float(&r.wild)
+		if c.decode && len(r.values) > blankout.FirstReadings {
+			c.failed = true
+		}
+		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
 	}
 }
 
@@ -343,6 +362,12 @@ func (c *coder) int(p *int) {
 	v := uint64(*p)
 	c.uint(&v)
 	*p = int(v)
+}
+
+func (c *coder) int64(p *int64) {
+	v := uint64(*p)
+	c.uint(&v)
+	*p = int64(v)
 }
 
 func (c *coder) float(p *float64) {

@@ -168,8 +168,7 @@ type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
 	Weights []float64 `json:"weights"`
-	Centre  float64   `json:"centre"`
-	Scale   float64   `json:"scale"`
+	blankout.Standardisation
 }
 
 // writeJSON writes the model as one JSON object, its columns one at a time.
@@ -193,7 +192,7 @@ func writeJSON(w io.Writer, m *client.Model, weights bool) error {
 		separator := ""
 		for c := range m.Linear.Columns() {
 			out.WriteString(separator)
-			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Centre, c.Scale})
+			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardisation})
 			if err != nil {
 				return err
 			}

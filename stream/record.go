@@ -8,6 +8,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -75,6 +76,9 @@ type RecordConfig struct {
 	// A record beyond these is refused.
 	MaxFeatures int `toml:"max_features"`
 	MaxBytes    int `toml:"max_bytes"`
+	// MaxWeight bounds the importance, of which one event may have too much for the
+	// measures ever to show another; 0 is 1e30.
+	MaxWeight float64 `toml:"max_weight"`
 	// MaxFields bounds the fields kept apart; those that come later still have
 	// columns of their own but share field 0.
 	MaxFields int `toml:"max_fields"`
@@ -101,6 +105,7 @@ func DefaultRecordConfig() RecordConfig {
 		MaxClasses:     2,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,
+		MaxWeight:      1e6,
 		MaxBytes:       16 << 20,
 		MaxFields:      1 << 14,
 		Missing:        []string{"", "NA", "null"},
@@ -153,6 +158,8 @@ func (c RecordConfig) Check() error {
 		return fmt.Errorf("max_classes %d: want at least 2", c.MaxClasses)
 	case c.MaxFields < 1 || c.MaxFields > blankout.MaxFields:
 		return fmt.Errorf("max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
+	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
+		return fmt.Errorf("max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
 	case c.MaxFeatures < 1:
 		return fmt.Errorf("max_features %d: want at least 1", c.MaxFeatures)
 	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:
@@ -679,8 +686,8 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blanko
 		}
 	case isWeight:
 		x, next := number(text, 0, false)
-		if next != len(text) || x < 0 || x > maxMagnitude {
-			return blankout.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to 1e30", text)
+		if limit := cmp.Or(d.c.MaxWeight, maxMagnitude); next != len(text) || x < 0 || x > limit {
+			return blankout.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to %v (max_weight)", text, limit)
 		}
 		d.weight = x
 	case isTime:

@@ -50,7 +50,7 @@ both a feature's part of a score is weight (x - centre)/scale.`,
 // exported is the JSON form of a model: its head and its features.
 type exported struct {
 	blankout.Head
-	Clip     float64           `json:"clip,omitempty"` // of (x - centre)/scale, none if it is left out
+	Clip     float64           `json:"clip,omitempty"` // beyond which a standardised value is wild, none if it is left out
 	Features []exportedFeature `json:"features"`
 }
 
@@ -59,8 +59,7 @@ type exportedFeature struct {
 	Column  uint32    `json:"column"`
 	Name    string    `json:"name"` // its index, or its column, where no name is known
 	Weights []float64 `json:"weights"`
-	Centre  float64   `json:"centre"`
-	Scale   float64   `json:"scale"`
+	blankout.Standardisation
 }
 
 func (p *program) runExport(model, format, out string) error {
@@ -79,7 +78,7 @@ func (p *program) runExport(model, format, out string) error {
 	x := exported{Head: m.Head, Clip: m.Clip(), Features: []exportedFeature{}}
 	name := m.Schema.Namer()
 	for c := range m.Columns() {
-		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Centre, c.Scale})
+		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Standardisation})
 	}
 	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return cmp.Compare(a.Column, b.Column) })
 	if format == "json" {
@@ -94,11 +93,11 @@ func (p *program) runExport(model, format, out string) error {
 // each feature. Numbers have all their digits.
 func (x *exported) print(w io.Writer) {
 	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
-	limit := ""
+	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - centre)/scale, and 0 where scale is 0.")
 	if x.Clip > 0 {
-		limit = fmt.Sprintf("limited to +-%v and ", x.Clip)
+		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
+		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
 	}
-	fmt.Fprintf(w, "# A score is the sum over the features of an event of weight (value - centre)/scale, each (value - centre)/scale %sset to 0 where scale is 0, plus the intercept's weight.\n", limit)
 	dense := x.Scaler.Dense
 	absent := ""
 	if len(dense) > 0 {
@@ -109,10 +108,10 @@ func (x *exported) print(w io.Writer) {
 	if len(names) == 0 {
 		names = []string{"weight"}
 	}
-	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale%s\n", strings.Join(printable(names), "\t"), absent)
-	line := func(name string, weights []float64, centre, scale float64, always bool) {
+	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
+	line := func(name string, weights []float64, s blankout.Standardisation, always bool) {
 		text := []byte(blankout.Printable(name))
-		for _, v := range append(slices.Clone(weights), centre, scale) {
+		for _, v := range append(slices.Clone(weights), s.Centre, s.Scale, s.Unit, s.Beyond) {
 			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
 		}
 		if absent != "" {
@@ -123,10 +122,10 @@ func (x *exported) print(w io.Writer) {
 		}
 		w.Write(append(text, '\n'))
 	}
-	line("(intercept)", x.Intercept, 0, 1, false)
+	line("(intercept)", x.Intercept, blankout.Standardisation{Scale: 1}, false)
 	for _, f := range x.Features {
 		_, always := slices.BinarySearch(dense, f.Column)
-		line(f.Name, f.Weights, f.Centre, f.Scale, always)
+		line(f.Name, f.Weights, f.Standardisation, always)
 	}
 }
 

@@ -31,8 +31,8 @@ func TestExportsScore(t *testing.T) {
 			x, note = 1e6, "rare" // beyond the clip
 		}
 		label := "abc"[min(2, max(0, int(1.5+x+random.NormFloat64())))]
-		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"same":7,"colour":"%s","words":["%s","w%d"],"on":%t}`,
-			label, 290+5*x, 1e6*math.Exp(min(x, 9)/2), []string{"red", "green"}[i%2], note, random.IntN(5), i%3 == 0)
+		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"tail":%v,"same":7,"colour":"%s","words":["%s","w%d"],"on":%t}`,
+			label, 290+5*x, 1e6*math.Exp(min(x, 9)/2), math.Exp(5*random.NormFloat64()), []string{"red", "green"}[i%2], note, random.IntN(5), i%3 == 0)
 	}
 	two := func(i int) string { return strings.Replace(mixed(i), `"label":"c"`, `"label":"b"`, 1) }
 	dense := func(i int) string {
@@ -96,7 +96,7 @@ func TestExportsScore(t *testing.T) {
 			forms := map[string]formula{
 				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, record)),
 			}
-			clipped, filled := false, false
+			clipped, filled, transformed := false, false, false
 			for i := range 200 {
 				e := next(i)
 				want := m.Score(e, make([]float64, m.Outputs))
@@ -111,11 +111,14 @@ func TestExportsScore(t *testing.T) {
 							t.Fatalf("event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
 						}
 					}
-					clipped, filled = clipped || f.clipped, filled || f.filled
+					clipped, filled, transformed = clipped || f.clipped, filled || f.filled, transformed || f.transformed
 				}
 			}
-			if want := c.format == "json" && c.standardise == "auto"; clipped != want {
-				t.Errorf("values at the clip: %v, want %v", clipped, want)
+			if want := c.standardise == "auto" || c.standardise == "all"; clipped != want {
+				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
+			}
+			if want := c.format == "json" && c.standardise == "auto"; transformed != want {
+				t.Errorf("transformed values: %v, want %v", transformed, want)
 			}
 			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
 				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
@@ -126,16 +129,17 @@ func TestExportsScore(t *testing.T) {
 
 // formula is a model as an export words it.
 type formula struct {
-	intercept       []float64
-	terms           map[string]formulaTerm // by name
-	clip            float64
-	clipped, filled bool // has happened
+	intercept []float64
+	terms     map[string]formulaTerm // by name
+	clip      float64
+
+	clipped, filled, transformed bool // has happened
 }
 
 type formulaTerm struct {
-	weights       []float64
-	centre, scale float64
-	always        bool // 0 where the event leaves it out
+	weights []float64
+	blankout.Standardisation
+	always bool // 0 where the event leaves it out
 }
 
 // score is what the documentation of the exports says.
@@ -143,13 +147,16 @@ func (f *formula) score(event map[string]float64) []float64 {
 	out := append([]float64(nil), f.intercept...)
 	for name, term := range f.terms {
 		x, ok := event[name]
-		if !ok && !term.always || term.scale == 0 {
+		if !ok && !term.always || term.Scale == 0 {
 			continue
 		}
 		f.filled = f.filled || !ok
-		z := (x - term.centre) / term.scale
+		if term.Unit != 0 {
+			x, f.transformed = math.Asinh(x/term.Unit), true
+		}
+		z := (x - term.Centre) / term.Scale
 		if f.clip > 0 && math.Abs(z) > f.clip {
-			z, f.clipped = math.Copysign(f.clip, z), true
+			z, f.clipped = math.Copysign(term.Beyond, z), true
 		}
 		for k, w := range term.weights {
 			out[k] += w * z
@@ -164,6 +171,7 @@ type exportedColumn struct {
 	Name, Feature string
 	Weights       []float64
 	Centre, Scale *float64
+	Unit, Beyond  float64
 }
 
 func newFormula(t *testing.T, h *blankout.Head, clip float64, columns []exportedColumn) formula {
@@ -173,7 +181,7 @@ func newFormula(t *testing.T, h *blankout.Head, clip float64, columns []exported
 		dense[d] = true
 	}
 	for _, c := range columns {
-		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, *c.Centre, *c.Scale, dense[c.Column]}
+		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, blankout.Standardisation{Centre: *c.Centre, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
 	}
 	return f
 }
@@ -234,7 +242,7 @@ func textFormula(t *testing.T, path string, m *blankout.Model) formula {
 		line = strings.TrimSuffix(line, "\n")
 		if comment, ok := strings.CutPrefix(line, "# "); ok {
 			heads = strings.Split(comment, "\t") // the last one names the columns
-			if _, limit, ok := strings.Cut(comment, "limited to +-"); ok {
+			if _, limit, ok := strings.Cut(comment, "A z beyond +-"); ok {
 				limit, _, _ = strings.Cut(limit, " ")
 				f.clip, _ = strconv.ParseFloat(limit, 64)
 			}
@@ -256,9 +264,13 @@ func textFormula(t *testing.T, path string, m *blankout.Model) formula {
 			}
 			switch heads[i+1] {
 			case "centre":
-				term.centre = x
+				term.Centre = x
 			case "scale":
-				term.scale = x
+				term.Scale = x
+			case "unit":
+				term.Unit = x
+			case "beyond":
+				term.Beyond = x
 			default:
 				term.weights = append(term.weights, x)
 			}

@@ -1,0 +1,209 @@
+package online
+
+import (
+	"math"
+
+	"blankout"
+)
+
+// recentReadings keeps readings of numeric columns while they decide where a column's
+// statistics begin: the first ones of a column; some of the first watchUntil, which
+// tell whether the first ones misled; those that differ where none did before; and
+// those beyond the clip that follow each other, which may be a change that lasts.
+type recentReadings struct {
+	columns map[uint32]*readings
+	spare   []*readings
+}
+
+type readings struct {
+	values []float64 // the latest, at most blankout.FirstReadings
+	at     float64   // the number of the last one in its column
+	// One for each reading beyond the clip, less three for each other one, at least 0.
+	wild float64
+}
+
+const (
+	// lasting is the count of wild readings that begins a column anew: some more than
+	// so many if more than three quarters lie beyond the clip. They must differ, each
+	// from the one before it, once in changesEvery: what a date or a broken sensor
+	// reads for a while does not tell of a scale.
+	lasting, changesEvery = 64, 4
+	// The last readings up to the n-th, the 64th, 128th, … watchUntil-th, are held
+	// against what began the column: whether they differ by less than misledBy/n of
+	// its scale, which is an eighth of what those of a counter do, or choose a
+	// transform.
+	watchUntil, misledBy = 2048, 4
+)
+
+// watched says whether the n-th reading of a column is one of the last before the
+// 64th, 128th, …; last, whether it is the last.
+func watched(n float64) (yes, last bool) {
+	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the power of two that is at least n
+	return n <= watchUntil && n > blankout.FirstReadings && n > next-blankout.FirstReadings, n == next
+}
+
+// of returns what has been gathered of a column.
+func (g *recentReadings) of(column uint32) *readings {
+	r := g.columns[column]
+	if r != nil {
+		return r
+	}
+	if last := len(g.spare) - 1; last >= 0 {
+		r, g.spare = g.spare[last], g.spare[:last]
+		r.values, r.at, r.wild = r.values[:0], 0, 0
+	} else {
+		r = &readings{values: make([]float64, 0, blankout.FirstReadings)}
+	}
+	if g.columns == nil {
+		g.columns = map[uint32]*readings{}
+	}
+	g.columns[column] = r
+	return r
+}
+
+func (g *recentReadings) drop(column uint32) {
+	if r := g.columns[column]; r != nil {
+		g.spare = append(g.spare, r)
+		delete(g.columns, column)
+	}
+}
+
+// add takes up the n-th reading of a column. Earlier ones that it does not follow are
+// let go of.
+func (r *readings) add(n, x float64) {
+	if r.at != n-1 {
+		r.values = r.values[:0]
+	}
+	if len(r.values) == blankout.FirstReadings {
+		copy(r.values, r.values[1:])
+		r.values = r.values[:len(r.values)-1]
+	}
+	r.values, r.at = append(r.values, x), n
+}
+
+// addWild takes up the n-th reading of a column, one beyond the clip, and says
+// whether such readings last.
+func (r *readings) addWild(n, x float64) bool {
+	if r.wild = max(0, r.wild-3*(n-1-r.at)); r.wild > 0 {
+		r.at = n - 1
+	}
+	r.add(n, x)
+	if r.wild++; r.wild < lasting || len(r.values) < blankout.FirstReadings {
+		return false
+	}
+	changes := 0
+	for i, v := range r.values[1:] {
+		if v != r.values[i] {
+			changes++
+		}
+	}
+	return changes >= len(r.values)/changesEvery
+}
+
+// observeNumeric counts a reading that is z deviations from the centre into the
+// statistics of a column that is centred and scaled, as blankout.Scaler.Observe does,
+// and sees to where they begin. Where that moves them the weights stay as they are.
+func (l *Learner) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
+	if stats[0] >= watchUntil && stats[4] != 0 && z >= -blankout.ScalerClip && z <= blankout.ScalerClip {
+		return l.scaler.Observe(stats, x, z)
+	}
+	return l.observeWatched(column, stats, x, z, l.transforms[field])
+}
+
+func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t blankout.Transform) (ratio, shift float64) {
+	n := stats[0] + 1
+	wild := z > blankout.ScalerClip || z < -blankout.ScalerClip || stats[4] == 0 && x != stats[3]
+	if n <= blankout.FirstReadings {
+		if r := l.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
+			r = l.recent.of(column)
+			r.add(n, x)
+			l.scaler.Begin(stats, n, r.values, t)
+			return 1, 0
+		}
+	}
+	watched, last := watched(n)
+	switch {
+	case wild && stats[4] == 0:
+		l.differs(column, stats, x, t)
+		return 1, 0
+	case wild && !watched:
+		if r := l.recent.of(column); r.addWild(n, x) {
+			l.restart(column, stats, r, t)
+			return 1, 0
+		}
+	case watched:
+		r := l.recent.of(column)
+		r.add(n, x)
+		if last && len(r.values) == blankout.FirstReadings && l.misled(stats, r.values, t) {
+			l.restart(column, stats, r, t)
+			return 1, 0
+		}
+		if n == watchUntil {
+			l.recent.drop(column)
+		}
+	}
+	return l.scaler.Observe(stats, x, z)
+}
+
+// differs counts a reading of a column in which none differed from the others before.
+func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.Transform) {
+	n, usual := stats[0]+1, stats[3]
+	r := l.recent.of(column)
+	if r.wild > 0 {
+		r.values, r.wild = r.values[:0], 0
+	}
+	for len(r.values) < int(min(n, blankout.FirstReadings)) {
+		r.values = append(r.values, usual)
+	}
+	at := 0 // an early one goes if all differ
+	for i, v := range r.values {
+		if v == usual {
+			at = i
+			break
+		}
+	}
+	r.values[at], r.at = x, n
+	if l.scaler.Begin(stats, n, r.values, t); stats[4] != 0 {
+		l.recent.drop(column)
+	}
+}
+
+// misled says whether the last readings tell of a column that what began it was not
+// like it: they lie together in a small part of its scale, or it should have been
+// transformed.
+func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
+	var now [blankout.ScalerWidth]float64
+	var room [blankout.FirstReadings]float64
+	was := l.scaler.Standardisation(stats)
+	if was.Scale == 0 {
+		return false
+	}
+	if was.Unit == 0 && t == blankout.TransformAuto {
+		l.scaler.Begin(now[:], blankout.FirstReadings, readings, t)
+		if l.scaler.Standardisation(now[:]).Unit != 0 {
+			return true
+		}
+	}
+	values := append(room[:0], readings...)
+	if was.Unit != 0 {
+		for i, x := range values {
+			values[i] = math.Asinh(x / was.Unit)
+		}
+	}
+	l.scaler.Begin(now[:], blankout.FirstReadings, values, blankout.TransformNone)
+	scale := l.scaler.Standardisation(now[:]).Scale
+	return scale > 0 && scale < misledBy/stats[0]*was.Scale
+}
+
+// restart begins a column anew with its latest readings. The metric keeps as much as
+// they are of all: it was made in other units.
+func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
+	n := stats[0] + 1
+	l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], float64(len(r.values))/n)
+	if l.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.noiseKind == constant {
+		// That noise goes by the share of events that hold the column.
+		stats[2] *= n / stats[0]
+		stats[0] = n
+	}
+	l.recent.drop(column)
+}
