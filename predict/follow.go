@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"blankout/client"
 	"blankout/internal/secret"
+	"blankout/stream"
 )
 
 // Followed is the model of a learner elsewhere. Unlike a client.Follower it is
@@ -101,6 +103,22 @@ func (f *Followed) Model() *client.Model {
 func (f *Followed) Close() {
 	f.stop()
 	<-f.done
+}
+
+// Client returns what asks the server of the model, nil for the default, where no
+// file of TLS is named.
+func (c Config) Client() (*http.Client, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	files := stream.TLSConfig{Enabled: true, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
+	secure, err := files.Load()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	return &http.Client{Timeout: time.Minute, Transport: transport}, nil
 }
 
 // Token returns the token that the server of the model wants, "" if none is set.

@@ -42,6 +42,11 @@ type Config struct {
 	// The token of a server, as of serve.Config: the file's, or the variable's.
 	TokenEnv  string `toml:"token_env"`
 	TokenFile string `toml:"token_file"`
+	// PEM files: CAFile of the authorities that may sign the server's certificate,
+	// "" for the system's; CertFile and KeyFile of the certificate that it wants.
+	CAFile   string `toml:"ca_file"`
+	CertFile string `toml:"cert_file"`
+	KeyFile  string `toml:"key_file"`
 }
 
 // DefaultConfig returns the values of an empty section.
@@ -58,6 +63,8 @@ func (c Config) Check() error {
 		return err
 	}
 	switch {
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("cert_file: a certificate needs both cert_file and key_file")
 	case c.CommitInterval <= 0:
 		return fmt.Errorf("commit_interval: %v, want a positive time", c.CommitInterval)
 	case c.ModelInterval <= 0:

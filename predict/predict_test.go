@@ -2,11 +2,16 @@ package predict_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -571,5 +576,52 @@ func TestPredictionTooLarge(t *testing.T) {
 		if keys[i] != want || p.Offset != int64(i%4) || (p.Prediction != nil) != scored || (p.Error == "") != scored {
 			t.Errorf("prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
 		}
+	}
+}
+
+// A server that wants a certificate and has one of an authority of its own can be
+// followed.
+func TestFollowOverTLS(t *testing.T) {
+	shown := make(chan int, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown <- len(r.TLS.PeerCertificates)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := predict.DefaultConfig()
+	dir := t.TempDir()
+	c.CAFile, c.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
+		t.Errorf("a key without a certificate: %v", err)
+	}
+	c.CertFile = c.CAFile
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	asks, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asks.CloseIdleConnections()
+	if _, err := client.Open(t.Context(), server.URL, client.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("got %v", err)
+	}
+	if n := <-shown; n != 1 {
+		t.Errorf("%d certificates were shown", n)
+	}
+	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
+		t.Errorf("without files: %v, %v", asks, err)
 	}
 }

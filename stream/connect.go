@@ -101,7 +101,7 @@ func (c *ConnectConfig) check() error {
 // CheckSecrets reads the password and the certificates, and reports the first thing
 // wrong with them.
 func (c *ConnectConfig) CheckSecrets() error {
-	if _, err := c.TLS.load(); err != nil {
+	if _, err := c.TLS.Load(); err != nil {
 		return err
 	}
 	_, err := c.SASL.load()
@@ -131,7 +131,8 @@ func (c *SASLConfig) check() error {
 	return nil
 }
 
-func (c *TLSConfig) load() (*tls.Config, error) {
+// Load reads the files; nil if TLS is not enabled.
+func (c *TLSConfig) Load() (*tls.Config, error) {
 	if !c.Enabled {
 		return nil, nil
 	}
@@ -201,7 +202,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	tlsConfig, err := c.TLS.load()
+	tlsConfig, err := c.TLS.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -116,8 +116,12 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	if err != nil {
 		return fmt.Errorf("run: predict: %w", err)
 	}
+	asks, err := c.Predict.Client()
+	if err != nil {
+		return fmt.Errorf("run: predict: %w", err)
+	}
 	followed, err := predict.Follow(c.Predict.Model, client.Options{
-		Token: token, Interval: c.Predict.ModelInterval, Kafka: &c.Kafka.ConnectConfig, Record: &c.Record,
+		Token: token, Client: asks, Interval: c.Predict.ModelInterval, Kafka: &c.Kafka.ConnectConfig, Record: &c.Record,
 		Missing: blankout.MissingRule(c.Learner.Missing),
 	}, log)
 	if err != nil {
