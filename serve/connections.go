@@ -55,7 +55,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 	}
-	return &connection{Conn: conn, leave: sync.OnceFunc(func() { <-c.places })}, nil
+	return &connection{TCPConn: conn.(*net.TCPConn), leave: sync.OnceFunc(func() { <-c.places })}, nil
 }
 
 func (l *boundListener) Close() error {
@@ -63,15 +63,17 @@ func (l *boundListener) Close() error {
 	return l.Listener.Close()
 }
 
+// A connection keeps all of a *net.TCPConn's methods: package http needs CloseWrite to
+// get the last words through to a client that is still sending.
 type connection struct {
-	net.Conn
+	*net.TCPConn
 	leave func()
 	place *list.Element // in idle, nil if it is not there
 }
 
 func (c *connection) Close() error {
 	defer c.leave()
-	return c.Conn.Close()
+	return c.TCPConn.Close()
 }
 
 // note is the http.Server's ConnState.
