@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -179,6 +180,45 @@ func TestMCFBadInput(t *testing.T) {
 			if first := o.ValueGrad(make([]float64, o.Dim()), nil); r.Objective > first {
 				t.Errorf("%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
 			}
+		}
+	}
+}
+
+// The gap is a bound wherever the free intercept stands, for it is taken to its
+// optimum first; where all labels are equal there is none, and no bound.
+func TestMCFGap(t *testing.T) {
+	x, y := gaussianProblem(24, 40, 3, false)
+	d := denseData(t, x, y)
+	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
+		p := Problem{Data: d, Y: y, Noise: blankout.Dropout{Q: 0.3}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.5, FreeIntercept), Threads: 1}
+		o, err := NewMCF(p, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := solve(t, o, Options{Tol: 1e-10})
+		want := slices.Clone(best.W)
+		for _, off := range []float64{-2, -0.1, 0.5, 3} {
+			// Only the intercept is off: once it is back, next to nothing is missing.
+			w := slices.Clone(best.W)
+			w[3] += off
+			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
+				t.Errorf("%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
+			}
+			if math.Abs(w[3]-want[3]) > 1e-4 {
+				t.Errorf("%s: the intercept goes to %v, want %v", kind, w[3], want[3])
+			}
+			w[0] += off
+			gap := o.Gap(w)
+			if missing := o.ValueGrad(w, nil) - best.Objective; !(gap >= missing-1e-12) {
+				t.Errorf("%s: a gap of %v where %v is missing", kind, gap, missing)
+			}
+		}
+		p.Y = constant(1, len(y))
+		if o, err = NewMCF(p, kind); err != nil {
+			t.Fatal(err)
+		}
+		if gap := o.Gap(make([]float64, o.Dim())); !math.IsInf(gap, 1) {
+			t.Errorf("%s: a gap of %v with one class", kind, gap)
 		}
 	}
 }
