@@ -78,6 +78,15 @@ func TestExplain(t *testing.T) {
 			if c0, _, _ := noise.Coefficients(); c0 == 0 && math.Abs(shares-1) > 1e-12 || shares > 1 {
 				t.Errorf("%s: shares add up to %v", c.name, shares)
 			}
+			if c0, _, _ := noise.Coefficients(); c0 > 0 {
+				exact := 0.0
+				for d := range uint32(columns) {
+					exact += c0 * m.Weight(d, 0) * m.Weight(d, 0)
+				}
+				if math.Abs(x.Variance-exact) > 1e-12 {
+					t.Errorf("%s: variance %v, want %v", c.name, x.Variance, exact)
+				}
+			}
 			// The variance by drawing from the noise.
 			const draws = 20_000
 			sum, square := 0.0, 0.0
