@@ -50,7 +50,7 @@ func TestFrozen(t *testing.T) {
 	run := func(name, data string, settings ...string) {
 		dir := t.TempDir()
 		args := []string{"run", "--json", "-q", "-d", filepath.Base(data), "--until-end"} // the state names the file
-		settings = append(settings, "checkpoint.directory="+dir, "http.address=")
+		settings = append(settings, "checkpoint.directory="+dir, "dead_letter.file="+filepath.Join(t.TempDir(), "dead.jsonl"), "http.address=")
 		for _, s := range settings {
 			args = append(args, "--set", s)
 		}
