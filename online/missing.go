@@ -15,6 +15,12 @@ type missing struct {
 	usual fieldCounts
 	// For what is null and for what is left out, by the share missing.
 	null, absent [blankout.MissingBins]comparison
+
+	// Of review, kept so that it allocates only when something has changed.
+	usually, usuallyNull []uint16
+	also                 [][2]uint16
+	first                map[string]uint16 // by name the first field
+	named                int               // fields in first
 }
 
 // fieldCounts counts by field id in how many of the recent events it was
@@ -66,7 +72,9 @@ func atLeast(list []uint64, id int) []uint64 {
 
 // lists returns which of the fields are more often present than left out, and
 // which are more often null than present.
-func (c *fieldCounts) lists(fields []blankout.Field) (usual, usuallyNull []uint16) {
+func (m *missing) lists(fields []blankout.Field) {
+	c := &m.usual
+	m.usually, m.usuallyNull = m.usually[:0], m.usuallyNull[:0]
 	for id := range min(max(len(c.present), len(c.null)), len(fields)) {
 		present, null := uint64(0), uint64(0)
 		if id < len(c.present) {
@@ -76,13 +84,12 @@ func (c *fieldCounts) lists(fields []blankout.Field) (usual, usuallyNull []uint1
 			null = c.null[id]
 		}
 		if fields[id].Kind.Named() && 2*present > c.total-min(null, c.total) {
-			usual = append(usual, uint16(id))
+			m.usually = append(m.usually, uint16(id))
 		}
 		if null > present {
-			usuallyNull = append(usuallyNull, uint16(id))
+			m.usuallyNull = append(m.usuallyNull, uint16(id))
 		}
 	}
-	return usual, usuallyNull
 }
 
 // comparison compares the log-loss of events when they are rescaled with that
@@ -149,19 +156,25 @@ func (l *Learner) lack(e *blankout.Example) {
 // review publishes anew which fields are usual.
 func (m *missing) review(fields []blankout.Field) {
 	was := m.model
-	usual, usuallyNull := m.usual.lists(fields)
-	var also [][2]uint16
-	first := map[string]uint16{}
-	for id, f := range fields[:min(len(fields), usualFields)] {
-		switch one, known := first[f.Name]; {
+	m.lists(fields)
+	if m.named > len(fields) { // fields were taken back
+		m.named, m.also = 0, nil
+		clear(m.first)
+	}
+	if m.first == nil {
+		m.first = map[string]uint16{}
+	}
+	for ; m.named < min(len(fields), usualFields); m.named++ {
+		f, id := fields[m.named], uint16(m.named)
+		switch one, known := m.first[f.Name]; {
 		case known && f.Kind != blankout.Cross:
-			also = append(also, [2]uint16{uint16(id), one})
+			m.also = append(m.also, [2]uint16{id, one})
 		case !known:
-			first[f.Name] = uint16(id)
+			m.first[f.Name] = id
 		}
 	}
-	if !slices.Equal(usual, was.Usual) || !slices.Equal(usuallyNull, was.UsuallyNull) || !slices.Equal(also, was.Also) {
-		m.model = blankout.NewMissing(was.Null, was.Absent, usual, usuallyNull, also)
+	if !slices.Equal(m.usually, was.Usual) || !slices.Equal(m.usuallyNull, was.UsuallyNull) || !slices.Equal(m.also, was.Also) {
+		m.model = blankout.NewMissing(was.Null, was.Absent, slices.Clone(m.usually), slices.Clone(m.usuallyNull), slices.Clone(m.also))
 	}
 }
 

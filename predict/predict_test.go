@@ -462,7 +462,8 @@ func TestKeyOfAPrediction(t *testing.T) {
 	if err := predictor(c, func() *client.Model { return m }).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if keys, _ := predictions(t, c); !slices.Equal(keys, []string{"key", "two", ""}) {
+	// Which partition a key goes to, and so the order, is not what this is about.
+	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
 		t.Errorf("keys %q", keys)
 	}
 }
