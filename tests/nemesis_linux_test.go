@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -379,7 +378,11 @@ const overlayVariable = "BLANKOUT_TEST_CLOCK"
 // overlayTime returns the file for go build -overlay that gives a program a package
 // time whose Now is off by as many seconds as the file of the variable says.
 func overlayTime(dir string) (string, error) {
-	source := filepath.Join(runtime.GOROOT(), "src", "time")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
 	text, err := os.ReadFile(filepath.Join(source, "time.go"))
 	if err != nil {
 		return "", err

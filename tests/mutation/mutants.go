@@ -84,8 +84,7 @@ func mutantsOf(root, path string) ([]mutant, error) {
 		add(n.Pos(), n.End(), "("+text(n)+") || true")
 	}
 	remove := func(n ast.Node) { add(n.Pos(), n.End(), "") }
-	var visit func(n ast.Node) bool
-	visit = func(n ast.Node) bool {
+	visit := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ImportSpec, *ast.ArrayType, *ast.StructType:
 			return false
