@@ -17,6 +17,7 @@ import (
 type Snapshot struct {
 	model   *blankout.Model
 	learner []byte
+	refused []byte // the block of that name
 	summary []byte
 	metrics Metrics
 }
@@ -31,7 +32,9 @@ func (l *Learner) Snapshot() *Snapshot {
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), summary, metrics}
+	refused := &coder{}
+	l.metrics.refusedState(refused)
+	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), refused.out, summary, metrics}
 }
 
 // Model returns the published model, for predictions.
@@ -55,7 +58,8 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		return nil, err
 	}
 	return func(yield func(blankout.Block) bool) {
-		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "summary", Data: s.summary}) {
+		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
+			yield(blankout.Block{Name: "summary", Data: s.summary}) {
 			model(yield)
 		}
 	}, nil
@@ -180,7 +184,9 @@ func (l *Learner) state(c *coder) {
 	m := &l.metrics
 	c.uint(&m.RefreshFailures)
 	c.uint(&m.Unlabelled)
-	c.uint(&m.Refused)
+	if c.version < 4 {
+		c.uint(&m.Refused)
+	}
 	c.uint(&m.Suspects)
 	c.uints(&m.Classes)
 	for _, p := range []*Progress{&m.Total, &m.Window} {
@@ -209,7 +215,7 @@ func (l *Learner) state(c *coder) {
 	}
 	if c.version > 3 {
 		l.missing.state(c)
-		m.warningState(c)
+		m.Prior.state(c)
 	}
 }
 
@@ -277,6 +283,16 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, &MismatchError{diff}
 	}
 	l.state(d)
+	if d.version > 3 {
+		refused, err := blankout.FindBlock(blocks, "refused")
+		if err != nil {
+			return nil, fmt.Errorf("restoring the learner: %w", err)
+		}
+		r := &coder{in: refused, decode: true}
+		if l.metrics.refusedState(r); r.failed || len(r.in) != 0 {
+			return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
+		}
+	}
 	switch {
 	case d.failed || len(d.in) != 0:
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))

@@ -228,8 +228,10 @@ func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
 	return out, nil
 }
 
-// state codes what warnings are made from.
-func (m *Metrics) warningState(c *coder) {
+// refusedState codes the counts of refused records. They are a block of their own:
+// refused records change nothing else.
+func (m *Metrics) refusedState(c *coder) {
+	c.uint(&m.Refused)
 	reasons := slices.Sorted(maps.Keys(m.RefusedBy))
 	n := uint64(len(reasons))
 	c.uint(&n)
@@ -255,7 +257,10 @@ func (m *Metrics) warningState(c *coder) {
 	}
 	c.float(&m.refusedLately)
 	c.uint(&m.refusedAt)
-	p := &m.Prior
+}
+
+// state codes a comparison with the class shares.
+func (p *Prior) state(c *coder) {
 	exceeded := uint64(0)
 	if p.Exceeded {
 		exceeded = 1

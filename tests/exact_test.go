@@ -84,7 +84,7 @@ func TestExactIsTrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			config := fmt.Sprintf("[kafka]\nbrokers = [%q]\nuntil_end = true\n[record]\nformat = %q\nmax_classes = %d\n[learner]\nnoise = \"dropout:0.3\"\n"+
-				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nevents = %d\nwindow = 0\ntol = 1e-10\nvalidation_cpu = 1\n",
+				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nadopt_margin = -inf\nevents = %d\nwindow = 0\ntol = 1e-10\nvalidation_cpu = 1\n",
 				broker.Brokers()[0], test.format, test.classes, test.records)
 			if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 				t.Fatal(err)
