@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -81,7 +82,7 @@ func (r *reference) special(name, text string) bool {
 	case r.c.Label:
 		r.label = &text
 	case r.c.Weight:
-		if r.weight = r.number(text); !(r.weight >= 0 && r.weight <= 1e30) {
+		if r.weight = r.number(text); !(r.weight >= 0 && r.weight <= cmp.Or(r.c.MaxWeight, 1e30)) {
 			r.refuse("weight %q", text)
 		}
 	case r.c.ID:
