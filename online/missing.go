@@ -70,8 +70,8 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
-// lists returns which of the fields are more often present than left out, and
-// which are more often null than present.
+// lists sets usually to the fields that are more often present than left out, and
+// usuallyNull to those that are more often null than present.
 func (m *missing) lists(fields []blankout.Field) {
 	c := &m.usual
 	m.usually, m.usuallyNull = m.usually[:0], m.usuallyNull[:0]
