@@ -51,8 +51,17 @@ func TestExplainFew(t *testing.T) {
 			t.Errorf("the first %d: %+v", most, few)
 		}
 	}
-	_, none := explain(0)
-	if _, some := explain(100); some > none+2<<20 {
+	// The least of a few calls, because a collection between two of them empties the
+	// pool of buffers, which the next call then fills again.
+	least := func(most int) uint64 {
+		_, least := explain(most)
+		for range 4 {
+			_, n := explain(most)
+			least = min(least, n)
+		}
+		return least
+	}
+	if none, some := least(0), least(100); some > none+2<<20 {
 		t.Errorf("%d bytes were allocated to explain an event that takes %d without", some, none)
 	}
 }
