@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 		m.Rows = NewTable(m.Layout.Width)
 		for d := range uint32(columns - 1) { // the last one is not known
 			row := m.Rows.Touch(d)
-			row[3], row[4] = random.NormFloat64(), 1+random.Float64()
+			row[StatCentre], row[StatInverse] = random.NormFloat64(), 1+random.Float64()
 			for k := range c.outputs {
 				row[ScalerWidth+k] = random.NormFloat64()
 			}

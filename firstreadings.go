@@ -62,7 +62,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	slices.Sort(x)
 	from, to, median := tame(x)
 	if differing := len(x) - equal(x, median); differing == 0 || len(x) == FirstReadings && differing < leastDiffering {
-		stats[0], stats[1], stats[2], stats[3], stats[4] = n, median, 0, median, 0
+		stats[StatCount], stats[StatMean], stats[StatSquares], stats[StatCentre], stats[StatInverse] = n, median, 0, median, 0
 		return
 	}
 	unit := 0.0
@@ -92,8 +92,8 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 		}
 		mean, m2 = moments(x, further, median)
 	}
-	stats[0], stats[1], stats[2] = n, mean, m2
-	stats[3], stats[4] = mean, packUnit(inverseScale(mean, m2/n), unit)
+	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, m2
+	stats[StatCentre], stats[StatInverse] = mean, packUnit(inverseScale(mean, m2/n), unit)
 }
 
 // equal returns how many readings are a.

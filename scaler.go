@@ -13,14 +13,10 @@ import (
 // alone. A standardised value is bounded, see Clip, so that one wild reading cannot
 // throw the weights.
 //
-// The running statistics of a column are the first ScalerWidth values of its
-// row (Layout.Stats), so they travel with the model:
-//
-//	count of observations, their mean, sum of squared deviations,
-//	centre in force, inverse of the scale in force (negative with a Transform)
-//
-// The centre and scale in force trail the mean and deviation: they are renewed
-// when the count has grown by a sixteenth.
+// The running statistics of a column are ScalerWidth values of its row, from
+// Layout.Stats on, so they travel with the model. Their places are StatCount to
+// StatInverse. The centre and scale in force trail the mean and deviation: they
+// are renewed when the count has grown by a sixteenth.
 type Scaler struct {
 	Mode Standardise `json:"mode,omitempty"`
 	// Dense lists in ascending order the columns of sparse text formats that
@@ -28,10 +24,18 @@ type Scaler struct {
 	Dense []uint32 `json:"dense,omitempty"`
 }
 
+// The places of a column's statistics.
 const (
-	ScalerWidth = 5  // values of a row that belong to the Scaler
-	ScalerClip  = 10 // bound of a standardised value
+	StatCount   = iota // the number of observations
+	StatMean           // their mean
+	StatSquares        // the sum of their squared deviations from the mean
+	StatCentre         // what is in force: it is subtracted from a value
+	StatInverse        // 1/scale in force, negative with a Transform; 0 while there is no scale
+	ScalerWidth        // how many there are
 )
+
+// ScalerClip bounds a standardised value.
+const ScalerClip = 10
 
 // Standardise says which columns a Scaler changes.
 type Standardise string
@@ -98,14 +102,14 @@ func (s *Scaler) Apply(stats []float64, x float64) float64 {
 
 // Deviations is Apply without the clip.
 func (s *Scaler) Deviations(stats []float64, x float64) float64 {
-	if stats[4] >= 0 {
-		return (x - stats[3]) * stats[4]
+	if stats[StatInverse] >= 0 {
+		return (x - stats[StatCentre]) * stats[StatInverse]
 	}
 	return transformedDeviations(stats, x)
 }
 
 func transformedDeviations(stats []float64, x float64) float64 {
-	return (math.Asinh(x/unitOf(stats[4])) - stats[3]) * -stats[4]
+	return (math.Asinh(x/unitOf(stats[StatInverse])) - stats[StatCentre]) * -stats[StatInverse]
 }
 
 // Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
@@ -119,7 +123,7 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 }
 
 func beyond(stats []float64) float64 {
-	if stats[3] != 0 {
+	if stats[StatCentre] != 0 {
 		return wildAt
 	}
 	return ScalerClip
@@ -138,9 +142,9 @@ type Standardisation struct {
 
 // Standardisation returns that of a column with such statistics.
 func (s *Scaler) Standardisation(stats []float64) Standardisation {
-	f := Standardisation{Centre: stats[3], Unit: unitOf(stats[4]), Beyond: beyond(stats)}
-	if stats[4] != 0 {
-		f.Scale = 1 / math.Abs(stats[4])
+	f := Standardisation{Centre: stats[StatCentre], Unit: unitOf(stats[StatInverse]), Beyond: beyond(stats)}
+	if stats[StatInverse] != 0 {
+		f.Scale = 1 / math.Abs(stats[StatInverse])
 	}
 	if f.Unit != 0 {
 		f.Transform = TransformAsinh
@@ -159,18 +163,18 @@ func (s *Scaler) Standardisation(stats []float64) Standardisation {
 // it, and the weights then stay as they are.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	_ = stats[ScalerWidth-1]
-	n, inverse := stats[0]+1, stats[4]
+	n, inverse := stats[StatCount]+1, stats[StatInverse]
 	wild := z > ScalerClip || z < -ScalerClip
 	switch {
 	case wild:
-		x = stats[3] + math.Copysign(wildAt, z)/math.Abs(inverse)
+		x = stats[StatCentre] + math.Copysign(wildAt, z)/math.Abs(inverse)
 	case inverse < 0:
-		x = stats[3] - z/inverse
+		x = stats[StatCentre] - z/inverse
 	}
-	d := x - stats[1]
-	mean := stats[1] + d/n
-	m2 := stats[2] + d*(x-mean)
-	stats[0], stats[1], stats[2] = n, mean, m2
+	d := x - stats[StatMean]
+	mean := stats[StatMean] + d/n
+	m2 := stats[StatSquares] + d*(x-mean)
+	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, m2
 	// Sixteenths of the power of two below n are where all but four bits of the
 	// mantissa are 0.
 	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
@@ -181,12 +185,12 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 
 // renew puts the mean and deviation in force.
 func renew(stats []float64, wild bool) (ratio, shift float64) {
-	n, mean, centre, inverse := stats[0], stats[1], stats[3], stats[4]
-	renewed := packUnit(inverseScale(mean, stats[2]/n), unitOf(inverse))
+	n, mean, centre, inverse := stats[StatCount], stats[StatMean], stats[StatCentre], stats[StatInverse]
+	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))
 	if inverse < 0 && renewed == 0 {
 		return 1, 0 // the unit would be lost
 	}
-	stats[3], stats[4] = mean, renewed
+	stats[StatCentre], stats[StatInverse] = mean, renewed
 	if wild || inverse == 0 || renewed == 0 {
 		// Either w is 0 still, or its slope means nothing where x has gone.
 		return 1, 0
@@ -199,17 +203,17 @@ func renew(stats []float64, wild bool) (ratio, shift float64) {
 // s'/s as Observe does. The scale at most doubles at a time.
 func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
-	stats[0]++
-	a, inverse := math.Abs(x), stats[4]
+	stats[StatCount]++
+	a, inverse := math.Abs(x), stats[StatInverse]
 	if a*inverse <= 1 && inverse > 0 {
 		return 1
 	}
 	if inverse == 0 {
-		stats[4] = 1 / max(a, 1)
+		stats[StatInverse] = 1 / max(a, 1)
 		return 1
 	}
-	stats[4] = max(1/a, inverse/2)
-	return inverse / stats[4]
+	stats[StatInverse] = max(1/a, inverse/2)
+	return inverse / stats[StatInverse]
 }
 
 // ObserveSpread counts x into the statistics of a column that is the number 0 in
@@ -219,31 +223,31 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64) {
 // returns the ratio s'/s as Observe does.
 func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
-	n, inverse := stats[0]+1, stats[4]
+	n, inverse := stats[StatCount]+1, stats[StatInverse]
 	wild := false
 	if n > 8 && inverse > 0 {
 		if z := x * inverse; z > ScalerClip || z < -ScalerClip {
 			x, wild = math.Copysign(ScalerClip, z)/inverse, true
 		}
 	}
-	d := x - stats[1]
-	stats[0] = n
-	stats[1] += d / n
-	stats[2] += d * (x - stats[1])
+	d := x - stats[StatMean]
+	stats[StatCount] = n
+	stats[StatMean] += d / n
+	stats[StatSquares] += d * (x - stats[StatMean])
 	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
 		return 1 // as in Observe
 	}
-	stats[4] = SpreadInverse(stats, total)
-	if wild || n <= FirstReadings || inverse == 0 || stats[4] == 0 {
+	stats[StatInverse] = SpreadInverse(stats, total)
+	if wild || n <= FirstReadings || inverse == 0 || stats[StatInverse] == 0 {
 		return 1
 	}
-	return inverse / stats[4]
+	return inverse / stats[StatInverse]
 }
 
 // SpreadInverse returns what ObserveSpread's statistics say a column is to be
 // multiplied by, 0 if it was never anything but 0.
 func SpreadInverse(stats []float64, total float64) float64 {
-	n, mean, m2 := stats[0], stats[1], stats[2]
+	n, mean, m2 := stats[StatCount], stats[StatMean], stats[StatSquares]
 	deviation := math.Sqrt((m2 + mean*mean*n*(total-n)/total) / total)
 	usual := math.Sqrt(mean*mean + m2/n)
 	if scale := max(deviation, usual/ScalerClip); scale > 1e-200 {

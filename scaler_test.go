@@ -21,7 +21,7 @@ func TestObserveScale(t *testing.T) {
 		stats := make([]float64, ScalerWidth)
 		for i, x := range tt.readings {
 			ratio := s.ObserveScale(stats, x)
-			if math.Abs(stats[4]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[0] != float64(i+1) {
+			if math.Abs(stats[StatInverse]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[StatCount] != float64(i+1) {
 				t.Errorf("%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
 			}
 		}
@@ -47,10 +47,10 @@ func TestObserveSpread(t *testing.T) {
 		mean := sum / total
 		sd := math.Sqrt(squares/total - mean*mean)
 		usual := math.Sqrt(squares / 64)
-		if want := 1 / max(sd, usual/ScalerClip); math.Abs(stats[4]/want-1) > 1e-9 {
-			t.Errorf("in %v of the events: multiplied by %v, want %v", share, stats[4], want)
+		if want := 1 / max(sd, usual/ScalerClip); math.Abs(stats[StatInverse]/want-1) > 1e-9 {
+			t.Errorf("in %v of the events: multiplied by %v, want %v", share, stats[StatInverse], want)
 		}
-		if got := SpreadInverse(stats, total); got != stats[4] {
+		if got := SpreadInverse(stats, total); got != stats[StatInverse] {
 			t.Errorf("SpreadInverse %v, statistics %v", got, stats)
 		}
 	}

@@ -75,14 +75,14 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 				mean[c] *= n[c] / total
 				n[c] = total
 			}
-			stats[0], stats[1], stats[2], stats[3] = n[c], mean[c], m2[c], mean[c]
+			stats[blankout.StatCount], stats[blankout.StatMean], stats[blankout.StatSquares], stats[blankout.StatCentre] = n[c], mean[c], m2[c], mean[c]
 			if sd := math.Sqrt(m2[c] / n[c]); sd > 1e-10*math.Abs(mean[c]) && sd > 1e-200 {
-				stats[4] = 1 / sd
+				stats[blankout.StatInverse] = 1 / sd
 			}
 		case kind == blankout.Sparse || kind == blankout.Cross || mode == blankout.StandardiseScale:
-			stats[0], stats[4] = n[c], 1/max(1, largest[c])
+			stats[blankout.StatCount], stats[blankout.StatInverse] = n[c], 1/max(1, largest[c])
 		default:
-			stats[0], stats[4] = n[c], 1
+			stats[blankout.StatCount], stats[blankout.StatInverse] = n[c], 1
 		}
 	}
 	if len(m.Scaler.Dense)*d.Rows() > maxFilled {

@@ -104,15 +104,15 @@ func (r *readings) addWild(n, x float64) bool {
 // statistics of a column that is centred and scaled, as blankout.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
 func (l *Learner) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
-	if stats[0] >= watchUntil && stats[4] != 0 && z >= -blankout.ScalerClip && z <= blankout.ScalerClip {
+	if stats[blankout.StatCount] >= watchUntil && stats[blankout.StatInverse] != 0 && z >= -blankout.ScalerClip && z <= blankout.ScalerClip {
 		return l.scaler.Observe(stats, x, z)
 	}
 	return l.observeWatched(column, stats, x, z, l.transforms[field])
 }
 
 func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t blankout.Transform) (ratio, shift float64) {
-	n := stats[0] + 1
-	wild := z > blankout.ScalerClip || z < -blankout.ScalerClip || stats[4] == 0 && x != stats[3]
+	n := stats[blankout.StatCount] + 1
+	wild := z > blankout.ScalerClip || z < -blankout.ScalerClip || stats[blankout.StatInverse] == 0 && x != stats[blankout.StatCentre]
 	if n <= blankout.FirstReadings {
 		if r := l.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
 			r = l.recent.of(column)
@@ -123,7 +123,7 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 	}
 	watched, last := watched(n)
 	switch {
-	case wild && stats[4] == 0:
+	case wild && stats[blankout.StatInverse] == 0:
 		l.differs(column, stats, x, t)
 		return 1, 0
 	case wild && !watched:
@@ -147,7 +147,7 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 
 // differs counts a reading of a column in which none differed from the others before.
 func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.Transform) {
-	n, usual := stats[0]+1, stats[3]
+	n, usual := stats[blankout.StatCount]+1, stats[blankout.StatCentre]
 	r := l.recent.of(column)
 	if r.wild > 0 {
 		r.values, r.wild = r.values[:0], 0
@@ -163,7 +163,7 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.
 		}
 	}
 	r.values[at], r.at = x, n
-	if l.scaler.Begin(stats, n, r.values, t); stats[4] != 0 {
+	if l.scaler.Begin(stats, n, r.values, t); stats[blankout.StatInverse] != 0 {
 		l.recent.drop(column)
 	}
 }
@@ -192,18 +192,18 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 	}
 	l.scaler.Begin(now[:], blankout.FirstReadings, values, blankout.TransformNone)
 	scale := l.scaler.Standardisation(now[:]).Scale
-	return scale > 0 && scale < misledBy/stats[0]*was.Scale
+	return scale > 0 && scale < misledBy/stats[blankout.StatCount]*was.Scale
 }
 
 // restart begins a column anew with its latest readings. The metric keeps as much as
 // they are of all: it was made in other units.
 func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
-	n := stats[0] + 1
+	n := stats[blankout.StatCount] + 1
 	l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], float64(len(r.values))/n)
 	if l.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.noiseKind == constant {
 		// That noise goes by the share of events that hold the column.
-		stats[2] *= n / stats[0]
-		stats[0] = n
+		stats[blankout.StatSquares] *= n / stats[blankout.StatCount]
+		stats[blankout.StatCount] = n
 	}
 	l.recent.drop(column)
 }

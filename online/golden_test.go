@@ -153,7 +153,7 @@ func TestGoldenRefresh(t *testing.T) {
 		}
 		for d := range last {
 			row := l.table.Touch(d)
-			row[0] = 1
+			row[blankout.StatCount] = 1
 			give(row, int(d))
 		}
 		give(l.bias, int(last))

@@ -191,7 +191,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l.chosen = l.natural()
 	l.bias = make([]float64, width)
 	l.rule.start(l.bias[blankout.ScalerWidth:], l.n)
-	l.bias[0] = 1
+	l.bias[blankout.StatCount] = 1
 	if l.k == 1 {
 		l.active = 1
 	} else {
@@ -380,7 +380,7 @@ func (l *Learner) gather(e *blankout.Example) {
 	} else {
 		l.touch(e.Features.Index)
 		for i, row := range now.rows {
-			row[0]++
+			row[blankout.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
 		l.sum(0)
@@ -418,7 +418,7 @@ func (l *Learner) touch(columns []uint32) {
 		return
 	}
 	for _, row := range now.rows {
-		if row[0] == 0 {
+		if row[blankout.StatCount] == 0 {
 			l.rule.start(row[blankout.ScalerWidth:], l.n)
 		}
 	}
@@ -431,10 +431,10 @@ func (l *Learner) put(i int, row []float64, x float64) {
 	case linear:
 		basis = max(x, 0)
 	case constant:
-		basis = float64(l.events) / row[0]
+		basis = float64(l.events) / row[blankout.StatCount]
 	}
 	now := &l.now
-	now.x[i], now.basis[i], now.ridge[i] = x, basis, l.ridgeOf(row[0])
+	now.x[i], now.basis[i], now.ridge[i] = x, basis, l.ridgeOf(row[blankout.StatCount])
 }
 
 // reset makes room for the values of so many features and one intercept.

@@ -45,17 +45,17 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 	ratio = 1
 	switch t {
 	case treatAlone:
-		stats[0]++
-		stats[4] = 1
+		stats[blankout.StatCount]++
+		stats[blankout.StatInverse] = 1
 	case treatNumeric:
 		ratio, shift = l.observeNumeric(column, stats, x, z, field)
 	case treatScale:
 		ratio = l.scaler.ObserveScale(stats, x)
 	case treatCandidate:
 		ratio = l.scaler.ObserveScale(stats, x)
-		d := x - stats[1]
-		stats[1] += d / stats[0]
-		stats[2] += d * (x - stats[1])
+		d := x - stats[blankout.StatMean]
+		stats[blankout.StatMean] += d / stats[blankout.StatCount]
+		stats[blankout.StatSquares] += d * (x - stats[blankout.StatMean])
 		l.dense.consider(column, stats)
 	case treatSpread:
 		ratio = l.scaler.ObserveSpread(stats, x, float64(l.dense.events+1))
@@ -119,12 +119,12 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 	xs, basis, ridge := now.x[:end], now.basis[:end], now.ridge[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[blankout.ScalerWidth]float64)(rows[i])
-		x := raw[i] * stats[4]
-		if !(stats[4] > 0 && x >= -1 && x <= 1) {
+		x := raw[i] * stats[blankout.StatInverse]
+		if !(stats[blankout.StatInverse] > 0 && x >= -1 && x <= 1) {
 			break
 		}
-		n := stats[0] + 1
-		stats[0] = n
+		n := stats[blankout.StatCount] + 1
+		stats[blankout.StatCount] = n
 		if !plain {
 			l.put(i, rows[i], x)
 			continue
@@ -141,10 +141,10 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 // has changed what they are measured in, and returns its standardised value.
 func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	z, centre, inverse := l.scaler.Deviations(stats, raw), stats[3], stats[4]
+	z, centre, inverse := l.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
 	x := l.scaler.Clip(stats, z)
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
-	if stats[3] != centre || stats[4] != inverse { // seldom
+	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom
 		l.addMoved(row, x, 1)
 		if ratio != 1 || shift != 0 {
 			l.move(row, ratio, shift)
@@ -268,7 +268,7 @@ func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
 // consider notes a column that may become dense when it is met first.
 func (d *denseFinder) consider(column uint32, stats []float64) {
-	if stats[0] == 1 && d.events <= denseEvents/10 {
+	if stats[blankout.StatCount] == 1 && d.events <= denseEvents/10 {
 		d.candidates = append(d.candidates, column)
 	}
 }
@@ -327,10 +327,10 @@ func (d *denseFinder) review(l *Learner) {
 			continue
 		}
 		row := l.table.Touch(column)
-		if row[1] == 1 && row[2] == 0 && l.scaler.Mode != blankout.StandardiseAll {
+		if row[blankout.StatMean] == 1 && row[blankout.StatSquares] == 0 && l.scaler.Mode != blankout.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
-		if seen := uint64(row[0]); isDense(seen, d.events) {
+		if seen := uint64(row[blankout.StatCount]); isDense(seen, d.events) {
 			d.promote(l, row)
 			keep(column, seen)
 		}
@@ -343,20 +343,20 @@ func (d *denseFinder) review(l *Learner) {
 // promote turns a column that was divided by its largest value into one that
 // is centred and scaled, counting the events without it as the number 0.
 func (d *denseFinder) promote(l *Learner, row []float64) {
-	n, total := row[0], float64(d.events)
-	mean := row[1] * n / total
-	m2 := row[2] + row[1]*row[1]*n*(total-n)/total
-	was := row[4]
-	row[0], row[1], row[2] = total, mean, m2
-	row[3], row[4] = mean, 0
+	n, total := row[blankout.StatCount], float64(d.events)
+	mean := row[blankout.StatMean] * n / total
+	m2 := row[blankout.StatSquares] + row[blankout.StatMean]*row[blankout.StatMean]*n*(total-n)/total
+	was := row[blankout.StatInverse]
+	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = total, mean, m2
+	row[blankout.StatCentre], row[blankout.StatInverse] = mean, 0
 	switch sd := math.Sqrt(m2 / total); {
 	case !(sd > 1e-10*math.Abs(mean)):
 		l.move(row, 1, mean*was)
 	case was > 0:
-		row[4] = 1 / sd
-		l.move(row, was/row[4], mean*was)
+		row[blankout.StatInverse] = 1 / sd
+		l.move(row, was/row[blankout.StatInverse], mean*was)
 	default: // never anything but 0 until now
-		row[4] = 1 / sd
+		row[blankout.StatInverse] = 1 / sd
 	}
 }
 
@@ -364,18 +364,18 @@ func (d *denseFinder) promote(l *Learner, row []float64) {
 func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	n, total := float64(seen), float64(d.events)
 	was := l.scaler.Standardisation(row)
-	mean := row[1] * total / n
-	m2 := max(0, row[2]*total/row[0]-mean*mean*n*(total-n)/total)
+	mean := row[blankout.StatMean] * total / n
+	m2 := max(0, row[blankout.StatSquares]*total/row[blankout.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
 		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, maxMagnitude)/9
 	}
-	row[0], row[1], row[2] = n, mean, m2
-	row[3], row[4] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = n, mean, m2
+	row[blankout.StatCentre], row[blankout.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
 	if l.scaler.Mode == blankout.StandardiseAll {
-		row[4] = blankout.SpreadInverse(row, total)
+		row[blankout.StatInverse] = blankout.SpreadInverse(row, total)
 	}
-	if was.Scale > 0 && was.Unit == 0 && row[4] > 0 {
-		l.move(row, 1/(was.Scale*row[4]), -was.Centre/was.Scale)
+	if was.Scale > 0 && was.Unit == 0 && row[blankout.StatInverse] > 0 {
+		l.move(row, 1/(was.Scale*row[blankout.StatInverse]), -was.Centre/was.Scale)
 	}
 }
