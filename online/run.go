@@ -510,7 +510,7 @@ func (l *loop) takeStock(ctx context.Context) error {
 	due = l.Config.SaveEvents > 0 && l.records >= l.saveAt || l.soon ||
 		l.Config.SaveInterval > 0 && now.Sub(l.lastSave) >= l.Config.SaveInterval
 	if due && l.moved && !l.saving && (l.base == nil || !l.base.saved) {
-		if err := l.insist(ctx, "suspects", func() error { return l.flushSuspects(ctx) }); err != nil {
+		if err := l.retry(ctx, l.suspectStore(), func() error { return l.flushSuspects(ctx) }); err != nil {
 			return err
 		}
 		l.beginSave()
@@ -605,7 +605,7 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	}
 	l.warn(false)
 	if len(l.suspects) > 0 {
-		if err := l.insist(ctx, "suspects", func() error { return l.addSuspects(ctx, b) }); err != nil {
+		if err := l.retry(ctx, l.suspectStore(), func() error { return l.addSuspects(ctx, b) }); err != nil {
 			return err
 		}
 	}
@@ -798,7 +798,7 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 		}
 		return l.DeadLetters.Flush(ctx)
 	}
-	if err := l.insist(ctx, "dead letters", try, "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[first].Offset); err != nil {
+	if err := l.retry(ctx, l.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[first].Offset); err != nil {
 		return err
 	}
 	for reason, count := range stored {
@@ -810,14 +810,19 @@ func (l *loop) storeRefused(ctx context.Context, b *blankout.Batch, n int) error
 	return nil
 }
 
-// insist tries to store what, and keeps at it for as long as it takes or until
-// ctx ends: meanwhile nothing is learned, and the run is not ready. about goes
-// into the log.
-func (l *loop) insist(ctx context.Context, what string, try func() error, about ...any) error {
-	failures := &l.current.SuspectFailures
-	if what == "dead letters" {
-		failures = &l.current.DeadLetterFailures
-	}
+// store is a place where records are kept for a person to look at.
+type store struct {
+	name     string  // of what is kept there
+	failures *uint64 // counts the attempts to store that failed
+}
+
+func (l *loop) deadLetters() store { return store{"dead letters", &l.current.DeadLetterFailures} }
+
+func (l *loop) suspectStore() store { return store{"suspects", &l.current.SuspectFailures} }
+
+// retry calls try, which stores records, until it succeeds or ctx ends. Meanwhile
+// nothing is learned, and the run is not ready. about goes into the log.
+func (l *loop) retry(ctx context.Context, in store, try func() error, about ...any) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
 		if err == nil {
@@ -826,9 +831,9 @@ func (l *loop) insist(ctx context.Context, what string, try func() error, about 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		*failures++
-		l.log.Error(what+" cannot be stored; learning waits", append(about, "retry_in", wait, "err", err)...)
-		l.report(fmt.Sprintf("%s cannot be stored: %v", what, err))
+		*in.failures++
+		l.log.Error(in.name+" cannot be stored; learning waits", append(about, "retry_in", wait, "err", err)...)
+		l.report(fmt.Sprintf("%s cannot be stored: %v", in.name, err))
 		for timer := time.After(wait); timer != nil; {
 			select {
 			case <-timer:
