@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // missing is what the Learner knows about events that lack fields: which fields
@@ -294,14 +295,14 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 	}
 }
 
-func (m *missing) state(c *coder) {
-	c.uint(&m.usual.total)
-	c.uints(&m.usual.present)
-	c.uints(&m.usual.null)
+func (m *missing) state(c *coder.Coder) {
+	c.Uint(&m.usual.total)
+	c.Uints(&m.usual.present)
+	c.Uints(&m.usual.null)
 	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
 		for i := range list {
 			for _, p := range []*float64{&list[i].events, &list[i].own, &list[i].sum, &list[i].squares} {
-				c.float(p)
+				c.Float(p)
 			}
 		}
 	}

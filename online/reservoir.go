@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // reservoir is a uniform sample of the labelled events met, for validations when
@@ -70,32 +71,32 @@ func (r *reservoir) offer(topic string, partition int32, e *blankout.Example) {
 func (r *reservoir) encode() []byte {
 	sorted := slices.Clone(r.events)
 	slices.SortFunc(sorted, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
-	c := &coder{}
+	c := &coder.Coder{}
 	n := len(sorted)
-	c.uint(&r.met)
-	c.int(&n)
+	c.Uint(&r.met)
+	c.Int(&n)
 	for i := range sorted {
 		sorted[i].code(c)
 	}
-	return c.out
+	return c.Out
 }
 
-func (k *keptEvent) code(c *coder) {
+func (k *keptEvent) code(c *coder.Coder) {
 	partition, time, offset := int(k.partition), int(k.Time), int(k.Offset)
-	c.uint(&k.hash)
-	c.int(&partition)
-	c.int(&k.Label)
-	c.float(&k.Weight)
-	c.int(&time)
-	c.int(&offset)
-	c.uint32s(&k.Features.Index)
-	c.floats(&k.Features.Value)
+	c.Uint(&k.hash)
+	c.Int(&partition)
+	c.Int(&k.Label)
+	c.Float(&k.Weight)
+	c.Int(&time)
+	c.Int(&offset)
+	c.Uint32s(&k.Features.Index)
+	c.Floats(&k.Features.Value)
 	fields := make([]uint32, len(k.Field))
 	for i, id := range k.Field {
 		fields[i] = uint32(id)
 	}
-	c.uint32s(&fields)
-	if !c.decode {
+	c.Uint32s(&fields)
+	if !c.Decode {
 		return
 	}
 	k.partition, k.Time, k.Offset = int32(partition), int64(time), int64(offset)
@@ -113,21 +114,21 @@ func newReservoir(size int, data []byte) (*reservoir, error) {
 	if data == nil || size == 0 {
 		return r, nil
 	}
-	c := &coder{in: data, decode: true}
+	c := coder.Read(data)
 	n := 0
-	c.uint(&r.met)
-	c.int(&n)
-	for i := 0; i < n && !c.failed; i++ {
+	c.Uint(&r.met)
+	c.Int(&n)
+	for i := 0; i < n && !c.Failed; i++ {
 		var k keptEvent
 		k.code(c)
-		if !c.failed && (len(k.Features.Index) != len(k.Features.Value) || len(k.Field) > 0 && len(k.Field) != len(k.Features.Index)) {
-			c.failed = true
+		if !c.Failed && (len(k.Features.Index) != len(k.Features.Value) || len(k.Field) > 0 && len(k.Field) != len(k.Features.Index)) {
+			c.Failed = true
 		}
 		if i < size {
 			r.events = append(r.events, k)
 		}
 	}
-	if c.failed || len(c.in) > 0 {
+	if !c.Done() {
 		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", blockReservoir, len(data))
 	}
 	if r.met > uint64(len(r.events)) {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
@@ -32,9 +32,9 @@ func (l *Learner) Snapshot() *Snapshot {
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	refused := &coder{}
+	refused := &coder.Coder{}
 	l.metrics.refusedState(refused)
-	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), refused.out, summary, metrics}
+	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics}
 }
 
 // Model returns the published model, for predictions.
@@ -117,133 +117,133 @@ func (l *Learner) encode() []byte {
 	if err != nil {
 		panic(err) // strings only
 	}
-	c := &coder{version: stateVersion, out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
-	c.bytes(&config)
+	c := &coder.Coder{Version: stateVersion, Out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
+	c.Bytes(&config)
 	l.state(c)
-	return c.out
+	return c.Out
 }
 
 // state walks everything of the state that is neither in the Table nor in the
 // model's head, in the order of the format. It serves both directions.
-func (l *Learner) state(c *coder) {
-	c.uint(&l.events)
-	c.uint(&l.steps)
-	c.uint(&l.period)
-	c.int(&l.active)
-	c.float(&l.coefficient)
-	c.uint(&l.taken)
-	c.floats(&l.bias)
-	c.int(&l.chosen)
+func (l *Learner) state(c *coder.Coder) {
+	c.Uint(&l.events)
+	c.Uint(&l.steps)
+	c.Uint(&l.period)
+	c.Int(&l.active)
+	c.Float(&l.coefficient)
+	c.Uint(&l.taken)
+	c.Floats(&l.bias)
+	c.Int(&l.chosen)
 	for v := range l.levels {
 		lv := &l.levels[v]
-		c.floats(&lv.sumsq)
-		c.float(&lv.blend)
-		c.float(&lv.gain)
-		if c.version > 1 {
-			c.float(&lv.squares)
-			c.float(&lv.judged)
+		c.Floats(&lv.sumsq)
+		c.Float(&lv.blend)
+		c.Float(&lv.gain)
+		if c.Version > 1 {
+			c.Float(&lv.squares)
+			c.Float(&lv.judged)
 		} else {
 			lv.gain = 0 // a curvature was here
 		}
-		c.float(&lv.raise)
-		c.float(&lv.square)
+		c.Float(&lv.raise)
+		c.Float(&lv.square)
 		f := &lv.forecast
-		if c.version > 1 {
+		if c.Version > 1 {
 			for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
 				for i := range p {
-					c.float(&p[i])
+					c.Float(&p[i])
 				}
 			}
 		} else {
 			f.version1(c)
 		}
-		if c.version > 2 {
-			c.float(&f.squares)
+		if c.Version > 2 {
+			c.Float(&f.squares)
 		}
 	}
-	c.uint(&l.dense.events)
-	c.uint32s(&l.dense.candidates)
-	c.uints(&l.dense.seen)
+	c.Uint(&l.dense.events)
+	c.Uint32s(&l.dense.candidates)
+	c.Uints(&l.dense.seen)
 	for _, p := range []*float64{
 		&l.growth, &l.calibration.a, &l.calibration.b, &l.calibration.aa, &l.calibration.ab, &l.calibration.bb,
 		&l.hinkley.n, &l.hinkley.mean, &l.hinkley.sum, &l.hinkley.lowest, &l.hinkley.since, &l.hinkley.recent,
 	} {
-		c.float(p)
+		c.Float(p)
 	}
-	c.int64(&l.lastTime)
-	if c.version > 3 {
-		c.int64(&l.odd)
+	c.Int64(&l.lastTime)
+	if c.Version > 3 {
+		c.Int64(&l.odd)
 		l.recent.state(c)
 	}
 	w := &l.refresh.window
-	c.uint32s(&w.ends)
-	c.uint32s(&w.column)
-	c.floats(&w.value)
-	c.uint32s(&w.labels)
-	c.floats(&w.weights)
+	c.Uint32s(&w.ends)
+	c.Uint32s(&w.column)
+	c.Floats(&w.value)
+	c.Uint32s(&w.labels)
+	c.Floats(&w.weights)
 	m := &l.metrics
-	c.uint(&m.RefreshFailures)
-	c.uint(&m.Unlabelled)
-	if c.version < 4 {
-		c.uint(&m.Refused)
+	c.Uint(&m.RefreshFailures)
+	c.Uint(&m.Unlabelled)
+	if c.Version < 4 {
+		c.Uint(&m.Refused)
 	}
-	c.uint(&m.Suspects)
-	c.uints(&m.Classes)
+	c.Uint(&m.Suspects)
+	c.Uints(&m.Classes)
 	for _, p := range []*Progress{&m.Total, &m.Window} {
-		c.float(&p.Weight)
-		c.float(&p.Wrong)
-		c.float(&p.LogLoss)
+		c.Float(&p.Weight)
+		c.Float(&p.Wrong)
+		c.Float(&p.LogLoss)
 	}
-	c.uint(&m.Drift.Alarms)
-	c.uint(&m.Drift.Event)
-	c.float(&m.Drift.Before)
-	c.float(&m.Drift.After)
+	c.Uint(&m.Drift.Alarms)
+	c.Uint(&m.Drift.Event)
+	c.Float(&m.Drift.Before)
+	c.Float(&m.Drift.After)
 	if b := m.Binary; b != nil {
 		for label := range 2 {
 			for i := range b.Confusion[label] {
-				c.float(&b.Confusion[label][i])
+				c.Float(&b.Confusion[label][i])
 			}
 			for i := range b.Scores[label] {
-				c.float(&b.Scores[label][i])
+				c.Float(&b.Scores[label][i])
 			}
 		}
 		for i := range b.Reliability {
-			c.float(&b.Reliability[i].Weight)
-			c.float(&b.Reliability[i].Probability)
-			c.float(&b.Reliability[i].Positive)
+			c.Float(&b.Reliability[i].Weight)
+			c.Float(&b.Reliability[i].Probability)
+			c.Float(&b.Reliability[i].Positive)
 		}
 	}
-	if c.version > 3 {
+	if c.Version > 3 {
 		l.missing.state(c)
 		m.Prior.state(c)
 	}
 }
 
 // state walks the readings of every column, in ascending order.
-func (g *recentReadings) state(c *coder) {
+func (g *recentReadings) state(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(g.columns))
-	c.uint32s(&columns)
+	c.Uint32s(&columns)
 	for _, column := range columns {
 		r := g.of(column)
-		c.floats(&r.values)
-		c.float(&r.at)
-		c.float(&r.wild)
-		if c.decode && len(r.values) > blankout.FirstReadings {
-			c.failed = true
+		c.Floats(&r.values)
+		c.Float(&r.at)
+		c.Float(&r.wild)
+		if c.Decode && len(r.values) > blankout.FirstReadings {
+			c.Failed = true
 		}
 		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
 	}
 }
 
 // version1 reads a forecast of which all points had the same samples.
-func (f *forecast) version1(c *coder) {
+func (f *forecast) version1(c *coder.Coder) {
 	var samples uint64
 	var weight float64
-	c.uint(&samples)
-	c.float(&weight)
+	c.Uint(&samples)
+	c.Float(&weight)
 	for i := range f.wrong {
 		f.samples[i], f.weight[i] = float64(samples), weight
-		c.float(&f.wrong[i])
+		c.Float(&f.wrong[i])
 	}
 }
 
@@ -265,12 +265,12 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &coder{in: data, decode: true}
-	if d.version = d.uint32(); d.version < 1 || d.version > stateVersion {
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads up to %d", d.version, stateVersion)
+	d := coder.Read(data)
+	if d.Version = d.Uint32(); d.Version < 1 || d.Version > stateVersion {
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads up to %d", d.Version, stateVersion)
 	}
 	var config []byte
-	d.bytes(&config)
+	d.Bytes(&config)
 	var was Fingerprint
 	if err := json.Unmarshal(config, &was); err != nil {
 		return nil, fmt.Errorf("restoring the learner: block learner: fingerprint: %w", err)
@@ -283,18 +283,18 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, &MismatchError{diff}
 	}
 	l.state(d)
-	if d.version > 3 {
+	if d.Version > 3 {
 		refused, err := blankout.FindBlock(blocks, "refused")
 		if err != nil {
 			return nil, fmt.Errorf("restoring the learner: %w", err)
 		}
-		r := &coder{in: refused, decode: true}
-		if l.metrics.refusedState(r); r.failed || len(r.in) != 0 {
+		r := coder.Read(refused)
+		if l.metrics.refusedState(r); !r.Done() {
 			return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 		}
 	}
 	switch {
-	case d.failed || len(d.in) != 0:
+	case !d.Done():
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case len(l.refresh.window.ends) != len(l.refresh.window.labels) || len(l.refresh.window.ends) != len(l.refresh.window.weights) ||
 		len(l.refresh.window.column) != len(l.refresh.window.value) || !slices.IsSorted(l.refresh.window.ends) ||
@@ -338,105 +338,4 @@ func (e *MismatchError) Error() string {
 		s += d
 	}
 	return s + "): restore the settings, or start afresh with --reset"
-}
-
-// coder writes or reads little-endian values; slices carry their length as
-// uint32. After a read beyond the end, failed is set and values are zero.
-type coder struct {
-	in, out []byte
-	version uint32 // of the block learner
-	decode  bool
-	failed  bool
-}
-
-func (c *coder) take(n int) []byte {
-	if n < 0 || n > len(c.in) {
-		c.failed, c.in = true, nil
-		return nil
-	}
-	b := c.in[:n]
-	c.in = c.in[n:]
-	return b
-}
-
-func (c *coder) uint32() uint32 {
-	if b := c.take(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (c *coder) uint(p *uint64) {
-	if !c.decode {
-		c.out = binary.LittleEndian.AppendUint64(c.out, *p)
-	} else if b := c.take(8); b != nil {
-		*p = binary.LittleEndian.Uint64(b)
-	}
-}
-
-func (c *coder) int(p *int) {
-	v := uint64(*p)
-	c.uint(&v)
-	*p = int(v)
-}
-
-func (c *coder) int64(p *int64) {
-	v := uint64(*p)
-	c.uint(&v)
-	*p = int64(v)
-}
-
-func (c *coder) float(p *float64) {
-	v := math.Float64bits(*p)
-	c.uint(&v)
-	*p = math.Float64frombits(v)
-	c.failed = c.failed || *p-*p != 0 // nothing learned is infinite or no number
-}
-
-// length codes the length of a slice of elements of the given size.
-func (c *coder) length(n, size int) int {
-	if !c.decode {
-		c.out = binary.LittleEndian.AppendUint32(c.out, uint32(n))
-		return n
-	}
-	n = int(c.uint32())
-	if n*size > len(c.in) {
-		c.failed, c.in = true, nil
-		return 0
-	}
-	return n
-}
-
-func (c *coder) bytes(p *[]byte) {
-	n := c.length(len(*p), 1)
-	if !c.decode {
-		c.out = append(c.out, *p...)
-		return
-	}
-	*p = append([]byte(nil), c.take(n)...)
-}
-
-func (c *coder) floats(p *[]float64) { slice(c, p, 8, c.float) }
-func (c *coder) uints(p *[]uint64)   { slice(c, p, 8, c.uint) }
-func (c *coder) uint32s(p *[]uint32) {
-	slice(c, p, 4, func(v *uint32) {
-		if !c.decode {
-			c.out = binary.LittleEndian.AppendUint32(c.out, *v)
-		} else {
-			*v = c.uint32()
-		}
-	})
-}
-
-func slice[T any](c *coder, p *[]T, size int, one func(*T)) {
-	n := c.length(len(*p), size)
-	if c.decode {
-		*p = nil
-		if n > 0 {
-			*p = make([]T, n)
-		}
-	}
-	for i := range *p {
-		one(&(*p)[i])
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 func TestRestoreRefuses(t *testing.T) {
@@ -169,13 +170,13 @@ func TestOldVersions(t *testing.T) {
 	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == "learner" })
 	var restored []*Learner
 	for version := uint32(stateVersion - 1); version > 0; version-- {
-		old := &coder{version: version, out: binary.LittleEndian.AppendUint32(nil, version)}
-		old.bytes(&fingerprint)
+		old := &coder.Coder{Version: version, Out: binary.LittleEndian.AppendUint32(nil, version)}
+		old.Bytes(&fingerprint)
 		l.state(old)
-		if len(old.out) >= len(blocks[at].Data) {
-			t.Fatalf("version %d has %d bytes, the next one %d", version, len(old.out), len(blocks[at].Data))
+		if len(old.Out) >= len(blocks[at].Data) {
+			t.Fatalf("version %d has %d bytes, the next one %d", version, len(old.Out), len(blocks[at].Data))
 		}
-		blocks[at].Data = old.out
+		blocks[at].Data = old.Out
 		r, err := Restore(c, blocks)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // Warning says that something about a stream is probably not as its owner
@@ -230,47 +231,47 @@ func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
 
 // refusedState codes the counts of refused records. They are a block of their own:
 // refused records change nothing else.
-func (m *Metrics) refusedState(c *coder) {
-	c.uint(&m.Refused)
+func (m *Metrics) refusedState(c *coder.Coder) {
+	c.Uint(&m.Refused)
 	reasons := slices.Sorted(maps.Keys(m.RefusedBy))
 	n := uint64(len(reasons))
-	c.uint(&n)
+	c.Uint(&n)
 	for i := range n {
 		var reason, first []byte
 		var count uint64
-		if !c.decode {
+		if !c.Decode {
 			r := m.RefusedBy[reasons[i]]
 			reason, first, count = []byte(reasons[i]), []byte(r.First), r.Count
 		}
-		c.bytes(&reason)
-		c.uint(&count)
-		c.bytes(&first)
-		if c.failed {
+		c.Bytes(&reason)
+		c.Uint(&count)
+		c.Bytes(&first)
+		if c.Failed {
 			return
 		}
-		if c.decode {
+		if c.Decode {
 			if m.RefusedBy == nil {
 				m.RefusedBy = map[blankout.Reason]Refusals{}
 			}
 			m.RefusedBy[blankout.Reason(reason)] = Refusals{count, string(first)}
 		}
 	}
-	c.float(&m.refusedLately)
-	c.uint(&m.refusedAt)
+	c.Float(&m.refusedLately)
+	c.Uint(&m.refusedAt)
 }
 
 // state codes a comparison with the class shares.
-func (p *Prior) state(c *coder) {
+func (p *Prior) state(c *coder.Coder) {
 	exceeded := uint64(0)
 	if p.Exceeded {
 		exceeded = 1
 	}
-	c.uint(&exceeded)
+	c.Uint(&exceeded)
 	p.Exceeded = exceeded != 0
-	c.uint(&p.Event)
-	c.float(&p.LogLoss)
-	c.float(&p.Shares)
-	c.uint(&p.events)
-	c.float(&p.loss)
-	c.floats(&p.weight)
+	c.Uint(&p.Event)
+	c.Float(&p.LogLoss)
+	c.Float(&p.Shares)
+	c.Uint(&p.events)
+	c.Float(&p.loss)
+	c.Floats(&p.weight)
 }

@@ -1,0 +1,127 @@
+// Package coder is the binary form of state in checkpoints: one walk over the values of
+// a state writes it and reads it.
+package coder
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Coder writes values to Out, little-endian, or under Decode reads them from In. A slice
+// carries its length as a uint32. After a read beyond the end Failed is set, and values
+// are zero.
+type Coder struct {
+	In, Out []byte
+	Version uint32 // of what is coded; the caller's
+	Decode  bool
+	Failed  bool
+}
+
+// Read returns a Coder that reads.
+func Read(data []byte) *Coder { return &Coder{In: data, Decode: true} }
+
+// Done says whether everything was read, and fitted.
+func (c *Coder) Done() bool { return !c.Failed && len(c.In) == 0 }
+
+func (c *Coder) take(n int) []byte {
+	if n < 0 || n > len(c.In) {
+		c.Failed, c.In = true, nil
+		return nil
+	}
+	b := c.In[:n]
+	c.In = c.In[n:]
+	return b
+}
+
+// Uint32 reads a number.
+func (c *Coder) Uint32() uint32 {
+	if b := c.take(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+// Uint codes a number.
+func (c *Coder) Uint(p *uint64) {
+	if !c.Decode {
+		c.Out = binary.LittleEndian.AppendUint64(c.Out, *p)
+	} else if b := c.take(8); b != nil {
+		*p = binary.LittleEndian.Uint64(b)
+	}
+}
+
+// Int codes a number as a Uint.
+func (c *Coder) Int(p *int) {
+	v := uint64(*p)
+	c.Uint(&v)
+	*p = int(v)
+}
+
+// Int64 codes a number as a Uint.
+func (c *Coder) Int64(p *int64) {
+	v := uint64(*p)
+	c.Uint(&v)
+	*p = int64(v)
+}
+
+// Float codes a finite number.
+func (c *Coder) Float(p *float64) {
+	v := math.Float64bits(*p)
+	c.Uint(&v)
+	*p = math.Float64frombits(v)
+	c.Failed = c.Failed || *p-*p != 0 // nothing learned is infinite or no number
+}
+
+// length codes the length of a slice of elements of the given size.
+func (c *Coder) length(n, size int) int {
+	if !c.Decode {
+		c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(n))
+		return n
+	}
+	n = int(c.Uint32())
+	if n*size > len(c.In) {
+		c.Failed, c.In = true, nil
+		return 0
+	}
+	return n
+}
+
+// Bytes codes a slice.
+func (c *Coder) Bytes(p *[]byte) {
+	n := c.length(len(*p), 1)
+	if !c.Decode {
+		c.Out = append(c.Out, *p...)
+		return
+	}
+	*p = append([]byte(nil), c.take(n)...)
+}
+
+// Floats codes a slice.
+func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
+
+// Uints codes a slice.
+func (c *Coder) Uints(p *[]uint64) { slice(c, p, 8, c.Uint) }
+
+// Uint32s codes a slice.
+func (c *Coder) Uint32s(p *[]uint32) {
+	slice(c, p, 4, func(v *uint32) {
+		if !c.Decode {
+			c.Out = binary.LittleEndian.AppendUint32(c.Out, *v)
+		} else {
+			*v = c.Uint32()
+		}
+	})
+}
+
+func slice[T any](c *Coder, p *[]T, size int, one func(*T)) {
+	n := c.length(len(*p), size)
+	if c.Decode {
+		*p = nil
+		if n > 0 {
+			*p = make([]T, n)
+		}
+	}
+	for i := range *p {
+		one(&(*p)[i])
+	}
+}
