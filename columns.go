@@ -2,7 +2,7 @@ package blankout
 
 import "iter"
 
-// Column is what the values x of one column add to a Model's scores: output k gains
+// Column is what the values x of one column add to the scores of a Linear: output k gains
 //
 //	Weights[k] z,  z = (t - Centre)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0,
 //
@@ -25,7 +25,7 @@ func (h *Head) Clip() float64 {
 }
 
 // Columns yields every column that has a row, in the order of the rows.
-func (m *Model) Columns() iter.Seq[Column] {
+func (m *Linear) Columns() iter.Seq[Column] {
 	return func(yield func(Column) bool) {
 		for i := range m.Rows.Len() {
 			number, row := m.Rows.Column(i)

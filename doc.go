@@ -1,7 +1,7 @@
 // Package blankout is the vocabulary of a streaming online learner of linear
 // classifiers under feature noise: what an event is ([Example], [Vec]), what
 // it costs ([Loss]), how its features may be lost ([Noise]), what has been
-// learned ([Model]) and where in the stream that was ([Offsets]).
+// learned ([Linear]) and where in the stream that was ([Offsets]).
 //
 // The idea everything hangs on: the expected loss of an example under
 // independent, unbiased feature noise needs only three numbers of it, the

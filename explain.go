@@ -37,7 +37,7 @@ type Term struct {
 // output; of two classes with one output the score of class 1, or minus that for
 // class 0; of pairs the sum of the class's margins over the others. The columns
 // that the Scaler fills in are terms too.
-func (m *Model) Explain(e *Example, class int) Explanation {
+func (m *Linear) Explain(e *Example, class int) Explanation {
 	side := m.Side(class)
 	var x Explanation
 	for k, s := range side {
@@ -69,7 +69,7 @@ func (m *Model) Explain(e *Example, class int) Explanation {
 }
 
 // Terms yields the Terms of Explain in ascending order of columns, without shares.
-func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
+func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
 		scale, _ := m.Answer(e)
@@ -98,7 +98,7 @@ func (m *Model) Terms(e *Example, class int) iter.Seq[Term] {
 }
 
 // SideWeight returns the weight of a row, one of m.Rows, for a Side.
-func (m *Model) SideWeight(side, row []float64) (w float64) {
+func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	for k, s := range side {
 		if s != 0 {
 			w += s * m.weight(row, k)
@@ -125,7 +125,7 @@ func (x *Explanation) shares(of func(*Term) float64) {
 }
 
 // Side returns by how much each output counts for a class, as Explain says.
-func (m *Model) Side(class int) []float64 {
+func (m *Linear) Side(class int) []float64 {
 	side := make([]float64, m.Outputs)
 	switch {
 	case m.Pairs:
@@ -152,7 +152,7 @@ func (m *Model) Side(class int) []float64 {
 }
 
 // coefficients returns those of the model's noise, 0 for one that is not known.
-func (m *Model) coefficients() (c0, c1, c2 float64) {
+func (m *Linear) coefficients() (c0, c1, c2 float64) {
 	n, err := ParseNoise(m.Noise)
 	if err != nil {
 		return 0, 0, 0

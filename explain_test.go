@@ -26,7 +26,7 @@ func TestExplain(t *testing.T) {
 		{"standardised", "dropout:0.5", 1, false, StandardiseAuto},
 	} {
 		schema := NewSchema(4, []string{"a", "b", "c"}[:max(2, c.outputs)], 0)
-		m := &Model{Head: Head{Schema: schema, Noise: c.noise, Outputs: c.outputs, Pairs: c.pairs, Layout: Layout{Width: ScalerWidth + c.outputs, Weight: ScalerWidth}}}
+		m := &Linear{Head: Head{Schema: schema, Noise: c.noise, Outputs: c.outputs, Pairs: c.pairs, Layout: Layout{Width: ScalerWidth + c.outputs, Weight: ScalerWidth}}}
 		m.Scaler = Scaler{Mode: c.mode}
 		if c.mode != StandardiseNone {
 			m.Scaler.Dense = []uint32{3}

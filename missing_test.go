@@ -10,12 +10,12 @@ import (
 
 // missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words
 // of field w, weight 16, the product a^b, weight 32, and the intercept -1.
-func missingModel() *Model {
+func missingModel() *Linear {
 	s := NewSchema(5, nil, 2)
 	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
 		s.AddField(Field{Name: name, Kind: []Kind{Numeric, Numeric, Numeric, Numeric, Words, Cross}[i]})
 	}
-	return NewModel(s, "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8, 16, 32}}, []float64{-1})
+	return NewLinear(s, "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8, 16, 32}}, []float64{-1})
 }
 
 // missingEvent holds a 1 for each of the fields 1 to 6.
@@ -78,7 +78,7 @@ func TestMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := ReadModel(blocks)
+		read, err := ReadLinear(blocks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,17 +25,17 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 	return nil, fmt.Errorf("no block %q", name)
 }
 
-// Model is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
+// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
 // everything a prediction needs, so a file alone gives the same scores as the
-// learner that wrote it. A Model is immutable and safe for concurrent use.
-type Model struct {
+// learner that wrote it. A Linear is immutable and safe for concurrent use.
+type Linear struct {
 	Head
 	// Rows holds the values of every column that has any; the published weight
 	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
 	Rows *Table
 }
 
-// Head is everything of a Model but its rows; it is the JSON block "model" of a
+// Head is everything of a model but its rows; it is the JSON block "model" of a
 // model file.
 type Head struct {
 	Schema  *Schema `json:"schema"`
@@ -80,12 +80,12 @@ type Calibration struct {
 	B float64 `json:"b"`
 }
 
-// NewModel returns a Model of dense weights, weights[k][d] for output k and
+// NewLinear returns a Linear of dense weights, weights[k][d] for output k and
 // column d, and one intercept for each output. Columns whose weights are all
 // zero get no row.
-func NewModel(schema *Schema, loss, noise string, weights [][]float64, intercept []float64) *Model {
+func NewLinear(schema *Schema, loss, noise string, weights [][]float64, intercept []float64) *Linear {
 	k := len(weights)
-	m := &Model{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
+	m := &Linear{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
 		Layout: Layout{Width: k, Stats: -1}}, Rows: NewTable(k)}
 	for d := range weights[0] {
 		zero := true
@@ -104,7 +104,7 @@ func NewModel(schema *Schema, loss, noise string, weights [][]float64, intercept
 }
 
 // Weight returns the published weight of a column for output k.
-func (m *Model) Weight(column uint32, k int) float64 {
+func (m *Linear) Weight(column uint32, k int) float64 {
 	row := m.Rows.Row(column)
 	if row == nil {
 		return 0
@@ -112,7 +112,7 @@ func (m *Model) Weight(column uint32, k int) float64 {
 	return m.weight(row, k)
 }
 
-func (m *Model) weight(row []float64, k int) float64 {
+func (m *Linear) weight(row []float64, k int) float64 {
 	w := row[m.Layout.Weight+k]
 	if m.Layout.Average != 0 {
 		w += m.Layout.Average * row[m.Layout.Lag+k]
@@ -121,7 +121,7 @@ func (m *Model) weight(row []float64, k int) float64 {
 }
 
 // Norm returns the Euclidean norm of the published weights of all outputs.
-func (m *Model) Norm() float64 {
+func (m *Linear) Norm() float64 {
 	sum := 0.0
 	for i := range m.Rows.Len() {
 		_, row := m.Rows.Column(i)
@@ -135,14 +135,14 @@ func (m *Model) Norm() float64 {
 
 // Score writes the K scores of an event to out, which must have room for them,
 // and returns out[:K]. Where fields are known to be missing, Missing decides.
-func (m *Model) Score(e *Example, out []float64) []float64 {
+func (m *Linear) Score(e *Example, out []float64) []float64 {
 	scale, _ := m.Answer(e)
 	return m.ScoreRescaled(e, scale, out)
 }
 
 // ScoreRescaled writes the scores of what an event holds, every feature, after
 // the Scaler, multiplied by scale.
-func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
+func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
@@ -165,7 +165,7 @@ func (m *Model) ScoreRescaled(e *Example, scale float64, out []float64) []float6
 
 // ScoreVec is Score for features that have passed the Scaler already, as
 // Standardised returns them.
-func (m *Model) ScoreVec(x Vec, out []float64) []float64 {
+func (m *Linear) ScoreVec(x Vec, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)
 	for i, d := range x.Index {
@@ -269,9 +269,9 @@ func (h *Head) Probabilities(scores, out []float64) []float64 {
 
 func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
 
-// Blocks encodes the Model: the JSON block "model", the block of its names and
+// Blocks encodes the Linear: the JSON block "model", the block of its names and
 // the blocks of its rows.
-func (m *Model) Blocks() ([]Block, error) {
+func (m *Linear) Blocks() ([]Block, error) {
 	each, err := m.EachBlock()
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (m *Model) Blocks() ([]Block, error) {
 }
 
 // EachBlock yields what Blocks returns, the rows encoded one block at a time.
-func (m *Model) EachBlock() (iter.Seq[Block], error) {
+func (m *Linear) EachBlock() (iter.Seq[Block], error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
@@ -305,14 +305,14 @@ func (h *Head) Fits() bool {
 	return !h.Pairs || k > 2 && h.Outputs == k*(k-1)/2
 }
 
-// ReadModel reads a Model from the blocks of a model file or a learner's
+// ReadLinear reads a Linear from the blocks of a model file or a learner's
 // checkpoint; blocks it does not know are left alone.
-func ReadModel(blocks []Block) (*Model, error) {
+func ReadLinear(blocks []Block) (*Linear, error) {
 	data, err := FindBlock(blocks, "model")
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{}
+	m := &Linear{}
 	if err := json.Unmarshal(data, &m.Head); err != nil {
 		return nil, fmt.Errorf("block model: %w", err)
 	}

@@ -6,24 +6,24 @@ import (
 	"testing"
 )
 
-func ExampleModel_Score() {
+func ExampleLinear_Score() {
 	schema := NewSchema(18, []string{"ham", "spam"}, 2)
-	m := NewModel(schema, "logistic:gaussian", "dropout:0.5", [][]float64{{0.5, 0, -2}}, []float64{0.25})
+	m := NewLinear(schema, "logistic:gaussian", "dropout:0.5", [][]float64{{0.5, 0, -2}}, []float64{0.25})
 	e := &Example{Features: Vec{Index: []uint32{0, 2}, Value: []float64{3, 1}}}
 	scores := m.Score(e, make([]float64, m.Outputs))
 	fmt.Println(scores[0], schema.Classes[Predict(scores)])
 	// Output: -0.25 ham
 }
 
-func TestModelBlocks(t *testing.T) {
+func TestLinearBlocks(t *testing.T) {
 	schema := NewSchema(10, []string{"a", "b", "c"}, 0)
-	m := NewModel(schema, "logistic:chen", "poisson",
+	m := NewLinear(schema, "logistic:chen", "poisson",
 		[][]float64{{1, 0, math.Pi}, {2, 0, 1e-300}, {0, 0, -3}}, []float64{0.1, 0.2, 0.3})
 	blocks, err := m.Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadModel(append(blocks, Block{"other", nil}))
+	got, err := ReadLinear(append(blocks, Block{"other", nil}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +46,14 @@ func TestModelBlocks(t *testing.T) {
 		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":2,"stats":-1,"weight":9223372036854775807}}`,
 		`{"schema":{"classes":["a","b"]},"outputs":1,"intercept":[1],"pairs":true,"layout":{"width":2,"stats":-1}}`} {
 		blocks[0].Data = []byte(bad)
-		if _, err := ReadModel(blocks); err == nil {
+		if _, err := ReadLinear(blocks); err == nil {
 			t.Errorf("bad head %d: read", i)
 		}
 	}
 }
 
 func TestProbabilities(t *testing.T) {
-	m := &Model{}
+	m := &Linear{}
 	two := m.Probabilities([]float64{math.Log(3)}, make([]float64, 2))
 	if math.Abs(two[1]-0.75) > 1e-15 || math.Abs(two[0]+two[1]-1) > 1e-15 {
 		t.Errorf("two classes: %v", two)
@@ -72,7 +72,7 @@ func BenchmarkScore(b *testing.B) {
 	for _, dense := range []int{0, 10} {
 		for _, outputs := range []int{1, 10} {
 			b.Run(fmt.Sprintf("dense=%d/outputs=%d", dense, outputs), func(b *testing.B) {
-				m := &Model{Head: Head{Schema: NewSchema(18, nil, 2), Outputs: outputs, Intercept: make([]float64, outputs),
+				m := &Linear{Head: Head{Schema: NewSchema(18, nil, 2), Outputs: outputs, Intercept: make([]float64, outputs),
 					Layout: Layout{Width: ScalerWidth + outputs, Weight: ScalerWidth}}, Rows: NewTable(ScalerWidth + outputs)}
 				for d := range uint32(20_000) {
 					m.Rows.Touch(d)[ScalerWidth] = 1

@@ -259,7 +259,7 @@ func SpreadInverse(stats []float64, total float64) float64 {
 // Standardised appends to out the features of an event as the weights see them:
 // every column that has a row, through the Scaler, and the dense columns that
 // the event leaves out as the number 0.
-func (m *Model) Standardised(e *Example, out Vec) Vec {
+func (m *Linear) Standardised(e *Example, out Vec) Vec {
 	standardises := m.standardises()
 	for column, x := range m.Scaler.Each(e.Features) {
 		if standardises {
@@ -290,7 +290,7 @@ func (h *Head) Stats(row []float64) []float64 {
 
 // CopyStats copies the statistics of every column into its row of another Table,
 // where they begin at the given place. Without statistics it does nothing.
-func (m *Model) CopyStats(to *Table, at int) {
+func (m *Linear) CopyStats(to *Table, at int) {
 	if m.Layout.Stats < 0 {
 		return
 	}

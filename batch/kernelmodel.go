@@ -12,7 +12,7 @@ import (
 )
 
 // KernelModel is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
-// over support vectors x_j. Like blankout.Model it knows everything a
+// over support vectors x_j. Like blankout.Linear it knows everything a
 // prediction needs and is immutable and safe for concurrent use. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
@@ -27,7 +27,7 @@ import (
 type KernelModel struct {
 	blankout.Head
 	Kernel Kernel
-	// Rows holds the Scaler's statistics as in blankout.Model; nil without a Scaler.
+	// Rows holds the Scaler's statistics as in blankout.Linear; nil without a Scaler.
 	Rows *blankout.Table
 
 	support *kernelSupport
@@ -78,7 +78,7 @@ func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
 	return m.ScoreRescaled(e, scale, out)
 }
 
-// ScoreRescaled is that of blankout.Model.
+// ScoreRescaled is that of blankout.Linear.
 func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
@@ -87,12 +87,12 @@ func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []fl
 	return m.ScoreVec(x, scale, out)
 }
 
-// Standardised is that of blankout.Model.
+// Standardised is that of blankout.Linear.
 func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
 	if m.Rows == nil {
 		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
 	}
-	return (&blankout.Model{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
+	return (&blankout.Linear{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
 }
 
 // ScoreVec is ScoreRescaled for features that have passed the Scaler already.

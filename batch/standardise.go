@@ -38,7 +38,7 @@ const maxFilled = 1 << 28
 // the statistics of all of d: numeric ones over the examples that have them,
 // dense columns of sparse formats with absent ones as 0. StandardiseAll takes
 // every column that is not numeric as dense.
-func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout.Model, error) {
+func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout.Linear, error) {
 	n := make([]float64, d.Columns())
 	mean, m2, largest := make([]float64, len(n)), make([]float64, len(n)), make([]float64, len(n))
 	ones := make([]bool, len(n)) // never anything but 1
@@ -57,7 +57,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 			ones[c] = ones[c] && x == 1
 		}
 	}
-	m := &blankout.Model{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
+	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
 		Layout: blankout.Layout{Width: blankout.ScalerWidth}}, Rows: blankout.NewTable(blankout.ScalerWidth)}
 	total := float64(d.Rows())
 	for c := range n {

@@ -60,7 +60,7 @@ func DefaultConfig() Config {
 // Fit is what Train found: a model and how exact it is. Objective, Gap,
 // Iterations and Passes are sums over the binary problems.
 type Fit struct {
-	Model      *blankout.Model
+	Model      *blankout.Linear
 	Objective  float64
 	Gap        float64 // +Inf where there is no certificate
 	Converged  bool
@@ -486,9 +486,9 @@ func (d *Data) signs(positive int) []float64 {
 }
 
 // model makes the model of one result for each output.
-func (c Config) model(d *Data, results []*Result, loss string) *blankout.Model {
+func (c Config) model(d *Data, results []*Result, loss string) *blankout.Linear {
 	k := len(results)
-	m := &blankout.Model{Head: blankout.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
+	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
 		Intercept: make([]float64, k), Layout: blankout.Layout{Width: k, Stats: -1}, Trained: "train"}, Rows: blankout.NewTable(k)}
 	for j := range d.Columns() {
 		var row []float64

@@ -40,7 +40,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 }
 
 // trainError is the share of examples that the model gets wrong.
-func trainError(d *Data, m *blankout.Model) float64 {
+func trainError(d *Data, m *blankout.Linear) float64 {
 	wrong := 0
 	for i := range d.Rows() {
 		e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
@@ -122,7 +122,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := blankout.ReadModel(blocks)
+	m, err := blankout.ReadLinear(blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ type ValidateConfig struct {
 	OwnHoldout bool
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
-	Start *blankout.Model
+	Start *blankout.Linear
 }
 
 // DefaultValidateConfig returns the values that a report has.
@@ -170,7 +170,7 @@ func DefaultValidateConfig() ValidateConfig {
 // Evidence gathers the events that a live model has learned from, and others
 // that it has not, as its Scaler shows them.
 type Evidence struct {
-	live    *blankout.Model
+	live    *blankout.Linear
 	builder Builder
 	data    *Data // of everything, once it is complete
 	rows    int
@@ -183,7 +183,7 @@ type Evidence struct {
 }
 
 // NewEvidence returns empty Evidence about a live model.
-func NewEvidence(live *blankout.Model) *Evidence {
+func NewEvidence(live *blankout.Linear) *Evidence {
 	return &Evidence{live: live, fieldOf: map[uint32]uint16{}}
 }
 
@@ -267,7 +267,7 @@ func (v *Evidence) EachLearned(f func(label int, importance float64, x blankout.
 
 // Exact is the exact solution of the problem of a live model.
 type Exact struct {
-	*blankout.Model
+	*blankout.Linear
 	Live, Objective float64 // of the live and of the exact weights
 	Gap             float64 // bounds Objective - minimum, NaN where nothing does
 	Converged       bool
@@ -279,7 +279,7 @@ type Exact struct {
 // another model than the one that NewEvidence was given if its Schema, Scaler
 // and statistics are the same. No more events can come from here on. Errors are
 // ErrOneClass, of the configuration and of ctx.
-func (v *Evidence) Exact(ctx context.Context, live *blankout.Model, c ValidateConfig) (*Exact, error) {
+func (v *Evidence) Exact(ctx context.Context, live *blankout.Linear, c ValidateConfig) (*Exact, error) {
 	all := v.all()
 	learned := all.Subset(v.learned)
 	noise, err := blankout.ParseNoise(c.Noise)
@@ -329,7 +329,7 @@ func (v *Evidence) Exact(ctx context.Context, live *blankout.Model, c ValidateCo
 		return nil, ErrOneClass
 	}
 	e.Live += v.outside(all, live, c.Config)
-	e.Model = v.model(all, live, e.weights, c.Config, name)
+	e.Linear = v.model(all, live, e.weights, c.Config, name)
 	return e, nil
 }
 
@@ -373,9 +373,9 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	for _, side := range []struct {
 		to      *Standing
 		w       linear
-		m       *blankout.Model
+		m       *blankout.Linear
 		decides *linear
-	}{{&r.Live, live, v.live, &liveDecides}, {&r.Exact, exact, solution.Model, &exactDecides}} {
+	}{{&r.Live, live, v.live, &liveDecides}, {&r.Exact, exact, solution.Linear, &exactDecides}} {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
@@ -389,7 +389,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	r.Newest = v.newest(all, live, exact, solution.Model, c.OwnHoldout)
+	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout)
 	r.Failures = v.failures(measured.sample(c.Sample), liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
@@ -404,7 +404,7 @@ func defined(x float64) *float64 {
 }
 
 // weights returns a model's weights of the columns of d.
-func (v *Evidence) weights(d *Data, m *blankout.Model, c Config) linear {
+func (v *Evidence) weights(d *Data, m *blankout.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
 	if c.Intercept != NoIntercept {
@@ -424,7 +424,7 @@ func (v *Evidence) weights(d *Data, m *blankout.Model, c Config) linear {
 
 // outside returns the penalty of the live model's weights of columns that no
 // event of d holds: those of the exact solution are zero.
-func (v *Evidence) outside(d *Data, live *blankout.Model, c Config) float64 {
+func (v *Evidence) outside(d *Data, live *blankout.Linear, c Config) float64 {
 	l2 := 1.0
 	if c.L2 >= 0 {
 		l2 = c.L2
@@ -434,7 +434,7 @@ func (v *Evidence) outside(d *Data, live *blankout.Model, c Config) float64 {
 	return l2 * sum
 }
 
-func eachOutside(live *blankout.Model, d *Data, f func(w float64)) {
+func eachOutside(live *blankout.Linear, d *Data, f func(w float64)) {
 	for i := range live.Rows.Len() {
 		column, _ := live.Rows.Column(i)
 		if _, ok := slices.BinarySearch(d.columns, column); ok {
@@ -502,7 +502,7 @@ func (v *Evidence) class(k int) string {
 
 // model returns weights as a model with the live one's Scaler and its
 // statistics.
-func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss string) *blankout.Model {
+func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, c Config, loss string) *blankout.Linear {
 	head := live.Head
 	k := len(w)
 	head.Loss, head.Noise, head.Trained, head.Calibration = loss, c.Noise, "validate", nil
@@ -512,7 +512,7 @@ func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss
 	if live.Layout.Stats >= 0 {
 		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
 	}
-	m := &blankout.Model{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
+	m := &blankout.Linear{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
 	live.CopyStats(m.Rows, k)
 	for i := range w {
 		for j := range d.Columns() {
@@ -529,7 +529,7 @@ func (v *Evidence) model(d *Data, live *blankout.Model, w linear, c Config, loss
 
 // decided returns a scorer whose score of one output is positive where m predicts
 // the positive class: what deletion does to predictions depends on the threshold.
-func (w linear) decided(d *Data, m *blankout.Model) linear {
+func (w linear) decided(d *Data, m *blankout.Linear) linear {
 	a, b := m.Decision()
 	if len(w) != 1 || a == 1 && b == 0 {
 		return w
@@ -557,7 +557,7 @@ func (w linear) intercept(d *Data, k int) float64 {
 	return 0
 }
 
-func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row int)) {
+func (w linear) measure(d *Data, m *blankout.Linear, to *Standing, rest func(row int)) {
 	measures := NewMeasures(len(d.Schema.Classes))
 	measures.Decide = m.Predict
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
@@ -573,7 +573,7 @@ func (w linear) measure(d *Data, m *blankout.Model, to *Standing, rest func(row 
 }
 
 // newest compares on the newest events.
-func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Model, own bool) *Newest {
+func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Linear, own bool) *Newest {
 	rows, on := slices.Clone(v.heldOut), "holdout"
 	if own {
 		rows = slices.DeleteFunc(rows, func(row int) bool { return slices.Contains(v.aside, row) })

@@ -71,7 +71,7 @@ func several(k, n int) (*blankout.Schema, []blankout.Example) {
 }
 
 // validated learns every event but each tenth and validates.
-func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *blankout.Model) {
+func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *blankout.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.3"
@@ -102,7 +102,7 @@ func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, ch
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, live, solution.Model
+	return r, live, solution.Linear
 }
 
 // The exact side is what Train finds on the same events, through the Scaler
@@ -245,7 +245,7 @@ func TestFailureOfCross(t *testing.T) {
 	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric, Group: "left"}, {Name: "b", Kind: blankout.Numeric, Group: "right"}, {Name: "a^b", Kind: blankout.Cross}} {
 		schema.AddField(f)
 	}
-	live := blankout.NewModel(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
+	live := blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
 	live.Threshold, live.Calibration = 0.3, &blankout.Calibration{A: 1.5, B: -0.2}
 	v := batch.NewEvidence(live)
 	var all []blankout.Example

@@ -240,7 +240,7 @@ func ExampleWriteFile() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.blankout")
-	model := blankout.NewModel(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
+	model := blankout.NewLinear(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
 		[][]float64{{0, 0.5, -0.25}}, []float64{0.125})
 
 	blocks, _ := model.Blocks()
@@ -253,7 +253,7 @@ func ExampleWriteFile() {
 		fmt.Println(err)
 		return
 	}
-	read, _ := blankout.ReadModel(file.Blocks)
+	read, _ := blankout.ReadLinear(file.Blocks)
 	fmt.Println(file.Kind, read.Noise, read.Weight(1, 0), read.Intercept)
 	// Output: linear dropout:0.5 0.5 [0.125]
 }

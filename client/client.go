@@ -30,7 +30,7 @@ import (
 // first prediction has been made, and safe for concurrent use.
 type Model struct {
 	*blankout.Head
-	Linear  *blankout.Model    // nil for a kernel model
+	Linear  *blankout.Linear   // nil for a kernel model
 	Kernel  *batch.KernelModel // nil for a linear one
 	Version uint64             // larger means published later; 0 for a file that was not published
 	Offsets blankout.Offsets   // how far the stream had been learned; nil if there was none
@@ -60,7 +60,7 @@ type snapshot struct {
 }
 
 // New returns a Model of events written as record says.
-func New(m *blankout.Model, record stream.RecordConfig) *Model {
+func New(m *blankout.Linear, record stream.RecordConfig) *Model {
 	return &Model{Head: &m.Head, Linear: m, Record: record, name: sync.OnceValue(m.Schema.Namer)}
 }
 
@@ -94,7 +94,7 @@ func decode(file *checkpoint.File, record stream.RecordConfig) (*Model, error) {
 		}
 		m = NewKernel(kernel, record)
 	} else {
-		linear, err := blankout.ReadModel(file.Blocks)
+		linear, err := blankout.ReadLinear(file.Blocks)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func TestExplainFew(t *testing.T) {
 	for d := range weights {
 		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns of each weight
 	}
-	model := blankout.NewModel(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
+	model := blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	record := stream.DefaultRecordConfig()
 	record.Format = "svmlight"
 	m := client.New(model, record)

@@ -16,7 +16,7 @@ import (
 func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	m := New(blankout.NewModel(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
+	m := New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
 	kind, blocks, err := m.blocks()
 	if err != nil {
 		t.Fatal(err)

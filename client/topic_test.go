@@ -38,7 +38,7 @@ func wide(version uint64, columns int, first float64) *client.Model {
 	weights[0][0] = first
 	schema := blankout.NewSchema(20, classes, 0)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewModel(schema, "logistic", "none", weights, make([]float64, len(classes))), record)
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), record)
 	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
 	return m
 }

@@ -119,7 +119,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 }
 
 // train returns the contender's model of the examples.
-func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example) (m *blankout.Model, converged bool, err error) {
+func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example) (m *blankout.Linear, converged bool, err error) {
 	if x.batch != nil {
 		fit, err := batch.Train(ctx, d, *x.batch)
 		if err != nil {
@@ -207,7 +207,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 	}
 	methods := tune(c, contenders, cells)
 	svm, best := findMethod(methods, dropoutSVM), bestCompetitor(c, methods)
-	diff, err := s.compare(ctx, c, contenders, svm, best, func(ctx context.Context, x contender) (*blankout.Model, error) {
+	diff, err := s.compare(ctx, c, contenders, svm, best, func(ctx context.Context, x contender) (*blankout.Linear, error) {
 		m, _, err := x.train(ctx, schema, d, train)
 		return m, err
 	}, all)
@@ -254,7 +254,7 @@ type difference struct{ mean, deviation float64 }
 
 // compare trains what two methods chose for the levels above one half once more
 // and lets both meet the same images with the same pixels deleted.
-func (s *Setting) compare(ctx context.Context, c nightmareConfig, contenders []contender, a, b tuned, train func(context.Context, contender) (*blankout.Model, error), images []blankout.Example) (difference, error) {
+func (s *Setting) compare(ctx context.Context, c nightmareConfig, contenders []contender, a, b tuned, train func(context.Context, contender) (*blankout.Linear, error), images []blankout.Example) (difference, error) {
 	type task struct {
 		method, setting string
 		levels          []int
@@ -491,7 +491,7 @@ func dataOf(schema *blankout.Schema, examples []blankout.Example) (*batch.Data, 
 }
 
 // wrong returns the share of the examples, in percent, that a model gets wrong.
-func wrong(m *blankout.Model, examples iter.Seq[*blankout.Example]) float64 {
+func wrong(m *blankout.Linear, examples iter.Seq[*blankout.Example]) float64 {
 	scores := make([]float64, m.Outputs)
 	n, bad := 0, 0
 	for e := range examples {

@@ -68,7 +68,7 @@ type Adoption struct {
 	// iterate and its average. Nil if it cannot be: Report.NotAdopted says why.
 	Learner *Learner
 	Report  *batch.Validation // nil if there is nothing to compare with
-	Exact   *blankout.Model   // of the level that is published
+	Exact   *blankout.Linear  // of the level that is published
 	Reason  string            // as Report.NotAdopted
 	Kept    bool              // the live weights are as good: nothing went wrong
 }
@@ -90,7 +90,7 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 	case err != nil:
 		return &Adoption{Reason: err.Error()}, nil
 	}
-	a := &Adoption{Report: r, Exact: exact.Model}
+	a := &Adoption{Report: r, Exact: exact.Linear}
 	refuse := func(format string, args ...any) (*Adoption, error) {
 		a.Reason = fmt.Sprintf(format, args...)
 		r.NotAdopted = a.Reason
@@ -116,7 +116,7 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 	if err != nil {
 		return nil, err
 	}
-	solutions := make([]*blankout.Model, len(l.levels))
+	solutions := make([]*blankout.Linear, len(l.levels))
 	for i := range l.levels {
 		solution := exact
 		if i != l.chosen {
@@ -132,7 +132,7 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 		if !solution.Converged || math.IsNaN(solution.Gap) {
 			return refuse("the solution for noise %s is not certified to the tolerance %g", l.levels[i].noise, v.Config.Tol)
 		}
-		solutions[i] = solution.Model
+		solutions[i] = solution.Linear
 	}
 	l.adopt(solutions, evidence, pace.rest)
 	if err := ctx.Err(); err != nil {
@@ -152,7 +152,7 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 // In the average the solution counts as an iterate for each step so far: of these
 // the average over the stream reaches back over a share 1/(1+p) (average.go), and
 // so it goes on as if it had seen 1+p times as many.
-func (l *Learner) adopt(exact []*blankout.Model, events *batch.Evidence, rest func()) {
+func (l *Learner) adopt(exact []*blankout.Linear, events *batch.Evidence, rest func()) {
 	n := l.n
 	place := func(row []float64, weight func(v, k int) float64) {
 		p := row[blankout.ScalerWidth:]

@@ -80,7 +80,7 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := blankout.ReadModel(file.Blocks)
+	live, err := blankout.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learne
 }
 
 // learnAndGap returns also what tells the relative gap of a model on the events.
-func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *online.Adoption, []blankout.Example, func(*blankout.Model) float64) {
+func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *online.Adoption, []blankout.Example, func(*blankout.Linear) float64) {
 	t.Helper()
 	schema := blankout.NewSchema(12, nil, k)
 	for i := range k {
@@ -392,7 +392,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 	if err != nil || a.Learner == nil {
 		t.Fatal(a, err)
 	}
-	return l, a, all, func(m *blankout.Model) float64 {
+	return l, a, all, func(m *blankout.Linear) float64 {
 		r, _, err := v.Validate(t.Context(), online.Subject{Live: m, At: at})
 		if err != nil {
 			t.Fatal(err)
@@ -428,7 +428,7 @@ func TestAdoptRules(t *testing.T) {
 				before, a, all, gap := learnAndGap(t, c, k, 407)
 				exact := a.Exact
 				model := a.Learner.Snapshot().Model()
-				distance := func(m *blankout.Model) (d float64) {
+				distance := func(m *blankout.Linear) (d float64) {
 					for j := range uint32(8) {
 						for o := range exact.Outputs {
 							d += math.Abs(m.Weight(j, o) - exact.Weight(j, o))
@@ -604,7 +604,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		if a, err = v.Adopt(t.Context(), live, at); err != nil || a.Learner == nil {
 			t.Fatal(a, err)
 		}
-		wrong := func(m *blankout.Model) (count int) {
+		wrong := func(m *blankout.Linear) (count int) {
 			for i := range all[n:] {
 				e := &all[n+i]
 				if m.Predict(m.Score(e, make([]float64, 1))) != e.Label {

@@ -311,7 +311,7 @@ func (l *Learner) doubt(label int) {
 // Score writes the published scores of an event to out, which must have room
 // for K values, and learns nothing.
 func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
-	m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+	m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
 	return m.Score(e, out)
 }
 

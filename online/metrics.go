@@ -306,7 +306,7 @@ func (l *Learner) predict(scores []float64) int {
 }
 
 // logLoss is minus the logarithm of the probability of one of several classes,
-// as blankout.Model.Probabilities has it.
+// as blankout.Linear.Probabilities has it.
 func logLoss(scores []float64, label int) float64 {
 	sum := 0.0
 	for _, f := range scores {

@@ -239,7 +239,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 			if i >= warm && i%8 == 0 {
-				m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+				m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
 				for point := range actual {
 					d := ForecastMissing(point)
 					kept := blankout.Example{}

@@ -102,7 +102,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			}
 		}
 		if i >= 2000 && len(e.Field) > 0 {
-			m := blankout.Model{Head: whole.head(whole.schema), Rows: whole.table}
+			m := blankout.Linear{Head: whole.head(whole.schema), Rows: whole.table}
 			n := float64(len(e.Field))
 			served += whole.logLoss(m.Score(e, make([]float64, 1)), e.Label)
 			asIs += whole.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)

@@ -109,7 +109,7 @@ func (l *Learner) collect(e *blankout.Example, weight float64) {
 // solveWindow refreshes; the first leaving events are about to leave the window.
 func (l *Learner) solveWindow(leaving int) {
 	w := &l.refresh.window
-	m := blankout.Model{Head: l.head(l.schema), Rows: l.table}
+	m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
 	var b batch.Builder
 	var vec blankout.Vec
 	start := uint32(0)

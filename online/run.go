@@ -113,13 +113,13 @@ type Runner struct {
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	exact      atomic.Pointer[blankout.Model]
+	exact      atomic.Pointer[blankout.Linear]
 	validation atomic.Bool // one is asked for
 }
 
 // Published is a Model handed to readers and where it belongs. It is immutable.
 type Published struct {
-	*blankout.Model
+	*blankout.Linear
 	Version uint64           // larger means published later
 	Offsets blankout.Offsets // how far the stream had been learned
 	Records uint64           // counted in since Run began
@@ -269,9 +269,9 @@ func (r *Runner) Status() *Status {
 func (r *Runner) Published() *Published { return r.published.Load() }
 
 // Model returns the Model of Published.
-func (r *Runner) Model() *blankout.Model {
+func (r *Runner) Model() *blankout.Linear {
 	if p := r.published.Load(); p != nil {
-		return p.Model
+		return p.Linear
 	}
 	return nil
 }
@@ -858,7 +858,7 @@ func firstError(err error, then func() error) error {
 func (l *loop) publish() {
 	began := time.Now()
 	l.Runner.published.Store(&Published{
-		Model: l.freeze().Model(), Version: l.FirstVersion + l.current.Published,
+		Linear: l.freeze().Model(), Version: l.FirstVersion + l.current.Published,
 		Offsets: l.Offsets.Clone(), Records: l.records, At: began,
 	})
 	l.published, l.publishCost = began, time.Since(began)

@@ -15,7 +15,7 @@ import (
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
 // and serving its Model, may happen on other goroutines while learning goes on.
 type Snapshot struct {
-	model   *blankout.Model
+	model   *blankout.Linear
 	learner []byte
 	refused []byte // the block of that name
 	summary []byte
@@ -34,13 +34,13 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.metrics.refusedState(refused)
-	return &Snapshot{&blankout.Model{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics}
+	return &Snapshot{&blankout.Linear{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics}
 }
 
 // Model returns the published model, for predictions.
-func (s *Snapshot) Model() *blankout.Model { return s.model }
+func (s *Snapshot) Model() *blankout.Linear { return s.model }
 
-// Blocks encodes the state: the published model as blankout.ReadModel reads it,
+// Blocks encodes the state: the published model as blankout.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for whoever looks at
 // the file the block "summary". docs/checkpoint-format.md has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
@@ -78,8 +78,8 @@ func (l *Learner) head(s *blankout.Schema) blankout.Head { return l.headOf(s, l.
 
 // modelOf returns the model that is published when a level is, for use before
 // the next Learn.
-func (l *Learner) modelOf(level int) *blankout.Model {
-	return &blankout.Model{Head: l.headOf(l.schema, level), Rows: l.table}
+func (l *Learner) modelOf(level int) *blankout.Linear {
+	return &blankout.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
 }
 
 func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
@@ -253,7 +253,7 @@ func (f *forecast) version1(c *coder.Coder) {
 //
 // The Schema is the saved one; the decoder must take it up: Learner.Schema.
 func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
-	m, err := blankout.ReadModel(blocks)
+	m, err := blankout.ReadLinear(blocks)
 	if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}

@@ -227,8 +227,8 @@ func (l *Learner) publishedRows() *blankout.Table {
 
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
-func (l *Learner) Published() *blankout.Model {
-	m := &blankout.Model{Head: l.head(l.schema.Clone(-1, -1)), Rows: l.publishedRows()}
+func (l *Learner) Published() *blankout.Linear {
+	m := &blankout.Linear{Head: l.head(l.schema.Clone(-1, -1)), Rows: l.publishedRows()}
 	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0}
 	return m
 }

@@ -138,20 +138,20 @@ type Validator struct {
 
 // Subject is what is validated.
 type Subject struct {
-	Live      *blankout.Model
+	Live      *blankout.Linear
 	At        blankout.Offsets // its place in the stream
 	Reservoir []byte           // as of ReadReservoir; may be nil
-	Earlier   *blankout.Model  // the exact solution of the time before; may be nil
+	Earlier   *blankout.Linear // the exact solution of the time before; may be nil
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
-func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation, *blankout.Model, error) {
+func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation, *blankout.Linear, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r, exact.Model, nil
+	return r, exact.Linear, nil
 }
 
 func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
@@ -422,7 +422,7 @@ func (r *Runner) Validate() error {
 
 // Exact returns the latest exact solution, nil if there is none yet. It may be
 // called by anyone at any time.
-func (r *Runner) Exact() *blankout.Model { return r.exact.Load() }
+func (r *Runner) Exact() *blankout.Linear { return r.exact.Load() }
 
 // ValidationStatus is about validations since Run began.
 type ValidationStatus struct {
@@ -451,7 +451,7 @@ type validating struct {
 
 type validationResult struct {
 	report *batch.Validation
-	exact  *blankout.Model
+	exact  *blankout.Linear
 	err    error
 }
 

@@ -111,7 +111,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := blankout.ReadModel(file.Blocks)
+	live, err := blankout.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

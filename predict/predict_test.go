@@ -51,7 +51,7 @@ func model(version uint64) *client.Model {
 	record.Format = "svmlight"
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), record)
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), record)
 	m.Version, m.At = version, time.Now()
 	return m
 }
@@ -458,7 +458,7 @@ func TestKeyOfAPrediction(t *testing.T) {
 	}
 	record := stream.DefaultRecordConfig()
 	record.Format, record.ID = "json", "id"
-	m := client.New(blankout.NewModel(record.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), record)
+	m := client.New(blankout.NewLinear(record.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), record)
 	if err := predictor(c, func() *client.Model { return m }).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +556,7 @@ func TestPredictionTooLarge(t *testing.T) {
 	for i := range weights {
 		classes, weights[i] = append(classes, fmt.Sprint("class ", i)), []float64{float64(i)}
 	}
-	wide := client.New(blankout.NewModel(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), record)
+	wide := client.New(blankout.NewLinear(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), record)
 	for i, m := range []*client.Model{model(1), wide} {
 		p := predictor(c, func() *client.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)

@@ -43,7 +43,7 @@ func following(t testing.TB, classes, columns int) serve.Service {
 			weights[k][d] = float64(d%7-3) / float64(k+1)
 		}
 	}
-	model := blankout.NewModel(schema, "logistic", "none", weights, make([]float64, len(weights)))
+	model := blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(weights)))
 	for d := range columns {
 		model.Scaler.Dense = append(model.Scaler.Dense, uint32(d))
 	}

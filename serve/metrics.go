@@ -448,7 +448,7 @@ type collector struct {
 	descs       []*prometheus.Desc
 
 	mu    sync.Mutex // of the norm, which costs a walk over the model
-	model *blankout.Model
+	model *blankout.Linear
 	norm  float64
 }
 
@@ -509,8 +509,8 @@ func (c *collector) view() *view {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.published != nil && v.published.Model != c.model {
-		c.model, c.norm = v.published.Model, v.published.Model.Norm()
+	if v.published != nil && v.published.Linear != c.model {
+		c.model, c.norm = v.published.Linear, v.published.Linear.Norm()
 	}
 	v.norm = c.norm
 	return v

@@ -56,7 +56,7 @@ func (s *models) take() *client.Model {
 			if s.service.Record != nil {
 				record = *s.service.Record
 			}
-			s.current = client.New(p.Model, record)
+			s.current = client.New(p.Linear, record)
 			s.current.Version, s.current.Offsets, s.current.At = p.Version, p.Offsets, p.At
 		}
 	}

@@ -274,7 +274,7 @@ func TestModel(t *testing.T) {
 	if status != 200 || err != nil || file.Kind != checkpoint.Linear {
 		t.Fatal(status, err)
 	}
-	m, err := blankout.ReadModel(file.Blocks)
+	m, err := blankout.ReadLinear(file.Blocks)
 	if err != nil || m.Events != 400 {
 		t.Errorf("%+v, %v", m, err)
 	}

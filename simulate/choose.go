@@ -53,7 +53,7 @@ func (m Method) Settings() ([]Setting, error) {
 type Candidate struct {
 	Method   string
 	Settings string // the Setting's name
-	Model    *blankout.Model
+	Model    *blankout.Linear
 	Seconds  float64 // of training
 }
 

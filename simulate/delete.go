@@ -109,7 +109,7 @@ type side struct {
 }
 
 // sides returns which outputs tell a class from a rival.
-func sides(m *blankout.Model, class, rival int) (out []side) {
+func sides(m *blankout.Linear, class, rival int) (out []side) {
 	against := m.Side(rival)
 	for k, by := range m.Side(class) {
 		if by -= against[k]; by != 0 {

@@ -13,7 +13,7 @@ import (
 type learning struct {
 	learner *online.Learner
 	head    blankout.Head // to decide and to give probabilities
-	known   *blankout.Model
+	known   *blankout.Linear
 	every   int // events for which known is used
 	missing []uint16
 	alive   []bool // by field id, of the event at hand

@@ -33,9 +33,9 @@ type Nightmare interface {
 // Event is an example as a Nightmare meets it.
 type Event struct {
 	*Stage
-	Number int             // in the stream, from 0
-	Class  int             // the true one, negative if unknown
-	Model  *blankout.Model // that is about to score it, nil where there is no linear one
+	Number int              // in the stream, from 0
+	Class  int              // the true one, negative if unknown
+	Model  *blankout.Linear // that is about to score it, nil where there is no linear one
 	X      blankout.Vec
 	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous
 	Dead   []bool   // by entry of X, to be set by Kill

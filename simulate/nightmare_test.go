@@ -13,7 +13,7 @@ import (
 
 // stream returns examples of informative and useless features, and the model of
 // the weights that made the labels.
-func stream(classes, n int, seed uint64) (*blankout.Model, []blankout.Example) {
+func stream(classes, n int, seed uint64) (*blankout.Linear, []blankout.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
 	outputs := classes
@@ -31,7 +31,7 @@ func stream(classes, n int, seed uint64) (*blankout.Model, []blankout.Example) {
 	for k := range classes {
 		names = append(names, fmt.Sprint("class ", k))
 	}
-	m := blankout.NewModel(blankout.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
+	m := blankout.NewLinear(blankout.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
 	examples := make([]blankout.Example, n)
 	for i := range examples {
 		e := &examples[i]

@@ -28,7 +28,7 @@ type Subject struct {
 	Examples []blankout.Example
 	Schema   *blankout.Schema
 	// One of these.
-	Linear *blankout.Model
+	Linear *blankout.Linear
 	Kernel *batch.KernelModel
 	Learn  *online.Config
 }
@@ -575,7 +575,7 @@ func share(dead []bool) float64 {
 // Error returns the share of the labelled examples, by importance, that a model
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
 // that can be known, the first draw with seed 0. It is NaN without a labelled example.
-func Error(m *blankout.Model, examples []blankout.Example, nightmare Nightmare) float64 {
+func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
 	s := &Subject{Examples: examples, Schema: m.Schema, Linear: m}
 	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, false}}
 	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))

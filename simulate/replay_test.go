@@ -30,7 +30,7 @@ func TestReplay(t *testing.T) {
 	m, examples := stream(4, 600, 3)
 	weights := make([]float64, 12)
 	copy(weights, []float64{1, -1, 2})
-	other := blankout.NewModel(m.Schema, "logistic:gaussian", "none", [][]float64{weights, weights, weights, make([]float64, 12)}, []float64{0, 1, 2, 3})
+	other := blankout.NewLinear(m.Schema, "logistic:gaussian", "none", [][]float64{weights, weights, weights, make([]float64, 12)}, []float64{0, 1, 2, 3})
 	learner := online.DefaultConfig()
 	r := &Replay{
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
@@ -109,7 +109,7 @@ func TestMeanAndBounds(t *testing.T) {
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
-	shifted := &blankout.Model{Head: m.Head, Rows: blankout.NewTable(1 + blankout.ScalerWidth)}
+	shifted := &blankout.Linear{Head: m.Head, Rows: blankout.NewTable(1 + blankout.ScalerWidth)}
 	shifted.Scaler = blankout.Scaler{Mode: blankout.StandardiseAll}
 	shifted.Layout = blankout.Layout{Width: 1 + blankout.ScalerWidth, Stats: 1}
 	for i := range m.Rows.Len() {

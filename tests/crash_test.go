@@ -197,7 +197,7 @@ func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := blankout.ReadModel(file.Blocks)
+	model, err := blankout.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

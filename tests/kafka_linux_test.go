@@ -604,7 +604,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		}
 		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
-		m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{weights}, []float64{0}), record)
+		m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), record)
 		m.Version, m.At = version, time.Now()
 		if err := p.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -649,7 +649,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	schema.NumericIndices = true
 	record := stream.DefaultRecordConfig()
 	record.Format = "svmlight"
-	m := client.New(blankout.NewModel(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), record)
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), record)
 	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *client.Model { return m }, Log: kafkaLog(t)}
 	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
 	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true

@@ -149,7 +149,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 
 type auditor struct {
 	flags  *auditFlags
-	model  *blankout.Model
+	model  *blankout.Linear
 	schema *blankout.Schema // the events'
 	class  int
 

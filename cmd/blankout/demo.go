@@ -220,7 +220,7 @@ func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, s
 	}
 	for _, row := range []struct {
 		name  string
-		model *blankout.Model
+		model *blankout.Linear
 	}{{"learned with " + metrics.Level, model}, {"the same, learned with no noise", plain}} {
 		fmt.Fprintf(out, "\n  %-34s", row.name)
 		examples, err := d.decode(d.test, row.model.Schema)
@@ -250,7 +250,7 @@ func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, s
 }
 
 // withoutNoise learns the same events in the same order with no noise.
-func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Model, error) {
+func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Linear, error) {
 	c.Noise = "none"
 	schema := d.record.Schema()
 	learner, err := online.New(c, schema)

@@ -235,7 +235,7 @@ func servedFormula(t *testing.T, m *client.Model) formula {
 	return newFormula(t, &x.Model, x.Clip, x.Weights)
 }
 
-func textFormula(t *testing.T, path string, m *blankout.Model) formula {
+func textFormula(t *testing.T, path string, m *blankout.Linear) formula {
 	f := formula{terms: map[string]formulaTerm{}}
 	var heads []string
 	for line := range strings.Lines(string(exportOf(t, path, "text"))) {

@@ -204,7 +204,7 @@ func deleting(m scorer, o *predictFlags) func(*blankout.Example, []float64) []fl
 			n++
 			return m.ScoreVec(x, 1, out)
 		}
-	case *blankout.Model:
+	case *blankout.Linear:
 		return func(e *blankout.Example, out []float64) []float64 {
 			x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			c.Vec(x, n, 0)

@@ -30,7 +30,7 @@ func latest(r *online.Runner, record stream.RecordConfig) func() *client.Model {
 		mu.Lock()
 		defer mu.Unlock()
 		if p := r.Published(); p != published {
-			model = client.New(p.Model, record)
+			model = client.New(p.Linear, record)
 			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
 			published = p
 		}

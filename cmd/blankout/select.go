@@ -40,7 +40,7 @@ func (o *trainFlags) checkSelection() error {
 // selectSettings chooses among the settings of the grid and puts the best into
 // o. The first deletion level of the table is the expected one; the others are for
 // people to compare.
-func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Model, screen *screen) (*batch.Table, error) {
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Table, error) {
 	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
 	for _, q := range o.deletions {
 		if !slices.Contains(s.Deletions, q) {
@@ -113,7 +113,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 }
 
 // loadValidation reads the validation set the way the training set d was read.
-func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Model) (*batch.Data, error) {
+func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone(-1, -1)
 	known := len(schema.Classes)
 	schema.MaxClasses = known + 1 // room for a strange one, to name it

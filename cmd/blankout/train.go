@@ -323,9 +323,9 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 
 // loadTraining reads the training set, through the Scaler of a model where one
 // is asked for.
-func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Model, error) {
+func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Linear, error) {
 	schema := o.data.record.Schema()
-	var scaler *blankout.Model
+	var scaler *blankout.Linear
 	if o.scaler != "" {
 		m, err := readModel(o.scaler)
 		if err != nil {
@@ -411,12 +411,12 @@ func tooManyTargets(err error, schema *blankout.Schema) error {
 }
 
 // withScaler returns m with the Scaler of another model and its statistics.
-func withScaler(m, scaler *blankout.Model) *blankout.Model {
+func withScaler(m, scaler *blankout.Linear) *blankout.Linear {
 	if scaler.Layout.Stats < 0 {
 		return m
 	}
 	k := m.Outputs
-	out := &blankout.Model{Head: m.Head, Rows: blankout.NewTable(k + blankout.ScalerWidth)}
+	out := &blankout.Linear{Head: m.Head, Rows: blankout.NewTable(k + blankout.ScalerWidth)}
 	out.Scaler = scaler.Scaler
 	out.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
 	scaler.CopyStats(out.Rows, k)

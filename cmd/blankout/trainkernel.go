@@ -64,7 +64,7 @@ type trained struct {
 }
 
 // trainLinear runs batch.Train.
-func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *blankout.Model) (*trained, error) {
+func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *blankout.Linear) (*trained, error) {
 	fit, err := batch.Train(ctx, d, o.config)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 }
 
 // trainKernel runs batch.TrainKernel.
-func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *blankout.Model) (*trained, error) {
+func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *blankout.Linear) (*trained, error) {
 	fit, err := batch.TrainKernel(ctx, d, o.config, o.kernel.config)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func outputNames(h *blankout.Head) (names []string) {
 // speak most for it, largest first. A model with one output has two such lists:
 // what is against the positive class is for the other; of pairs a feature's weight
 // is the sum over those of the class.
-func largestWeights(m *blankout.Model, n int) [][]namedWeight {
+func largestWeights(m *blankout.Linear, n int) [][]namedWeight {
 	name := m.Schema.Namer()
 	classes := m.Schema.Classes
 	if loss.IsRegression(m.Loss) {

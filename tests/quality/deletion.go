@@ -68,7 +68,7 @@ func (c *comparison) exact() error {
 }
 
 // objective returns |w|^2 + kappa sum loss of a model on its training set.
-func objective(m *blankout.Model, s *set, c online.Config) float64 {
+func objective(m *blankout.Linear, s *set, c online.Config) float64 {
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		panic(err)

@@ -204,7 +204,7 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 // testError returns the share of a test set that a model gets wrong with
 // features deleted with probability d, survivors rescaled. The masks are those
 // of blankout predict --delete d --rescale.
-func testError(m *blankout.Model, s *set, d float64) float64 {
+func testError(m *blankout.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
 	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}}
@@ -222,7 +222,7 @@ func testError(m *blankout.Model, s *set, d float64) float64 {
 }
 
 // scoreVec scores standardised features.
-func scoreVec(m *blankout.Model, x blankout.Vec, out []float64) []float64 {
+func scoreVec(m *blankout.Linear, x blankout.Vec, out []float64) []float64 {
 	copy(out, m.Intercept)
 	for i, d := range x.Index {
 		for k := range out {
@@ -234,7 +234,7 @@ func scoreVec(m *blankout.Model, x blankout.Vec, out []float64) []float64 {
 
 // exactModel solves the batch problem of a learner's configuration on the
 // features as the model from sees them.
-func exactModel(s *set, from *blankout.Model, c batch.Config) (*batch.Fit, error) {
+func exactModel(s *set, from *blankout.Linear, c batch.Config) (*batch.Fit, error) {
 	var b batch.Builder
 	for i := range s.examples {
 		e := s.examples[i]
@@ -249,7 +249,7 @@ func exactModel(s *set, from *blankout.Model, c batch.Config) (*batch.Fit, error
 
 // withScaler scores raw features with an exact solution found on those that from
 // had standardised.
-type withScaler struct{ from, exact *blankout.Model }
+type withScaler struct{ from, exact *blankout.Linear }
 
 func (w withScaler) testError(s *set, d float64) float64 {
 	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}
