@@ -40,6 +40,13 @@ func (arow) step(l *Learner) {
 	}
 }
 
+// shifted adds the variance of what the intercepts have taken up.
+func (arow) shifted(l *Learner, intercepts, p []float64, shift float64) {
+	for j := l.n; j < 2*l.n; j++ {
+		intercepts[j] = min(intercepts[j]+p[j]*shift*shift, 1)
+	}
+}
+
 func (arow) rescale(l *Learner, p []float64, ratio float64) {
 	n := l.n
 	for j := range n {

@@ -68,7 +68,7 @@ func (f ftrl) fit(l *Learner, p []float64, j int, intercept bool) {
 	}
 }
 
-func (f ftrl) moved(l *Learner, p []float64) {
+func (f ftrl) shifted(l *Learner, p, _ []float64, _ float64) {
 	for j := range l.n {
 		f.fit(l, p, j, true)
 	}

@@ -15,8 +15,8 @@ type rule interface {
 	// rescale multiplies the weights by ratio because the feature's scale has
 	// grown by it; gradients shrink by it.
 	rescale(l *Learner, p []float64, ratio float64)
-	// moved says that weights were changed from outside.
-	moved(l *Learner, p []float64)
+	// shifted says that the intercepts have taken up shift times the weights of p.
+	shifted(l *Learner, intercepts, p []float64, shift float64)
 	// forget leaves a share of the metric, as if less had been seen.
 	forget(l *Learner, p []float64, keep float64)
 	// step updates the rows of l.now. The gradient of feature i at index j is
@@ -59,10 +59,10 @@ func Rules() []string {
 // plain is what rules have in common whose metric is a sum of squared gradients.
 type plain struct{}
 
-func (plain) start([]float64, int)                          {}
-func (plain) set(_ *Learner, p []float64, j int, b float64) { p[j] = b }
-func (plain) moved(*Learner, []float64)                     {}
-func (plain) unlabelled(*Learner)                           {}
+func (plain) start([]float64, int)                            {}
+func (plain) set(_ *Learner, p []float64, j int, b float64)   { p[j] = b }
+func (plain) shifted(*Learner, []float64, []float64, float64) {}
+func (plain) unlabelled(*Learner)                             {}
 func (plain) forget(l *Learner, p []float64, keep float64) {
 	for j := l.n; j < 2*l.n; j++ {
 		p[j] *= keep

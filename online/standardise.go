@@ -226,7 +226,7 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 				centre[j] += c * shift
 			}
 		}
-		l.rule.moved(l, l.bias[blankout.ScalerWidth:])
+		l.rule.shifted(l, l.bias[blankout.ScalerWidth:], row[blankout.ScalerWidth:], shift)
 	}
 	if l.noiseKind == constant {
 		for v := range l.levels {
