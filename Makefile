@@ -1,12 +1,16 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test kafka mutation oracle race crash soak nemesis bench fuzz lint ci
+.PHONY: build test long kafka mutation oracle race crash soak nemesis bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
 
 test:
 	go test ./...
+
+# With the tests that take longer than ten seconds each.
+long:
+	BLANKOUT_LONG=1 go test ./...
 
 # The tests against a real Kafka broker. Maven fetches its jars, 44 MB, once, into
 # the user's cache.
@@ -32,7 +36,7 @@ race:
 # Kills the real program at a thousand random instants; the final state must
 # equal, byte for byte, that of a run that was never killed.
 crash:
-	BLANKOUT_CRASH_KILLS=1000 go test -count=1 -timeout=60m -run=Crash -v ./tests/...
+	BLANKOUT_LONG=1 BLANKOUT_CRASH_KILLS=1000 go test -count=1 -timeout=60m -run=Crash -v ./tests/...
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.

@@ -96,18 +96,6 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// More than 4 GiB of names are told apart. The first are zeros that nobody touches.
-func TestNamesBeyond32Bits(t *testing.T) {
-	const first = 1<<32 + 5
-	n := NewNames(3)
-	n.text, n.ends, n.hashes = make([]byte, first, first+100), []int{first}, []uint64{1}
-	n.Add(2, []byte("second"))
-	n.Add(3, []byte("third"))
-	if got := n.Find(2) + n.First(2).Find(2) + n.Find(3); got != "secondsecondthird" {
-		t.Errorf("found %q", got)
-	}
-}
-
 // A column is called by all names that met in it, or by its number.
 func TestNamer(t *testing.T) {
 	const bits = 4

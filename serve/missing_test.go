@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -90,6 +91,9 @@ func TestServedAsForecast(t *testing.T) {
 		{"classes", 5, 30, false, "auto", 0, []int{7}, 3},         // by masks: a standard error is 0.8
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.null == 0 {
+				longtest.Only(t) // all six take some ten seconds
+			}
 			s := newTelemetry(learned, c.classes, c.fields, c.words, c.null)
 			var lines bytes.Buffer
 			for i := range learned {

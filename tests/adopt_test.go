@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout/checkpoint"
+	"blankout/internal/longtest"
 	"blankout/online"
 )
 
@@ -62,8 +63,9 @@ func same(a, b []byte) bool {
 // A program killed while it solves for, adopts, or saves an exact solution
 // leaves the state of before or of after, and ends where one left alone does.
 func TestCrashAdopting(t *testing.T) {
+	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
-	broker := crashBroker(t)
+	broker := crashBroker(t, "short")
 	whole := newLearner(t, program, broker.Brokers()[0], "short").adopting()
 	flags := whole.flags
 	whole.flags = append(whole.flags, "--set", "validate.validation_cpu=0.3") // slow: what comes before is saved too

@@ -21,6 +21,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/stream"
 )
@@ -37,19 +38,19 @@ var crashTopics = map[string]struct {
 
 const crashRefused = 97 // every so many records one cannot be read
 
-// crashBroker starts a broker with the topics filled.
-func crashBroker(t *testing.T) *stream.Embedded {
+// crashBroker starts a broker with these of crashTopics filled.
+func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	t.Helper()
 	partitions := map[string]int32{}
-	for name, topic := range crashTopics {
-		partitions[name] = topic.partitions
+	for _, name := range topics {
+		partitions[name] = crashTopics[name].partitions
 	}
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: partitions})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	for name := range crashTopics {
+	for _, name := range topics {
 		if err := fillCrashTopic(t, broker.Brokers(), name, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -86,20 +87,6 @@ func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(writt
 		}
 	}
 	return errors.Join(p.Flush(t.Context()), p.Close())
-}
-
-// buildProgram builds the program with the given flags and returns its path.
-func buildProgram(t *testing.T, flags ...string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "blankout")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
-	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "blankout/cmd/blankout")...)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
-	}
-	return path
 }
 
 // learner is a learner of one topic, with a directory of its own.
@@ -284,10 +271,10 @@ func (l *learner) expect(t *testing.T, topic string) {
 func crashKills(t *testing.T) int {
 	text := os.Getenv("BLANKOUT_CRASH_KILLS")
 	if text == "" {
-		if testing.Short() {
-			return 6
+		if longtest.Asked() {
+			return 16
 		}
-		return 16
+		return 6
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -299,8 +286,12 @@ func crashKills(t *testing.T) int {
 func TestCrash(t *testing.T) {
 	kills := crashKills(t)
 	program := buildProgram(t)
-	broker := crashBroker(t)
-	for _, topic := range []string{"one", "three"} {
+	topics := []string{"short"}
+	if longtest.Asked() {
+		topics = []string{"one", "three"}
+	}
+	broker := crashBroker(t, topics...)
+	for _, topic := range topics {
 		t.Run(topic, func(t *testing.T) {
 			whole := newLearner(t, program, broker.Brokers()[0], topic)
 			whole.finish(t)
@@ -346,8 +337,9 @@ func TestCrash(t *testing.T) {
 // The program is killed at every place where it touches a file or tells the
 // outside something, or that fails; the next life makes up for it.
 func TestCrashAtFailpoints(t *testing.T) {
+	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
-	broker := crashBroker(t)
+	broker := crashBroker(t, "short")
 	whole := newLearner(t, program, broker.Brokers()[0], "short")
 	whole.finish(t)
 	places := []string{"checkpoint.mkdir", "checkpoint.create", "checkpoint.write", "checkpoint.sync", "checkpoint.rename",
@@ -382,8 +374,9 @@ func TestCrashAtFailpoints(t *testing.T) {
 }
 
 func TestCrashBeside(t *testing.T) {
+	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
-	broker := crashBroker(t)
+	broker := crashBroker(t, "short", "three")
 	t.Run("suspects", func(t *testing.T) { crashWithSuspects(t, program, broker) })
 	t.Run("unlabelled topic", func(t *testing.T) { crashWithUnlabelled(t, program, broker) })
 	t.Run("snapshots", func(t *testing.T) { crashPublishing(t, program, broker) })
@@ -540,6 +533,7 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 
 // SIGTERM ends the program with exit code 0 and nothing is learned again.
 func askToStop(t *testing.T, program string, broker *stream.Embedded) {
+	longtest.Only(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM")
 	}

@@ -25,9 +25,6 @@ import (
 // TestKafka runs the Kafka side of stream against a real Apache Kafka broker,
 // one for all its parts. Test data that kafka-go cannot write comes from franz-go.
 func TestKafka(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a real Kafka broker takes its time")
-	}
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
 	if err != nil {

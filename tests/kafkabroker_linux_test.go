@@ -25,13 +25,16 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"blankout/internal/longtest"
 )
 
 // A real Apache Kafka broker in KRaft mode: it runs on the loopback interface with
 // its data in the test's folder, and it dies with the test binary. Its jars (46 of
-// them, 44 MB) are in the user's cache, where Maven puts them once. It is asked to
-// only where requireKafka is set; otherwise tests without jars, or without java,
-// skip and say so. With requireKafka that is a failure.
+// them, 44 MB) are in the user's cache, where Maven puts them once, if requireKafka
+// is set. Then a broker that cannot be had is a failure. Without it these tests run
+// where long tests are asked for and java and the jars are there already, and skip
+// elsewhere.
 
 // requireKafka is the environment variable that asks for the real broker by 1.
 const requireKafka = "BLANKOUT_REQUIRE_KAFKA"
@@ -63,6 +66,9 @@ func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"
+	if !required {
+		longtest.Only(t)
+	}
 	libs, err := kafkaJars(t.Context(), required)
 	switch {
 	case err != nil && required:

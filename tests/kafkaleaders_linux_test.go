@@ -16,9 +16,6 @@ import (
 // killed and is held: the state comes out, byte for byte, as that of a
 // learner that reads the same topic afterwards, undisturbed.
 func TestKafkaLeaders(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three Kafka brokers take their time")
-	}
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
 	for _, b := range cluster {

@@ -18,7 +18,7 @@ import (
 // event has its prediction, those that cannot be used included.
 func TestPredictionsSurviveKills(t *testing.T) {
 	program := buildProgram(t)
-	broker := crashBroker(t)
+	broker := crashBroker(t, "short", "three")
 	l := newLearner(t, program, broker.Brokers()[0], "short")
 	l.finish(t) // the model
 	l.flags = []string{"--predict-only", "--set=kafka.create_topics=true", "--set=predict.topic=three", "--set=predict.output=predictions",

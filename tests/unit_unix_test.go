@@ -60,7 +60,7 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	program := buildProgram(t, "-tags=failpoint")
-	broker := crashBroker(t)
+	broker := crashBroker(t, "short")
 	whole := newLearner(t, program, broker.Brokers()[0], "short")
 	whole.finish(t)
 	died := func(l *learner) syscall.WaitStatus {

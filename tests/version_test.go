@@ -11,7 +11,7 @@ import (
 // The version of the model that readers get never goes back, though a killed
 // learner begins again from an older state.
 func TestVersionsNeverGoBack(t *testing.T) {
-	broker := crashBroker(t)
+	broker := crashBroker(t, "one")
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "one")
 	l.env = []string{"BLANKOUT_HTTP_ADDRESS=127.0.0.1:0", "BLANKOUT_HTTP_PUBLISH_INTERVAL=1ms", "BLANKOUT_CHECKPOINT_EVENTS=0", "BLANKOUT_CHECKPOINT_INTERVAL=1h"}
 	l.flags = nil

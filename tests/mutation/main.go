@@ -233,7 +233,7 @@ type block struct {
 func (r *runner) baseline(t target) (b baseline, err error) {
 	profile := filepath.Join(r.temp, "cover")
 	began := time.Now()
-	out, err := r.command(r.root, "go", "test", "-short", "-count=1", "-json", "-coverprofile="+profile, "./"+t.name).Output()
+	out, err := r.command(r.root, "go", "test", "-count=1", "-json", "-coverprofile="+profile, "./"+t.name).Output()
 	b.took = time.Since(began)
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return b, err
@@ -331,7 +331,7 @@ func (r *runner) test(t target, b baseline, m mutant) (is outcome, by string, er
 		// Far longer than they took: a mutant that does not end is caught, a busy
 		// machine catches none. What eats up the memory is stopped too.
 		limit := strconv.Itoa(int((5*b.took + time.Minute).Seconds()))
-		args := append([]string{"-c", `ulimit -v 16000000; exec timeout -k 10 "$@"`, "sh", limit, binary, "-test.short", "-test.failfast"}, round...)
+		args := append([]string{"-c", `ulimit -v 16000000; exec timeout -k 10 "$@"`, "sh", limit, binary, "-test.failfast"}, round...)
 		out, err := r.command(filepath.Join(r.root, t.name), "sh", args...).CombinedOutput()
 		exit := (*exec.ExitError)(nil)
 		switch {

@@ -1,0 +1,56 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// programs are the builds of the program that tests have asked for, each made once.
+var programs struct {
+	sync.Mutex
+	dir     string
+	byFlags map[string]string
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "blankout-tests")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs.dir, programs.byFlags = dir, map[string]string{}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// buildProgram returns the path of the program built with the given flags.
+func buildProgram(t *testing.T, flags ...string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	key := strings.Join(flags, " ")
+	if path, ok := programs.byFlags[key]; ok {
+		return path
+	}
+	path := filepath.Join(programs.dir, "blankout"+strconv.Itoa(len(programs.byFlags)))
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "blankout/cmd/blankout")...)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	programs.byFlags[key] = path
+	return path
+}
