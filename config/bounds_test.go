@@ -97,12 +97,15 @@ func TestBounds(t *testing.T) {
 }
 
 // refuses checks that a configuration with these flags is refused with an error
-// that names the key.
+// that names the key and says that the value came from a flag.
 func refuses(t *testing.T, name string, flags ...string) {
 	t.Helper()
-	if _, err := Load(Source{Flags: flags}); err == nil {
+	_, err := Load(Source{Flags: flags})
+	if err == nil {
 		t.Errorf("%v is taken", flags)
-	} else if !strings.Contains(err.Error(), name) {
-		t.Errorf("%v: the error does not name %s: %v", flags, name, err)
+		return
+	}
+	if !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "--set") {
+		t.Errorf("%v: the error does not name %s and the flag: %v", flags, name, err)
 	}
 }

@@ -8,7 +8,6 @@
 package config
 
 import (
-	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -19,10 +18,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/BurntSushi/toml"
 
+	"blankout"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/serve"
@@ -69,15 +68,15 @@ type Checkpoint struct {
 func (c *Checkpoint) check() error {
 	switch {
 	case c.Directory == "":
-		return errors.New("directory: none given")
+		return blankout.KeyErrorf("directory", "directory: none given")
 	case c.Keep < 1:
-		return fmt.Errorf("keep %d: want at least 1", c.Keep)
+		return blankout.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
-		return fmt.Errorf("interval %v is negative", c.Interval)
+		return blankout.KeyErrorf("interval", "interval %v is negative", c.Interval)
 	case c.MinFree < 0:
-		return fmt.Errorf("min_free %d is negative", c.MinFree)
+		return blankout.KeyErrorf("min_free", "min_free %d is negative", c.MinFree)
 	case c.ShutdownTimeout <= 0:
-		return fmt.Errorf("shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
+		return blankout.KeyErrorf("shutdown_timeout", "shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
 	}
 	return nil
 }
@@ -93,7 +92,7 @@ type HTTP struct {
 
 func (c *HTTP) check() error {
 	if c.PublishInterval < 0 {
-		return fmt.Errorf("publish_interval %v is negative", c.PublishInterval)
+		return blankout.KeyErrorf("publish_interval", "publish_interval %v is negative", c.PublishInterval)
 	}
 	return c.Config.Check()
 }
@@ -107,9 +106,9 @@ type DeadLetter struct {
 func (c *Config) checkDeadLetter() error {
 	switch c := c.DeadLetter; {
 	case !slices.Contains([]online.Policy{online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail}, c.Policy):
-		return fmt.Errorf("policy %q: want %s, %s or %s", c.Policy, online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail)
+		return blankout.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail)
 	case c.Policy == online.PolicyDeadLetter && c.Topic == "" && c.File == "":
-		return errors.New("policy dead-letter: name a topic or a file")
+		return blankout.KeyErrorf("policy", "policy dead-letter: name a topic or a file")
 	}
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
 }
@@ -122,11 +121,11 @@ func (c *Config) checkSuspect() error {
 	l := &c.Learner
 	switch c := c.Suspect; {
 	case c.Topic != "" && c.File != "":
-		return fmt.Errorf("file %q: there is a topic already, %q; give either", c.File, c.Topic)
+		return blankout.KeyErrorf("file", "file %q: there is a topic already, %q; give either", c.File, c.Topic)
 	case c.Topic != "" && l.Suspect == 0:
-		return errors.New("topic: no event is a suspect while suspect of [learner] is 0")
+		return blankout.KeyErrorf("topic", "topic: no event is a suspect while suspect of [learner] is 0")
 	case c.File != "" && l.Suspect == 0:
-		return errors.New("file: no event is a suspect while suspect of [learner] is 0")
+		return blankout.KeyErrorf("file", "file: no event is a suspect while suspect of [learner] is 0")
 	}
 	return c.writes(c.Suspect.Topic, "topic", "suspects")
 }
@@ -142,10 +141,10 @@ type Validate struct {
 func (c *Config) checkValidate() error {
 	v := &c.Validate
 	if v.Keep < 1 {
-		return fmt.Errorf("keep %d: want at least 1", v.Keep)
+		return blankout.KeyErrorf("keep", "keep %d: want at least 1", v.Keep)
 	}
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
-		return fmt.Errorf("holdout_topic %q is learned from: name another one", v.HoldoutTopic)
+		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
 	if err := v.ValidateConfig.Check(); err != nil || v.Policy != "adopt" {
 		return err
@@ -206,7 +205,7 @@ func (c *Config) writes(topic, key, what string) error {
 	if use == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is %s, %s need a topic of their own", key, topic, use, what)
+	return blankout.KeyErrorf(key, "%s: %q is %s, %s need a topic of their own", key, topic, use, what)
 }
 
 func (c *Config) checkSnapshot() error {
@@ -222,7 +221,7 @@ func (c *Config) checkPredict() error {
 	}
 	out := c.Predict.Output
 	if out != "" && out == c.Snapshot.Topic {
-		return fmt.Errorf("output: %q is the topic of snapshots", out)
+		return blankout.KeyErrorf("output", "output: %q is the topic of snapshots", out)
 	}
 	return c.writes(out, "output", "predictions")
 }
@@ -355,57 +354,56 @@ func suggestVariable(name string, known []key) string {
 	return best
 }
 
-// check asks every section whether its values make sense. A section's error
-// begins with the key it is about, as in "eta -1: want a positive number"; to
-// this the section and the place where the value was given are added.
+// check asks every section whether its values make sense. To a section's error it
+// adds the section and the place where the value was given.
 func (l *Loaded) check(file, text string) error {
 	var errs []error
 	for _, s := range l.sections() {
-		for _, err := range split(s.check()) {
-			about := strings.FieldsFunc(err.Error(), func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-			origin := ""
-			for n := range min(2, len(about)) { // key, or table: key
-				origin = cmp.Or(origin, l.origins[s.name+"."+strings.Join(about[:n+1], ".")])
-			}
-			if origin == "" && file != "" {
-				origin = place(file, lineOf(text, toml.Key{s.name}))
-			}
-			if origin != "" {
-				origin += ": "
-			}
-			errs = append(errs, fmt.Errorf("%s[%s] %w", origin, s.name, err))
+		if err := s.check(); err != nil {
+			errs = append(errs, l.locate(s.name, err, file, text))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// locate puts the section of an error in front of it, and the place where the value
+// of a KeyError was given, or else where its table or section begins.
+func (l *Loaded) locate(section string, err error, file, text string) error {
+	path := toml.Key{section}
+	if e, ok := errors.AsType[*blankout.KeyError](err); ok {
+		path = append(path, strings.Split(e.Key, ".")...)
+	}
+	origin := l.origins[path.String()]
+	if origin == "" && file != "" {
+		line := 0
+		for n := max(1, len(path)-1); n > 0 && line == 0; n-- {
+			line = lineOf(text, path[:n])
+		}
+		origin = place(file, line)
+	}
+	if origin != "" {
+		origin += ": "
+	}
+	return fmt.Errorf("%s[%s] %w", origin, section, err)
 }
 
 // CheckSecrets reads the passwords and certificates that the configuration names,
 // which Load does not, and returns the first thing wrong with them.
 func (l *Loaded) CheckSecrets() error {
 	if err := l.Kafka.CheckSecrets(); err != nil {
-		return fmt.Errorf("[kafka] %w", err)
+		return l.locate("kafka", err, "", "")
 	}
 	if l.HTTP.Address == "" {
 		return nil
 	}
 	if err := l.HTTP.CheckSecrets(); err != nil {
-		return fmt.Errorf("[http] %w", err)
+		return l.locate("http", err, "", "")
 	}
 	return nil
 }
 
 // Given returns the keys that were set, in order.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
-
-func split(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
 
 // Show writes the configuration in force as TOML, with the origin of every
 // value that is not a default. There are no secrets in it: the configuration

@@ -85,6 +85,12 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from, dead letters need a topic of their own`},
 		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[suspect]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [suspect] topic: "held" is measured on`},
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
+		{"key of a table", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nusername = 'u'\nmechanism = 'NTLM'", nil, nil, `FILE:5: [kafka] sasl: mechanism "NTLM"`},
+		{"key that a table lacks", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nmechanism = 'PLAIN'", nil, nil, `FILE:3: [kafka] sasl: no username`},
+		{"second of three times", "[kafka]\nrequest_timeout = '1s'\nconnect_timeout = '0s'", nil, nil, `FILE:3: [kafka] connect_timeout 0s: want a positive time`},
+		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is named for two`},
+		{"element of a map", "[learner]\nloss = 'hinge'\nfield_transform = {a = 'log'}", nil, nil, `FILE:3: [learner] field_transform of "a": transform "log"`},
+		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
 		{"misspelt", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {

@@ -51,13 +51,13 @@ func CheckAdopt(c Config) error {
 	}
 	switch {
 	case c.Rule == "arow":
-		return errors.New("policy adopt: rule arow has a loss of its own, of which there is no exact solution")
+		return blankout.KeyErrorf("policy", "policy adopt: rule arow has a loss of its own, of which there is no exact solution")
 	case c.L1 > 0:
-		return errors.New("policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")
+		return blankout.KeyErrorf("policy", "policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")
 	case c.HalfLife > 0 || c.HalfLifeTime > 0:
-		return errors.New("policy adopt: the exact solution forgets nothing; set learner.half_life and half_life_time to 0")
+		return blankout.KeyErrorf("policy", "policy adopt: the exact solution forgets nothing; set learner.half_life and half_life_time to 0")
 	case !l.Facts().Convex:
-		return fmt.Errorf("policy adopt: loss %q is not convex, so no solution of it is certified", c.Loss)
+		return blankout.KeyErrorf("policy", "policy adopt: loss %q is not convex, so no solution of it is certified", c.Loss)
 	}
 	return nil
 }

@@ -149,145 +149,145 @@ func (c Config) parse() (settings, error) {
 	var s settings
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
-		return s, err
+		return s, &blankout.KeyError{Key: "loss", Err: err}
 	}
 	if s.loss.Facts().Target == loss.Count {
-		return s, fmt.Errorf("loss %q: its labels are counts, and online learning knows classes only; blankout train -d FILE --loss poisson learns counts exactly", c.Loss)
+		return s, blankout.KeyErrorf("loss", "loss %q: its labels are counts, and online learning knows classes only; blankout train -d FILE --loss poisson learns counts exactly", c.Loss)
 	}
 	if err := s.parseNoise(c); err != nil {
 		return s, err
 	}
 	i := slices.IndexFunc(rules, func(r ruleEntry) bool { return r.name == c.Rule })
 	if i < 0 {
-		return s, fmt.Errorf("rule %q: want one of %s", c.Rule, strings.Join(Rules(), ", "))
+		return s, blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(Rules(), ", "))
 	}
 	s.rule = rules[i]
 	if s.standardise, err = blankout.ParseStandardise(c.Standardise); err != nil {
-		return s, err
+		return s, &blankout.KeyError{Key: "standardise", Err: err}
 	}
 	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
-		return s, err
+		return s, &blankout.KeyError{Key: "missing", Err: err}
 	}
 	if _, err := blankout.ParseTransform(c.Transform); err != nil {
-		return s, err
+		return s, &blankout.KeyError{Key: "transform", Err: err}
 	}
 	for name, t := range c.FieldTransform {
 		if _, err := blankout.ParseTransform(t); err != nil {
-			return s, fmt.Errorf("field_transform of %q: %w", name, err)
+			return s, blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
 		}
 	}
 	if !(c.C > 0) {
-		return s, fmt.Errorf("c = %v: must be positive (inf is no ridge)", c.C)
+		return s, blankout.KeyErrorf("c", "c = %v: must be positive (inf is no ridge)", c.C)
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
 	if !(c.Eta >= 0) || math.IsInf(c.Eta, 0) {
-		return s, fmt.Errorf("eta = %v: must be a positive number, or 0 for the rule's own", c.Eta)
+		return s, blankout.KeyErrorf("eta", "eta = %v: must be a positive number, or 0 for the rule's own", c.Eta)
 	}
 	if s.eta = c.Eta; s.eta == 0 {
 		s.eta = s.rule.eta
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
-		return s, fmt.Errorf("start = %v: must be a number, at least 0", c.Start)
+		return s, blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
 	}
 	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
-		return s, fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
+		return s, blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
 	if c.Intercept == "none" && s.standardise == blankout.StandardiseAll {
-		return s, fmt.Errorf("intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
+		return s, blankout.KeyErrorf("intercept", "intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
-		return s, fmt.Errorf("average = %v: must lie in [0, 1]", c.Average)
+		return s, blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
 	}
 	if !(c.Alpha >= 0 && c.Alpha <= 1) {
-		return s, fmt.Errorf("alpha = %v: must lie in [0, 1]", c.Alpha)
+		return s, blankout.KeyErrorf("alpha", "alpha = %v: must lie in [0, 1]", c.Alpha)
 	}
 	if facts := s.loss.Facts(); c.Alpha > 0 && !facts.LabelFree && !facts.Probability {
-		return s, fmt.Errorf("alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
+		return s, blankout.KeyErrorf("alpha", "alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
 	}
 	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
-		return s, fmt.Errorf("rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
+		return s, blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
 	}
 	if c.Alpha > 0 && !s.rule.metric {
-		return s, fmt.Errorf("alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
+		return s, blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
-			return s, fmt.Errorf("%s = %v: must be at least 1, or 0 for never", name, x)
+			return s, blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
 		if x > 0 && !s.rule.metric {
-			return s, fmt.Errorf("%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
+			return s, blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
 		}
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
-		return s, fmt.Errorf("half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
+		return s, blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
 	if s.timeStep = int64(1000 * defaultStep * min(c.HalfLifeTime, 1e11)); c.HalfLifeStep > 0 {
 		s.timeStep = max(1, int64(1000*min(c.HalfLifeStep, 1e12)))
 	}
 	if c.OnDrift != "log" && c.OnDrift != "forget" {
-		return s, fmt.Errorf("on_drift %q: want log or forget", c.OnDrift)
+		return s, blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)
 	}
 	if !(c.Suspect >= 0 && c.Suspect < 1) {
-		return s, fmt.Errorf("suspect = %v: must lie in [0, 1)", c.Suspect)
+		return s, blankout.KeyErrorf("suspect", "suspect = %v: must lie in [0, 1)", c.Suspect)
 	}
 	if _, ok := s.loss.(loss.TLogistic); c.Suspect > 0 && !ok {
-		return s, fmt.Errorf("suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
+		return s, blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
 		if !(w >= 0 && w <= maxMagnitude) {
-			return s, fmt.Errorf("class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
+			return s, blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}
 	if !(c.Threshold > 0 && c.Threshold < 1) {
-		return s, fmt.Errorf("threshold = %v: must lie between 0 and 1", c.Threshold)
+		return s, blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
 	s.logit = math.Log(c.Threshold / (1 - c.Threshold))
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
-		return s, fmt.Errorf("l1 = %v: must be a number, at least 0", c.L1)
+		return s, blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
 	if c.L1 > 0 && c.Rule != "ftrl" {
-		return s, fmt.Errorf("l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
+		return s, blankout.KeyErrorf("l1", "l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
 	}
 	if c.Refresh < 0 || c.Refresh > 100_000 {
-		return s, fmt.Errorf("refresh = %d: must lie in 0 to 100000", c.Refresh)
+		return s, blankout.KeyErrorf("refresh", "refresh = %d: must lie in 0 to 100000", c.Refresh)
 	}
 	if n := c.RefreshWindow; n != 0 && (c.Refresh == 0 || n < 0 || n > 100_000 || n%c.Refresh != 0) {
-		return s, fmt.Errorf("refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
+		return s, blankout.KeyErrorf("refresh_window", "refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
 	}
 	if c.Rule == "irls" && c.Refresh == 0 {
-		return s, fmt.Errorf("rule irls: it only refreshes; set refresh to a number of events, as 200")
+		return s, blankout.KeyErrorf("rule", "rule irls: it only refreshes; set refresh to a number of events, as 200")
 	}
 	if c.Refresh > 0 {
 		switch {
 		case !solvable(s.loss):
-			return s, fmt.Errorf("refresh: loss %q is not convex", c.Loss)
+			return s, blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
 		case s.noiseKind != square:
-			return s, fmt.Errorf("refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+			return s, blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Rule == "ftrl" || c.Rule == "arow":
-			return s, fmt.Errorf("refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
+			return s, blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
 		}
 	}
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
-		return s, fmt.Errorf("noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
+		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
 	if c.Rule == "dropout-descent" && s.ridge == 0 {
-		return s, fmt.Errorf("c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
+		return s, blankout.KeyErrorf("c", "c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
 	}
 	if s.noiseKind == linear && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
-		return s, fmt.Errorf("noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
+		return s, blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}
 	return s, nil
 }
 
 func (s *settings) parseNoise(c Config) error {
 	if !(c.ExpectedMissing >= 0 && c.ExpectedMissing <= 0.9) {
-		return fmt.Errorf("expected_missing = %v: must lie in [0, 0.9]", c.ExpectedMissing)
+		return blankout.KeyErrorf("expected_missing", "expected_missing = %v: must lie in [0, 0.9]", c.ExpectedMissing)
 	}
 	if c.Noise != "auto" {
 		n, err := blankout.ParseNoise(c.Noise)
 		if err != nil {
-			return err
+			return &blankout.KeyError{Key: "noise", Err: err}
 		}
 		s.noises = []blankout.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
@@ -299,11 +299,11 @@ func (s *settings) parseNoise(c Config) error {
 		return nil
 	}
 	if len(c.Levels) == 0 {
-		return fmt.Errorf("noise auto: levels is empty; list dropout probabilities")
+		return blankout.KeyErrorf("noise", "noise auto: levels is empty; list dropout probabilities")
 	}
 	for i, q := range c.Levels {
 		if !(q >= 0 && q < 1) || i > 0 && q <= c.Levels[i-1] {
-			return fmt.Errorf("levels = %v: must be ascending probabilities in [0, 1)", c.Levels)
+			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", c.Levels)
 		}
 		s.noises = append(s.noises, blankout.Dropout{Q: q})
 	}

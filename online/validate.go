@@ -64,33 +64,33 @@ func DefaultValidateConfig() ValidateConfig {
 func (c ValidateConfig) Check() error {
 	switch {
 	case c.Holdout == 1:
-		return errors.New("holdout 1: nothing would be learned; want 0 (none) or at least 2")
+		return blankout.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
 	case !(c.CPU > 0 && c.CPU <= 1):
-		return fmt.Errorf("validation_cpu %v: want a share in (0, 1]", c.CPU)
+		return blankout.KeyErrorf("validation_cpu", "validation_cpu %v: want a share in (0, 1]", c.CPU)
 	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
-		return fmt.Errorf("policy %q: want observe, alarm or adopt", c.Policy)
+		return blankout.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
 	case c.Policy == "adopt" && c.Events == 0:
-		return errors.New("policy adopt: set events, the number of records after which each exact solution is adopted")
+		return blankout.KeyErrorf("policy", "policy adopt: set events, the number of records after which each exact solution is adopted")
 	case c.Interval < 0:
-		return fmt.Errorf("interval %v is negative", c.Interval)
+		return blankout.KeyErrorf("interval", "interval %v is negative", c.Interval)
 	case c.WindowTime < 0:
-		return fmt.Errorf("window_time %v is negative", c.WindowTime)
+		return blankout.KeyErrorf("window_time", "window_time %v is negative", c.WindowTime)
 	case c.Reservoir < 0 || c.Reservoir > 1_000_000:
-		return fmt.Errorf("reservoir %d: want 0 to 1000000", c.Reservoir)
+		return blankout.KeyErrorf("reservoir", "reservoir %d: want 0 to 1000000", c.Reservoir)
 	case c.Policy == "adopt" && c.Interval > 0:
-		return fmt.Errorf("policy adopt: what is adopted must not depend on the clock; set interval = 0 and events")
+		return blankout.KeyErrorf("policy", "policy adopt: what is adopted must not depend on the clock; set interval = 0 and events")
 	case c.Policy == "adopt" && c.WindowTime > 0:
-		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window_time %v leaves some out; set window_time = 0", c.WindowTime)
+		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window_time %v leaves some out; set window_time = 0", c.WindowTime)
 	case c.Policy == "adopt" && c.Window > 0:
-		return fmt.Errorf("policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
+		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
-		return fmt.Errorf("max_gap %v: want a number, at least 0", c.MaxGap)
+		return blankout.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
 	case math.IsNaN(c.AdoptMargin):
-		return fmt.Errorf("adopt_margin %v: want a number of standard errors", c.AdoptMargin)
+		return blankout.KeyErrorf("adopt_margin", "adopt_margin %v: want a number of standard errors", c.AdoptMargin)
 	case !(c.Tol > 0 && c.Tol < 1):
-		return fmt.Errorf("tol %v: want a number between 0 and 1", c.Tol)
+		return blankout.KeyErrorf("tol", "tol %v: want a number between 0 and 1", c.Tol)
 	case c.Top < 1:
-		return fmt.Errorf("top %d: want at least 1", c.Top)
+		return blankout.KeyErrorf("top", "top %d: want at least 1", c.Top)
 	}
 	return nil
 }

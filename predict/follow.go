@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout"
 	"blankout/client"
 	"blankout/internal/secret"
 	"blankout/stream"
@@ -49,9 +50,9 @@ func checkModel(where string) error {
 	case !ok: // a file
 	case strings.Contains(address, "@"):
 		// An address stands in logs and configurations: no place for a secret.
-		return errors.New("model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
+		return blankout.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
 	case scheme != "http" && scheme != "https" && scheme != "kafka":
-		return fmt.Errorf("model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
+		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
 	}
 	return nil
 }

@@ -64,21 +64,21 @@ func (c Config) Check() error {
 	}
 	switch {
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("cert_file: a certificate needs both cert_file and key_file")
+		return blankout.KeyErrorf("cert_file", "cert_file: a certificate needs both cert_file and key_file")
 	case c.CommitInterval <= 0:
-		return fmt.Errorf("commit_interval: %v, want a positive time", c.CommitInterval)
+		return blankout.KeyErrorf("commit_interval", "commit_interval: %v, want a positive time", c.CommitInterval)
 	case c.ModelInterval <= 0:
-		return fmt.Errorf("model_interval: %v, want a positive time", c.ModelInterval)
+		return blankout.KeyErrorf("model_interval", "model_interval: %v, want a positive time", c.ModelInterval)
 	case c.Topic == "" && c.Output != "":
-		return errors.New("topic: an output is named but no topic of events")
+		return blankout.KeyErrorf("topic", "topic: an output is named but no topic of events")
 	case c.Topic == "":
 		return nil
 	case c.Output == "":
-		return errors.New("output: no topic for the predictions")
+		return blankout.KeyErrorf("output", "output: no topic for the predictions")
 	case c.Output == c.Topic:
-		return fmt.Errorf("output: %q is the topic of the events", c.Output)
+		return blankout.KeyErrorf("output", "output: %q is the topic of the events", c.Output)
 	case c.Group == "":
-		return errors.New("group: none given; offsets are kept under it")
+		return blankout.KeyErrorf("group", "group: none given; offsets are kept under it")
 	}
 	probe := stream.DefaultConsumerConfig()
 	probe.Topics, probe.Start = []string{c.Topic}, c.Start

@@ -3,7 +3,6 @@ package serve
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"blankout"
 	"blankout/internal/secret"
 )
 
@@ -19,7 +19,7 @@ import (
 func (c Config) token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
-		return "", fmt.Errorf("token_file: %w", err)
+		return "", blankout.KeyErrorf("token_file", "token_file: %w", err)
 	}
 	what := ""
 	switch {
@@ -35,9 +35,9 @@ func (c Config) token() (string, error) {
 	case what == "":
 		return token, nil
 	case c.TokenFile != "":
-		return "", fmt.Errorf("token_file: the token in %s %s", c.TokenFile, what)
+		return "", blankout.KeyErrorf("token_file", "token_file: the token in %s %s", c.TokenFile, what)
 	}
-	return "", fmt.Errorf("token_env: the token in the variable %s %s", c.TokenEnv, what)
+	return "", blankout.KeyErrorf("token_env", "token_env: the token in the variable %s %s", c.TokenEnv, what)
 }
 
 // minToken is how many characters a token has at least.
@@ -47,14 +47,14 @@ const minToken = 8
 // a token that nobody can read on the way, or the user says that is meant.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		return errors.New("cert_file: TLS needs both cert_file and key_file")
+		return blankout.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
 	}
 	if c.ClientCAFile != "" && c.CertFile == "" {
-		return errors.New("client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
+		return blankout.KeyErrorf("client_ca_file", "client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
 	}
 	for _, name := range c.Hosts {
 		if strings.ContainsAny(name, "/[] ") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
-			return fmt.Errorf("hosts: %q, want a name without a scheme and a port", name)
+			return blankout.KeyErrorf("hosts", "hosts: %q, want a name without a scheme and a port", name)
 		}
 	}
 	token, err := c.token()
@@ -71,7 +71,7 @@ func (c Config) checkAccess(host string) error {
 	if c.CertFile == "" {
 		missing = append(missing, "TLS (cert_file, key_file)")
 	}
-	return fmt.Errorf("address: %q can be reached from other machines and lacks %s; provide that, listen on 127.0.0.1, or set public = true if it is meant",
+	return blankout.KeyErrorf("address", "address: %q can be reached from other machines and lacks %s; provide that, listen on 127.0.0.1, or set public = true if it is meant",
 		c.Address, strings.Join(missing, " and "))
 }
 

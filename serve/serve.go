@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"blankout"
 	"blankout/client"
 	"blankout/online"
 	"blankout/predict"
@@ -76,26 +77,26 @@ func DefaultConfig() Config {
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
 	if c.MaxBody < 1 {
-		return fmt.Errorf("max_body: %d, want at least 1", c.MaxBody)
+		return blankout.KeyErrorf("max_body", "max_body: %d, want at least 1", c.MaxBody)
 	}
 	if c.MaxPredicting < 1 {
-		return fmt.Errorf("max_predicting: %d, want at least 1", c.MaxPredicting)
+		return blankout.KeyErrorf("max_predicting", "max_predicting: %d, want at least 1", c.MaxPredicting)
 	}
 	if c.ClientTimeout <= 0 {
-		return fmt.Errorf("client_timeout: %v, want a positive time", c.ClientTimeout)
+		return blankout.KeyErrorf("client_timeout", "client_timeout: %v, want a positive time", c.ClientTimeout)
 	}
 	if c.MaxConnections < 1 {
-		return fmt.Errorf("max_connections: %d, want at least 1", c.MaxConnections)
+		return blankout.KeyErrorf("max_connections", "max_connections: %d, want at least 1", c.MaxConnections)
 	}
 	if c.Address == "" {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
-		return fmt.Errorf("address: %q, want host:port: %w", c.Address, err)
+		return blankout.KeyErrorf("address", "address: %q, want host:port: %w", c.Address, err)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("address: %q, want a port from 0 to 65535", c.Address)
+		return blankout.KeyErrorf("address", "address: %q, want a port from 0 to 65535", c.Address)
 	}
 	return c.checkAccess(host)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/stream"
@@ -27,7 +28,7 @@ func DefaultSnapshotConfig() SnapshotConfig { return SnapshotConfig{Interval: 10
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c SnapshotConfig) Check() error {
 	if c.Interval <= 0 {
-		return fmt.Errorf("interval: %v, want a positive time", c.Interval)
+		return blankout.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
 	}
 	return nil
 }

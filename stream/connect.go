@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"blankout"
 	"blankout/internal/secret"
 
 	"github.com/segmentio/kafka-go"
@@ -79,18 +80,23 @@ func DefaultConnectConfig() ConnectConfig {
 // a secret: a configuration may be checked where those are not.
 func (c *ConnectConfig) check() error {
 	if len(c.Brokers) == 0 {
-		return errors.New("brokers: none given")
+		return blankout.KeyErrorf("brokers", "brokers: none given")
 	}
 	for _, b := range c.Brokers {
 		if strings.Contains(b, "@") {
-			return errors.New("brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
+			return blankout.KeyErrorf("brokers", "brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
 		}
 		if _, _, err := net.SplitHostPort(b); err != nil {
-			return fmt.Errorf("brokers: %q: want host:port: %w", b, err)
+			return blankout.KeyErrorf("brokers", "brokers: %q: want host:port: %w", b, err)
 		}
 	}
-	if c.RequestTimeout <= 0 || c.ConnectTimeout <= 0 || c.MetadataInterval <= 0 {
-		return errors.New("request_timeout, connect_timeout and metadata_interval must be positive")
+	switch {
+	case c.RequestTimeout <= 0:
+		return blankout.KeyErrorf("request_timeout", "request_timeout %v: want a positive time", c.RequestTimeout)
+	case c.ConnectTimeout <= 0:
+		return blankout.KeyErrorf("connect_timeout", "connect_timeout %v: want a positive time", c.ConnectTimeout)
+	case c.MetadataInterval <= 0:
+		return blankout.KeyErrorf("metadata_interval", "metadata_interval %v: want a positive time", c.MetadataInterval)
 	}
 	if err := c.TLS.check(); err != nil {
 		return err
@@ -111,9 +117,9 @@ func (c *ConnectConfig) CheckSecrets() error {
 func (c *TLSConfig) check() error {
 	switch {
 	case !c.Enabled && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""):
-		return errors.New("tls: files are given but enabled is false")
+		return blankout.KeyErrorf("tls.enabled", "tls: files are given but enabled is false")
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("tls: cert_file and key_file go together")
+		return blankout.KeyErrorf("tls.cert_file", "tls: cert_file and key_file go together")
 	}
 	return nil
 }
@@ -121,12 +127,12 @@ func (c *TLSConfig) check() error {
 func (c *SASLConfig) check() error {
 	switch {
 	case c.Mechanism == "" && c.Username != "":
-		return errors.New("sasl: a username is given but no mechanism")
+		return blankout.KeyErrorf("sasl.mechanism", "sasl: a username is given but no mechanism")
 	case c.Mechanism == "":
 	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, c.Mechanism):
-		return fmt.Errorf("sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
+		return blankout.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
 	case c.Username == "":
-		return errors.New("sasl: no username")
+		return blankout.KeyErrorf("sasl.username", "sasl: no username")
 	}
 	return nil
 }
@@ -140,17 +146,17 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls: reading ca_file: %w", err)
+			return nil, blankout.KeyErrorf("tls.ca_file", "tls: reading ca_file: %w", err)
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls: ca_file %s holds no PEM certificate", c.CAFile)
+			return nil, blankout.KeyErrorf("tls.ca_file", "tls: ca_file %s holds no PEM certificate", c.CAFile)
 		}
 	}
 	if c.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls: reading cert_file and key_file: %w", err)
+			return nil, blankout.KeyErrorf("tls.cert_file", "tls: reading cert_file and key_file: %w", err)
 		}
 		t.Certificates = []tls.Certificate{cert}
 	}
@@ -169,10 +175,10 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	}
 	password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
 	if err != nil {
-		return nil, fmt.Errorf("sasl: password_file: %w", err)
+		return nil, blankout.KeyErrorf("sasl.password_file", "sasl: password_file: %w", err)
 	}
 	if password == "" {
-		return nil, fmt.Errorf("sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+		return nil, blankout.KeyErrorf("sasl.password_env", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
 	}
 	if algorithm == nil {
 		return plain.Mechanism{Username: c.Username, Password: password}, nil

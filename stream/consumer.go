@@ -91,31 +91,31 @@ func (c *ConsumerConfig) Check() error {
 	}
 	switch {
 	case len(c.Topics) == 0:
-		return errors.New("topics: none given")
+		return blankout.KeyErrorf("topics", "topics: none given")
 	case slices.Contains(c.Topics, ""):
-		return errors.New("topics: an empty name")
+		return blankout.KeyErrorf("topics", "topics: an empty name")
 	case slices.Contains(c.UnlabelledTopics, ""):
-		return errors.New("unlabelled_topics: an empty name")
+		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics: an empty name")
 	case slices.ContainsFunc(c.UnlabelledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
-		return fmt.Errorf("unlabelled_topics %q: one of them is among topics %q too", c.UnlabelledTopics, c.Topics)
+		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics %q: one of them is among topics %q too", c.UnlabelledTopics, c.Topics)
 	case c.Isolation != "read_committed" && c.Isolation != "read_uncommitted":
-		return fmt.Errorf("isolation %q, want read_committed or read_uncommitted", c.Isolation)
+		return blankout.KeyErrorf("isolation", "isolation %q, want read_committed or read_uncommitted", c.Isolation)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
-		return fmt.Errorf("out_of_range %q, want fail, earliest or latest", c.OutOfRange)
+		return blankout.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.MaxBytes < 1 || c.MaxBytes > maxResponse/2:
-		return fmt.Errorf("max_bytes %d, want 1 to %d", c.MaxBytes, maxResponse/2)
+		return blankout.KeyErrorf("max_bytes", "max_bytes %d, want 1 to %d", c.MaxBytes, maxResponse/2)
 	case c.MaxWait < time.Millisecond:
-		return fmt.Errorf("max_wait %v, want at least 1ms", c.MaxWait)
+		return blankout.KeyErrorf("max_wait", "max_wait %v, want at least 1ms", c.MaxWait)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
-		return fmt.Errorf("before offset %d: want a positive number, with until_end", c.Before)
+		return blankout.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
 	case c.Prefetch < 1:
-		return fmt.Errorf("prefetch %d, want at least 1", c.Prefetch)
+		return blankout.KeyErrorf("prefetch", "prefetch %d, want at least 1", c.Prefetch)
 	case c.Duplicates < 0:
-		return fmt.Errorf("duplicates %d, want a number of offsets, or 0", c.Duplicates)
+		return blankout.KeyErrorf("duplicates", "duplicates %d, want a number of offsets, or 0", c.Duplicates)
 	case c.BatchRecords < 1:
-		return fmt.Errorf("batch_records %d, want at least 1", c.BatchRecords)
+		return blankout.KeyErrorf("batch_records", "batch_records %d, want at least 1", c.BatchRecords)
 	case c.CreateTopics && c.CreatePartitions < 1:
-		return fmt.Errorf("create_partitions %d, want at least 1", c.CreatePartitions)
+		return blankout.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	}
 	return nil
 }
@@ -144,11 +144,11 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	if text, ok := strings.CutPrefix(c.Start, "timestamp:"); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, fmt.Errorf("start %q: %w", c.Start, err)
+			return 0, blankout.KeyErrorf("start", "start %q: %w", c.Start, err)
 		}
 		return t.UnixMilli(), nil
 	}
-	return 0, fmt.Errorf("start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	return 0, blankout.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
 // Consumer is a Source of events from Kafka topics. Its goroutines, one for each

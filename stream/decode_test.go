@@ -353,17 +353,17 @@ func TestRecordConfigCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*RecordConfig){
-		"format":       func(c *RecordConfig) { c.Format = "xml" },
-		"bits":         func(c *RecordConfig) { c.Bits = 32 },
-		"classes":      func(c *RecordConfig) { c.Classes = []string{"a", "a"} },
-		"max_classes":  func(c *RecordConfig) { c.MaxClasses = 1 },
-		"max_fields":   func(c *RecordConfig) { c.MaxFields = 1 << 20 },
-		"max_features": func(c *RecordConfig) { c.MaxFeatures = 0 },
-		"max_bytes":    func(c *RecordConfig) { c.MaxBytes = 0 },
-		"max_names":    func(c *RecordConfig) { c.MaxNames = -1 },
-		"separator":    func(c *RecordConfig) { c.Separator = ";;" },
-		"crosses":      func(c *RecordConfig) { c.Crosses = [][2]string{{"a", ""}} },
-		`field "x"`:    func(c *RecordConfig) { c.Weight, c.Drop = "x", []string{"x"} },
+		"format":            func(c *RecordConfig) { c.Format = "xml" },
+		"bits":              func(c *RecordConfig) { c.Bits = 32 },
+		"classes":           func(c *RecordConfig) { c.Classes = []string{"a", "a"} },
+		"max_classes":       func(c *RecordConfig) { c.MaxClasses = 1 },
+		"max_fields":        func(c *RecordConfig) { c.MaxFields = 1 << 20 },
+		"max_features":      func(c *RecordConfig) { c.MaxFeatures = 0 },
+		"max_bytes":         func(c *RecordConfig) { c.MaxBytes = 0 },
+		"max_names":         func(c *RecordConfig) { c.MaxNames = -1 },
+		"separator":         func(c *RecordConfig) { c.Separator = ";;" },
+		"crosses":           func(c *RecordConfig) { c.Crosses = [][2]string{{"a", ""}} },
+		`weight: field "x"`: func(c *RecordConfig) { c.Weight, c.Drop = "x", []string{"x"} },
 	} {
 		c := DefaultRecordConfig()
 		change(&c)

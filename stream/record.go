@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -149,45 +150,51 @@ func formatNames() string {
 func (c RecordConfig) Check() error {
 	switch {
 	case c.Format != "" && !slices.Contains(strings.Split(formatNames(), ", "), c.Format):
-		return fmt.Errorf("format %q: want one of %s", c.Format, formatNames())
+		return blankout.KeyErrorf("format", "format %q: want one of %s", c.Format, formatNames())
 	case c.Bits < 1 || c.Bits > 31:
-		return fmt.Errorf("bits %d: want 1 to 31", c.Bits)
+		return blankout.KeyErrorf("bits", "bits %d: want 1 to 31", c.Bits)
 	case len(c.Classes) == 1:
-		return fmt.Errorf("classes %q: want at least two, or none to learn them", c.Classes)
+		return blankout.KeyErrorf("classes", "classes %q: want at least two, or none to learn them", c.Classes)
 	case len(c.Classes) == 0 && c.MaxClasses < 2:
-		return fmt.Errorf("max_classes %d: want at least 2", c.MaxClasses)
+		return blankout.KeyErrorf("max_classes", "max_classes %d: want at least 2", c.MaxClasses)
 	case c.MaxFields < 1 || c.MaxFields > blankout.MaxFields:
-		return fmt.Errorf("max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
+		return blankout.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
 	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
-		return fmt.Errorf("max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
+		return blankout.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
 	case c.MaxFeatures < 1:
-		return fmt.Errorf("max_features %d: want at least 1", c.MaxFeatures)
+		return blankout.KeyErrorf("max_features", "max_features %d: want at least 1", c.MaxFeatures)
 	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:
-		return fmt.Errorf("max_bytes %d: want 1 to %d", c.MaxBytes, 1<<30)
+		return blankout.KeyErrorf("max_bytes", "max_bytes %d: want 1 to %d", c.MaxBytes, 1<<30)
 	case c.MaxNames < 0:
-		return fmt.Errorf("max_names %d: want 0 or more", c.MaxNames)
+		return blankout.KeyErrorf("max_names", "max_names %d: want 0 or more", c.MaxNames)
 	case len(c.Separator) != 1 || c.Separator == `"` || c.Separator == "\n" || c.Separator == "\r":
-		return fmt.Errorf("separator %q: want one character that is no quote and no newline", c.Separator)
+		return blankout.KeyErrorf("separator", "separator %q: want one character that is no quote and no newline", c.Separator)
 	}
 	for i, name := range c.Classes {
 		if name == "" || slices.Contains(c.Classes[:i], name) {
-			return fmt.Errorf("classes %q: empty or twice the same", c.Classes)
+			return blankout.KeyErrorf("classes", "classes %q: empty or twice the same", c.Classes)
 		}
 	}
 	for _, x := range c.Crosses {
 		if x[0] == "" || x[1] == "" {
-			return fmt.Errorf("crosses %q: want pairs of names of fields", x)
+			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
 		}
 	}
 	special := c.special()
 	for i, name := range special {
 		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
-			return fmt.Errorf("field %q is named for two of label, weight, id, time and drop", name)
+			return blankout.KeyErrorf(roleKeys[i], "%s: field %q is named for two of label, weight, id, time and drop", roleKeys[i], name)
 		}
 	}
-	for _, name := range slices.Concat(special[:], c.Drop, c.Categorical) {
-		if len(name) > maxNameBytes {
-			return fmt.Errorf("field %.40q…: label, weight, id, time, drop and categorical take names of up to %d bytes, this one has %d", name, maxNameBytes, len(name))
+	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical}
+	for i, name := range special {
+		names[roleKeys[i]] = []string{name}
+	}
+	for _, key := range slices.Sorted(maps.Keys(names)) {
+		for _, name := range names[key] {
+			if len(name) > maxNameBytes {
+				return blankout.KeyErrorf(key, "%s: field %.40q…: want names of up to %d bytes, this one has %d", key, name, maxNameBytes, len(name))
+			}
 		}
 	}
 	return nil
@@ -197,6 +204,9 @@ func (c RecordConfig) Check() error {
 func (c RecordConfig) special() [5]string {
 	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
 }
+
+// roleKeys are the keys that name the fields that are not features, by role.
+var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTime: "time"}
 
 // Schema returns the Schema of a new model of such records.
 func (c RecordConfig) Schema() *blankout.Schema {
