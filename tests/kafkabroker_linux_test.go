@@ -315,7 +315,7 @@ func (b *kafkaBroker) launch(t *testing.T) {
 
 func (b *kafkaBroker) await(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		err := b.ready(t.Context())
 		if err == nil {
