@@ -3,8 +3,6 @@ package online
 import (
 	"math"
 	"slices"
-
-	"blankout"
 )
 
 // adagrad divides each coordinate's step by the root of the sum of its squared
@@ -13,66 +11,72 @@ import (
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
 // An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it goes
-// to where the loss and the distance in the metric are least together. Along
+// to where the loss and the distance in the preconditioner are least together. Along
 // the step every unit of -df moves the score by
 //
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
-// so the rates are multiplied by the share s of df for which s df is the
-// derivative at f - s df kappa. That is far from 1 where an event has many
+// so the rates are multiplied by the share a of df for which a df is the
+// derivative at f - a df kappa. That is far from 1 where an event has many
 // features that are new, as texts have: there the plain step overshoots. With
 // several outputs, which all share a row, it is left out: the sums would cost as
 // much as the step.
-type adagrad struct{ plain }
+type adagrad struct {
+	plain
+	kappa []float64
+	// The ridges of a preconditioner that fades, and by row of an event the gradient
+	// and the inverse root, for one output.
+	faded, gradients, roots []float64
+}
+
+func newAdagrad(c ruleSettings) rule {
+	return &adagrad{plain: plain{c}, kappa: make([]float64, c.n)}
+}
 
 const adagradEps = 1e-8
 
-func (adagrad) step(l *Learner) {
-	now := &l.now
-	c := adagradConstants{l.config.Start, adagradEps, l.inverse}
-	ridge, root := now.ridge, math.Sqrt(l.growth)
+func (r *adagrad) step(s *step) {
+	c := adagradConstants{r.startSum, adagradEps, s.inverse}
+	ridge, root := s.ridge, math.Sqrt(s.growth)
 	if root != 1 {
 		// With gradients times the root of growth the step is the same, and what is
-		// added to the metric grows by growth.
-		c.start, c.eps = c.start*l.growth, c.eps*root
-		for j := range now.df {
-			now.df[j] *= root
-			now.shrink[j] *= root
+		// added to the preconditioner grows by growth.
+		c.start, c.eps = c.start*s.growth, c.eps*root
+		for j := range s.df {
+			s.df[j] *= root
+			s.shrink[j] *= root
 		}
-		now.faded = append(now.faded[:0], now.ridge...)
-		for i := range now.faded {
-			now.faded[i] *= root
+		r.faded = append(r.faded[:0], s.ridge...)
+		for i := range r.faded {
+			r.faded[i] *= root
 		}
-		ridge = now.faded
+		ridge = r.faded
 	}
-	temper := l.k == 1 && l.config.Adapt
-	if l.n > 1 {
-		if temper {
-			clear(now.kappa)
-			temperRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.kappa, &c)
-			l.temper(root)
+	if r.n > 1 {
+		if r.proximal {
+			clear(r.kappa)
+			temperRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, r.kappa, &c)
+			r.shorten(s, root)
 		}
-		adagradRows(now.rows, blankout.ScalerWidth, l.n, now.x, now.basis, ridge, now.df, now.shrink, now.minusEta, &c)
+		adagradRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, s.minusEta, &c)
 		return
 	}
-	n := len(now.rows)
-	now.gradients, now.roots = slices.Grow(now.gradients[:0], n)[:n], slices.Grow(now.roots[:0], n)[:n]
-	g, r := now.gradients, now.roots
-	gradients1(now.rows, blankout.ScalerWidth, now.x, now.basis, ridge, now.df[0], now.shrink[0], c.start, g, r)
-	kappa := inverseRoots(r, now.x, c.eps)
-	if temper {
-		now.kappa[0] = kappa
-		l.temper(root)
+	n := len(s.rows)
+	r.gradients, r.roots = slices.Grow(r.gradients[:0], n)[:n], slices.Grow(r.roots[:0], n)[:n]
+	gradients1(s.rows, firstPart, s.x, s.basis, ridge, s.df[0], s.shrink[0], c.start, r.gradients, r.roots)
+	kappa := inverseRoots(r.roots, s.x, c.eps)
+	if r.proximal {
+		r.kappa[0] = kappa
+		r.shorten(s, root)
 	}
-	adagradRows1(now.rows, blankout.ScalerWidth, g, r, now.minusEta[0], c.inverse)
+	adagradRows1(s.rows, firstPart, r.gradients, r.roots, s.minusEta[0], c.inverse)
 }
 
-// temper multiplies the rates by the share of a step that does not overshoot;
+// shorten multiplies the rates by the share of a step that does not overshoot;
 // kappa comes divided by root, and df multiplied by it.
-func (l *Learner) temper(root float64) {
-	now := &l.now
-	for j, k := range now.kappa {
-		now.minusEta[j] *= l.share(j, now.df[j]/root, -now.minusEta[j]*k*root)
+func (r *adagrad) shorten(s *step, root float64) {
+	for j, k := range r.kappa {
+		s.minusEta[j] *= r.share(s, j, s.df[j]/root, -s.minusEta[j]*k*root)
 	}
 }
 
@@ -84,40 +88,38 @@ const (
 	shareTolerance = 0.01
 )
 
-// share solves s df = df(f - s df kappa), of which there is one solution in
+// share solves a = df(f - a df kappa)/df, of which there is one solution in
 // [0, 1] where the loss is convex, by Newton's method between bounds.
-func (l *Learner) share(j int, df, kappa float64) float64 {
-	now := &l.now
-	s := 1 / (1 + max(now.h[j], 0)*kappa)
+func (r *adagrad) share(s *step, j int, df, kappa float64) float64 {
+	a := 1 / (1 + max(s.h[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
-		return s
+		return a
 	}
-	v := l.variance(&l.levels[j/l.k], j, j%l.k)
 	low, high := 0.0, 1.0
 	for range 20 {
-		_, d, dv := l.loss.At(now.y[j], now.f[j]-s*df*kappa, v)
-		over := s - now.importance*d/df
-		if math.Abs(over) <= shareTolerance*s {
+		_, d, dv := r.loss.At(s.y[j], s.f[j]-a*df*kappa, s.variance[j])
+		over := a - s.importance*d/df
+		if math.Abs(over) <= shareTolerance*a {
 			break
 		}
 		if over > 0 {
-			high = s
+			high = a
 		} else {
-			low = s
+			low = a
 		}
-		if s -= over / (1 + 2*now.importance*dv*kappa); !(s > low && s < high) {
-			s = (low + high) / 2
+		if a -= over / (1 + 2*s.importance*dv*kappa); !(a > low && a < high) {
+			a = (low + high) / 2
 		}
 	}
-	return s
+	return a
 }
 
 // unlabelled adds h x^2, the expected square of a gradient.
-func (adagrad) unlabelled(l *Learner) {
-	for i, row := range l.now.rows {
-		m := row[blankout.ScalerWidth+l.n:]
-		for j, h := range l.now.h {
-			m[j] += l.growth * h * l.now.x[i] * l.now.x[i]
+func (r *adagrad) unlabelled(s *step) {
+	for i, row := range s.rows {
+		m := r.preconditioner(row)
+		for j, h := range s.h {
+			m[j] += s.growth * h * s.x[i] * s.x[i]
 		}
 	}
 }

@@ -153,16 +153,15 @@ func (v *Validator) Adopt(ctx context.Context, s *Snapshot, at blankout.Offsets)
 // the average over the stream reaches back over a share 1/(1+p) (average.go), and
 // so it goes on as if it had seen 1+p times as many.
 func (l *Learner) adopt(exact []*blankout.Linear, events *batch.Evidence, rest func()) {
-	n := l.n
 	place := func(row []float64, weight func(v, k int) float64) {
-		p := row[blankout.ScalerWidth:]
-		clear(p[n:])
-		for j := range n {
-			p[j] = weight(j/l.k, j%l.k)
+		clear(row[firstPart:])
+		w := l.weights(row)
+		for j := range w {
+			w[j] = weight(j/l.k, j%l.k)
 		}
-		l.rule.start(p, n)
+		l.rule.start(row)
 		if l.refresh.sliding() {
-			copy(l.centreOf(row), p[:n])
+			copy(l.layout.centre(row), w)
 		}
 	}
 	for slot := range l.table.Len() {
@@ -195,7 +194,6 @@ func (l *Learner) adopt(exact []*blankout.Linear, events *batch.Evidence, rest f
 			}
 		}
 	}
-	l.now.still = true
 	count := 0
 	events.EachLearned(func(label int, importance float64, x blankout.Vec) {
 		if count++; count%256 == 0 {
@@ -203,7 +201,6 @@ func (l *Learner) adopt(exact []*blankout.Linear, events *batch.Evidence, rest f
 		}
 		l.remeasure(label, importance, x)
 	})
-	l.now.still = false
 	// A rule that keeps its weights in another form makes that fit.
 	l.forget(1)
 }
@@ -211,11 +208,12 @@ func (l *Learner) adopt(exact []*blankout.Linear, events *batch.Evidence, rest f
 // remeasure adds an event, standardised, to the metrics and moves no weight.
 func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 	now := &l.now
-	clear(now.f)
+	s := &now.step
+	clear(s.f)
 	clear(now.lag)
 	clear(now.q)
 	l.touch(x.Index)
-	for i, row := range now.rows {
+	for i, row := range s.rows {
 		l.put(i, row, x.Value[i])
 	}
 	if l.intercept {
@@ -223,7 +221,7 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps))
 		}
-		now.addIntercept(l.bias, ridge)
+		now.step.addIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
 	if label == blankout.Unlabelled {
@@ -235,16 +233,14 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			now.y[j] = target(label, k, l.k)
-			variance := l.variance(lv, j, k)
-			if l.refresh.size > 0 {
-				_, _, dv := l.loss.At(now.y[j], now.f[j], max(variance, refreshVariance))
-				now.h[j] = 2 * weight * dv
-			}
+			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			_, _, dv := l.loss.At(s.y[j], s.f[j], max(s.variance[j], refreshVariance))
+			s.h[j] = 2 * weight * dv
 		}
 	}
 	if l.refresh.size > 0 {
-		irls{}.unlabelled(l) // what a refresh gathers
+		s.growth = l.growth
+		l.layout.gather(s)
 	}
 	for range int(repeats) {
 		part := weight / repeats
@@ -252,15 +248,14 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 			lv := &l.levels[v]
 			for k := range l.active {
 				j := v*l.k + k
-				_, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
-				now.df[j], now.h[j], now.minusEta[j] = part*df, 2*part*dv, 0
+				_, df, dv := l.loss.At(s.y[j], s.f[j], s.variance[j])
+				s.df[j], s.h[j], s.minusEta[j] = part*df, 2*part*dv, 0
 				if l.config.Marginalised {
-					now.shrink[j] = now.h[j] * lv.strength
+					s.shrink[j] = s.h[j] * lv.strength
 				}
 			}
 		}
-		now.importance = part
-		l.rule.step(l)
+		l.update(part)
 	}
 }
 

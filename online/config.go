@@ -208,14 +208,14 @@ func (c Config) parse() (settings, error) {
 	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
 		return s, blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
 	}
-	if c.Alpha > 0 && !s.rule.metric {
+	if c.Alpha > 0 && !s.rule.sums {
 		return s, blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
 			return s, blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
-		if x > 0 && !s.rule.metric {
+		if x > 0 && !s.rule.sums {
 			return s, blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
 		}
 	}

@@ -1,10 +1,6 @@
 package online
 
-import (
-	"math"
-
-	"blankout"
-)
+import "math"
 
 // Drift is what the detector on the progressive log-loss has seen: the test of
 // Page and Hinkley, which adds up by how much the loss exceeds its own mean and
@@ -82,18 +78,19 @@ const driftKeep = 0.1
 // forget leaves the given share of every metric, as if only that much of the
 // past had been seen: the weights stay and move faster from here.
 func (l *Learner) forget(keep float64) {
-	forget := func(row []float64) {
-		l.rule.forget(l, row[blankout.ScalerWidth:], keep)
+	forget := func(row []float64, intercepts bool) {
+		l.rule.forget(row, intercepts, keep)
 		if l.refresh.size > 0 {
-			for j := range l.n {
-				l.metricOf(row)[j] *= keep
+			d := l.layout.curvature(row)
+			for j := range d {
+				d[j] *= keep
 			}
 		}
 	}
-	forget(l.bias)
+	forget(l.bias, true)
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
-		forget(l.table.Touch(column))
+		forget(l.table.Touch(column), false)
 	}
 }
 

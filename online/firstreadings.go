@@ -199,7 +199,7 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 // they are of all: it was made in other units.
 func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
 	n := stats[blankout.StatCount] + 1
-	l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], float64(len(r.values))/n)
+	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
 	if l.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.noiseKind == constant {
 		// That noise goes by the share of events that hold the column.
 		stats[blankout.StatSquares] *= n / stats[blankout.StatCount]

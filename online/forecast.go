@@ -151,12 +151,12 @@ func (l *Learner) foretellBinary(y float64) {
 		at, n := blankout.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
 			p := row[at : at+n+1]
-			w := now.x[i] * (p[0] + c*p[n])
+			w := now.step.x[i] * (p[0] + c*p[n])
 			q += w * w
 		}
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
-		g := now.f[v] + c*now.lag[v] - intercept[0]
+		g := now.step.f[v] + c*now.lag[v] - intercept[0]
 		b := y * (intercept[0] - l.logit)
 		var wrong [ForecastPoints]float64
 		step := func(margin float64) float64 {
@@ -194,7 +194,7 @@ func (l *Learner) foretellRule(lack blankout.Lack, point int, positive bool) {
 			killed++
 			continue
 		}
-		now.part[0] += now.x[i] * (row[at] + c*row[at+n])
+		now.part[0] += now.step.x[i] * (row[at] + c*row[at+n])
 	}
 	label := 0
 	if positive {
@@ -230,14 +230,14 @@ func (l *Learner) foretellSampled(label, from, to int) {
 		f, lag := now.sampledF, now.sampledLag
 		struck, scale := lack, now.scale
 		if point == 0 {
-			f, lag = now.f, now.lag
+			f, lag = now.step.f, now.lag
 		} else {
 			clear(f)
 			clear(lag)
 			rows, x := now.left[:0], now.leftX[:0]
 			for i, last := range last {
 				if int(last) >= point {
-					rows, x = append(rows, now.rows[i]), append(x, now.x[i])
+					rows, x = append(rows, now.step.rows[i]), append(x, now.step.x[i])
 				}
 			}
 			now.left, now.leftX = rows, x

@@ -1,10 +1,6 @@
 package online
 
-import (
-	"math"
-
-	"blankout"
-)
+import "math"
 
 // ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et
 // al. 2013, algorithm 1):
@@ -13,80 +9,83 @@ import (
 //	w = 0 where |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
 // with the ridge of one pass. The intercept has neither penalty unless it is
-// "penalised", which gives it the ridge. The metric is N; z is a fourth value.
+// "penalised", which gives it the ridge. The preconditioner is N; z is the rule's own
+// part of a row.
 type ftrl struct{ plain }
 
-func (f ftrl) step(l *Learner) {
-	now, n := &l.now, l.n
-	for i, row := range now.rows {
-		p := row[blankout.ScalerWidth:]
-		x, basis := now.x[i], now.basis[i]
-		l1, ridge := f.penalties(l, l.isIntercept(i))
-		for j, df := range now.df {
-			if now.y[j] == 0 {
+func newFTRL(c ruleSettings) rule { return &ftrl{plain{c}} }
+
+func (r *ftrl) step(s *step) {
+	for i, row := range s.rows {
+		w, m, u, z := r.weights(row), r.preconditioner(row), r.lags(row), r.own(row)
+		x, basis := s.x[i], s.basis[i]
+		l1, ridge := r.penalties(s.isIntercept(i))
+		for j, df := range s.df {
+			if s.y[j] == 0 {
 				continue
 			}
-			w, m := p[j], p[n+j]
-			g := df*x + now.shrink[j]*basis*w
-			if now.still {
-				p[n+j] = m + g*g
+			was := w[j]
+			g := df*x + s.shrink[j]*basis*was
+			if s.minusEta[j] == 0 {
+				m[j] += g * g
 				continue
 			}
-			root := math.Sqrt(m + g*g)
-			z := p[3*n+j] + g - (root-math.Sqrt(m))/l.eta*w
-			p[n+j], p[3*n+j] = m+g*g, z
-			p[j] = 0
-			if a := math.Abs(z); a > l1 {
-				p[j] = -(z - math.Copysign(l1, z)) / ((1+root)/l.eta + ridge)
+			root := math.Sqrt(m[j] + g*g)
+			z[j] = z[j] + g - (root-math.Sqrt(m[j]))/r.eta*was
+			m[j] += g * g
+			w[j] = 0
+			if a := math.Abs(z[j]); a > l1 {
+				w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
 			}
-			p[2*n+j] -= (p[j] - w) * l.inverse
+			u[j] -= (w[j] - was) * s.inverse
 		}
 	}
 }
 
-func (ftrl) penalties(l *Learner, intercept bool) (l1, ridge float64) {
+func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	switch {
 	case !intercept:
-		return l.config.L1, l.ridge
-	case l.config.Intercept == "penalised":
-		return 0, l.ridge
+		return r.l1, r.ridge
+	case r.penalised:
+		return 0, r.ridge
 	}
 	return 0, 0
 }
 
+// fit makes the z at j fit a weight that was changed from outside.
+func (r *ftrl) fit(row []float64, j int, intercept bool) {
+	l1, ridge := r.penalties(intercept)
+	if w := r.weights(row)[j]; w != 0 {
+		r.own(row)[j] = -w*((1+math.Sqrt(r.preconditioner(row)[j]))/r.eta+ridge) - math.Copysign(l1, w)
+	}
+}
+
 // set chooses the z that belongs to an intercept of b.
-func (f ftrl) set(l *Learner, p []float64, j int, b float64) {
-	p[j] = b
-	f.fit(l, p, j, true)
+func (r *ftrl) set(row []float64, j int, b float64) {
+	r.weights(row)[j] = b
+	r.fit(row, j, true)
 }
 
-// fit makes z fit a weight that was changed from outside.
-func (f ftrl) fit(l *Learner, p []float64, j int, intercept bool) {
-	l1, ridge := f.penalties(l, intercept)
-	if w := p[j]; w != 0 {
-		p[3*l.n+j] = -w*((1+math.Sqrt(p[l.n+j]))/l.eta+ridge) - math.Copysign(l1, w)
+func (r *ftrl) shifted(intercepts, _ []float64, _ float64) {
+	for j := range r.n {
+		r.fit(intercepts, j, true)
 	}
 }
 
-func (f ftrl) shifted(l *Learner, p, _ []float64, _ float64) {
-	for j := range l.n {
-		f.fit(l, p, j, true)
-	}
-}
-
-func (f ftrl) rescale(l *Learner, p []float64, ratio float64) {
-	f.plain.rescale(l, p, ratio)
-	for j := range l.n {
-		if p[j] == 0 {
-			p[3*l.n+j] /= max(ratio, 1)
+func (r *ftrl) rescale(row []float64, ratio float64) {
+	r.plain.rescale(row, ratio)
+	w, z := r.weights(row), r.own(row)
+	for j := range w {
+		if w[j] == 0 {
+			z[j] /= max(ratio, 1)
 		}
-		f.fit(l, p, j, false)
+		r.fit(row, j, false)
 	}
 }
 
-func (f ftrl) forget(l *Learner, p []float64, keep float64) {
-	f.plain.forget(l, p, keep)
-	for j := range l.n {
-		f.fit(l, p, j, &p[0] == &l.weights(l.bias)[0])
+func (r *ftrl) forget(row []float64, intercepts bool, keep float64) {
+	r.plain.forget(row, intercepts, keep)
+	for j := range r.n {
+		r.fit(row, j, intercepts)
 	}
 }

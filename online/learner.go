@@ -23,15 +23,7 @@ import (
 // learners, one for each noise level, of which one at a time is published; each
 // learns exactly as it would alone. It is not safe for concurrent use.
 //
-// The row of a feature in its Table is
-//
-//	[Scaler's statistics] [weights] [metrics] [lags] …
-//
-// with one value for each level and output (index level K + output) in every
-// part but the first. An event thus fetches everything about a feature at once,
-// and the loops over levels and outputs are one loop over contiguous memory.
-// The lag is the published average less the iterate, up to a common factor, see
-// average.go.
+// What it knows about a feature is the feature's row in its Table, see layout.
 type Learner struct {
 	config Config
 	settings
@@ -41,6 +33,8 @@ type Learner struct {
 	transforms []blankout.Transform
 	classes    []float64 // weight of a class, NaN until met
 
+	layout layout
+	rule   rule
 	k      int // outputs
 	n      int // levels times outputs
 	active int // outputs in use: classes that have appeared
@@ -49,7 +43,7 @@ type Learner struct {
 	// likelihood says that scores are meant as log-odds. Those of other losses give
 	// no probabilities that the class shares could be compared with.
 	likelihood bool
-	// The ridge of the first pass: 0 where the metric's start is the ridge.
+	// The ridge of the first pass: 0 where the preconditioner's start is the ridge.
 	firstRidge float64
 	table      *blankout.Table
 	scaler     blankout.Scaler
@@ -85,31 +79,17 @@ type level struct {
 
 // event is the scratch memory of one event.
 type event struct {
-	rows  [][]float64 // of its features; the intercepts come last
-	x     []float64   // standardised values
-	ridge []float64   // factor of w in the ridge's gradient
+	step step
 	// The columns and values of an event that leaves dense columns out.
 	columns []uint32
 	raw     []float64
-	// What their noise's variance is proportional to: x^2, x, or 1 for constant
-	// noise. That acts on absent features too, which is made up for where they are
-	// present: 1 becomes the number of events for each that holds the feature.
-	basis []float64
-
-	scores []float64 // published scores, by output
-	// By level and output: the iterate's score, sum x lag, sum basis w^2, and what
-	// the published score was more before the Scaler moved.
-	f, lag, q, moved []float64
-	averageQ         []float64 // sum basis a^2 of the averages, see judge
-	hasMoved         bool      // the Scaler did; otherwise moved says nothing
-	y                []float64 // target: -1 or 1, 0 for a class not in use
-	value            []float64 // the iterate's loss
-	df, h            []float64 // importance times d/df and 2 d/dv
-	shrink           []float64 // h times the noise's strength, 0 for clean gradients
-	minusEta         []float64 // minus the learning rate
-	kappa            []float64 // of adagrad's temper
-	importance       float64
-	still            bool // no weight is to move: see adopt
+	scores  []float64 // published scores, by output
+	// By level and output: sum x lag, sum basis w^2, and what the published score was
+	// more before the Scaler moved.
+	lag, q, moved []float64
+	averageQ      []float64 // sum basis a^2 of the averages, see judge
+	hasMoved      bool      // the Scaler did; otherwise moved says nothing
+	value         []float64 // the iterate's loss
 
 	// Which of its fields are known to be missing, the features' factor for that, and
 	// for an event that lacks some the published intercepts and the features' parts.
@@ -126,8 +106,6 @@ type event struct {
 	last                            []uint8
 	left                            [][]float64
 	leftX                           []float64
-	// Of adagrad: faded ridges, and by feature the gradient and the inverse root.
-	faded, gradients, roots []float64
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -148,20 +126,25 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	l.scaler.Mode = set.standardise
 	l.n = len(set.noises) * l.k
 	l.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && l.k == 1
-	if l.firstRidge = l.ridge; l.rule.ridges && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
+	if l.firstRidge = l.ridge; set.rule.ridges && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
 		l.firstRidge = 0
 	}
-	slots := l.rule.slots
+	l.layout = layout{outputs: l.k, n: l.n, refresh: set.rule.parts}
+	parts := set.rule.parts
 	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
-		slots++
+		parts++
 		if l.refresh.sliding() {
-			slots++
+			parts++
 		}
 	}
-	width := blankout.ScalerWidth + slots*l.n
+	width := firstPart + parts*l.n
 	if width*8 > 1<<18 {
 		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
+	l.rule = set.rule.make(ruleSettings{
+		layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
+		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, constantNoise: set.noiseKind == constant,
+	})
 	l.table = blankout.NewTable(width)
 	l.average = newAverage(c.Average)
 	for _, n := range set.noises {
@@ -171,10 +154,12 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 			sumsq:      make([]float64, l.k),
 			adaptation: newAdaptation(c.Adapt && c.Average > 0),
 		})
+		l.now.step.strength = append(l.now.step.strength, c0+c1+c2)
 	}
 	e := &l.now
 	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.f, &e.lag, &e.q, &e.averageQ, &e.moved, &e.y, &e.value, &e.df, &e.h, &e.shrink, &e.minusEta, &e.kappa} {
+	st := &e.step
+	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink, &st.minusEta} {
 		*p = make([]float64, l.n)
 	}
 	e.published, e.base, e.part = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
@@ -190,7 +175,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	l.chosen = l.natural()
 	l.bias = make([]float64, width)
-	l.rule.start(l.bias[blankout.ScalerWidth:], l.n)
+	l.rule.start(l.bias)
 	l.bias[blankout.StatCount] = 1
 	if l.k == 1 {
 		l.active = 1
@@ -202,21 +187,16 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	return l, nil
 }
 
-// weights, and lags, of a row are one for each level and output.
-func (l *Learner) weights(row []float64) []float64 {
-	return row[blankout.ScalerWidth : blankout.ScalerWidth+l.n]
-}
+func (l *Learner) weights(row []float64) []float64 { return l.layout.weights(row) }
 
-func (l *Learner) lags(row []float64) []float64 {
-	return row[blankout.ScalerWidth+2*l.n : blankout.ScalerWidth+3*l.n]
-}
+func (l *Learner) lags(row []float64) []float64 { return l.layout.lags(row) }
 
 func (l *Learner) setIntercept(k int, b float64) {
 	if !l.intercept {
 		return
 	}
 	for i := k; i < l.n; i += l.k {
-		l.rule.set(l, l.bias[blankout.ScalerWidth:], i, b)
+		l.rule.set(l.bias, i, b)
 		l.centreOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
@@ -231,7 +211,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 // in equal parts of at most 1, or of an eighth of it, each scaling the gradient.
 //
 // An unlabelled event moves no weight; it updates the Scaler and adds
-// Config.Alpha of its expected curvature to the metric. A refused event, and
+// Config.Alpha of its expected curvature to the preconditioner. A refused event, and
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
@@ -371,7 +351,7 @@ func (l *Learner) growFields() {
 // and sums the scores: the published ones as they were before.
 func (l *Learner) gather(e *blankout.Example) {
 	now := &l.now
-	clear(now.f)
+	clear(now.step.f)
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
@@ -379,7 +359,7 @@ func (l *Learner) gather(e *blankout.Example) {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
-		for i, row := range now.rows {
+		for i, row := range now.step.rows {
 			row[blankout.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
@@ -390,13 +370,13 @@ func (l *Learner) gather(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		now.addIntercept(l.bias, ridge)
-		l.sum(len(now.rows) - 1)
+		now.step.addIntercepts(l.bias, ridge)
+		l.sum(len(now.step.rows) - 1)
 	}
 	c := l.coefficient * l.levels[l.chosen].blend
 	at := l.chosen * l.k
 	for k := range l.active {
-		now.scores[k] = now.f[at+k] + c*now.lag[at+k]
+		now.scores[k] = now.step.f[at+k] + c*now.lag[at+k]
 		if now.hasMoved {
 			now.scores[k] += now.moved[at+k]
 		}
@@ -412,14 +392,14 @@ func (l *Learner) gather(e *blankout.Example) {
 // touch makes the rows of columns those at hand, new ones made ready.
 func (l *Learner) touch(columns []uint32) {
 	now := &l.now
-	now.reset(len(columns))
-	now.rows = l.table.TouchAll(columns, now.rows)
-	if !l.rule.starts {
+	now.step.reset(len(columns))
+	now.step.rows = l.table.TouchAll(columns, now.step.rows)
+	if !l.settings.rule.starts {
 		return
 	}
-	for _, row := range now.rows {
+	for _, row := range now.step.rows {
 		if row[blankout.StatCount] == 0 {
-			l.rule.start(row[blankout.ScalerWidth:], l.n)
+			l.rule.start(row)
 		}
 	}
 }
@@ -434,38 +414,24 @@ func (l *Learner) put(i int, row []float64, x float64) {
 		basis = float64(l.events) / row[blankout.StatCount]
 	}
 	now := &l.now
-	now.x[i], now.basis[i], now.ridge[i] = x, basis, l.ridgeOf(row[blankout.StatCount])
-}
-
-// reset makes room for the values of so many features and one intercept.
-func (e *event) reset(features int) {
-	most := features + 1
-	e.rows = slices.Grow(e.rows[:0], most)
-	e.x = slices.Grow(e.x[:0], most)[:features]
-	e.basis = slices.Grow(e.basis[:0], most)[:features]
-	e.ridge = slices.Grow(e.ridge[:0], most)[:features]
-}
-
-func (e *event) addIntercept(row []float64, ridge float64) {
-	e.rows = append(e.rows, row)
-	e.x, e.basis, e.ridge = append(e.x, 1), append(e.basis, 0), append(e.ridge, ridge)
+	now.step.x[i], now.step.basis[i], now.step.ridge[i] = x, basis, l.ridgeOf(row[blankout.StatCount])
 }
 
 // sum adds the rows from the first on to the sums f, lag and q.
 func (l *Learner) sum(first int) {
 	now := &l.now
-	rows, x, basis := now.rows[first:], now.x[first:], now.basis[first:]
+	rows, x, basis := now.step.rows[first:], now.step.x[first:], now.step.basis[first:]
 	if l.n == 1 {
-		sumRows1(rows, blankout.ScalerWidth, x, basis, &now.f[0], &now.lag[0], &now.q[0])
+		sumRows1(rows, blankout.ScalerWidth, x, basis, &now.step.f[0], &now.lag[0], &now.q[0])
 		return
 	}
-	sumRows(rows, blankout.ScalerWidth, l.n, x, basis, now.f, now.lag, now.q)
+	sumRows(rows, blankout.ScalerWidth, l.n, x, basis, now.step.f, now.lag, now.q)
 }
 
 // resum sums the iterates' scores again, after a step.
 func (l *Learner) resum() {
 	now := &l.now
-	clear(now.f)
+	clear(now.step.f)
 	clear(now.lag)
 	clear(now.q)
 	l.sum(0)
@@ -477,7 +443,7 @@ func (l *Learner) resum() {
 // others and is the same on average.
 //
 // In the first pass of AdaGrad there may be none of it (see Config.Start): the
-// ridge is then the metric's start and nothing else, as in dropout descent.
+// ridge is then the preconditioner's start and nothing else, as in dropout descent.
 func (l *Learner) ridgeOf(n float64) float64 {
 	if l.period == 0 {
 		return l.firstRidge / n
@@ -502,33 +468,40 @@ func (l *Learner) EndPass() {
 // step makes one update with the given importance.
 func (l *Learner) step(label int, importance float64) {
 	now := &l.now
+	s := &now.step
 	for v := range l.levels {
 		lv := &l.levels[v]
 		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			now.y[j] = target(label, k, l.k)
-			value, df, dv := l.loss.At(now.y[j], now.f[j], l.variance(lv, j, k))
+			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			value, df, dv := l.loss.At(s.y[j], s.f[j], s.variance[j])
 			now.value[j] = value
 			corr += df * l.coefficient * now.lag[j]
-			now.df[j], now.h[j] = importance*df, 2*importance*dv
+			s.df[j], s.h[j] = importance*df, 2*importance*dv
 		}
 		lv.adapt(corr)
 		eta := lv.rate(l.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
-			now.minusEta[j] = -eta
+			s.minusEta[j] = -eta
 			if l.config.Marginalised {
-				now.shrink[j] = now.h[j] * lv.strength
+				s.shrink[j] = s.h[j] * lv.strength
 			}
 		}
 	}
 	l.judge()
-	now.importance = importance
 	l.steps++
 	l.addSumsq(-1)
-	l.rule.step(l)
+	l.update(importance)
 	l.addSumsq(1)
 	l.advance(l)
+}
+
+// update has the rule update the rows of the event at hand.
+func (l *Learner) update(importance float64) {
+	s := &l.now.step
+	s.importance, s.count, s.inverse, s.growth = importance, l.steps, l.inverse, l.growth
+	l.rule.step(s)
 }
 
 // judge has each level judge whether its average or its iterate scores the event
@@ -550,11 +523,11 @@ func (l *Learner) judge() {
 		gain := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			variance := l.variance(lv, j, k)
+			variance := now.step.variance[j]
 			if l.config.Marginalised && l.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.loss.At(now.y[j], now.f[j]+l.coefficient*now.lag[j], variance)
+			average, _, _ := l.loss.At(now.step.y[j], now.step.f[j]+l.coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
 		if lv.judge(gain, memory) && v == l.chosen {
@@ -574,7 +547,7 @@ func (l *Learner) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
 	rows := l.features()
-	sumAverages(rows, blankout.ScalerWidth, l.n, now.basis[:len(rows)], l.coefficient, now.averageQ)
+	sumAverages(rows, blankout.ScalerWidth, l.n, now.step.basis[:len(rows)], l.coefficient, now.averageQ)
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.
@@ -605,17 +578,10 @@ func (l *Learner) addSumsq(sign float64) {
 
 // features returns the rows of the event at hand without the intercepts.
 func (l *Learner) features() [][]float64 {
-	rows := l.now.rows
-	if l.intercept {
-		rows = rows[:len(rows)-1]
-	}
-	return rows
+	return l.now.step.rows[:l.now.step.features()]
 }
 
-// isIntercept says whether row i of the event at hand is that of the intercepts.
-func (l *Learner) isIntercept(i int) bool { return l.intercept && i == len(l.now.rows)-1 }
-
-// unlabelled adds an event's expected curvature to the metric: that of the loss
+// unlabelled adds an event's expected curvature to the preconditioner: that of the loss
 // averaged over both labels by the probability the iterate gives them.
 func (l *Learner) unlabelled(weight float64) {
 	if l.config.Alpha == 0 {
@@ -626,14 +592,15 @@ func (l *Learner) unlabelled(weight float64) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			p := 1 / (1 + math.Exp(-now.f[j]))
+			p := 1 / (1 + math.Exp(-now.step.f[j]))
 			variance := l.variance(lv, j, k)
-			_, _, up := l.loss.At(1, now.f[j], variance)
-			_, _, down := l.loss.At(-1, now.f[j], variance)
-			now.h[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
+			_, _, up := l.loss.At(1, now.step.f[j], variance)
+			_, _, down := l.loss.At(-1, now.step.f[j], variance)
+			now.step.h[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
 	}
-	l.rule.unlabelled(l)
+	now.step.growth = l.growth
+	l.rule.unlabelled(&now.step)
 }
 
 // target returns the y of output k for an event of the given class.

@@ -77,17 +77,12 @@ func solvable(l loss.Loss) bool {
 	return l.Facts().Convex
 }
 
-// metricOf returns the sums of D that belong to a row.
-func (l *Learner) metricOf(row []float64) []float64 {
-	return row[blankout.ScalerWidth+l.rule.slots*l.n:]
-}
-
 // centreOf returns the c of a row, the iterate where the window does not slide.
 func (l *Learner) centreOf(row []float64) []float64 {
 	if !l.refresh.sliding() {
 		return l.weights(row)
 	}
-	return row[blankout.ScalerWidth+(l.rule.slots+1)*l.n:]
+	return l.layout.centre(row)
 }
 
 // collect takes the event at hand into the window and refreshes when that is due.
@@ -159,11 +154,11 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
 		centre[c] = l.centreOf(row)[j]
-		metric[c] = l.metricOf(row)[j]/l.growth + l.ridge
+		metric[c] = l.layout.curvature(row)[j]/l.growth + l.ridge
 	}
 	if l.intercept && l.config.Intercept != "penalised" {
 		// Not quite free, lest a window of one class sends it to infinity.
-		metric[len(rows)-1] = max(l.metricOf(l.bias)[j]/l.growth, 0.01)
+		metric[len(rows)-1] = max(l.layout.curvature(l.bias)[j]/l.growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}
 
@@ -233,7 +228,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		if l.refresh.sliding() && h > 0 {
 			l.centreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
-		l.metricOf(row)[j] += h * l.growth
+		l.layout.curvature(row)[j] += h * l.growth
 	}
 }
 
@@ -265,16 +260,20 @@ func (l *Learner) eachOf(d *batch.Data, lv *level, weights []float64, f func(i i
 // irls is the rule that leaves all learning to the refresh.
 type irls struct{ plain }
 
-func (irls) step(*Learner) {}
+func newIRLS(c ruleSettings) rule { return &irls{plain{c}} }
 
-func (irls) unlabelled(l *Learner) {
-	now := &l.now
-	for i, row := range now.rows {
-		m := l.metricOf(row)
-		for v := range l.levels {
-			c := l.growth * (now.x[i]*now.x[i] + l.levels[v].strength*now.basis[i])
-			for j := v * l.k; j < (v+1)*l.k; j++ {
-				m[j] += now.h[j] * c
+func (*irls) step(*step) {}
+
+func (r *irls) unlabelled(s *step) { r.gather(s) }
+
+// gather adds the curvature s.h[j] times the features to the sums of D.
+func (y layout) gather(s *step) {
+	for i, row := range s.rows {
+		d := y.curvature(row)
+		for v, strength := range s.strength {
+			c := s.growth * (s.x[i]*s.x[i] + strength*s.basis[i])
+			for j := v * y.outputs; j < (v+1)*y.outputs; j++ {
+				d[j] += s.h[j] * c
 			}
 		}
 	}

@@ -1,50 +1,164 @@
 package online
 
-// rule is an update rule: how a gradient changes the weights. A rule owns what
-// follows the statistics in a row: for index j of n (levels times outputs) p[j]
-// is the weight, p[n+j] the metric, p[2n+j] the lag of the average, and it may
-// ask for further ones.
+import (
+	"slices"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// rule is an update rule: how a step changes the weights. It is made from its
+// ruleSettings, keeps what it needs in parts of the rows, and sees of an event
+// the step alone.
 //
-// Whoever changes a weight by delta subtracts delta times average.inverse from
-// the lag.
+// A rule that changes a weight by delta must subtract delta times step.inverse
+// from its lag.
 type rule interface {
 	// start fills a new row, which is all zero.
-	start(p []float64, n int)
-	// set makes b the weight at j.
-	set(l *Learner, p []float64, j int, b float64)
-	// rescale multiplies the weights by ratio because the feature's scale has
-	// grown by it; gradients shrink by it.
-	rescale(l *Learner, p []float64, ratio float64)
-	// shifted says that the intercepts have taken up shift times the weights of p.
-	shifted(l *Learner, intercepts, p []float64, shift float64)
-	// forget leaves a share of the metric, as if less had been seen.
-	forget(l *Learner, p []float64, keep float64)
-	// step updates the rows of l.now. The gradient of feature i at index j is
+	start(row []float64)
+	// step updates the rows of s. The gradient of row i at index j is
 	//
-	//	df[j] x + (shrink[j] basis + ridge) w.
-	step(l *Learner)
-	// unlabelled adds the curvature l.now.h[j] times the feature to the metric.
-	unlabelled(l *Learner)
+	//	df[j] x[i] + (shrink[j] basis[i] + ridge[i]) w.
+	//
+	// df, shrink and minusEta are made for one step: a rule may change them.
+	step(s *step)
+	// unlabelled adds the curvature s.h[j] times the features to the preconditioner.
+	unlabelled(s *step)
+	// rescale multiplies the weights by ratio because the scale of the feature has
+	// grown by it; gradients shrink by it.
+	rescale(row []float64, ratio float64)
+	// set makes b the intercept at j.
+	set(intercepts []float64, j int, b float64)
+	// shifted says that the intercepts have taken up shift times the weights of row.
+	shifted(intercepts, row []float64, shift float64)
+	// forget leaves a share of the preconditioner, as if less had been seen.
+	forget(row []float64, intercepts bool, keep float64)
 }
+
+// ruleSettings is what a rule is made from.
+type ruleSettings struct {
+	layout
+	loss          loss.Loss
+	eta           float64
+	ridge         float64 // h0 of one pass
+	penalised     bool    // the intercepts have a ridge
+	startSum      float64 // Config.Start
+	l1            float64
+	proximal      bool // steps are not to overshoot
+	constantNoise bool
+}
+
+// step is what an update rule sees of an event.
+type step struct {
+	// The rows of the event's features; those of the intercepts come last, if there
+	// are any. The slices of the second group are parallel to them.
+	rows       [][]float64
+	intercepts bool // the last row is theirs
+
+	x     []float64 // standardised values
+	ridge []float64 // factor of w in the ridge's gradient
+	// What the variance of their noise is proportional to: x^2, x, or 1 for constant
+	// noise. That acts on absent features too, which is made up for where they are
+	// present: 1 becomes the number of events for each that holds the feature.
+	basis []float64
+
+	// By level and output.
+	y        []float64 // target: -1 or 1, 0 for a class not in use
+	f        []float64 // the iterate's score
+	variance []float64 // of f under the noise, 0 for clean gradients
+	df, h    []float64 // importance times d/df and 2 d/dv
+	shrink   []float64 // h times the noise's strength, 0 for clean gradients
+	minusEta []float64 // minus the learning rate; at 0 only the preconditioner gathers
+
+	strength   []float64 // by level: the coefficient of its noise's variance that is not 0
+	importance float64
+	count      uint64  // of the steps, this one included
+	inverse    float64 // see average
+	growth     float64 // see fade
+}
+
+// isIntercept says whether row i is that of the intercepts.
+func (s *step) isIntercept(i int) bool { return s.intercepts && i == len(s.rows)-1 }
+
+// features returns how many of the rows are those of features.
+func (s *step) features() int {
+	if s.intercepts {
+		return len(s.rows) - 1
+	}
+	return len(s.rows)
+}
+
+// reset makes room for the values of so many features and one intercept.
+func (s *step) reset(features int) {
+	most := features + 1
+	s.intercepts = false
+	s.rows = slices.Grow(s.rows[:0], most)
+	s.x = slices.Grow(s.x[:0], most)[:features]
+	s.basis = slices.Grow(s.basis[:0], most)[:features]
+	s.ridge = slices.Grow(s.ridge[:0], most)[:features]
+}
+
+func (s *step) addIntercepts(row []float64, ridge float64) {
+	s.intercepts = true
+	s.rows = append(s.rows, row)
+	s.x, s.basis, s.ridge = append(s.x, 1), append(s.basis, 0), append(s.ridge, ridge)
+}
+
+// layout says where the parts of a feature's row are:
+//
+//	[Scaler's statistics] [weights] [preconditioner] [lags] [the rule's own] [refresh]
+//
+// Every part but the first has one value for each level and output, at index
+// level outputs + output. An event thus fetches everything about a feature at
+// once, and the loops over levels and outputs are one loop over contiguous memory.
+//
+// The preconditioner is what a rule divides its steps by, such as AdaGrad's sums of
+// squared gradients. The lag is the published average less the iterate, up to a
+// common factor, see average.
+type layout struct {
+	outputs int
+	n       int // levels times outputs
+	refresh int // the place of the refresh's parts, after the rule's
+}
+
+// firstPart is where the parts begin that have a value for each level and output.
+const firstPart = blankout.ScalerWidth
+
+func (y layout) part(row []float64, i int) []float64 {
+	at := firstPart + i*y.n
+	return row[at : at+y.n : at+y.n]
+}
+
+func (y layout) weights(row []float64) []float64        { return y.part(row, 0) }
+func (y layout) preconditioner(row []float64) []float64 { return y.part(row, 1) }
+func (y layout) lags(row []float64) []float64           { return y.part(row, 2) }
+
+// own returns the rule's own part, of a rule that has one.
+func (y layout) own(row []float64) []float64 { return y.part(row, 3) }
+
+// curvature returns the sums of D that belong to a row, and centre its c, of a
+// window that slides; see refresh.
+func (y layout) curvature(row []float64) []float64 { return y.part(row, y.refresh) }
+func (y layout) centre(row []float64) []float64    { return y.part(row, y.refresh+1) }
 
 type ruleEntry struct {
 	name   string
 	eta    float64 // the default
-	slots  int     // values for a level and output
-	metric bool    // a sum over events that unlabelled ones add to and that may fade
+	parts  int     // of a row that are the rule's: weights, preconditioner, lags, and at most one of its own
+	sums   bool    // its preconditioner is a sum over events that unlabelled ones add to and that may fade
 	starts bool    // start does something
-	ridges bool    // start of Config may stand for the ridge, see there
-	rule
+	ridges bool    // Config.Start may stand for the ridge, see there
+	make   func(ruleSettings) rule
 }
 
 // rules is the table of rules: a new one is a file and a line here.
 var rules = []ruleEntry{
-	{name: "adagrad", eta: 0.3, slots: 3, metric: true, ridges: true, rule: adagrad{}},
-	{name: "dropout-descent", eta: 0.5, slots: 3, metric: true, rule: descent{}},
-	{name: "sgd", eta: 0.5, slots: 3, rule: sgd{}},
-	{name: "arow", eta: 1, slots: 3, starts: true, rule: arow{}},
-	{name: "ftrl", eta: 0.3, slots: 4, rule: ftrl{}},
-	{name: "irls", eta: 1, slots: 3, metric: true, rule: irls{}},
+	{name: "adagrad", eta: 0.3, parts: 3, sums: true, ridges: true, make: newAdagrad},
+	{name: "dropout-descent", eta: 0.5, parts: 3, sums: true, make: newDescent},
+	{name: "sgd", eta: 0.5, parts: 3, make: newSGD},
+	{name: "arow", eta: 1, parts: 3, starts: true, make: newArow},
+	{name: "ftrl", eta: 0.3, parts: 4, make: newFTRL},
+	{name: "irls", eta: 1, parts: 3, sums: true, make: newIRLS},
 }
 
 // Rules returns the names of the update rules, the default first.
@@ -56,23 +170,26 @@ func Rules() []string {
 	return names
 }
 
-// plain is what rules have in common whose metric is a sum of squared gradients.
-type plain struct{}
+// plain is what rules have in common whose preconditioner is a sum of squared
+// gradients, or has none.
+type plain struct{ ruleSettings }
 
-func (plain) start([]float64, int)                            {}
-func (plain) set(_ *Learner, p []float64, j int, b float64)   { p[j] = b }
-func (plain) shifted(*Learner, []float64, []float64, float64) {}
-func (plain) unlabelled(*Learner)                             {}
-func (plain) forget(l *Learner, p []float64, keep float64) {
-	for j := l.n; j < 2*l.n; j++ {
-		p[j] *= keep
+func (*plain) start([]float64)                       {}
+func (*plain) shifted(_, _ []float64, _ float64)     {}
+func (*plain) unlabelled(*step)                      {}
+func (r *plain) set(row []float64, j int, b float64) { r.weights(row)[j] = b }
+func (r *plain) forget(row []float64, _ bool, keep float64) {
+	m := r.preconditioner(row)
+	for j := range m {
+		m[j] *= keep
 	}
 }
-func (plain) rescale(l *Learner, p []float64, ratio float64) {
-	n, inverse := l.n, 1/(ratio*ratio)
-	for j := range n {
-		p[j] *= ratio
-		p[n+j] *= inverse
-		p[2*n+j] *= ratio
+func (r *plain) rescale(row []float64, ratio float64) {
+	w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
+	inverse := 1 / (ratio * ratio)
+	for j := range w {
+		w[j] *= ratio
+		m[j] *= inverse
+		u[j] *= ratio
 	}
 }

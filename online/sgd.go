@@ -1,10 +1,6 @@
 package online
 
-import (
-	"math"
-
-	"blankout"
-)
+import "math"
 
 // sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would
 // overshoot a loss of unit curvature:
@@ -12,26 +8,26 @@ import (
 //	w -= min(eta/sqrt(t), 1/E|x~|^2) g.
 type sgd struct{ plain }
 
-func (sgd) step(l *Learner) {
-	now, n := &l.now, l.n
-	rate := now.minusEta // becomes the cut rate; Learner.step fills it anew
-	for v := range l.levels {
+func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
+
+func (r *sgd) step(s *step) {
+	rate := s.minusEta // becomes the cut rate
+	for v, strength := range s.strength {
 		norm := 0.0
-		for i, x := range now.x {
-			norm += x*x + l.levels[v].strength*now.basis[i]
+		for i, x := range s.x {
+			norm += x*x + strength*s.basis[i]
 		}
-		for j := v * l.k; j < (v+1)*l.k; j++ {
-			rate[j] = max(rate[j]/math.Sqrt(float64(l.steps)), -1/max(norm, 1e-300))
+		for j := v * r.outputs; j < (v+1)*r.outputs; j++ {
+			rate[j] = max(rate[j]/math.Sqrt(float64(s.count)), -1/max(norm, 1e-300))
 		}
 	}
-	for i, row := range now.rows {
-		p := row[blankout.ScalerWidth:]
-		w, u := p[:n], p[2*n:3*n]
-		x, basis, ridge := now.x[i], now.basis[i], now.ridge[i]
-		for j, df := range now.df {
-			delta := rate[j] * (df*x + (now.shrink[j]*basis+ridge)*w[j])
+	for i, row := range s.rows {
+		w, u := r.weights(row), r.lags(row)
+		x, basis, ridge := s.x[i], s.basis[i], s.ridge[i]
+		for j, df := range s.df {
+			delta := rate[j] * (df*x + (s.shrink[j]*basis+ridge)*w[j])
 			w[j] += delta
-			u[j] -= delta * l.inverse
+			u[j] -= delta * s.inverse
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// only divided by a number that seldom changes.
 	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
 	kind, field, stored := l.kinds[0], uint16(0), 0
-	for i := 0; i < len(now.rows); i++ {
+	for i := 0; i < len(now.step.rows); i++ {
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
 			dense = dense[1:]
@@ -89,7 +89,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
 			end := i + 1
 			if e.Field == nil && len(dense) == 0 {
-				end = len(now.rows)
+				end = len(now.step.rows)
 			} else if e.Field == nil {
 				end, _ = slices.BinarySearch(columns, dense[0])
 			}
@@ -98,7 +98,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 				continue
 			}
 		}
-		row := now.rows[i]
+		row := now.step.rows[i]
 		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense), field))
 	}
 	l.sum(0)
@@ -115,8 +115,8 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 	now := &l.now
 	// The commonest of noises, in the first pass: see put.
 	plain := l.noiseKind == square && l.period == 0
-	rows, raw, first := now.rows[:end], raw[:end], l.firstRidge
-	xs, basis, ridge := now.x[:end], now.basis[:end], now.ridge[:end]
+	rows, raw, first := now.step.rows[:end], raw[:end], l.firstRidge
+	xs, basis, ridge := now.step.x[:end], now.step.basis[:end], now.step.ridge[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[blankout.ScalerWidth]float64)(rows[i])
 		x := raw[i] * stats[blankout.StatInverse]
@@ -221,12 +221,12 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 			bu[j] += u[j] * shift
 		}
 		if l.refresh.sliding() {
-			centre := l.centreOf(l.bias)
-			for j, c := range l.centreOf(row)[:l.n] {
+			centre := l.layout.centre(l.bias)
+			for j, c := range l.layout.centre(row) {
 				centre[j] += c * shift
 			}
 		}
-		l.rule.shifted(l, l.bias[blankout.ScalerWidth:], row[blankout.ScalerWidth:], shift)
+		l.rule.shifted(l.bias, row, shift)
 	}
 	if l.noiseKind == constant {
 		for v := range l.levels {
@@ -236,14 +236,16 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 			}
 		}
 	}
-	l.rule.rescale(l, row[blankout.ScalerWidth:], ratio)
+	l.rule.rescale(row, ratio)
 	if l.refresh.size > 0 {
-		for j := range l.n {
-			l.metricOf(row)[j] /= ratio * ratio
+		d := l.layout.curvature(row)
+		for j := range d {
+			d[j] /= ratio * ratio
 		}
 		if l.refresh.sliding() {
-			for j := range l.n {
-				l.centreOf(row)[j] *= ratio
+			centre := l.layout.centre(row)
+			for j := range centre {
+				centre[j] *= ratio
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
 		Calibration: l.Calibration(), Missing: l.missing.model,
-		Events: l.events, Trained: "online " + l.rule.name,
+		Events: l.events, Trained: "online " + l.settings.rule.name,
 	}
 	if t := l.config.Threshold; t != 0.5 {
 		h.Threshold = t
