@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Noise is unbiased noise on every feature independently: E[x~] = x
-// (Chen et al. 2014, section 2; van der Maaten et al. 2013, table 1). The
-// intercept is never noisy.
+// Noise is unbiased noise on every feature, E[x~] = x, independent of that on the
+// others but for GroupDropout (Chen et al. 2014, section 2; van der Maaten et al. 2013,
+// table 1). The intercept is never noisy.
 //
-// Its variance is a quadratic in x for every noise here,
+// The variance of a feature is a quadratic in x for every noise here,
 //
 //	Var[x~ | x] = c0 + c1 x + c2 x^2,
 //
@@ -53,6 +53,52 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
+// GroupDropout sets whole groups of features to zero, each group with probability
+// Groups in [0, 1), and independently of that single features with probability Q in
+// [0, 1). What is left is scaled by 1/((1-Q)(1-Groups)). See Grouping for which features
+// are a group; the product of features of two groups dies with either of them, and what
+// is left of it is scaled for both.
+//
+// With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sums s_g over the features of a group
+// of w_d x_d, a score has the variance
+//
+//	v = sum_g [ r_g s_g^2 + (1 + r_g) r sum_{d in g} w_d^2 x_d^2 ],
+//
+// if there are no products of two groups: those of the pair c = {a, b} of groups have a
+// sum s_c of their own, and
+//
+//	v = sum_g r_g (s_g + sum_{c with g} s_c)^2 + sum_c r_a r_b s_c^2
+//	  + r sum_d w_d^2 x_d^2 prod_{g of d} (1 + r_g).
+//
+// The variance of a single feature alone, which Coefficients states, is therefore not
+// all: the features of a group vary together. Code that adds variances up by feature
+// must ask for a GroupDropout and treat it or refuse it.
+type GroupDropout struct{ Q, Groups float64 }
+
+// Coefficients are those of a feature of one group.
+func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
+	r, rg := n.Odds()
+	return 0, 0, r + rg + r*rg
+}
+
+// Odds returns r and r_g.
+func (n GroupDropout) Odds() (r, rg float64) { return n.Q / (1 - n.Q), n.Groups / (1 - n.Groups) }
+
+// Corrupt draws one feature of one group, as if it were alone.
+func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
+	if r.Float64() < n.Groups {
+		return 0
+	}
+	return Dropout{n.Q}.Corrupt(x/(1-n.Groups), r)
+}
+
+func (n GroupDropout) String() string {
+	if n.Q == 0 {
+		return "group:" + formatLevel(n.Groups)
+	}
+	return Dropout{n.Q}.String() + "+group:" + formatLevel(n.Groups)
+}
+
 // Gaussian adds a normal variable of standard deviation SD to every feature,
 // absent ones included: Var = SD^2.
 type Gaussian struct{ SD float64 }
@@ -73,13 +119,14 @@ func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
 func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
 
 // Poisson replaces a feature x >= 0 by a Poisson variable of mean x: Var = x.
-// A negative feature has no such noise; who uses it must refuse those first.
+// A negative feature has no such noise; a caller must refuse those first.
 type Poisson struct{}
 
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
 func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 	if x > 1e6 {
-		// Steps without end; of so large a mean it is normal to within a thousandth.
+		// Drawing step by step would take too long. With so large a mean the variable is
+		// normal to within a thousandth.
 		return max(0, math.Round(x+math.Sqrt(x)*r.NormFloat64()))
 	}
 	if x > 500 {
@@ -105,15 +152,18 @@ var noises = []struct {
 	make  func(level float64) (Noise, error)
 }{
 	{"none", "", func(float64) (Noise, error) { return NoNoise{}, nil }},
-	{"dropout", "probability in [0, 1)", func(q float64) (Noise, error) {
-		if !(q >= 0 && q < 1) {
-			return nil, fmt.Errorf("the probability must lie in [0, 1)")
-		}
-		return Dropout{q}, nil
-	}},
+	{"dropout", "probability in [0, 1)", func(q float64) (Noise, error) { return Dropout{q}, checkProbability(q) }},
+	{"group", "probability in [0, 1)", func(q float64) (Noise, error) { return GroupDropout{0, q}, checkProbability(q) }},
 	{"gaussian", "standard deviation", func(sd float64) (Noise, error) { return Gaussian{sd}, checkScale(sd) }},
 	{"laplace", "scale", func(b float64) (Noise, error) { return Laplace{b}, checkScale(b) }},
 	{"poisson", "", func(float64) (Noise, error) { return Poisson{}, nil }},
+}
+
+func checkProbability(q float64) error {
+	if !(q >= 0 && q < 1) {
+		return fmt.Errorf("the probability must lie in [0, 1)")
+	}
+	return nil
 }
 
 func checkScale(s float64) error {
@@ -137,9 +187,30 @@ func NoiseNames() []string {
 	return names
 }
 
-// ParseNoise reads none, dropout:Q, gaussian:SD, laplace:B or poisson. It is
-// the inverse of Noise.String.
+// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, or both
+// dropouts as in dropout:0.1+group:0.3. It is the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {
+	first, second, both := strings.Cut(s, "+group") // a number may hold a plus as well, as 1e+3 does
+	if !both {
+		return parseNoise(s)
+	}
+	a, err := parseNoise(first)
+	if err != nil {
+		return nil, err
+	}
+	b, err := parseNoise("group" + second)
+	if err != nil {
+		return nil, err
+	}
+	features, ok := a.(Dropout)
+	groups, grouped := b.(GroupDropout)
+	if !ok || !grouped {
+		return nil, fmt.Errorf("noise %q: only dropout goes together with group, as in dropout:0.1+group:0.3", s)
+	}
+	return GroupDropout{features.Q, groups.Groups}, nil
+}
+
+func parseNoise(s string) (Noise, error) {
 	name, level, hasLevel := strings.Cut(s, ":")
 	var known []string
 	for _, n := range noises {

@@ -9,7 +9,7 @@ import (
 // TestNoises holds every noise to its contract: samples have mean x and the
 // variance that the coefficients state, and ParseNoise inverts String.
 func TestNoises(t *testing.T) {
-	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "gaussian:0.5", "laplace:0.4", "poisson"} {
+	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
 		n, err := ParseNoise(s)
 		if err != nil {
 			t.Fatal(err)
@@ -41,9 +41,29 @@ func TestNoises(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt"} {
+	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt", "group", "group:1", "group:0.3+dropout:0.1", "gaussian:1+group:0.3", "dropout:0.1+group", "dropout:0.1+group:0.2+group:0.3", "group:0.1+group:0.2"} {
 		if n, err := ParseNoise(s); err == nil {
 			t.Errorf("ParseNoise(%q) = %v, want an error", s, n)
 		}
 	}
+}
+
+// FuzzParseNoise: whatever is read is written in a form that is read as the same noise.
+func FuzzParseNoise(f *testing.F) {
+	for _, s := range []string{"none", "dropout:0.5", "group:0.25", "dropout:0.1+group:0.3", "gaussian:1e+3", "laplace:2", "poisson", "dropout:1e-1+group:0"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, err := ParseNoise(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseNoise(n.String())
+		if err != nil || again != n {
+			t.Errorf("ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
+		}
+		if c0, c1, c2 := n.Coefficients(); !(c0 >= 0 && c1 >= 0 && c2 >= 0) {
+			t.Errorf("ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
+		}
+	})
 }

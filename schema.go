@@ -24,6 +24,8 @@ type Schema struct {
 	ZeroBased      bool        `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
 	Crosses        [][2]string `json:"crosses,omitempty"`    // pairs of field names
 	Fields         []Field     `json:"fields"`               // by field id; 0 is the anonymous field
+	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
+	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 
 	Classes    []string `json:"classes"`     // by class
 	MaxClasses int      `json:"max_classes"` // Classes may grow to this many; at least 2
@@ -189,6 +191,7 @@ func (s *Schema) Clone(fields, classes int) *Schema {
 		Bits: s.Bits, Seed: s.Seed, NumericIndices: s.NumericIndices, ZeroBased: s.ZeroBased,
 		Crosses: slices.Clone(s.Crosses), Fields: slices.Clone(s.Fields),
 		Classes: slices.Clone(s.Classes), MaxClasses: s.MaxClasses, Names: s.Names.First(-1), late: s.late,
+		ColumnGroups: s.ColumnGroups,
 	}
 	if fields >= 0 && fields < len(c.Fields) {
 		c.Fields = c.Fields[:fields]

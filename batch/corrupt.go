@@ -67,6 +67,9 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")
 	}
+	if _, ok := noise.(blankout.GroupDropout); ok {
+		return nil, fmt.Errorf("noise %v: copies do not know groups yet", noise)
+	}
 	c0, c1, _ := noise.Coefficients()
 	if c1 != 0 {
 		if i := d.firstNegative(); i >= 0 {

@@ -179,6 +179,9 @@ func NewExpected(p Problem) (*Expected, error) {
 	if p.Noise == nil {
 		p.Noise = blankout.NoNoise{}
 	}
+	if _, ok := p.Noise.(blankout.GroupDropout); ok {
+		return nil, fmt.Errorf("noise %v: the solvers do not know groups yet", p.Noise)
+	}
 	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
 	o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0
 	if o.c1 != 0 {

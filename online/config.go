@@ -289,6 +289,9 @@ func (s *settings) parseNoise(c Config) error {
 		if err != nil {
 			return &blankout.KeyError{Key: "noise", Err: err}
 		}
+		if _, ok := n.(blankout.GroupDropout); ok {
+			return fmt.Errorf("noise %v: only exact solvers know groups so far; use dropout", n)
+		}
 		s.noises = []blankout.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
 		case c0 > 0:
@@ -326,6 +329,9 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 		"crosses": s.Crosses, "max_classes": s.MaxClasses,
 	} {
 		f[key] = fmt.Sprint(value)
+	}
+	if s.ColumnGroups != nil {
+		f["column_groups"] = s.ColumnGroups.String()
 	}
 	return f
 }

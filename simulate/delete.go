@@ -154,36 +154,10 @@ func parseGroup(name string) (Nightmare, error) {
 	return Group{Name: name}, nil
 }
 
-// Span is the columns From <= c < To.
-type Span struct{ From, To uint32 }
-
-// ParseSpans reads columns by their numbers in a sparse text format, as in
-// 1-8,12; zeroBased says whether these count from 0.
-func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
-	base := uint64(1)
-	if zeroBased {
-		base = 0
-	}
-	var spans []Span
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err1 := strconv.ParseUint(first, 10, 32)
-		to, err2 := strconv.ParseUint(last, 10, 32)
-		if err1 != nil || err2 != nil || from < base || to < from || to-base+1 > math.MaxUint32 {
-			return nil, false
-		}
-		spans = append(spans, Span{uint32(from - base), uint32(to - base + 1)})
-	}
-	return spans, true
-}
-
 // members is what a group's name stands for under a Schema.
 type members struct {
 	field   []bool // by id, of the fields looked at so far
-	spans   []Span
+	spans   []blankout.Span
 	touched bool // some event had one of them
 }
 
@@ -199,7 +173,9 @@ func (s *Stage) group(name string) *members {
 		named := slices.ContainsFunc(s.Schema.Fields, func(f blankout.Field) bool { return f.Name == name || f.Group == name })
 		if spans, ok := s.Groups[name]; ok {
 			m.spans = spans
-		} else if spans, ok := ParseSpans(name, s.Schema.ZeroBased); ok && !named && s.Schema.NumericIndices {
+		} else if spans, ok := s.Schema.ColumnGroups.Find(name); ok {
+			m.spans = spans
+		} else if spans, ok := blankout.ParseSpans(name, s.Schema.ZeroBased); ok && !named && s.Schema.NumericIndices {
 			m.spans = spans
 		}
 	}

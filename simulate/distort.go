@@ -32,7 +32,7 @@ func (l Linear) Distort(e *Event) {
 }
 
 // fill adds the columns of spans that an event of a sparse format leaves out.
-func (e *Event) fill(spans []Span) {
+func (e *Event) fill(spans []blankout.Span) {
 	for _, s := range spans {
 		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
 			at, found := slices.BinarySearch(e.X.Index, column)

@@ -52,7 +52,7 @@ type Stage struct {
 	Seed    uint64
 	Repeat  int
 	// Groups are named columns beside the fields and groups of the Schema.
-	Groups map[string][]Span
+	Groups map[string][]blankout.Span
 
 	members   map[string]*members
 	pcg       rand.PCG

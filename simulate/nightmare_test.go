@@ -193,7 +193,7 @@ func TestKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]Span{"mine": {{8, 16}}}}
+		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]blankout.Span{"mine": {{From: 8, To: 16}}}}
 		e := &Event{Stage: stage, Number: c.number, X: sparse.Clone()}
 		if c.named {
 			stage.Schema, e.X, e.Field = named, fields.Clone(), []uint16{1, 2, 3, 3}

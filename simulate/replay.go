@@ -67,7 +67,7 @@ type Replay struct {
 	Treatments []Treatment
 	Repeat     int // draws of what is random, at least 1
 	Seed       uint64
-	Groups     map[string][]Span
+	Groups     map[string][]blankout.Span
 	// Bins is into how many stretches of equal length the stream is cut for the
 	// error over time; 0 is 50.
 	Bins    int

@@ -122,7 +122,7 @@ func TestDead(t *testing.T) {
 			x[j] = 100 + 2*x[j]
 		}
 	}
-	groups := map[string][]Span{"half": {{0, 6}}}
+	groups := map[string][]blankout.Span{"half": {{From: 0, To: 6}}}
 	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Null, false}, {Zero, false}}, Repeat: 1, Groups: groups}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Linear: shifted}})
 	if err != nil {
@@ -169,7 +169,7 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
-		Treatments: []Treatment{{Null, true}, {Zero, true}}, Repeat: 1, Bins: 4, Groups: map[string][]Span{"best": {{best, best + 1}}}}
+		Treatments: []Treatment{{Null, true}, {Zero, true}}, Repeat: 1, Bins: 4, Groups: map[string][]blankout.Span{"best": {{From: best, To: best + 1}}}}
 	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Linear: m}})
 	if err != nil {
 		t.Fatal(err)

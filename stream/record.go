@@ -8,9 +8,12 @@
 package stream
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/bits"
@@ -18,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"blankout"
@@ -58,8 +62,12 @@ type RecordConfig struct {
 	Drop []string `toml:"drop"`
 	// Categorical lists fields whose numbers are names, as of a postcode.
 	Categorical []string `toml:"categorical"`
-	// Groups lists fields that fail together, by the group's name.
+	// Groups lists fields that fail together, by the group's name; in the sparse text
+	// formats, which have none, columns and ranges of them, as in 1-8.
 	Groups map[string][]string `toml:"groups"`
+	// GroupEvery makes groups of so many columns of a sparse text format, from its first
+	// index on; 0 does not.
+	GroupEvery uint32 `toml:"group_every"`
 	// Unlabelled ignores the labels.
 	Unlabelled bool `toml:"unlabelled"`
 
@@ -180,6 +188,9 @@ func (c RecordConfig) Check() error {
 			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
 		}
 	}
+	if err := c.checkGroups(); err != nil {
+		return err
+	}
 	special := c.special()
 	for i, name := range special {
 		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
@@ -200,6 +211,115 @@ func (c RecordConfig) Check() error {
 	return nil
 }
 
+// checkGroups returns the first thing wrong with the groups.
+func (c RecordConfig) checkGroups() error {
+	if c.GroupEvery > 0 && !c.NumericIndices {
+		return blankout.KeyErrorf("group_every", "group_every %d: columns have no order unless numeric_indices is true", c.GroupEvery)
+	}
+	if c.GroupEvery > 1<<31 {
+		return blankout.KeyErrorf("group_every", "group_every %d: want 0 to %d", c.GroupEvery, 1<<31)
+	}
+	owner := map[string]string{}
+	for _, group := range slices.Sorted(maps.Keys(c.Groups)) {
+		if group == "" || len(group) > maxNameBytes {
+			return blankout.KeyErrorf("groups", "groups: the name %.40q: want 1 to %d bytes", group, maxNameBytes)
+		}
+		for _, name := range c.Groups[group] {
+			if other, ok := owner[name]; ok {
+				return blankout.KeyErrorf("groups", "groups: %q is in %q and in %q: a feature dies with one group", name, other, group)
+			}
+			owner[name] = group
+		}
+	}
+	var last blankout.Span
+	var in string
+	type span struct {
+		blankout.Span
+		group string
+	}
+	var spans []span
+	if columns := c.columnGroups(); columns != nil {
+		for _, g := range columns.Named {
+			for _, s := range g.Spans {
+				spans = append(spans, span{s, g.Name})
+			}
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
+	for _, s := range spans {
+		if s.From < last.To {
+			return blankout.KeyErrorf("groups", "groups: %q and %q share a column: a feature dies with one group", in, s.group)
+		}
+		last, in = s.Span, s.group
+	}
+	return nil
+}
+
+// columnGroups returns the groups of columns that c names, nil if there are none.
+func (c RecordConfig) columnGroups() *blankout.ColumnGroups {
+	g := &blankout.ColumnGroups{Every: c.GroupEvery}
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		n := blankout.NamedColumns{Name: name}
+		for _, member := range c.Groups[name] {
+			spans, _ := blankout.ParseSpans(member, c.ZeroBased) // else it is the name of a field
+			n.Spans = append(n.Spans, spans...)
+		}
+		if len(n.Spans) > 0 {
+			g.Named = append(g.Named, n)
+		}
+	}
+	if g.Every == 0 && g.Named == nil || !c.NumericIndices {
+		return nil
+	}
+	return g
+}
+
+// Regroup gives a Schema the groups of c in place of its own.
+func (c RecordConfig) Regroup(s *blankout.Schema) {
+	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
+	s.ColumnGroups = c.columnGroups()
+	for i := range s.Fields {
+		s.Fields[i].Group = ""
+		for group, names := range c.Groups {
+			if slices.Contains(names, s.Fields[i].Name) {
+				s.Fields[i].Group = group
+			}
+		}
+	}
+}
+
+// ReadGroups reads groups from text, a line for each: its name, then its fields or, of a
+// sparse text format, its columns and ranges of them, apart by blanks or commas, as in
+//
+//	front 1-8,17
+//	engine rpm oil_pressure
+//
+// Empty lines and what follows a # are left out. The result is RecordConfig.Groups.
+func ReadGroups(r io.Reader) (map[string][]string, error) {
+	groups := map[string][]string{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+		switch {
+		case len(words) == 0:
+		case len(words) == 1:
+			return nil, fmt.Errorf("line %d: group %q has no members: want its name and then its columns or fields, as in sensor1 1-8", n, words[0])
+		case groups[words[0]] != nil:
+			return nil, fmt.Errorf("line %d: group %q is there twice", n, words[0])
+		default:
+			groups[words[0]] = words[1:]
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, errors.New("it names no group: want a line for each, its name and then its columns or fields, as in sensor1 1-8")
+	}
+	return groups, nil
+}
+
 // special returns the names of the fields that are not features, by role.
 func (c RecordConfig) special() [5]string {
 	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
@@ -212,6 +332,7 @@ var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTim
 func (c RecordConfig) Schema() *blankout.Schema {
 	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
 	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
+	s.ColumnGroups = c.columnGroups()
 	if c.MaxNames > 0 {
 		s.Names = blankout.NewNames(c.MaxNames)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,35 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&d.record.Drop, "drop", nil, "`FIELD,…` that are no features")
 	f.BoolVar(&d.record.ZeroBased, "zero-based", false, "svmlight indices count from 0")
 	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
+	f.Var(groupsFlag{&d.record}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
+}
+
+// groupsFlag is the flag --groups.
+type groupsFlag struct{ record *stream.RecordConfig }
+
+func (g groupsFlag) String() string { return "" }
+func (g groupsFlag) Type() string   { return "string" }
+
+func (g groupsFlag) Set(text string) error {
+	if every, ok := strings.CutPrefix(text, "every:"); ok {
+		n, err := strconv.ParseUint(every, 10, 31)
+		if err != nil || n < 1 {
+			return fmt.Errorf("want a number of columns behind every:, as in every:8, not %q", every)
+		}
+		g.record.Groups, g.record.GroupEvery = nil, uint32(n)
+		return nil
+	}
+	file, err := os.Open(text)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	groups, err := stream.ReadGroups(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	g.record.Groups, g.record.GroupEvery = groups, 0
+	return nil
 }
 
 // addForModel is add for a command that takes a model, whose file knows better than
@@ -68,6 +98,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 		"id":         " (default: as the model's events)",
 		"drop":       " (default: as the model's events)",
 		"bits":       "; the model's are in force",
+		"groups":     " (default: the model's)",
 		"zero-based": "; the model's rule is in force",
 	} {
 		f := c.Flags().Lookup(name)
@@ -92,6 +123,7 @@ func (d *dataFlags) override(record *stream.RecordConfig) {
 		"drop":       func() { record.Drop = given.Drop },
 		"zero-based": func() { record.ZeroBased = given.ZeroBased },
 		"bits":       func() { record.Bits = given.Bits },
+		"groups":     func() { record.Groups, record.GroupEvery = given.Groups, given.GroupEvery },
 	} {
 		if d.given(flag) {
 			take()

@@ -152,10 +152,10 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 			r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Dead(dead), Rescale: rescale})
 		}
 	}
-	r.Groups = map[string][]simulate.Span{}
+	r.Groups = map[string][]blankout.Span{}
 	for _, g := range o.groups {
 		name, columns, ok := strings.Cut(g, "=")
-		spans, good := simulate.ParseSpans(columns, o.data.record.ZeroBased)
+		spans, good := blankout.ParseSpans(columns, o.data.record.ZeroBased)
 		if !ok || name == "" || !good {
 			return fmt.Errorf("--group %q: want NAME=COLUMNS, as in sensor1=1-8,17", g)
 		}

@@ -1,0 +1,241 @@
+package blankout
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ColumnGroups says which columns of a sparse text format die together: those of a
+// sensor, say. Such a format has no fields that could say it. A column that is in no
+// group dies alone.
+type ColumnGroups struct {
+	// Every cuts the columns into runs of so many, from column 0 on; 0 does not.
+	Every uint32 `json:"every,omitempty"`
+	// Named lists groups by name. Where two hold the same column it belongs to the first.
+	Named []NamedColumns `json:"named,omitempty"`
+}
+
+// NamedColumns is a group of columns with a name.
+type NamedColumns struct {
+	Name  string `json:"name"`
+	Spans []Span `json:"spans"`
+}
+
+// Span is the columns From <= c < To.
+type Span struct {
+	From uint32 `json:"from"`
+	To   uint32 `json:"to"`
+}
+
+// ParseSpans reads columns by their numbers in a sparse text format, as in
+// 1-8,12; zeroBased says whether these count from 0.
+func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
+	base := uint64(1)
+	if zeroBased {
+		base = 0
+	}
+	var spans []Span
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 32)
+		to, err2 := strconv.ParseUint(last, 10, 32)
+		if err1 != nil || err2 != nil || from < base || to < from || to-base+1 > math.MaxUint32 {
+			return nil, false
+		}
+		spans = append(spans, Span{uint32(from - base), uint32(to - base + 1)})
+	}
+	return spans, true
+}
+
+// Find returns the spans of a group by its name.
+func (g *ColumnGroups) Find(name string) ([]Span, bool) {
+	if g == nil {
+		return nil, false
+	}
+	if i := slices.IndexFunc(g.Named, func(n NamedColumns) bool { return n.Name == name }); i >= 0 {
+		return g.Named[i].Spans, true
+	}
+	return nil, false
+}
+
+// String returns a form that is equal for equal groups only.
+func (g *ColumnGroups) String() string {
+	if g == nil {
+		return ""
+	}
+	var s strings.Builder
+	if g.Every > 0 {
+		fmt.Fprintf(&s, "every:%d", g.Every)
+	}
+	for _, n := range g.Named {
+		fmt.Fprintf(&s, "%q%v", n.Name, n.Spans)
+	}
+	return s.String()
+}
+
+// Grouping tells which features of the events of a Schema die together under
+// GroupDropout. Every feature has a unit: a group, or a pair of groups for the product
+// of two fields of different groups, which dies with either. The group of a named field
+// is Field.Group, else the field itself (its name, whatever its kinds); that of a column
+// of the anonymous field is as Schema.ColumnGroups says, without them the anonymous
+// field as a whole.
+//
+// Units are numbered from 0 in the order in which Of meets them, so that an array holds
+// what belongs to each. A Grouping follows its Schema as it grows and belongs to one
+// goroutine.
+type Grouping struct {
+	schema  *Schema
+	fields  []int32 // unit by field id
+	columns []int32 // 1 + unit by column of the anonymous field, 0 for one not met
+	units   []unit
+	byName  map[string]int32
+}
+
+// unit is a group, a and b being -1, or the pair of the groups a and b.
+type unit struct {
+	name string
+	a, b int32
+}
+
+// NewGrouping returns the Grouping of a Schema.
+func NewGrouping(s *Schema) *Grouping {
+	return &Grouping{schema: s, byName: map[string]int32{}}
+}
+
+// Of returns the unit of a feature in this column that came from the field of this id.
+func (g *Grouping) Of(field uint16, column uint32) int32 {
+	if field == 0 && g.schema.ColumnGroups != nil {
+		return g.ofColumn(column)
+	}
+	if int(field) >= len(g.fields) {
+		g.follow(int(field))
+	}
+	return g.fields[field]
+}
+
+// Len returns how many units there are so far.
+func (g *Grouping) Len() int { return len(g.units) }
+
+// Pair returns the two groups of a unit that is a pair, and whether it is one.
+func (g *Grouping) Pair(unit int32) (a, b int32, ok bool) {
+	u := g.units[unit]
+	return u.a, u.b, u.a >= 0
+}
+
+// Name returns the name of a unit.
+func (g *Grouping) Name(unit int32) string { return g.units[unit].name }
+
+// Hash returns a number that depends on the name of a unit alone: whatever draws
+// random numbers from it draws the same under every Schema that knows the group.
+func (g *Grouping) Hash(unit int32) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(g.units[unit].name)) // which never fails
+	return h.Sum64()
+}
+
+func (g *Grouping) ofColumn(column uint32) int32 {
+	if int(column) < len(g.columns) {
+		if u := g.columns[column]; u > 0 {
+			return u - 1
+		}
+	} else {
+		g.columns = append(g.columns, make([]int32, int(column)+1-len(g.columns))...)
+	}
+	u := g.group(g.columnName(column))
+	g.columns[column] = u + 1
+	return u
+}
+
+// columnName returns the name of the group of a column of the anonymous field.
+func (g *Grouping) columnName(column uint32) string {
+	c := g.schema.ColumnGroups
+	for _, n := range c.Named {
+		for _, s := range n.Spans {
+			if s.From <= column && column < s.To {
+				return n.Name
+			}
+		}
+	}
+	base := uint64(1)
+	if g.schema.ZeroBased {
+		base = 0
+	}
+	if c.Every > 1 {
+		from := uint64(column - column%c.Every)
+		return fmt.Sprintf("%d-%d", from+base, from+uint64(c.Every)-1+base)
+	}
+	return strconv.FormatUint(uint64(column)+base, 10)
+}
+
+// follow numbers the units of the Schema's fields up to the one of this id.
+func (g *Grouping) follow(id int) {
+	for len(g.fields) <= id {
+		f := g.schema.Fields[len(g.fields)]
+		a, b := f.groupName(), f.groupName()
+		if f.Kind == Cross {
+			a, b = g.parents(f)
+		}
+		u := g.group(a)
+		if a != b {
+			u = g.pair(u, g.group(b))
+		}
+		g.fields = append(g.fields, u)
+	}
+}
+
+// groupName returns the name of the group of a field.
+func (f *Field) groupName() string {
+	if f.Group != "" {
+		return f.Group
+	}
+	return f.Name
+}
+
+// parents returns the names of the groups of the two fields that a cross is made of.
+func (g *Grouping) parents(f Field) (a, b string) {
+	for _, pair := range g.schema.Crosses {
+		if pair[0]+"^"+pair[1] != f.Name {
+			continue
+		}
+		for i, name := range pair {
+			for _, parent := range g.schema.Fields {
+				if parent.Name == name && parent.Kind != Cross {
+					pair[i] = parent.groupName()
+				}
+			}
+		}
+		return pair[0], pair[1]
+	}
+	return f.groupName(), f.groupName() // of a Schema without its crosses
+}
+
+func (g *Grouping) group(name string) int32 {
+	u, ok := g.byName[name]
+	if !ok {
+		u = g.add(unit{name, -1, -1})
+		g.byName[name] = u
+	}
+	return u
+}
+
+func (g *Grouping) pair(a, b int32) int32 {
+	a, b = min(a, b), max(a, b)
+	for i, u := range g.units {
+		if u.a == a && u.b == b {
+			return int32(i)
+		}
+	}
+	return g.add(unit{g.units[a].name + "^" + g.units[b].name, a, b})
+}
+
+func (g *Grouping) add(u unit) int32 {
+	g.units = append(g.units, u)
+	return int32(len(g.units) - 1)
+}
