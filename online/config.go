@@ -290,7 +290,7 @@ func (s *settings) parseNoise(c Config) error {
 			return &blankout.KeyError{Key: "noise", Err: err}
 		}
 		if _, ok := n.(blankout.GroupDropout); ok {
-			return fmt.Errorf("noise %v: only exact solvers know groups so far; use dropout", n)
+			return blankout.KeyErrorf("noise", "noise %v: only exact solvers know groups so far; use dropout", n)
 		}
 		s.noises = []blankout.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
