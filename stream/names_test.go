@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,6 +184,55 @@ func TestRefusalTeachesNothing(t *testing.T) {
 		}
 		if parents > 5 {
 			t.Errorf("%s: %d names are remembered to be parents of fields", format, parents)
+		}
+	}
+}
+
+// A name with dots stands for a nesting too, so a record can call the same fields
+// null at as many places as there are ways to write their parent's name. It takes
+// no more memory for that than the fields do.
+func TestMissingInManyPlaces(t *testing.T) {
+	config := DefaultRecordConfig()
+	config.Format = "json"
+	schema := config.Schema()
+	d, err := NewDecoder(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e blankout.Example
+	decode := func(record string) {
+		t.Helper()
+		d.Decode(Record{Value: []byte(record)}, &e)
+		if e.Refused != nil {
+			t.Fatal(e.Refused)
+		}
+	}
+	const depth, fields = 9, 2000
+	parent := strings.Repeat("a.", depth-1) + "a"
+	var learned strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&learned, `,"%s.f%d":1`, parent, i)
+	}
+	decode(`{"label":"1"` + learned.String() + "}")
+	var nulls func(depth int) string // what an object says that has so many levels below it
+	nulls = func(depth int) string {
+		var members []string
+		for k := 1; k < depth; k++ {
+			members = append(members, fmt.Sprintf(`"%sa":{%s}`, strings.Repeat("a.", k-1), nulls(depth-k)))
+		}
+		return strings.Join(append(members, fmt.Sprintf(`"%sa":null`, strings.Repeat("a.", depth-1))), ",")
+	}
+	for range 2 { // the second record is noted like the first
+		record := `{"label":"1",` + nulls(depth) + "}"
+		if n := strings.Count(record, "null"); n != 1<<(depth-1) {
+			t.Fatalf("%d nulls", n)
+		}
+		decode(record)
+		if len(e.Missing) != fields || !slices.IsSorted(e.Missing) {
+			t.Errorf("%d fields missing, want %d in order", len(e.Missing), fields)
+		}
+		if c := cap(e.Missing); c > 4*fields {
+			t.Errorf("room for %d fields", c)
 		}
 	}
 }

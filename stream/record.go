@@ -436,7 +436,7 @@ type core struct {
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
-	under   map[string][]uint16
+	under   map[string]*below
 	groups  map[string]string    // field name -> group
 	labels  map[string]int       // as they are written -> class
 	roles   map[string]fieldRole // of the fields that are not features
@@ -454,6 +454,10 @@ type core struct {
 	name    []byte    // scratch for names of the dictionary
 	names   []newName // of this record
 
+	// missed is, by field, the last record that noted it as missing.
+	missed  []uint64
+	records uint64 // number of this record
+
 	// What the event says of itself.
 	class    []byte // the label as it is written
 	labelled bool
@@ -462,6 +466,12 @@ type core struct {
 	id       []byte
 	time     int64
 	missing  []uint16
+}
+
+// below holds the fields whose names go on from another name.
+type below struct {
+	ids    []uint16
+	missed uint64 // the last record that noted them all as missing
 }
 
 // entry is a feature of the event before columns are sorted and summed.
@@ -485,7 +495,7 @@ type cross struct {
 
 func newCore(c RecordConfig, s *blankout.Schema) core {
 	d := core{
-		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string][]uint16{},
+		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
 		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), known: 1 << blankout.Sparse}
@@ -536,6 +546,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 		d.takeFields()
 	}
 	d.before = d.taken
+	d.records++
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
 }
@@ -593,8 +604,8 @@ func (d *core) dropFields() {
 		if int(d.firstID[f.Name]) == id {
 			delete(d.firstID, f.Name)
 			eachParent(f.Name, func(parent string) {
-				if ids := d.under[parent]; len(ids) > 1 {
-					d.under[parent] = ids[:len(ids)-1]
+				if b := d.under[parent]; len(b.ids) > 1 {
+					b.ids = b.ids[:len(b.ids)-1]
 				} else {
 					delete(d.under, parent)
 				}
@@ -669,7 +680,14 @@ func (d *core) addField(f blankout.Field, id uint16) {
 		return
 	}
 	d.firstID[f.Name] = id
-	eachParent(f.Name, func(parent string) { d.under[parent] = append(d.under[parent], id) })
+	eachParent(f.Name, func(parent string) {
+		b := d.under[parent]
+		if b == nil {
+			b = &below{}
+			d.under[parent] = b
+		}
+		b.ids = append(b.ids, id)
+	})
 }
 
 // eachParent calls f with the names that name goes on from with a dot or an index.
@@ -788,11 +806,32 @@ func (d *core) nameOf(hash uint64) string {
 // miss notes as missing the field of that name and all under it. It goes by the
 // Schema alone, so that a restart makes no difference: a field that has never
 // had a value is no field yet.
+//
+// A record can say null at thousands of places that mean the same fields, for a name
+// with dots stands for a nesting too. Each name is looked up under once, and each
+// field is noted once, whatever the record says.
 func (d *core) miss(name string) {
 	if id := d.firstID[name]; id > 0 {
+		d.missField(id)
+	}
+	b := d.under[name]
+	if b == nil || b.missed == d.records {
+		return
+	}
+	b.missed = d.records
+	for _, id := range b.ids {
+		d.missField(id)
+	}
+}
+
+func (d *core) missField(id uint16) {
+	for len(d.missed) <= int(id) {
+		d.missed = append(d.missed, 0)
+	}
+	if d.missed[id] != d.records {
+		d.missed[id] = d.records
 		d.missing = append(d.missing, id)
 	}
-	d.missing = append(d.missing, d.under[name]...)
 }
 
 // add adds an entry.
@@ -850,10 +889,7 @@ func (d *core) settle(r *Record, e *blankout.Example) {
 	}
 	d.accept()
 	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
-	if len(e.Missing) > 1 {
-		slices.Sort(e.Missing)
-		e.Missing = slices.Compact(e.Missing)
-	}
+	slices.Sort(e.Missing)
 }
 
 // finish writes the entries to e, columns ascending and what met in one column
