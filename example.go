@@ -2,6 +2,7 @@ package blankout
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 )
@@ -91,6 +92,16 @@ type Batch struct {
 	// Packed is what a function has made of Examples where they were decoded, see
 	// stream.File.Ahead; else nil.
 	Packed any
+}
+
+// Source is where events come from: a topic, a file, or memory.
+type Source interface {
+	// Next fills b with the next records of one partition, in offset order, and
+	// waits for the first one. It returns io.EOF after the last record of a
+	// Source that ends, and the context's error if that ends first; any other
+	// error is final. What it fills stays valid until the same b comes again, so
+	// that the caller can read ahead with several Batches.
+	Next(ctx context.Context, b *Batch) error
 }
 
 // Position is how far a partition has been learned.

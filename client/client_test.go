@@ -20,6 +20,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 
@@ -29,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // learner returns a Runner over n JSON events of a file, and how they are written.
-func learner(dir string, n int) (*online.Runner, stream.RecordConfig, error) {
+func learner(dir string, n int) (*run.Runner, stream.RecordConfig, error) {
 	var lines bytes.Buffer
 	for i := range n {
 		fmt.Fprintf(&lines, `{"sort":"%s","word":"%s%d","x":%d,"id":7}`+"\n", []string{"no", "yes"}[i%2], []string{"n", "y"}[i%2], i%5, i%3)
@@ -49,8 +50,8 @@ func learner(dir string, n int) (*online.Runner, stream.RecordConfig, error) {
 	if err != nil {
 		return nil, record, err
 	}
-	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 1 << 32}
-	r.Config.Refused = online.PolicySkip
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 1 << 32}
+	r.Config.Refused = run.PolicySkip
 	return r, record, nil
 }
 
@@ -179,7 +180,7 @@ func TestFollow(t *testing.T) {
 	var once sync.Once
 	var watching sync.WaitGroup
 	ended := make(chan struct{})
-	r.Observe = func(*online.Status) {
+	r.Observe = func(*run.Status) {
 		once.Do(func() {
 			for range 2 {
 				f, err := client.Follow(t.Context(), server.URL(), client.Options{Interval: time.Millisecond})

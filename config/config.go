@@ -24,8 +24,10 @@ import (
 	"blankout"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 // Config is the configuration of a service: one field for each section of the
@@ -99,15 +101,15 @@ func (c *HTTP) check() error {
 
 // DeadLetter says what happens to records that cannot be used.
 type DeadLetter struct {
-	Policy online.Policy `toml:"policy"`
+	Policy run.Policy `toml:"policy"`
 	stream.DeadLetterConfig
 }
 
 func (c *Config) checkDeadLetter() error {
 	switch c := c.DeadLetter; {
-	case !slices.Contains([]online.Policy{online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail}, c.Policy):
-		return blankout.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, online.PolicyDeadLetter, online.PolicySkip, online.PolicyFail)
-	case c.Policy == online.PolicyDeadLetter && c.Topic == "" && c.File == "":
+	case !slices.Contains([]run.Policy{run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail}, c.Policy):
+		return blankout.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
+	case c.Policy == run.PolicyDeadLetter && c.Topic == "" && c.File == "":
 		return blankout.KeyErrorf("policy", "policy dead-letter: name a topic or a file")
 	}
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
@@ -132,7 +134,7 @@ func (c *Config) checkSuspect() error {
 
 // Validate says how live weights are compared with the exact solution.
 type Validate struct {
-	online.ValidateConfig
+	validate.Config
 	// Directory keeps the reports of a running learner, the newest Keep of them.
 	Directory string `toml:"directory"`
 	Keep      int    `toml:"keep"`
@@ -146,15 +148,15 @@ func (c *Config) checkValidate() error {
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
 		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
-	if err := v.ValidateConfig.Check(); err != nil || v.Policy != "adopt" {
+	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
 		return err
 	}
-	return online.CheckAdopt(c.Learner)
+	return validate.CheckAdopt(c.Learner)
 }
 
 // Default returns what an empty file means.
 func Default() Config {
-	run := online.DefaultRunConfig()
+	run := run.DefaultConfig()
 	c := Config{
 		Kafka:   Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
 		Record:  stream.DefaultRecordConfig(),
@@ -165,7 +167,7 @@ func Default() Config {
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
 		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
-		Validate:   Validate{ValidateConfig: online.DefaultValidateConfig(), Directory: "reports", Keep: 100},
+		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports", Keep: 100},
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),
 	}

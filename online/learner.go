@@ -216,7 +216,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 // gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.now.suspect = false
-	if !usable(e) {
+	if !Usable(e) {
 		l.refuse(e)
 		return nil
 	}
@@ -298,7 +298,7 @@ func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 // maxMagnitude bounds what is learned, as decoders do: sums of it stay finite.
 const maxMagnitude = 1e30
 
-func usable(e *blankout.Example) bool {
+func Usable(e *blankout.Example) bool {
 	if e.Refused != nil || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
 		return false
 	}

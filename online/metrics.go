@@ -287,6 +287,17 @@ func (l *Learner) measure(label int, weight float64) {
 	l.watch(loss)
 }
 
+// Assess adds to p what the published weights answer to a labelled event that is not
+// learned.
+func (l *Learner) Assess(e *blankout.Example, p *Progress) {
+	scores := l.Score(e, make([]float64, l.k))
+	wrong := 0.0
+	if l.predict(scores) != e.Label {
+		wrong = e.Weight
+	}
+	p.add(e.Weight, wrong, e.Weight*l.logLoss(scores, e.Label), 1)
+}
+
 // logLoss is minus the logarithm of the probability that scores give a class.
 func (l *Learner) logLoss(scores []float64, label int) float64 {
 	if l.k == 1 {

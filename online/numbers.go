@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"blankout"
 	"blankout/loss"
 )
 
@@ -26,6 +27,23 @@ func (e *NumbersError) Error() string {
 func ofNumbers(l loss.Loss) bool {
 	_, quadratic := l.(loss.Quadratic)
 	return quadratic || l.Facts().Regression
+}
+
+// CheckNumbers returns a *NumbersError if one of the first events has another number
+// for a label than those that were taken for classes, which nobody has named. Later
+// events cannot be what the stream is about. The events are the first n of b, s is the
+// Schema of their decoder.
+func (l *Learner) CheckNumbers(s *blankout.Schema, b *blankout.Batch, n int) error {
+	if l.events >= warnAfter || !ofNumbers(l.loss) {
+		return nil
+	}
+	classes := s.At(b).Classes
+	for i := range b.Examples[:n] {
+		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && numbers(classes) {
+			return &NumbersError{l.config.Loss, firstBytes(r.Detail, maxFirst)}
+		}
+	}
+	return CheckLabels(l.config.Loss, classes)
 }
 
 // maxNumberClasses is how many classes of whole numbers, such as digits, are

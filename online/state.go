@@ -65,6 +65,11 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	}, nil
 }
 
+// Warnings is Learner.Warnings of the state, with nothing more to come.
+func (s *Snapshot) Warnings(settings Fingerprint) []Warning {
+	return s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, settings, true)
+}
+
 // Blocks is Snapshot().Blocks().
 func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Blocks() }
 
@@ -106,6 +111,43 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 		}
 	}
 	return h
+}
+
+// publishedRows returns rows of the Scaler's statistics and published weights.
+func (l *Learner) publishedRows() *blankout.Table {
+	rows := blankout.NewTable(blankout.ScalerWidth + l.k)
+	c, at := l.coefficient*l.levels[l.chosen].blend, l.chosen*l.k
+	for slot := range l.table.Len() {
+		column, row := l.table.Column(slot)
+		to, w, lag := rows.Touch(column), l.weights(row)[at:], l.lags(row)[at:]
+		copy(to, row[:blankout.ScalerWidth])
+		for k := range l.active {
+			to[blankout.ScalerWidth+k] = w[k] + c*lag[k]
+		}
+	}
+	return rows
+}
+
+// Published returns the published model alone, without what only learning needs:
+// a much smaller one than a Snapshot's.
+func (l *Learner) Published() *blankout.Linear {
+	m := &blankout.Linear{Head: l.head(l.schema.Clone(-1, -1)), Rows: l.publishedRows()}
+	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0}
+	return m
+}
+
+// Level returns the published level: a dropout's Q, Gaussian noise's SD, a
+// Laplacian's B; 0 where there is none.
+func (l *Learner) Level() float64 {
+	switch n := l.levels[l.chosen].noise.(type) {
+	case blankout.Dropout:
+		return n.Q
+	case blankout.Gaussian:
+		return n.SD
+	case blankout.Laplace:
+		return n.B
+	}
+	return 0
 }
 
 // stateVersion counts the layouts of the block "learner".

@@ -152,10 +152,10 @@ func firstBytes(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// warnings returns the Warnings that the state gives rise to, in the order of
-// WarningKinds. settings say how records are read, as Runner.Fingerprint; final
+// Warnings returns the Warnings that the state gives rise to, in the order of
+// WarningKinds. settings say how records are read; final
 // says that no more is to come, so that few records are no excuse.
-func (l *Learner) warnings(settings Fingerprint, final bool) []Warning {
+func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
 	return l.metrics.warnings(l.events, l.schema.Classes, settings, final)
 }
 
@@ -214,17 +214,17 @@ func (m *Metrics) refusedReasons() string {
 	return strings.Join(parts, ", ")
 }
 
-// blockWarnings is the block of a checkpoint that holds its Warnings, if any.
-const blockWarnings = "warnings" // JSON
+// BlockWarnings is the block of a checkpoint that holds its Warnings, if any.
+const BlockWarnings = "warnings" // JSON
 
 // ReadWarnings returns the Warnings that a checkpoint holds.
 func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
-	data, err := blankout.FindBlock(blocks, blockWarnings)
+	data, err := blankout.FindBlock(blocks, BlockWarnings)
 	if err != nil {
 		return nil, nil
 	}
 	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("block %s: %w", blockWarnings, err)
+		return nil, fmt.Errorf("block %s: %w", BlockWarnings, err)
 	}
 	return out, nil
 }

@@ -1,9 +1,7 @@
 package online
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -51,7 +49,7 @@ func TestPriorWarning(t *testing.T) {
 	}
 	settings := Fingerprint{"label": "label"}
 	learn(priorBlock, 1)
-	if w := l.warnings(settings, true); len(w) > 0 || l.metrics.Prior.Event != priorBlock || l.metrics.Prior.LogLoss >= l.metrics.Prior.Shares {
+	if w := l.Warnings(settings, true); len(w) > 0 || l.metrics.Prior.Event != priorBlock || l.metrics.Prior.LogLoss >= l.metrics.Prior.Shares {
 		t.Fatalf("a good stream: %v, %+v", w, l.metrics.Prior)
 	}
 	if got := l.metrics.Prior.Shares; math.Abs(got-math.Ln2-math.Log(priorBlock)/2/priorBlock) > 2e-3 {
@@ -62,7 +60,7 @@ func TestPriorWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := l.warnings(settings, true); len(w) > 0 {
+	if w := l.Warnings(settings, true); len(w) > 0 {
 		t.Errorf("in the middle of a block: %v", w)
 	}
 	restored, err := Restore(c, blocks)
@@ -73,17 +71,17 @@ func TestPriorWarning(t *testing.T) {
 		again := *source
 		r = rand.New(&again)
 		learn(priorBlock/2, 50)
-		w := l.warnings(settings, false)
+		w := l.Warnings(settings, false)
 		if !slices.Equal(kinds(w), []string{warnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*priorBlock)) {
 			t.Errorf("noise: %v, %+v", w, l.metrics.Prior)
 		}
 		l, restored = restored, l
 	}
-	if !slices.Equal(l.warnings(settings, false), restored.warnings(settings, false)) {
+	if !slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)) {
 		t.Error("a restored learner warns of something else")
 	}
 	learn(4*priorBlock, 1)
-	if w := l.warnings(settings, false); len(w) > 0 {
+	if w := l.Warnings(settings, false); len(w) > 0 {
 		t.Errorf("afterwards: %v", w)
 	}
 }
@@ -107,7 +105,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 			}
 			l.Learn(e)
 		}
-		if w := l.warnings(nil, true); len(w) > 0 {
+		if w := l.Warnings(nil, true); len(w) > 0 {
 			t.Errorf("%s %s %v: %v", c.Loss, c.Rule, c.ClassWeight, w)
 		}
 	}
@@ -193,7 +191,7 @@ func TestStreamWarnings(t *testing.T) {
 				l.Learn(c.next(r, i))
 			}
 			settings := Fingerprint{"label": "target", "format": "json"}
-			got := l.warnings(settings, c.final)
+			got := l.Warnings(settings, c.final)
 			// What the class shares would have done is another test's matter.
 			got = slices.DeleteFunc(got, func(w Warning) bool { return w.Kind == warnPrior })
 			if !slices.Equal(kinds(got), c.want) {
@@ -214,32 +212,11 @@ func TestStreamWarnings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := restored.warnings(settings, c.final)
+			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w Warning) bool { return w.Kind == warnPrior })
 			if !slices.Equal(again, got) {
 				t.Errorf("restored: %v, before %v", again, got)
 			}
 		})
-	}
-}
-
-// A warning is logged once, however long it stays.
-func TestWarningsAreLoggedOnce(t *testing.T) {
-	var log bytes.Buffer
-	l := &loop{Runner: &Runner{Learner: mustNew(t, DefaultConfig(), 2)}, log: slog.New(slog.NewTextHandler(&log, nil)), warned: map[string]warned{}}
-	for range 5 {
-		for range 1000 {
-			l.Learner.Learn(&blankout.Example{Weight: 1, Label: blankout.Unlabelled})
-			l.records++
-		}
-		l.warn(false)
-	}
-	l.warn(true)
-	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 {
-		t.Errorf("logged %d times:\n%s", n, &log)
-	}
-	l.Learner.Learn(drawn(rand.New(rand.NewPCG(4, 4))))
-	if l.warn(false); len(l.current.Warnings) > 0 {
-		t.Errorf("with a label: %v", l.current.Warnings)
 	}
 }

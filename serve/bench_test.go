@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -70,8 +71,8 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
-	r.Config.Refused = online.PolicySkip
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
+	r.Config.Refused = run.PolicySkip
 	if !learning {
 		r.Config.MaxEvents = 50_000
 	}

@@ -13,6 +13,7 @@ import (
 	"blankout/client"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/stream"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,11 +36,11 @@ const (
 
 // view is what one scrape sees.
 type view struct {
-	status     *online.Status
+	status     *run.Status
 	notReady   string
-	partitions []online.PartitionStatus
+	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
-	published  *online.Published     // nil before the first
+	published  *run.Published        // nil before the first
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []placeView           // of snapshots
@@ -97,23 +98,23 @@ var metrics = []metric{
 			}
 		})},
 	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that is not learned yet.",
-		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Next) })},
+		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Next) })},
 	{"blankout_partition_high_water_offset", gauge, []string{"topic", "partition"}, "Offset of the partition's end.",
-		byPartition(func(p online.PartitionStatus) float64 {
+		byPartition(func(p run.PartitionStatus) float64 {
 			if p.HighWater < 0 {
 				return math.NaN()
 			}
 			return float64(p.HighWater)
 		})},
 	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what is learned and the partition's end.",
-		byPartition(func(p online.PartitionStatus) float64 {
+		byPartition(func(p run.PartitionStatus) float64 {
 			if p.Lag() < 0 {
 				return math.NaN()
 			}
 			return float64(p.Lag())
 		})},
 	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
-		byPartition(func(p online.PartitionStatus) float64 { return float64(p.Records) })},
+		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Records) })},
 	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are tried again.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
 			n := 0.0
@@ -172,7 +173,7 @@ var metrics = []metric{
 			}
 		}},
 	{"blankout_model_staleness_records", gauge, nil, "Records counted in since the model that readers get was published.",
-		fromModel(func(v *view, p *online.Published) float64 {
+		fromModel(func(v *view, p *run.Published) float64 {
 			s := v.status
 			return max(float64(s.Learned+s.Unlabelled+s.Refused)-float64(p.Records), 0)
 		})},
@@ -373,7 +374,7 @@ func ofAlarm(read func(online.Drift, func(float64, ...string))) func(*view, func
 	}
 }
 
-func fromModel(read func(*view, *online.Published) float64) func(*view, func(float64, ...string)) {
+func fromModel(read func(*view, *run.Published) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.published != nil {
 			emit(read(v, v.published))
@@ -417,7 +418,7 @@ func fromSource(read func(*stream.ConsumerStats, func(float64, ...string))) func
 	}
 }
 
-func byPartition(read func(online.PartitionStatus) float64) func(*view, func(float64, ...string)) {
+func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
 			emit(read(p), p.Topic, itoa(int64(p.Partition)))
@@ -497,7 +498,7 @@ func (c *collector) view() *view {
 	}
 	if v.source != nil {
 		// The run knows what is learned, the Consumer where the partitions end now.
-		v.partitions = append([]online.PartitionStatus(nil), v.partitions...)
+		v.partitions = append([]run.PartitionStatus(nil), v.partitions...)
 		for i := range v.partitions {
 			p := &v.partitions[i]
 			for _, s := range v.source.Partitions {

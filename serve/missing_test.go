@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/online"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -122,7 +123,7 @@ func TestServedAsForecast(t *testing.T) {
 }
 
 // learnedFrom returns a Runner that has learned from these lines, and its Service.
-func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*online.Runner, serve.Service) {
+func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	if err := os.WriteFile(path, lines, 0o644); err != nil {
@@ -140,8 +141,8 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: record.Settings()}
-	runner.Config.Refused = online.PolicyFail
+	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: record.Settings()}
+	runner.Config.Refused = run.PolicyFail
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

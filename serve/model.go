@@ -16,7 +16,7 @@ import (
 
 	"blankout"
 	"blankout/client"
-	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
 )
 
@@ -27,7 +27,7 @@ type models struct {
 	service Service
 
 	mu        sync.Mutex
-	published *online.Published
+	published *run.Published
 	current   *client.Model // of published
 
 	predicting gate

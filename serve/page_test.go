@@ -21,6 +21,7 @@ import (
 	"blankout/predict"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 // The page in a real browser: it shows what the server says, in light and dark
@@ -49,8 +50,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	runner.Report = service.Reports.Add
-	runner.Validator = &online.Validator{Config: online.DefaultValidateConfig(), Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
+		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 			return stream.OpenFile(from[0].Topic, *service.Record, s)
 		}}
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line

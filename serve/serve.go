@@ -24,8 +24,8 @@ import (
 
 	"blankout"
 	"blankout/client"
-	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/stream"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,8 +105,8 @@ func (c Config) Check() error {
 type Service struct {
 	Version string // of the program
 	// Status and Model are a Runner's.
-	Status func() *online.Status
-	Model  func() *online.Published
+	Status func() *run.Status
+	Model  func() *run.Published
 	// Follow returns the model of a service that does not learn but follows a
 	// learner elsewhere, nil before the first. It then stands in for Model.
 	Follow func() *client.Model
@@ -129,13 +129,13 @@ type Service struct {
 	Validate func() error
 }
 
-func (s Service) status() *online.Status {
+func (s Service) status() *run.Status {
 	if s.Status != nil {
 		if status := s.Status(); status != nil {
 			return status
 		}
 	}
-	return &online.Status{NotReady: "not started"}
+	return &run.Status{NotReady: "not started"}
 }
 
 // notReady says why events are not being consumed, or not being scored: the run's
@@ -180,7 +180,7 @@ func (s Service) failing() string {
 	return first
 }
 
-func (s Service) model() *online.Published {
+func (s Service) model() *run.Published {
 	if s.Model == nil {
 		return nil
 	}

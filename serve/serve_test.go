@@ -36,6 +36,7 @@ import (
 	"blankout/client"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // learned returns a Runner that has learned from a small file of JSON events,
 // some of them spoilt, and the Service over it.
-func learned(t testing.TB) (*online.Runner, serve.Service) {
+func learned(t testing.TB) (*run.Runner, serve.Service) {
 	t.Helper()
 	var lines bytes.Buffer
 	for i := range 400 {
@@ -78,8 +79,8 @@ func learned(t testing.TB) (*online.Runner, serve.Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: learner, Schema: schema}
-	r.Config.Refused = online.PolicySkip
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
+	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
 		Version: "v1.2.3", Status: r.Status, Model: r.Published, Record: &record,
 		Source: func() *stream.ConsumerStats {
@@ -147,7 +148,7 @@ func TestEndpoints(t *testing.T) {
 		return answers
 	}
 	before = ask()
-	runner.Observe = func(s *online.Status) {
+	runner.Observe = func(s *run.Status) {
 		if s.NotReady == "" && during == nil {
 			during = ask()
 		}
@@ -181,7 +182,7 @@ func TestEndpoints(t *testing.T) {
 func TestFailingPartitions(t *testing.T) {
 	var stats stream.ConsumerStats
 	service := serve.Service{
-		Status: func() *online.Status { return &online.Status{} },
+		Status: func() *run.Status { return &run.Status{} },
 		Source: func() *stream.ConsumerStats { return &stats },
 	}
 	url := start(t, serve.DefaultConfig(), service)
@@ -875,7 +876,7 @@ func TestCheck(t *testing.T) {
 func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	var runner online.Runner // a real one has a Learner and a Source, and runs
+	var runner run.Runner // a real one has a Learner and a Source, and runs
 	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: runner.Published}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)

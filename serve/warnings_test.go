@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/online"
+	"blankout/run"
 	"blankout/serve"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestWarnings(t *testing.T) {
 	_, service := learned(t)
 	warning := online.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
-	service.Status = func() *online.Status { return &online.Status{Warnings: []online.Warning{warning}} }
+	service.Status = func() *run.Status { return &run.Status{Warnings: []online.Warning{warning}} }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, kind := range online.WarningKinds {

@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/run"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -426,8 +427,8 @@ func learn(ctx context.Context, address string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	r := online.Runner{Config: online.DefaultRunConfig(), Source: c, Learner: l, Schema: s}
-	r.Config.Refused = online.PolicyFail
+	r := run.Runner{Config: run.DefaultConfig(), Source: c, Learner: l, Schema: s}
+	r.Config.Refused = run.PolicyFail
 	if err := r.Run(ctx); err != nil {
 		return 0, err
 	}

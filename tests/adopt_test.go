@@ -12,7 +12,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
-	"blankout/online"
+	"blankout/run"
 )
 
 // adoptEvery is after how many of the topic's records a solution is adopted.
@@ -42,7 +42,7 @@ func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		offsets, err := online.ReadOffsets(file.Blocks)
+		offsets, err := run.ReadOffsets(file.Blocks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/internal/longtest"
-	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
 )
 
@@ -180,7 +180,7 @@ func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	offsets, err := online.ReadOffsets(file.Blocks)
+	offsets, err := run.ReadOffsets(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
 )
 
@@ -59,8 +60,8 @@ func writeFormat(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &online.Runner{Config: online.DefaultRunConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 7 << 32}
-	r.Config.Refused, r.Config.MaxEvents = online.PolicySkip, 250
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 7 << 32}
+	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
 	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
 	}
@@ -178,7 +179,7 @@ func goOn(t *testing.T, path string) {
 	record := stream.DefaultRecordConfig()
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	l, offsets, err := online.Resume(config, record.Settings(), file.Blocks)
+	l, offsets, err := run.Resume(config, record.Settings(), file.Blocks)
 	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Metrics().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
 )
 
@@ -145,7 +146,7 @@ func learnRecords(t *testing.T, c stream.RecordConfig, all []string) (map[string
 		t.Fatal(err)
 	}
 	defer letters.Close()
-	r := &online.Runner{Config: online.DefaultRunConfig(), Schema: schema, Learner: learner, DeadLetters: letters,
+	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, Learner: learner, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)

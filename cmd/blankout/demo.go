@@ -21,8 +21,10 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
 	"blankout/simulate"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 // sentences is the data set that the demo learns from, see demodata/README.md.
@@ -160,12 +162,12 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 
 // learn goes on from the newest checkpoint, if there is one, until the end of
 // the topic or for so many events.
-func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*online.Runner, error) {
-	r, err := newRunner(c, d.record, online.ValidateConfig{}, store, "", slog.New(slog.DiscardHandler))
+func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
+	r, err := newRunner(c, d.record, validate.Config{}, store, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	r.Config.Refused = online.PolicyFail
+	r.Config.Refused = run.PolicyFail
 	r.Config.MaxEvents = events
 	r.Config.SaveEvents = uint64(len(d.events)/8) + 1
 	consumer := stream.DefaultConsumerConfig()
@@ -180,7 +182,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	}
 	var look learning
 	r.Source = source
-	r.Observe = func(s *online.Status) {
+	r.Observe = func(s *run.Status) {
 		if d.screen.due() {
 			d.screen.progress("  " + look.look(s).String())
 		}
@@ -194,7 +196,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 }
 
 // summary writes what was learned, to standard output.
-func (d *demo) summary(ctx context.Context, r *online.Runner, c online.Config, store *checkpoint.Store) error {
+func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
 	out := bufio.NewWriter(d.stdout)
 	model := r.Model()
 	metrics := r.Status().Metrics

@@ -188,7 +188,7 @@ func newFormula(t *testing.T, h *blankout.Head, clip float64, columns []exported
 
 func exportOf(t *testing.T, path, format string) []byte {
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard); code != 0 {
+	if code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard); code != 0 {
 		t.Fatalf("export --format %s: exit code %d", format, code)
 	}
 	return out.Bytes()

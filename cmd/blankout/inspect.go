@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
 )
 
 func (p *program) inspect() *cobra.Command {
@@ -133,7 +134,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
-		if i.Offsets, err = online.ReadOffsets(file.Blocks); err != nil {
+		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 	}

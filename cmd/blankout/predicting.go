@@ -14,17 +14,17 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/config"
-	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 )
 
 // latest returns a function that gives the Model which a Runner has published
 // last as its readers get it, nil while there is none.
-func latest(r *online.Runner, record stream.RecordConfig) func() *client.Model {
+func latest(r *run.Runner, record stream.RecordConfig) func() *client.Model {
 	var mu sync.Mutex
-	var published *online.Published
+	var published *run.Published
 	var model *client.Model
 	return func() *client.Model {
 		mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
 	"blankout/simulate"
 	"blankout/stream"
 )
@@ -33,7 +34,7 @@ type program struct {
 // run is the whole program: it does what args (without the program's name) say
 // and returns the exit code, having written any error to stderr in one form,
 // "blankout: doing what: why".
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
 	root.SetArgs(args)
@@ -179,7 +180,7 @@ func exitCode(err error) int {
 		return 0
 	case is[usageError](err), is[*online.MismatchError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*stream.MissingColumnError](err):
 		return 2
-	case is[refusedError](err), is[*online.RefusedError](err), is[*blankout.Refusal](err),
+	case is[refusedError](err), is[*run.RefusedError](err), is[*blankout.Refusal](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
 		errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
 		return 3

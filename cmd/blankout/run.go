@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/online"
+	"blankout/run"
 )
 
 // runFlags are the flags of run, beside those of the configuration.
@@ -116,7 +117,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return fmt.Errorf("run: %w", err)
 	}
 	var look learning
-	s.runner.Observe = func(s *online.Status) {
+	s.runner.Observe = func(s *run.Status) {
 		switch {
 		case !screen.due():
 		case screen.terminal:
@@ -170,7 +171,7 @@ type runSummary struct {
 	Warnings []online.Warning `json:"warnings"`
 }
 
-func summary(s *online.Status, offsets blankout.Offsets) runSummary {
+func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 	out := runSummary{
 		Events: s.Learned + s.Unlabelled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
 		Summary: s.Metrics.Summary(),

@@ -43,7 +43,7 @@ func TestSample(t *testing.T) {
 		for _, s := range settings {
 			args = append(args, "--set", s)
 		}
-		if code := run(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
+		if code := execute(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, &log)
 		}
 		for _, m := range regexp.MustCompile(`(?m)^warning: field "([a-z]+)" looks like`).FindAllStringSubmatch(log.String(), -1) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"blankout"
-	"blankout/online"
+	"blankout/run"
 )
 
 // screen is standard error with one line at the bottom that is written over and
@@ -132,7 +132,7 @@ type progress struct {
 }
 
 // look looks at a run; the rate is that since the last look.
-func (l *learning) look(s *online.Status) progress {
+func (l *learning) look(s *run.Status) progress {
 	if l.at.IsZero() {
 		l.at = s.Started
 	}
@@ -152,7 +152,7 @@ func (l *learning) look(s *online.Status) progress {
 }
 
 // whole looks at a run from its beginning on.
-func whole(s *online.Status) progress {
+func whole(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
 	p.trouble = ""

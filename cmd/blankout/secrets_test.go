@@ -80,7 +80,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell := func(ctx context.Context, want int, args ...string) {
 		t.Helper()
 		before := len(told.String())
-		if code := run(ctx, args, strings.NewReader(""), &told, &told); code != want {
+		if code := execute(ctx, args, strings.NewReader(""), &told, &told); code != want {
 			t.Errorf("blankout %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, told.String()[before:])
 		}
 	}
@@ -117,7 +117,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	before := len(told.String())
 	go func() {
 		defer close(done)
-		run(service, []string{"run", "-f", "blankout.toml"}, strings.NewReader(""), &told, &told)
+		execute(service, []string{"run", "-f", "blankout.toml"}, strings.NewReader(""), &told, &told)
 	}()
 	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
 	var url string

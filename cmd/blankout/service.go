@@ -19,21 +19,23 @@ import (
 	"blankout/config"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, record stream.RecordConfig, validate online.ValidateConfig, store *checkpoint.Store, from string, log *slog.Logger) (*online.Runner, error) {
-	r := &online.Runner{
-		Config:      online.DefaultRunConfig(),
-		Fingerprint: runFingerprint(record, validate),
+func newRunner(c online.Config, record stream.RecordConfig, v validate.Config, store *checkpoint.Store, from string, log *slog.Logger) (*run.Runner, error) {
+	r := &run.Runner{
+		Config:      run.DefaultConfig(),
+		Fingerprint: runFingerprint(record, v),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
-				err = online.FinalError{Err: err}
+				err = run.FinalError{Err: err}
 			}
 			if saved.Prune != nil {
 				log.Warn("an old checkpoint could not be removed", "err", saved.Prune)
@@ -63,16 +65,16 @@ func newRunner(c online.Config, record stream.RecordConfig, validate online.Vali
 	case err != nil:
 		return nil, err
 	default:
-		if r.Learner, r.Offsets, err = online.Resume(c, r.Fingerprint, file.Blocks); err != nil {
+		if r.Learner, r.Offsets, err = run.Resume(c, r.Fingerprint, file.Blocks); err != nil {
 			if is[*online.MismatchError](err) {
 				return nil, usageError{fmt.Errorf("%s: %w", file.Name, err)}
 			}
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
-		if r.Decided, err = online.ReadDecided(file.Blocks); err != nil {
+		if r.Decided, err = run.ReadDecided(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
-		r.Reservoir = online.ReadReservoir(file.Blocks)
+		r.Reservoir = validate.ReadReservoir(file.Blocks)
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
@@ -82,9 +84,9 @@ func newRunner(c online.Config, record stream.RecordConfig, validate online.Vali
 // runFingerprint is what gives weights their meaning beside the learner's own
 // settings and the Schema: how records become events, which are held out, and
 // which exact solutions are adopted.
-func runFingerprint(c stream.RecordConfig, validate online.ValidateConfig) online.Fingerprint {
+func runFingerprint(c stream.RecordConfig, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(c.Settings())
-	maps.Copy(f, validate.Fingerprint())
+	maps.Copy(f, v.Fingerprint())
 	return f
 }
 
@@ -110,7 +112,7 @@ func (s suspects) Add(ctx context.Context, topic string, partition int32, e *bla
 // service is a run with everything around it, closed in the reverse order of
 // opening.
 type service struct {
-	runner *online.Runner
+	runner *run.Runner
 	close  []func() error
 }
 
@@ -221,7 +223,7 @@ func readable(checkpoints, reports string) (names []string) {
 
 // openRunner makes the runner, as the newest checkpoint has it.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
-	r, err := newRunner(c.Learner, c.Record, c.Validate.ValidateConfig, store, o.from, log)
+	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, store, o.from, log)
 	if err != nil {
 		return err
 	}
@@ -282,7 +284,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *at
 
 // openAside opens where refused events and suspects go.
 func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	if s.runner.Config.Refused == online.PolicyDeadLetter {
+	if s.runner.Config.Refused == run.PolicyDeadLetter {
 		where := c.DeadLetter.DeadLetterConfig
 		if where.Topic != "" {
 			where.File = ""

@@ -21,6 +21,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/loss"
 	"blankout/online"
+	"blankout/run"
 )
 
 // onlineFlags are the flags of train that only --solver online takes.
@@ -121,7 +122,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		}
 	}
 	learner, trained, err := p.passOnline(ctx, o, classes, unnamed, screen)
-	var refused *online.RefusedError
+	var refused *run.RefusedError
 	if errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel && len(o.online.classes) == 0 && !slices.Contains(o.data.paths, "-") {
 		// A class that the first examples did not show: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
@@ -263,7 +264,7 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 }
 
 // passOnline makes the passes with the given classes, nil for the first two.
-func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *online.Trained, error) {
+func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
 	data.record.Classes, data.record.MaxClasses = classes, 2
 	schema := data.record.Schema()
@@ -271,10 +272,10 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	t := &online.Training{
-		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: online.PolicyFail,
+	t := &run.Training{
+		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.PolicyFail,
 		Threads: o.config.Threads, Evaluate: !p.quiet || o.json,
-		Open: func() (online.Source, error) {
+		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
 			if len(o.unlabelled) == 0 {
 				return all, nil
@@ -283,7 +284,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 			free.record.Unlabelled = true
 			return &turns{sources: []*paths{all, {data: &free, schema: schema, left: o.unlabelled}}}, nil
 		},
-		Observe: func(pass int, s *online.Status) {
+		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
 				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive error %.2f %%", pass+1, humanize.Comma(int64(s.Learned)), 100*s.Metrics.Window.Error()))
 			}

@@ -21,7 +21,9 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 type validateFlags struct {
@@ -83,9 +85,9 @@ file wants the same file with -d.`,
 
 // newValidator returns what validates a learner of this configuration, whose
 // events come from the file data or, if that is "", from Kafka.
-func newValidator(c *config.Config, data string, log *slog.Logger) *online.Validator {
-	v := &online.Validator{Config: c.Validate.ValidateConfig, Learner: c.Learner}
-	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
+	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
+	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		if data != "" {
 			file, err := stream.OpenFile(data, c.Record, s)
 			if err != nil {
@@ -103,7 +105,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *online.Valid
 		return stream.NewConsumer(ctx, readAgain(c, log), decoder, s, from)
 	}
 	if topic := c.Validate.HoldoutTopic; topic != "" {
-		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (online.Source, error) {
+		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (blankout.Source, error) {
 			decoder, err := stream.NewDecoder(c.Record, s)
 			if err != nil {
 				return nil, err
@@ -156,7 +158,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	path, file, live := s.path, s.file, s.model.Linear
-	_, offsets, err := online.Resume(c.Learner, runFingerprint(c.Record, c.Validate.ValidateConfig), file.Blocks)
+	_, offsets, err := run.Resume(c.Learner, runFingerprint(c.Record, c.Validate.Config), file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
@@ -170,7 +172,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
 	v.Config.CPU = 1 // nobody is waiting
 	open, read := v.Open, 0
-	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		events, err := open(ctx, s, from)
 		if err != nil {
 			return nil, err
@@ -186,7 +188,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, online.Subject{Live: live, At: offsets, Reservoir: online.ReadReservoir(file.Blocks)})
+	r, exact, err := v.Validate(ctx, validate.Subject{Live: live, At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}

@@ -31,7 +31,7 @@ func TestOldCheckpoint(t *testing.T) {
 	}
 	blankout := func(args ...string) (code int, stdout, stderr string) {
 		var out, log bytes.Buffer
-		code = run(t.Context(), args, strings.NewReader(""), &out, &log)
+		code = execute(t.Context(), args, strings.NewReader(""), &out, &log)
 		return code, out.String(), log.String()
 	}
 	code, _, log := blankout("run", "-f", "blankout.toml", "-d", "events.jsonl", "--set", "learner.eta=0.7")

@@ -1,4 +1,4 @@
-package online
+package validate
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 			Features: blankout.Vec{Index: []uint32{uint32(offset % 7)}, Value: []float64{float64(offset)}}}
 	}
 	// One that has room for every event knows every hash.
-	all := &reservoir{size: n}
+	all := &Reservoir{size: n}
 	for i := range n {
-		all.offer("t", 0, event(i))
+		all.Offer("t", 0, event(i))
 	}
 	slices.SortFunc(all.events, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
-	want := &reservoir{size: size, events: all.events[:size], met: n}
+	want := &Reservoir{size: size, events: all.events[:size], met: n}
 
 	forwards, backwards := make([]int, n), make([]int, n)
 	for i := range n {
@@ -33,20 +33,20 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	for name, order := range map[string][]int{
 		"forwards": forwards, "backwards": backwards, "shuffled": rand.New(rand.NewPCG(1, 2)).Perm(n),
 	} {
-		r, err := newReservoir(size, nil)
+		r, err := NewReservoir(size, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, offset := range order {
 			if i == size/2 || i == size || i == n/2 {
 				met := r.met
-				if r, err = newReservoir(size, r.encode()); err != nil || r.met != met {
+				if r, err = NewReservoir(size, r.Encode()); err != nil || r.met != met {
 					t.Fatalf("restored after %d events: %v", i, err)
 				}
 			}
-			r.offer("t", 0, event(offset))
+			r.Offer("t", 0, event(offset))
 		}
-		if !bytes.Equal(r.encode(), want.encode()) {
+		if !bytes.Equal(r.Encode(), want.Encode()) {
 			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
 		}
 	}

@@ -1,4 +1,4 @@
-package online
+package run
 
 import (
 	"cmp"
@@ -18,17 +18,9 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/internal/failpoint"
+	"blankout/online"
+	"blankout/validate"
 )
-
-// Source is where events come from: a topic or a file.
-type Source interface {
-	// Next fills b with the next records of one partition, in offset order, and
-	// waits for the first one. It returns io.EOF after the last record of a
-	// Source that ends, and the context's error if that ends first; any other
-	// error is final. What it fills stays valid until the same b comes again, so
-	// that the caller can read ahead with several Batches.
-	Next(ctx context.Context, b *blankout.Batch) error
-}
 
 // DeadLetters takes the records that cannot be used.
 type DeadLetters interface {
@@ -45,7 +37,7 @@ type DeadLetters interface {
 type Suspects interface {
 	// Add takes up an example; the label is the name of its class. After an error
 	// it was not taken, and Add may be called again with it.
-	Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s Suspicion) error
+	Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s online.Suspicion) error
 	// Flush returns nil once everything added is safe. After an error it may be
 	// called again.
 	Flush(ctx context.Context) error
@@ -64,9 +56,9 @@ type Suspects interface {
 // state, to the bit, as one that never was (one partition; with several the
 // order in which they interleave is chance, and every record still counts once).
 type Runner struct {
-	Config  RunConfig
-	Source  Source
-	Learner *Learner
+	Config  Config
+	Source  blankout.Source
+	Learner *online.Learner
 	Schema  *blankout.Schema // the one the Source's decoder adds to
 	// Offsets says where in the stream the Learner's state belongs. Run keeps it
 	// current; nobody else may use it meanwhile.
@@ -74,7 +66,7 @@ type Runner struct {
 	// Fingerprint holds what gives the weights their meaning beside the Learner's
 	// own settings: how records become events. It goes into every checkpoint, and
 	// Resume compares it.
-	Fingerprint Fingerprint
+	Fingerprint online.Fingerprint
 
 	// Save writes a checkpoint for good and returns its name and size. Nil saves
 	// nothing. It is called from a goroutine of Run's, never twice at a time.
@@ -97,7 +89,7 @@ type Runner struct {
 	// Validator compares the live weights with the exact solution beside learning,
 	// and says which records are held out. May be nil; without its Open there is
 	// only a holdout.
-	Validator *Validator
+	Validator *validate.Validator
 	// Decided is the number of records at which an exact solution was last adopted,
 	// or found to be none that can be: see ReadDecided. Run keeps it current.
 	Decided uint64
@@ -126,8 +118,8 @@ type Published struct {
 	At      time.Time
 }
 
-// RunConfig says when Run saves, publishes and stops.
-type RunConfig struct {
+// Config says when Run saves, publishes and stops.
+type Config struct {
 	// Refused is what happens to a record that cannot be used.
 	Refused Policy
 	// SaveEvents and SaveInterval say after how many records and how long a
@@ -147,9 +139,9 @@ type RunConfig struct {
 	ShutdownTimeout time.Duration
 }
 
-// DefaultRunConfig returns the values of an empty configuration.
-func DefaultRunConfig() RunConfig {
-	return RunConfig{
+// DefaultConfig returns the values of an empty configuration.
+func DefaultConfig() Config {
+	return Config{
 		Refused:         PolicyDeadLetter,
 		SaveEvents:      1_000_000,
 		SaveInterval:    30 * time.Second,
@@ -169,7 +161,7 @@ const (
 )
 
 // Check reports the first value that makes no sense, with its name in front.
-func (c RunConfig) Check() error {
+func (c Config) Check() error {
 	switch {
 	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:
 		return fmt.Errorf("refused: %q, want %s, %s or %s", c.Refused, PolicyDeadLetter, PolicySkip, PolicyFail)
@@ -209,8 +201,8 @@ type Status struct {
 	Started  time.Time
 	// Counts of records since Run began.
 	Learned, Unlabelled, Refused uint64
-	HeldOut                      uint64   // and not learned
-	Holdout                      Progress // their scores as they came
+	HeldOut                      uint64          // and not learned
+	Holdout                      online.Progress // their scores as they came
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
@@ -224,9 +216,9 @@ type Status struct {
 	NewestAge  time.Duration
 	LearnTime  time.Duration // spent in the Learner
 	Save       SaveStatus
-	Published  uint64  // Models handed to readers
-	Metrics    Metrics // the Learner's
-	Warnings   []Warning
+	Published  uint64         // Models handed to readers
+	Metrics    online.Metrics // the Learner's
+	Warnings   []online.Warning
 	Validation ValidationStatus
 }
 
@@ -297,7 +289,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	l.lastSave, l.saveAt = l.current.Started, r.Config.SaveEvents
 	l.alarms = r.Learner.Drift().Alarms
-	l.alarmsBefore, l.suspectsBefore = l.alarms, r.Learner.metrics.Suspects
+	l.alarmsBefore, l.suspectsBefore = l.alarms, r.Learner.Metrics().Suspects
 	if err := l.startValidating(); err != nil {
 		return err
 	}
@@ -346,7 +338,7 @@ type filledBatch struct {
 	err error
 }
 
-func readAhead(ctx context.Context, source Source) *ahead {
+func readAhead(ctx context.Context, source blankout.Source) *ahead {
 	const batches = 3
 	ctx, stop := context.WithCancel(ctx)
 	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), stop: stop, done: make(chan struct{})}
@@ -374,7 +366,7 @@ func readAhead(ctx context.Context, source Source) *ahead {
 
 // next turns a panic of a decoder into an error: it would otherwise take the
 // process down from a goroutine on which nothing can be saved.
-func next(ctx context.Context, source Source, b *blankout.Batch) (err error) {
+func next(ctx context.Context, source blankout.Source, b *blankout.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading %s/%d after offset %d: panic: %v\n%s", b.Topic, b.Partition, b.Next, p, debug.Stack())
@@ -530,8 +522,10 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	if max := l.Config.MaxEvents; max > 0 && uint64(n) > max-l.records {
 		n = int(max - l.records)
 	}
-	if err := l.checkNumbers(b, n); err != nil {
-		return err
+	if l.Unnamed {
+		if err := l.Learner.CheckNumbers(l.Schema, b, n); err != nil {
+			return err
+		}
 	}
 	var failed *RefusedError
 	if l.Config.Refused == PolicyFail {
@@ -618,22 +612,6 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	return nil
 }
 
-// checkNumbers returns a *NumbersError if one of the first events has another number
-// for a label than those that were taken for classes. Later ones cannot be what the
-// stream is about.
-func (l *loop) checkNumbers(b *blankout.Batch, n int) error {
-	if !l.Unnamed || l.Learner.events >= warnAfter || !ofNumbers(l.Learner.loss) {
-		return nil
-	}
-	classes := l.Schema.At(b).Classes
-	for i := range b.Examples[:n] {
-		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && numbers(classes) {
-			return &NumbersError{l.Learner.config.Loss, firstBytes(r.Detail, maxFirst)}
-		}
-	}
-	return CheckLabels(l.Learner.config.Loss, classes)
-}
-
 // reportDrift logs an alarm of the drift detector.
 func (l *loop) reportDrift(b *blankout.Batch) {
 	d := l.Learner.Drift()
@@ -643,7 +621,7 @@ func (l *loop) reportDrift(b *blankout.Batch) {
 	}
 	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
-		"on_drift", l.Learner.config.OnDrift)
+		"on_drift", l.Learner.Fingerprint()["on_drift"])
 }
 
 // warned is what has been logged about one kind of Warning.
@@ -655,9 +633,9 @@ type warned struct {
 // warn logs the Warnings that are new. One that comes and goes is logged again
 // only when twice as many records have been counted in.
 func (l *loop) warn(final bool) {
-	l.current.Warnings = l.Learner.warnings(l.Fingerprint, final)
+	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
 	for kind, w := range l.warned {
-		w.on = slices.ContainsFunc(l.current.Warnings, func(x Warning) bool { return x.Kind == kind })
+		w.on = slices.ContainsFunc(l.current.Warnings, func(x online.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w
 	}
 	for _, x := range l.current.Warnings {
@@ -710,16 +688,16 @@ func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (
 			l.current.RefusedBy[e.Refused.Reason] += first
 			l.Learner.Learn(e) // which counts it
 			continue
-		case HeldOut(b.Partition, e.Offset, l.holdout):
+		case validate.HeldOut(b.Partition, e.Offset, l.holdout):
 			l.current.HeldOut += first
-			l.sample.offer(b.Topic, b.Partition, e)
+			l.sample.Offer(b.Topic, b.Partition, e)
 			l.hold(e)
 			continue
 		case e.Label == blankout.Unlabelled:
 			l.current.Unlabelled += first
 		default:
 			l.current.Learned += first
-			l.sample.offer(b.Topic, b.Partition, e)
+			l.sample.Offer(b.Topic, b.Partition, e)
 		}
 		l.Learner.Learn(e)
 		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
@@ -732,7 +710,7 @@ func (l *loop) examples(b *blankout.Batch, from, to int, p *blankout.Position) (
 // suspect is one among the examples of the batch at hand.
 type suspect struct {
 	at int
-	Suspicion
+	online.Suspicion
 }
 
 // addSuspects hands on the suspects of a batch.
@@ -868,7 +846,7 @@ func (l *loop) publish() {
 
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
-func (l *loop) freeze() *Snapshot {
+func (l *loop) freeze() *online.Snapshot {
 	if l.current.Batches > 0 {
 		l.Learner.SetSchema(l.Schema.At(&l.decoded))
 	}
@@ -918,7 +896,7 @@ func (l *loop) beginSave() {
 		return
 	}
 	began := time.Now()
-	snapshot, offsets := (*Snapshot)(nil), l.Offsets.Clone()
+	snapshot, offsets := (*online.Snapshot)(nil), l.Offsets.Clone()
 	if b := l.base; b != nil { // what has been learned since is provisional
 		snapshot, offsets, b.saved = b.state, b.offsets, true
 	} else {
@@ -932,8 +910,8 @@ func (l *loop) beginSave() {
 		}
 		more = append(more, blankout.Block{Name: blockAdoption, Data: data})
 	}
-	if l.sample.size > 0 {
-		more = append(more, blankout.Block{Name: blockReservoir, Data: l.sample.encode()})
+	if sample := l.sample.Encode(); sample != nil {
+		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
 	pause := time.Since(began)
 
@@ -1032,7 +1010,7 @@ const (
 )
 
 // stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
-func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint, more []blankout.Block) (iter.Seq[blankout.Block], error) {
+func stateBlocks(s *online.Snapshot, offsets blankout.Offsets, f online.Fingerprint, more []blankout.Block) (iter.Seq[blankout.Block], error) {
 	where, err := json.Marshal(offsets)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
@@ -1045,12 +1023,12 @@ func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint, more []bl
 	if err != nil {
 		return nil, err
 	}
-	if warnings := s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, f, true); len(warnings) > 0 {
+	if warnings := s.Warnings(f); len(warnings) > 0 {
 		data, err := json.Marshal(warnings)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the warnings: %w", err)
 		}
-		more = append(more, blankout.Block{Name: blockWarnings, Data: data})
+		more = append(more, blankout.Block{Name: online.BlockWarnings, Data: data})
 	}
 	return func(yield func(blankout.Block) bool) {
 		for _, b := range append([]blankout.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {
@@ -1063,15 +1041,15 @@ func stateBlocks(s *Snapshot, offsets blankout.Offsets, f Fingerprint, more []bl
 }
 
 // Resume makes the Learner and its place in the stream from the blocks of a
-// checkpoint. It fails with a *MismatchError if c, or f beside it (see
+// checkpoint. It fails with a *online.MismatchError if c, or f beside it (see
 // Runner.Fingerprint), would give the weights another meaning.
-func Resume(c Config, f Fingerprint, blocks []blankout.Block) (*Learner, blankout.Offsets, error) {
-	var was Fingerprint
+func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*online.Learner, blankout.Offsets, error) {
+	var was online.Fingerprint
 	if err := readJSON(blocks, blockFingerprint, &was); err != nil {
 		return nil, nil, err
 	}
-	l, err := Restore(c, blocks)
-	mismatch := (*MismatchError)(nil)
+	l, err := online.Restore(c, blocks)
+	mismatch := (*online.MismatchError)(nil)
 	if err != nil && !errors.As(err, &mismatch) {
 		return nil, nil, err
 	}
@@ -1079,7 +1057,7 @@ func Resume(c Config, f Fingerprint, blocks []blankout.Block) (*Learner, blankou
 		if mismatch != nil {
 			diff = append(diff, mismatch.Differences...)
 		}
-		mismatch = &MismatchError{diff}
+		mismatch = &online.MismatchError{Differences: diff}
 	}
 	if mismatch != nil {
 		return nil, nil, mismatch

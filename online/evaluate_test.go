@@ -31,58 +31,38 @@ func (f *fileOf) Next(_ context.Context, b *blankout.Batch) error {
 	return nil
 }
 
-// TestTraining holds Run against the same passes made by hand and the objective
-// against its formula, from memory and from the source, on one thread and three.
-func TestTraining(t *testing.T) {
+// Evaluate agrees with the objective's formula and with what the published model
+// answers, on one thread and on three to the bit.
+func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2"} {
 			c := DefaultConfig()
 			c.Noise, c.C = noise, 2
-			slow, err := New(c, streamSchema(classes))
+			l, err := New(c, streamSchema(classes))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 {
+			stream := func() *stream {
 				s := newStream(1, classes)
 				s.lacks = true
-				for range n {
-					slow.Learn(s.next())
-				}
-				slow.EndPass()
+				return s
 			}
-			again := newStream(1, classes)
-			again.lacks = true
-			wantJ, wantError := objectiveByHand(slow, again, n)
-
-			for _, memory := range []int64{0, 50_000, 1 << 30} {
-				for _, threads := range []int{1, 3} {
-					s := streamSchema(classes)
-					l, err := New(c, s)
-					if err != nil {
-						t.Fatal(err)
-					}
-					opened := 0
-					training := Training{Learner: l, Schema: s, Passes: 2, Memory: memory, Refused: PolicyFail, Threads: threads, Evaluate: true,
-						Open: func() (Source, error) {
-							opened++
-							f := &fileOf{s: newStream(1, classes), n: n}
-							f.s.lacks = true
-							return f, nil
-						}}
-					got, err := training.Run(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
-						t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
-					}
-					if got.Passes != 2 || got.Learned != n || got.Progressive.Weight >= slow.Metrics().Total.Weight {
-						t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
-					}
-					if math.Abs(got.Objective-wantJ) > 1e-9*wantJ || math.Abs(got.Error-wantError) > 1e-12 {
-						t.Errorf("%d classes, %s, memory %d, %d threads: J = %v, error %v; by hand %v, %v", classes, noise, memory, threads, got.Objective, got.Error, wantJ, wantError)
-					}
+			s := stream()
+			for range n {
+				l.Learn(s.next())
+			}
+			wantJ, wantError := objectiveByHand(l, stream(), n)
+			var one float64
+			for _, threads := range []int{1, 3} {
+				objective, wrong, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
+				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
+					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
+				}
+				if threads == 1 {
+					one = objective
+				} else if objective != one {
+					t.Errorf("J = %v on one thread, %v on %d", one, objective, threads)
 				}
 			}
 		}

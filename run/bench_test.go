@@ -1,4 +1,4 @@
-package online_test
+package run_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
+	"blankout/validate"
 )
 
 // BenchmarkSave measures what a checkpoint costs a learner of a million
@@ -110,11 +112,11 @@ func BenchmarkRun(b *testing.B) {
 	})
 	b.Run("run", func(b *testing.B) {
 		s := &rounds{made: made, left: b.N}
-		run := &online.Runner{Config: online.DefaultRunConfig(), Learner: learner(), Schema: schema, Source: s}
-		run.Config.Refused = online.PolicySkip
+		r := &run.Runner{Config: run.DefaultConfig(), Learner: learner(), Schema: schema, Source: s}
+		r.Config.Refused = run.PolicySkip
 		b.ReportAllocs()
 		b.ResetTimer()
-		if err := run.Run(b.Context()); err != nil {
+		if err := r.Run(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	})
@@ -162,33 +164,33 @@ func BenchmarkValidating(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			run := &online.Runner{Config: online.DefaultRunConfig(), Learner: l, Schema: schema, Source: &rounds{made: made, left: events}}
-			run.Config.Refused = online.PolicySkip
+			r := &run.Runner{Config: run.DefaultConfig(), Learner: l, Schema: schema, Source: &rounds{made: made, left: events}}
+			r.Config.Refused = run.PolicySkip
 			begin := time.Now()
 			ctx, cancel := context.WithCancel(b.Context())
 			if beside == 1 {
-				c := online.DefaultValidateConfig()
+				c := validate.DefaultConfig()
 				c.Window = 100_000
-				run.Validator = &online.Validator{Config: c, Learner: online.DefaultConfig(),
-					Open: func(_ context.Context, _ *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+				r.Validator = &validate.Validator{Config: c, Learner: online.DefaultConfig(),
+					Open: func(_ context.Context, _ *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 						return &rounds{made: made, left: events, offset: from[0].Next}, nil
 					}}
-				run.Observe = func(s *online.Status) {
+				r.Observe = func(s *run.Status) {
 					if !s.Validation.Running && s.Learned > 0 {
-						run.Validate()
+						r.Validate()
 					}
 					if s.Learned == events {
 						cancel() // a validation under way is given up
 					}
 				}
 			}
-			if err := run.Run(ctx); err != nil {
+			if err := r.Run(ctx); err != nil {
 				b.Fatal(err)
 			}
 			cancel()
 			now[beside] = time.Since(begin)
 			took[beside] += now[beside]
-			validated += run.Status().Validation.Done
+			validated += r.Status().Validation.Done
 		}
 		ratios = append(ratios, now[0].Seconds()/now[1].Seconds())
 	}

@@ -1,4 +1,4 @@
-package online
+package validate
 
 import (
 	"cmp"
@@ -8,13 +8,14 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/online"
 )
 
-// reservoir is a uniform sample of the labelled events met, for validations when
+// Reservoir is a uniform sample of the labelled events met, for validations when
 // the log no longer holds them: those whose place in the stream has the smallest
 // hash. So it depends on which events there were and on nothing else, neither
 // their order nor restarts; every event has the same chance, held-out ones too.
-type reservoir struct {
+type Reservoir struct {
 	size   int
 	events kept   // once there are size of them a heap, the largest hash first
 	met    uint64 // labelled events offered
@@ -34,9 +35,9 @@ func (k kept) Swap(i, j int)      { k[i], k[j] = k[j], k[i] }
 func (k *kept) Push(any)          { panic("never grown as a heap") }
 func (k *kept) Pop() any          { panic("never taken out") }
 
-// offer presents an event; it is copied if it is kept.
-func (r *reservoir) offer(topic string, partition int32, e *blankout.Example) {
-	if r.size == 0 || e.Label == blankout.Unlabelled || !usable(e) {
+// Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
+func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
+	if r == nil || r.size == 0 || e.Label == blankout.Unlabelled || !online.Usable(e) {
 		return
 	}
 	r.met++
@@ -67,8 +68,12 @@ func (r *reservoir) offer(topic string, partition int32, e *blankout.Example) {
 	}
 }
 
-// encode writes the block "reservoir", the same for the same events in any order.
-func (r *reservoir) encode() []byte {
+// Encode returns the block "reservoir": the same for the same events in any order, nil
+// where none is to be kept.
+func (r *Reservoir) Encode() []byte {
+	if r == nil || r.size == 0 {
+		return nil
+	}
 	sorted := slices.Clone(r.events)
 	slices.SortFunc(sorted, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
 	c := &coder.Coder{}
@@ -106,11 +111,11 @@ func (k *keptEvent) code(c *coder.Coder) {
 	}
 }
 
-// newReservoir returns a reservoir of at most size events that goes on with what
-// encode has written, nil for nothing. One that has been full never grows again:
+// NewReservoir returns a Reservoir of at most size events that goes on with what
+// Encode has written, nil for nothing. One that has been full never grows again:
 // what it turned away is lost, and it would no longer be uniform.
-func newReservoir(size int, data []byte) (*reservoir, error) {
-	r := &reservoir{size: size}
+func NewReservoir(size int, data []byte) (*Reservoir, error) {
+	r := &Reservoir{size: size}
 	if data == nil || size == 0 {
 		return r, nil
 	}
@@ -129,7 +134,7 @@ func newReservoir(size int, data []byte) (*reservoir, error) {
 		}
 	}
 	if !c.Done() {
-		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", blockReservoir, len(data))
+		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", BlockReservoir, len(data))
 	}
 	if r.met > uint64(len(r.events)) {
 		r.size = len(r.events)
@@ -140,12 +145,12 @@ func newReservoir(size int, data []byte) (*reservoir, error) {
 	return r, nil
 }
 
-// blockReservoir is the block of a checkpoint that holds the reservoir.
-const blockReservoir = "reservoir"
+// BlockReservoir is the block of a checkpoint that holds the reservoir.
+const BlockReservoir = "reservoir"
 
-// ReadReservoir returns Runner.Reservoir of a checkpoint, nil if it has none.
+// ReadReservoir returns what Encode wrote into a checkpoint, nil if it has none.
 func ReadReservoir(blocks []blankout.Block) []byte {
-	data, err := blankout.FindBlock(blocks, blockReservoir)
+	data, err := blankout.FindBlock(blocks, BlockReservoir)
 	if err != nil {
 		return nil
 	}

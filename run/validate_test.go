@@ -1,4 +1,4 @@
-package online_test
+package run_test
 
 import (
 	"bytes"
@@ -12,15 +12,17 @@ import (
 	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
+	"blankout/validate"
 )
 
 // validating has a service hold out every seventh record or so and validate.
 func (s *service) validating(events uint64) *[]*batch.Validation {
-	c := online.DefaultValidateConfig()
+	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.CPU = 7, events, 1
 	n := s.source.n
-	s.Validator = &online.Validator{Config: c, Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	s.Validator = &validate.Validator{Config: c, Learner: online.DefaultConfig(),
+		Open: func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 			return newStream(schema, from, n, 99), nil
 		}}
 	reports := new([]*batch.Validation)
@@ -44,7 +46,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	want, p := newest(t, whole)
 	held := 0
 	for offset := range int64(n) {
-		if online.HeldOut(3, offset, 7) {
+		if validate.HeldOut(3, offset, 7) {
 			held++
 		}
 	}
@@ -63,7 +65,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 	stream := newStream(schema, nil, n, 0)
 	for i := range n {
-		if e := stream.record(i); !online.HeldOut(3, int64(i), 7) {
+		if e := stream.record(i); !validate.HeldOut(3, int64(i), 7) {
 			alone.Learn(&e)
 		}
 	}
@@ -115,11 +117,11 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := online.ReadOffsets(file.Blocks)
+	at, err := run.ReadOffsets(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, exact, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at})
+	got, exact, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,46 +130,46 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
 	// From the earlier exact solution the solver has nothing left to do.
-	again, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at, Earlier: exact})
+	again, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at, Earlier: exact})
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// A window, and a log that has lost its beginning.
 	s.Validator.Config.Window = 300
-	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
 	s.Validator.Config.WindowTime = 100 * time.Millisecond // of the events' own: one a millisecond
-	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
 		t.Errorf("window of time: %+v, %v", r, err)
 	}
 	// A refused record has the broker's time, which may be any: it moves no window.
 	readAgain := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		source, err := readAgain(ctx, schema, from)
 		source.(*testStream).refuse = func(offset int) bool { return offset == 1150 }
 		return lateRefusals{source}, err
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
 		t.Errorf("window of time with a refused record: %+v, %v", r, err)
 	}
 	s.Validator.Open = readAgain
 	s.Validator.Config.WindowTime = 0
 	// A holdout topic is measured on beside what is held out.
-	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (online.Source, error) {
+	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (blankout.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
 		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
 	}
 	s.Validator.OpenHoldout = nil
 	open := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		from[0].Next = 600
 		return open(ctx, schema, from)
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
 		t.Errorf("lost: %+v, %v", r, err)
 	}
 }
@@ -184,7 +186,7 @@ func TestReservoir(t *testing.T) {
 		reports = s.validating(n)
 		s.Validator.Config.Reservoir, s.Config.MaxEvents = size, stop
 		open := s.Validator.Open
-		s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+		s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 			from[0].Next = n - 10
 			return open(ctx, schema, from)
 		}
@@ -198,7 +200,7 @@ func TestReservoir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := online.ReadReservoir(file.Blocks)
+	kept := validate.ReadReservoir(file.Blocks)
 	if len(*reports) != 1 {
 		t.Fatalf("%d reports", len(*reports))
 	}
@@ -208,10 +210,10 @@ func TestReservoir(t *testing.T) {
 	}
 	// Scaled up, the objective estimates that of all events. Their losses have a mean
 	// of 10 and a deviation of 15.5, so that of 350 is off by some 8 %.
-	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (online.Source, error) {
+	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
-	whole, _, err := s.Validator.Validate(t.Context(), online.Subject{Live: s.Model(), At: s.Offsets, Reservoir: kept})
+	whole, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: s.Model(), At: s.Offsets, Reservoir: kept})
 	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.25 {
 		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, whole.Live.Objective, err)
 	}
@@ -224,7 +226,7 @@ func TestReservoir(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _ = newest(t, one)
-	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(online.ReadReservoir(file.Blocks), kept) {
+	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(validate.ReadReservoir(file.Blocks), kept) {
 		t.Error("in one life it keeps others", err)
 	}
 	if last := s.Status().Validation.Last; last == nil || last.Source != "reservoir" {
@@ -240,7 +242,7 @@ func TestReservoir(t *testing.T) {
 func TestValidateIsNoTrouble(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)
-	s.Validator.Open = func(context.Context, *blankout.Schema, blankout.Offsets) (online.Source, error) {
+	s.Validator.Open = func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
 		return nil, errors.New("no broker")
 	}
 	if err := s.Run(t.Context()); err != nil {
@@ -253,7 +255,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	s = start(t, t.TempDir(), 1000, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.validating(300)
-	s.Validator.Open = func(ctx context.Context, _ *blankout.Schema, _ blankout.Offsets) (online.Source, error) {
+	s.Validator.Open = func(ctx context.Context, _ *blankout.Schema, _ blankout.Offsets) (blankout.Source, error) {
 		cancel() // stopped while it reads
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -281,7 +283,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 }
 
 // lateRefusals gives refused records a time an hour after all others.
-type lateRefusals struct{ online.Source }
+type lateRefusals struct{ blankout.Source }
 
 func (l lateRefusals) Next(ctx context.Context, b *blankout.Batch) error {
 	err := l.Source.Next(ctx, b)
@@ -313,13 +315,13 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := online.DefaultConfig()
 	c.Loss, c.Suspect = "t-logistic:1.5", 0.7
-	var before *online.Status
+	var before *run.Status
 	for life := range 2 {
 		s := startAs(t, dir, 4000*(life+1), 1, c)
 		s.source.refuse = func(offset int) bool { return offset%10 == 3 && offset < 4000 }
-		s.Config.Refused = online.PolicySkip
+		s.Config.Refused = run.PolicySkip
 		first := true
-		s.Observe = func(now *online.Status) {
+		s.Observe = func(now *run.Status) {
 			if life == 1 && first && (now.Suspected != 0 || now.DriftAlarms != 0 || now.Metrics.Suspects != before.Metrics.Suspects || len(now.Warnings) != 1) {
 				t.Errorf("at the start: %d suspects, %d alarms, warnings %v", now.Suspected, now.DriftAlarms, now.Warnings)
 			}

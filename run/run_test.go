@@ -1,4 +1,4 @@
-package online_test
+package run_test
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/run"
+	"blankout/validate"
 
 	"go.uber.org/goleak"
 )
@@ -122,7 +124,7 @@ var settings = online.Fingerprint{"format": "test"}
 // service is one life of a program: it opens the directory, resumes, and is
 // ready to Run until its Close.
 type service struct {
-	*online.Runner
+	*run.Runner
 	store  *checkpoint.Store
 	source *testStream
 }
@@ -139,7 +141,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	s := &service{&online.Runner{Config: online.DefaultRunConfig(), Fingerprint: settings}, store, nil}
+	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
 	file, refused, err := store.Load()
 	if len(refused) > 0 {
 		t.Fatal(refused)
@@ -149,8 +151,8 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 		schema.Names = blankout.NewNames(2000)
 		s.Learner, err = online.New(c, schema)
 	} else if err == nil {
-		s.Learner, s.Offsets, err = online.Resume(c, settings, file.Blocks)
-		s.Reservoir = online.ReadReservoir(file.Blocks)
+		s.Learner, s.Offsets, err = run.Resume(c, settings, file.Blocks)
+		s.Reservoir = validate.ReadReservoir(file.Blocks)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +160,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	s.Schema = s.Learner.Schema()
 	s.source = newStream(s.Schema, s.Offsets, n, seed)
 	s.Source = s.source
-	s.Config.Refused = online.PolicySkip
+	s.Config.Refused = run.PolicySkip
 	s.Config.SaveEvents = 70
 	s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
@@ -182,7 +184,7 @@ func newest(t *testing.T, dir string) ([]byte, blankout.Position) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	offsets, err := online.ReadOffsets(file.Blocks)
+	offsets, err := run.ReadOffsets(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,12 +306,12 @@ func TestDeadLetters(t *testing.T) {
 		s := start(t, t.TempDir(), 400, 1)
 		s.source.refuse = everySeventh
 		letters := &sink{fail: 5}
-		s.Config.Refused, s.DeadLetters = online.PolicyDeadLetter, letters
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
 		s.Config.SaveEvents = 1
 		save := s.Save
 		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			all := slices.Collect(blocks)
-			offsets, _ := online.ReadOffsets(all)
+			offsets, _ := run.ReadOffsets(all)
 			letters.mu.Lock()
 			defer letters.mu.Unlock()
 			for offset := range offsets[0].Next {
@@ -320,7 +322,7 @@ func TestDeadLetters(t *testing.T) {
 			return save(slices.Values(all))
 		}
 		var reasons []string
-		s.Observe = func(status *online.Status) { reasons = append(reasons, status.NotReady) }
+		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +345,7 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 		dir := t.TempDir()
 		s := start(t, dir, 400, 1)
 		s.source.refuse = func(offset int) bool { return offset == 300 }
-		s.Config.Refused, s.DeadLetters = online.PolicyDeadLetter, &sink{fail: 1e9}
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, &sink{fail: 1e9}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := s.Run(ctx); err != nil {
@@ -414,7 +416,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 		save := s.Save
 		s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			all := slices.Collect(blocks)
-			offsets, _ := online.ReadOffsets(all)
+			offsets, _ := run.ReadOffsets(all)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			for _, offset := range want {
@@ -425,7 +427,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 			return save(slices.Values(all))
 		}
 		var reasons []string
-		s.Observe = func(status *online.Status) { reasons = append(reasons, status.NotReady) }
+		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -492,9 +494,9 @@ func TestRefusedFails(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 400, 1)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
-	s.Config.Refused = online.PolicyFail
+	s.Config.Refused = run.PolicyFail
 	err := s.Run(t.Context())
-	if refused := (*online.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" {
+	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" {
 		t.Errorf("%v", err)
 	}
 	if _, p := newest(t, dir); p.Next != 333 {
@@ -523,7 +525,7 @@ func TestSavesThatFail(t *testing.T) {
 			}
 			return save(blocks)
 		}
-		s.Observe = func(status *online.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
+		s.Observe = func(status *run.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
 		s.source.passing = func(int) {
 			if s.Status().Save.Failed == 0 { // give saves a chance to end
 				time.Sleep(10 * time.Microsecond)
@@ -560,7 +562,7 @@ func TestFinalError(t *testing.T) {
 				return save(blocks)
 			}
 			defer close(failed) // a second time panics
-			return "", 0, online.FinalError{Err: lost}
+			return "", 0, run.FinalError{Err: lost}
 		}
 		s.source.passing = func(n int) {
 			if n == records-1 { // the last record comes when the run has been ended
@@ -740,30 +742,44 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	}
 	c := online.DefaultConfig()
 	c.Noise = "none"
-	_, _, err = online.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
+	_, _, err = run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
 	mismatch := (*online.MismatchError)(nil)
 	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
 		`format: was "test", is "csv"`, `noise: was "auto [0 0.1 0.3 0.5 0.7]", is "none"`}) {
 		t.Errorf("%v", err)
 	}
 	blocks := slices.DeleteFunc(file.Blocks, func(b blankout.Block) bool { return b.Name == "offsets" })
-	if _, _, err := online.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+	if _, _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
 		t.Errorf("a model: %v", err)
 	}
 }
 
 func TestRunConfig(t *testing.T) {
-	for want, change := range map[string]func(*online.Runner){
-		"refused: ":                func(r *online.Runner) { r.Config.Refused = "burn" },
-		"save_interval: ":          func(r *online.Runner) { r.Config.SaveInterval = -1 },
-		"publish_interval: ":       func(r *online.Runner) { r.Config.PublishInterval = -1 },
-		"shutdown_timeout: ":       func(r *online.Runner) { r.Config.ShutdownTimeout = 0 },
-		"no place for dead letter": func(r *online.Runner) { r.Config.Refused = online.PolicyDeadLetter },
+	for want, change := range map[string]func(*run.Runner){
+		"refused: ":                func(r *run.Runner) { r.Config.Refused = "burn" },
+		"save_interval: ":          func(r *run.Runner) { r.Config.SaveInterval = -1 },
+		"publish_interval: ":       func(r *run.Runner) { r.Config.PublishInterval = -1 },
+		"shutdown_timeout: ":       func(r *run.Runner) { r.Config.ShutdownTimeout = 0 },
+		"no place for dead letter": func(r *run.Runner) { r.Config.Refused = run.PolicyDeadLetter },
 	} {
 		s := start(t, t.TempDir(), 0, 1)
 		change(s.Runner)
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// A warning is logged once, however long it stays.
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	s := start(t, t.TempDir(), 6000, 0)
+	s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
+		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
 	}
 }

@@ -1,0 +1,185 @@
+package online
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// Evaluate returns the objective of the batch solvers at the published weights,
+// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the outputs, over the
+// events of a Source, and the share of them that the published model gets wrong. The
+// result does not depend on the number of threads.
+func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, err error) {
+	e := newEvaluation(l)
+	if err := e.run(ctx, s, threads); err != nil {
+		return math.NaN(), math.NaN(), err
+	}
+	return e.objective() + e.sum.loss, e.sum.wrong / e.sum.weight, nil
+}
+
+// evaluation sums over events the loss of the published weights, which is that of
+// the features as they are, and the errors of what the published model answers.
+type evaluation struct {
+	l       *Learner
+	weights *blankout.Table // rows of Scaler's statistics and published weights
+	kappa   float64
+	sum     evaluated
+}
+
+type evaluated struct{ loss, weight, wrong float64 }
+
+func newEvaluation(l *Learner) *evaluation {
+	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.loss, l.config.C)}
+	if math.IsInf(e.kappa, 1) {
+		e.kappa = 1
+	}
+	return e
+}
+
+// objective returns the penalty.
+func (e *evaluation) objective() float64 {
+	if math.IsInf(e.l.config.C, 1) {
+		return 0
+	}
+	sum := 0.0
+	for slot := range e.weights.Len() {
+		_, row := e.weights.Column(slot)
+		for _, w := range row[blankout.ScalerWidth:] {
+			sum += w * w
+		}
+	}
+	if e.l.config.Intercept == "penalised" {
+		for _, b := range e.l.head(e.l.schema).Intercept[:e.l.active] {
+			sum += b * b
+		}
+	}
+	return sum
+}
+
+// run evaluates the events of a Source on several goroutines. Batches are summed
+// one by one and the sums added in order.
+func (e *evaluation) run(ctx context.Context, s blankout.Source, threads int) error {
+	type work struct {
+		batch *blankout.Batch
+		sum   *evaluated
+	}
+	todo, free := make(chan work, 2*threads), make(chan *blankout.Batch, 2*threads)
+	for range cap(free) {
+		free <- &blankout.Batch{}
+	}
+	var workers sync.WaitGroup
+	for range threads {
+		workers.Go(func() {
+			w := e.worker()
+			for x := range todo {
+				*x.sum = w.batch(x.batch)
+				free <- x.batch
+			}
+		})
+	}
+	var sums []*evaluated
+	var err error
+	for {
+		b := <-free
+		if err = s.Next(ctx, b); err != nil {
+			break
+		}
+		sums = append(sums, &evaluated{})
+		todo <- work{b, sums[len(sums)-1]}
+	}
+	close(todo)
+	workers.Wait()
+	if err != io.EOF {
+		return fmt.Errorf("evaluating: %w", err)
+	}
+	for _, s := range sums {
+		e.sum.loss += s.loss
+		e.sum.weight += s.weight
+		e.sum.wrong += s.wrong
+	}
+	return nil
+}
+
+// evaluator is the scratch memory of one goroutine.
+type evaluator struct {
+	*evaluation
+	c0, c1, c2 float64
+	sumsq      []float64
+	head       blankout.Head
+	scaler     blankout.Scaler
+	rows       [][]float64
+	x, basis   []float64
+	f, lag, q  []float64
+}
+
+func (e *evaluation) worker() *evaluator {
+	l := e.l
+	h := l.head(l.schema)
+	w := &evaluator{evaluation: e, head: h, scaler: l.scaler, sumsq: make([]float64, l.k)}
+	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
+	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
+	if w.c0 > 0 {
+		for slot := range e.weights.Len() {
+			_, row := e.weights.Column(slot)
+			for k, v := range row[blankout.ScalerWidth:] {
+				w.sumsq[k] += v * v
+			}
+		}
+	}
+	return w
+}
+
+func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
+	l := w.l
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		if e.Label == blankout.Unlabelled || e.Weight == 0 || !Usable(e) {
+			continue
+		}
+		w.rows, w.x, w.basis = w.rows[:0], w.x[:0], w.basis[:0]
+		for column, x := range w.scaler.Each(e.Features) {
+			row := w.weights.Row(column)
+			if row == nil {
+				continue
+			}
+			if w.scaler.Mode != blankout.StandardiseNone {
+				x = w.scaler.Apply(row[:blankout.ScalerWidth], x)
+			}
+			w.rows = append(w.rows, row)
+			w.x = append(w.x, x)
+			w.basis = append(w.basis, w.c1*x+w.c2*x*x)
+		}
+		copy(w.f, w.head.Intercept)
+		clear(w.q)
+		if l.k == 1 {
+			for i, row := range w.rows {
+				v := row[blankout.ScalerWidth]
+				w.f[0] += w.x[i] * v
+				w.q[0] += w.basis[i] * v * v
+			}
+		} else {
+			// The third sum comes for nothing; here it is f's again.
+			sumRows(w.rows, blankout.ScalerWidth, 0, w.x, w.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
+		}
+		for k := range l.active {
+			value, _, _ := l.loss.At(target(e.Label, k, l.k), w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
+		}
+		sum.weight += e.Weight
+		if scale, _ := w.head.Answer(e); scale != 1 {
+			for k, b := range w.head.Intercept[:l.active] {
+				w.f[k] = b + scale*(w.f[k]-b)
+			}
+		}
+		if l.predict(w.f) != e.Label {
+			sum.wrong += e.Weight
+		}
+	}
+	return sum
+}

@@ -1,0 +1,25 @@
+package online
+
+import (
+	"math"
+	"testing"
+)
+
+// A forecast is a mean over its first samples and then over about the latest
+// forecastMemory of them.
+func TestForecastKeeps(t *testing.T) {
+	var f forecast
+	last := 0.0
+	for _, samples := range []float64{0, 100, 1000, 10_000} {
+		f.samples[3] = samples
+		keep := f.keep(3)
+		if want := 1 - 1/(8+samples/forecastShare); math.Abs(keep-want) > 1e-15 || !(keep > last) {
+			t.Errorf("after %v samples the next one leaves %v, want %v", samples, keep, want)
+		}
+		last = keep
+	}
+	f.samples[3] = 1e12
+	if keep := f.keep(3); keep != 1-1.0/forecastMemory {
+		t.Errorf("in the end a sample leaves %v", keep)
+	}
+}

@@ -1,0 +1,191 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"blankout"
+	"blankout/online"
+)
+
+// Training makes passes over a finite set of events and says what came of it.
+type Training struct {
+	Learner *online.Learner
+	Schema  *blankout.Schema // the one the Source's decoder adds to
+	// Open opens the set at its beginning. It is called once if Memory holds all
+	// of the events, else for every pass and once more to evaluate. Run closes
+	// what it opened if that is an io.Closer.
+	Open   func() (blankout.Source, error)
+	Passes int
+	// Unnamed is Runner's.
+	Unnamed bool
+	// Memory is for how many bytes of decoded events later passes and the
+	// evaluation may be served without Open; 0 keeps none.
+	Memory int64
+	// Refused is PolicySkip or PolicyFail.
+	Refused Policy
+	// Threads is how many goroutines evaluate. The result does not depend on it.
+	Threads int
+	// Evaluate computes Trained.Objective and Error, which costs one more look at
+	// every event.
+	Evaluate bool
+	// Observe sees how it goes, on the goroutine of Run. May be nil.
+	Observe func(pass int, s *Status)
+}
+
+// Trained is what a Training came to.
+type Trained struct {
+	Progressive         online.Progress // of the first pass: every event scored before it was learned
+	Learned, Unlabelled uint64
+	Refused             map[blankout.Reason]uint64
+	Passes              int
+	// Objective is that of the batch solvers at the published weights,
+	// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the
+	// outputs; Error is the share of training events that the published weights
+	// get wrong. NaN if not evaluated.
+	Objective, Error float64
+	Level            float64 // of the noise published at the end: its Q, SD or B
+}
+
+// Run trains. It returns the context's error if that ends first.
+func (t *Training) Run(ctx context.Context) (*Trained, error) {
+	result := &Trained{Refused: map[blankout.Reason]uint64{}, Objective: math.NaN(), Error: math.NaN()}
+	kept := &tape{limit: t.Memory}
+	if t.Passes == 1 && !t.Evaluate {
+		kept.limit = 0
+	}
+	for pass := range t.Passes {
+		var status *Status
+		err := t.pass(kept, pass == 0, func(s blankout.Source) (err error) {
+			status, err = t.learn(ctx, s, pass)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if pass == 0 {
+			result.Progressive = t.Learner.Metrics().Total
+			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
+		}
+		result.Passes++
+		if result.Passes < t.Passes {
+			t.Learner.EndPass()
+		}
+	}
+	result.Level = t.Learner.Level()
+	if t.Evaluate {
+		err := t.pass(kept, false, func(s blankout.Source) (err error) {
+			result.Objective, result.Error, err = t.Learner.Evaluate(ctx, s, max(t.Threads, 1))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// pass calls f with the events, from memory if they are all there.
+func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) error {
+	if kept.complete {
+		kept.at = 0
+		return f(kept)
+	}
+	source, err := t.Open()
+	if err != nil {
+		return err
+	}
+	opened := source
+	if record && kept.limit > 0 {
+		kept.from, source = source, recorder{kept}
+	}
+	err = f(source)
+	if c, ok := opened.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Status, error) {
+	c := DefaultConfig()
+	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
+	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed}
+	if t.Observe != nil {
+		r.Observe = func(s *Status) { t.Observe(pass, s) }
+	}
+	if err := r.Run(ctx); err != nil {
+		return nil, err
+	}
+	return r.Status(), ctx.Err()
+}
+
+// tape keeps decoded batches in memory and is a Source of them. What an Example
+// is not learned from (key, time, bytes of refused records) is left out.
+type tape struct {
+	from     blankout.Source // recorded from
+	limit    int64           // bytes that may be kept
+	bytes    int64
+	batches  []blankout.Batch
+	complete bool
+	at       int
+}
+
+// recorder is a Source that keeps what passes through it.
+type recorder struct{ *tape }
+
+func (r recorder) Next(ctx context.Context, b *blankout.Batch) error {
+	err := r.from.Next(ctx, b)
+	if err == io.EOF {
+		r.complete = r.bytes <= r.limit
+	}
+	if err != nil || r.bytes > r.limit {
+		return err
+	}
+	if r.keep(b); r.bytes > r.limit {
+		r.batches = nil
+	}
+	return nil
+}
+
+func (t *tape) keep(b *blankout.Batch) {
+	entries, fields, missing := 0, 0, 0
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		entries += e.Features.Len()
+		fields += len(e.Field)
+		missing += len(e.Missing)
+	}
+	index, value := make([]uint32, 0, entries), make([]float64, 0, entries)
+	field, absent := make([]uint16, 0, fields), make([]uint16, 0, missing)
+	c := *b
+	c.Examples = make([]blankout.Example, len(b.Examples))
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		index, value = append(index, e.Features.Index...), append(value, e.Features.Value...)
+		field, absent = append(field, e.Field...), append(absent, e.Missing...)
+		c.Examples[i] = blankout.Example{Label: e.Label, Weight: e.Weight, Offset: e.Offset, Fingerprint: e.Fingerprint, Time: e.Time}
+		k := &c.Examples[i]
+		k.Features = blankout.Vec{Index: index[len(index)-e.Features.Len():], Value: value[len(value)-e.Features.Len():]}
+		if e.Field != nil {
+			k.Field = field[len(field)-len(e.Field):]
+		}
+		k.Missing = absent[len(absent)-len(e.Missing):]
+		if e.Refused != nil {
+			k.Refused = &blankout.Refusal{Reason: e.Refused.Reason, Detail: e.Refused.Detail}
+		}
+	}
+	t.batches = append(t.batches, c)
+	t.bytes += int64(12*entries + 2*fields + 2*missing + 200*len(b.Examples))
+}
+
+// Next hands out the kept batches. Nobody writes to them, so they need no copy.
+func (t *tape) Next(ctx context.Context, b *blankout.Batch) error {
+	if t.at == len(t.batches) {
+		return io.EOF
+	}
+	*b = t.batches[t.at]
+	t.at++
+	return ctx.Err()
+}

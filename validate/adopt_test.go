@@ -1,0 +1,308 @@
+package validate_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/online"
+	"blankout/validate"
+)
+
+// examples is a Source of one batch.
+type examples []blankout.Example
+
+func (x *examples) Next(_ context.Context, b *blankout.Batch) error {
+	if len(*x) == 0 {
+		return io.EOF
+	}
+	*b = blankout.Batch{Topic: "x", Examples: *x, Next: int64(len(*x))}
+	*x = nil
+	return nil
+}
+
+// learnSome learns events of k classes and adopts.
+func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example) {
+	l, a, all, _ := learnAndGap(t, c, k, events)
+	return l, a, all
+}
+
+// learnAndGap returns also what tells the relative gap of a model on the events.
+func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example, func(*blankout.Linear) float64) {
+	t.Helper()
+	schema := blankout.NewSchema(12, nil, k)
+	for i := range k {
+		if _, ok := schema.Class(fmt.Append(nil, i)); !ok {
+			t.Fatal("class")
+		}
+	}
+	l, err := online.New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	var all []blankout.Example
+	var at blankout.Offsets
+	p := at.At("x", 0, 0)
+	for i := range events {
+		e := blankout.Example{Offset: int64(i), Label: r.IntN(k), Weight: []float64{1, 1, 2.5}[i%3], Fingerprint: r.Uint64()}
+		for j := range uint32(8) {
+			if r.IntN(3) > 0 {
+				e.Features.Index = append(e.Features.Index, j)
+				e.Features.Value = append(e.Features.Value, r.NormFloat64()+float64((int(j)+e.Label)%k))
+			}
+		}
+		if i%11 == 5 {
+			e.Label = blankout.Unlabelled
+		}
+		l.Learn(&e)
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+		Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
+			x := examples(slices.Clone(all))
+			return &x, nil
+		}}
+	v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
+	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
+	if err != nil || a.Learner == nil {
+		t.Fatal(a, err)
+	}
+	return l, a, all, func(m *blankout.Linear) float64 {
+		r, _, err := v.Validate(t.Context(), validate.Subject{Live: m, At: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r.RelativeGap
+	}
+}
+
+// Every rule goes on from the adopted solution: some more events leave it at most
+// twice as far from the minimum as the weights that it replaced were, or half again
+// as far as they would have gone.
+func TestAdoptRules(t *testing.T) {
+	for name, edit := range map[string]func(*online.Config){
+		"adagrad":               func(*online.Config) {},
+		"margin":                func(c *online.Config) { c.Loss = "hinge:gaussian:0.5" },
+		"squared hinge, margin": func(c *online.Config) { c.Loss = "squared-hinge:gaussian:0.5" },
+		"dropout-descent":       func(c *online.Config) { c.Rule = "dropout-descent" },
+		"sgd":                   func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
+		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh = 50 },
+		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabelled": func(c *online.Config) { c.Alpha = 0.5 },
+		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalised": func(c *online.Config) { c.Intercept = "penalised" },
+		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Marginalised, c.Noise = false, "none" },
+		"no average": func(c *online.Config) { c.Average = 0 },
+	} {
+		for _, k := range []int{2, 3} {
+			if k > 2 && name != "adagrad" && name != "ftrl" && name != "refresh" {
+				continue
+			}
+			t.Run(fmt.Sprint(name, k), func(t *testing.T) {
+				c := online.DefaultConfig()
+				c.Noise = "dropout:0.3"
+				edit(&c)
+				before, a, all, gap := learnAndGap(t, c, k, 407)
+				exact := a.Exact
+				model := a.Learner.Snapshot().Model()
+				distance := func(m *blankout.Linear) (d float64) {
+					for j := range uint32(8) {
+						for o := range exact.Outputs {
+							d += math.Abs(m.Weight(j, o) - exact.Weight(j, o))
+						}
+					}
+					for o := range exact.Outputs {
+						d += math.Abs(m.Intercept[o] - exact.Intercept[o])
+					}
+					return d
+				}
+				was := distance(before.Snapshot().Model())
+				if d := distance(model); d != 0 || !(was > 1e-4) {
+					t.Fatalf("adopted weights are off by %g, learned ones by %g", d, was)
+				}
+				if got, want := a.Learner.Metrics(), before.Metrics(); got.Events != want.Events || got.Total != want.Total {
+					t.Errorf("measures %+v, want %+v", got.Total, want.Total)
+				}
+				learned, adopted := gap(before.Snapshot().Model()), gap(model)
+				for i := range 60 {
+					a.Learner.Learn(&all[i])
+					before.Learn(&all[i])
+				}
+				later, instead := gap(a.Learner.Snapshot().Model()), gap(before.Snapshot().Model())
+				if !(adopted < 1e-6 && later > adopted && later < max(2*learned, 1.5*instead)) {
+					t.Errorf("the relative gap was %.3g, adopted it is %.3g; 60 events later %.3g, and %.3g if not adopted", learned, adopted, later, instead)
+				}
+			})
+		}
+	}
+}
+
+// A bank adopts the exact solution of every level: the one that a learner of that
+// level alone adopts, to the bit, metric included.
+func TestAdoptBank(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Adapt = true
+	for _, k := range []int{2, 3} {
+		_, bank, _ := learnSome(t, c, k, 407)
+		outputs, levels := 1, len(c.Levels)
+		if k > 2 {
+			outputs = k
+		}
+		rows := bank.Learner.Snapshot().Model().Rows
+		for v, q := range c.Levels {
+			alone := c
+			alone.Noise = fmt.Sprint("dropout:", q)
+			if q == 0 {
+				alone.Noise = "none"
+			}
+			_, one, _ := learnSome(t, alone, k, 407)
+			own := one.Learner.Snapshot().Model().Rows
+			for j := range uint32(8) {
+				got, want := rows.Row(j)[blankout.ScalerWidth:], own.Row(j)[blankout.ScalerWidth:]
+				for part := range 3 {
+					for o := range outputs {
+						a, b := got[part*levels*outputs+v*outputs+o], want[part*outputs+o]
+						if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
+							t.Fatalf("%d classes, level %v, column %d, part %d: %v, alone %v", k, q, j, part, a, b)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// The metric of AdaGrad is the sum of squared gradients at the exact solution.
+func TestAdoptMetric(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Noise = "dropout:0.3"
+	_, a, all := learnSome(t, c, 2, 300)
+	m := a.Learner.Snapshot().Model()
+	loss, err := loss.Parse(c.Loss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]float64, 8)
+	for i := range all {
+		e := &all[i]
+		if e.Label == blankout.Unlabelled {
+			continue
+		}
+		x := m.Standardised(e, blankout.Vec{})
+		f, v := m.Intercept[0], 0.0
+		for j, d := range x.Index {
+			w := m.Weight(d, 0)
+			f, v = f+w*x.Value[j], v+0.3/0.7*w*w*x.Value[j]*x.Value[j]
+		}
+		repeats := math.Ceil(e.Weight)
+		_, df, dv := loss.At(float64(2*e.Label-1), f, v)
+		for j, d := range x.Index {
+			z, w := x.Value[j], m.Weight(d, 0)
+			g := e.Weight / repeats * (df*z + 2*dv*0.3/0.7*z*z*w) // the ridge is in the start
+			want[d] += repeats * g * g
+		}
+	}
+	for d, want := range want {
+		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1]; math.Abs(got-want) > 1e-9*want {
+			t.Errorf("column %d: metric %v, want %v", d, got, want)
+		}
+	}
+}
+
+// Where the stream has drifted the exact solution over all of it is the worse
+// model for what comes: it is not adopted. Where the stream stands still it is, if
+// it is better by more than chance explains.
+func TestAdoptUnderDrift(t *testing.T) {
+	const n, flip, after, holdout = 3000, 2000, 1000, 5
+	for _, drifts := range []bool{true, false} {
+		c := online.DefaultConfig()
+		c.Noise, c.Eta = "none", 0.02 // slow, so that one pass leaves something to gain
+		if drifts {
+			c.Eta = 0
+		}
+		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+		learner, err := online.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(8, 9))
+		var all []blankout.Example
+		var at blankout.Offsets
+		p := at.At("x", 0, 0)
+		for i := range n + after {
+			e := blankout.Example{Offset: int64(i), Weight: 1, Fingerprint: r.Uint64(), Time: int64(i)}
+			score := 0.0
+			for j := range uint32(10) {
+				x := r.NormFloat64()
+				e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+				if score += x; drifts && i >= flip && j >= 2 {
+					score -= 2 * x // most of what it says has turned round
+				}
+			}
+			if score+0.5*r.NormFloat64() > 0 {
+				e.Label = 1
+			}
+			if all = append(all, e); i >= n {
+				continue
+			}
+			if !validate.HeldOut(0, e.Offset, holdout) {
+				learner.Learn(&e)
+			}
+			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+			Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
+				x := examples(slices.Clone(all[:n]))
+				return &x, nil
+			}}
+		v.Config.CPU, v.Config.Holdout, v.Config.Policy, v.Config.Window = 1, holdout, "adopt", 0
+		live := learner.Snapshot()
+		a, err := v.Adopt(t.Context(), live, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := a.Report.Newest
+		if newest == nil || newest.MeasuredOn != "holdout" || newest.Events < 100 || newest.Events > n/holdout/4 {
+			t.Fatalf("compared on %+v", newest)
+		}
+		if !drifts {
+			if a.Learner == nil || newest.Better != "exact" {
+				t.Errorf("the stream stands still: %q, %+v", a.Reason, newest)
+			}
+			continue
+		}
+		if a.Learner != nil || !a.Kept || newest.Better != "live" || !strings.Contains(a.Reason, "the live weights are better") || a.Report.NotAdopted != a.Reason {
+			t.Errorf("the stream drifts: %q, %+v", a.Reason, newest)
+		}
+		// What would have been adopted is worse for what comes.
+		v.Config.AdoptMargin = math.Inf(-1)
+		if a, err = v.Adopt(t.Context(), live, at); err != nil || a.Learner == nil {
+			t.Fatal(a, err)
+		}
+		wrong := func(m *blankout.Linear) (count int) {
+			for i := range all[n:] {
+				e := &all[n+i]
+				if m.Predict(m.Score(e, make([]float64, 1))) != e.Label {
+					count++
+				}
+			}
+			return count
+		}
+		if kept, adopted := wrong(live.Model()), wrong(a.Learner.Snapshot().Model()); kept+after/20 > adopted {
+			t.Errorf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
+		} else {
+			t.Logf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
+		}
+	}
+}

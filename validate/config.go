@@ -1,0 +1,108 @@
+package validate
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"blankout"
+	"blankout/online"
+)
+
+// Config is the section [validate] of the configuration: how a run
+// compares its live model with the exact solution.
+type Config struct {
+	// Holdout k > 0 keeps about one record in k from being learned, chosen by
+	// HeldOut; it is scored instead. 0 learns everything, and validations
+	// then measure on what was learned.
+	Holdout uint64 `toml:"holdout"`
+	// Events makes a validation due every so many records; 0 validates on demand only.
+	Events uint64 `toml:"events"`
+	// Interval makes a validation due so long after the one before; 0 is never.
+	Interval time.Duration `toml:"interval"`
+	// HoldoutTopic names a topic of labelled events that are never learned, to
+	// measure on instead of, or beside, those of Holdout.
+	HoldoutTopic string `toml:"holdout_topic"`
+	// Window is about how many of the latest records a validation reads, which
+	// bounds its memory; 0 reads all. WindowTime leaves out, of those, the records
+	// older than so long before the newest; 0 leaves none out.
+	Window     uint64        `toml:"window"`
+	WindowTime time.Duration `toml:"window_time"`
+	// Reservoir is the number of labelled events in the uniform sample that
+	// checkpoints carry along, for validations when the log has less than half of
+	// the records left. None is kept under the policy adopt.
+	Reservoir int `toml:"reservoir"`
+	// CPU is the share of one processor that a validation beside learning may
+	// take, in (0, 1].
+	CPU float64 `toml:"validation_cpu"`
+	// Policy is observe, which reports, alarm, which also raises the alarm when the
+	// relative gap exceeds MaxGap, or adopt, which makes the exact solution after
+	// every Events records the live state if it is better there by AdoptMargin.
+	Policy string  `toml:"policy"`
+	MaxGap float64 `toml:"max_gap"`
+	// AdoptMargin is for the policy adopt: the exact solution is adopted if on the
+	// newest events (batch.Newest) its log-loss is lower by more than so many standard
+	// errors of the difference; -Inf adopts it whatever it is there.
+	AdoptMargin float64 `toml:"adopt_margin"`
+	// Tol is the certified gap, relative to the objective, at which a solution
+	// counts as exact.
+	Tol float64 `toml:"tol"`
+	// Top is how many features a report lists.
+	Top int `toml:"top"`
+}
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config {
+	return Config{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, AdoptMargin: 1, Tol: 1e-6, Top: 20}
+}
+
+// Check reports the first value that makes no sense, with its name in front.
+func (c Config) Check() error {
+	switch {
+	case c.Holdout == 1:
+		return blankout.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
+	case !(c.CPU > 0 && c.CPU <= 1):
+		return blankout.KeyErrorf("validation_cpu", "validation_cpu %v: want a share in (0, 1]", c.CPU)
+	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
+		return blankout.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
+	case c.Policy == "adopt" && c.Events == 0:
+		return blankout.KeyErrorf("policy", "policy adopt: set events, the number of records after which each exact solution is adopted")
+	case c.Interval < 0:
+		return blankout.KeyErrorf("interval", "interval %v is negative", c.Interval)
+	case c.WindowTime < 0:
+		return blankout.KeyErrorf("window_time", "window_time %v is negative", c.WindowTime)
+	case c.Reservoir < 0 || c.Reservoir > 1_000_000:
+		return blankout.KeyErrorf("reservoir", "reservoir %d: want 0 to 1000000", c.Reservoir)
+	case c.Policy == "adopt" && c.Interval > 0:
+		return blankout.KeyErrorf("policy", "policy adopt: what is adopted must not depend on the clock; set interval = 0 and events")
+	case c.Policy == "adopt" && c.WindowTime > 0:
+		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window_time %v leaves some out; set window_time = 0", c.WindowTime)
+	case c.Policy == "adopt" && c.Window > 0:
+		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
+	case !(c.MaxGap >= 0):
+		return blankout.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
+	case math.IsNaN(c.AdoptMargin):
+		return blankout.KeyErrorf("adopt_margin", "adopt_margin %v: want a number of standard errors", c.AdoptMargin)
+	case !(c.Tol > 0 && c.Tol < 1):
+		return blankout.KeyErrorf("tol", "tol %v: want a number between 0 and 1", c.Tol)
+	case c.Top < 1:
+		return blankout.KeyErrorf("top", "top %d: want at least 1", c.Top)
+	}
+	return nil
+}
+
+// Fingerprint returns what of c gives weights their meaning: which records are
+// held out, and which exact solutions are adopted.
+func (c Config) Fingerprint() online.Fingerprint {
+	f := online.Fingerprint{}
+	if c.Holdout > 0 {
+		f["holdout"] = fmt.Sprint(c.Holdout)
+	}
+	if c.Policy == "adopt" {
+		f["adopt"] = fmt.Sprintf("after every %d records, to %g", c.Events, c.Tol)
+		if c.AdoptMargin != 1 {
+			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
+		}
+	}
+	return f
+}

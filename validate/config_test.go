@@ -1,0 +1,44 @@
+package validate
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What makes no sense is refused by its name, what is at the bounds is taken.
+func TestConfigCheck(t *testing.T) {
+	adopt := func(c *Config) { c.Policy, c.Events, c.Window = "adopt", 1000, 0 }
+	for _, tt := range []struct {
+		want string // "" is taken
+		edit func(c *Config)
+	}{
+		{"", func(*Config) {}},
+		{"", func(c *Config) { c.Holdout, c.CPU, c.Reservoir, c.MaxGap, c.Top = 2, 1, 1_000_000, 0, 1 }},
+		{"", func(c *Config) { c.Reservoir, c.CPU = 0, 0.01 }},
+		{"", adopt},
+		{"holdout 1", func(c *Config) { c.Holdout = 1 }},
+		{"validation_cpu 0", func(c *Config) { c.CPU = 0 }},
+		{"validation_cpu 1.1", func(c *Config) { c.CPU = 1.1 }},
+		{`policy "hope"`, func(c *Config) { c.Policy = "hope" }},
+		{"interval", func(c *Config) { c.Interval = -1 }},
+		{"window_time", func(c *Config) { c.WindowTime = -1 }},
+		{"reservoir -1", func(c *Config) { c.Reservoir = -1 }},
+		{"reservoir 1000001", func(c *Config) { c.Reservoir = 1_000_001 }},
+		{"max_gap", func(c *Config) { c.MaxGap = math.NaN() }},
+		{"tol 0", func(c *Config) { c.Tol = 0 }},
+		{"tol 1", func(c *Config) { c.Tol = 1 }},
+		{"top 0", func(c *Config) { c.Top = 0 }},
+		{"policy adopt: set events", func(c *Config) { adopt(c); c.Events = 0 }},
+		{"policy adopt: what is adopted", func(c *Config) { adopt(c); c.Interval = time.Second }},
+		{"policy adopt: only a solution over all records is adopted, window_time", func(c *Config) { adopt(c); c.WindowTime = time.Second }},
+		{"policy adopt: only a solution over all records is adopted, window 5", func(c *Config) { adopt(c); c.Window = 5 }},
+	} {
+		c := DefaultConfig()
+		tt.edit(&c)
+		if err := c.Check(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", c, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+)
+
+// HeldOut says whether a record belongs to the holdout of one in k. It depends
+// on where the record lies alone, so everybody agrees on it at any time.
+func HeldOut(partition int32, offset int64, k uint64) bool {
+	if k == 0 {
+		return false
+	}
+	return mix(uint64(offset)+uint64(partition)<<48)%k == 0
+}
+
+// Validator solves the problem that a Learner works on exactly, over the events
+// that it has learned, read again.
+type Validator struct {
+	Config  Config
+	Learner online.Config // of the Learner
+	// Open opens the Learner's stream once more, each partition at its Position.
+	// Events decode under s, which is the caller's. Validate closes the Source if
+	// it is an io.Closer.
+	Open func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error)
+	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
+	// where there is none.
+	OpenHoldout func(ctx context.Context, s *blankout.Schema) (blankout.Source, error)
+	// Progress may be nil.
+	Progress func(batch.Progress)
+}
+
+// Subject is what is validated.
+type Subject struct {
+	Live      *blankout.Linear
+	At        blankout.Offsets // its place in the stream
+	Reservoir []byte           // as of ReadReservoir; may be nil
+	Earlier   *blankout.Linear // the exact solution of the time before; may be nil
+}
+
+// Validate compares a live model with the exact solution, which it returns too.
+func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation, *blankout.Linear, error) {
+	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	r, exact, _, err := v.validate(ctx, s, pace)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, exact.Linear, nil
+}
+
+func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+	c := v.problem(&s.Live.Head)
+	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
+	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
+	begin := time.Now()
+	got, err := v.gather(ctx, s, pace)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	reading := time.Since(begin)
+	r, exact, err := got.evidence.Validate(ctx, c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r.Offsets, r.Source, r.Window, r.Read, r.Verified = s.At, got.source, got.window, got.read, got.verified
+	for _, p := range s.At {
+		r.Records += p.Records
+	}
+	r.Coverage = float64(r.Read) / float64(r.Records)
+	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
+	return r, exact, got.evidence, nil
+}
+
+// gathered is the evidence of a validation and where it comes from.
+type gathered struct {
+	evidence *batch.Evidence
+	source   string // log or reservoir
+	window   bool   // records were left out on purpose
+	read     uint64 // records
+	verified bool   // they are those that were counted in
+}
+
+// gather reads the records that were learned, from the log or, if that holds
+// less than half of those that it is to give, from the reservoir, and those of
+// the holdout topic.
+func (v *Validator) gather(ctx context.Context, s Subject, pace *throttle) (*gathered, error) {
+	sample, err := NewReservoir(math.MaxInt, s.Reservoir)
+	if err != nil {
+		return nil, err
+	}
+	schema := s.Live.Schema.Clone(-1, -1)
+	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
+	wanted := uint64(0)
+	if v.Open != nil {
+		if wanted, err = v.read(ctx, s, schema, got, pace); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(sample.events); n > 0 && (v.Open == nil || 2*got.read < wanted) {
+		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
+		for i := range sample.events {
+			k := &sample.events[i]
+			k.Fingerprint = 0
+			if len(k.Field) == 0 {
+				k.Field = nil
+			}
+			e := k.Example
+			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
+				e.Weight *= float64(sample.met) / float64(n) // each stands for so many
+			}
+			if err := v.present(got.evidence, schema, k.partition, &e); err != nil {
+				return nil, fmt.Errorf("the reservoir: %w", err)
+			}
+			if i%256 == 0 {
+				pace.rest()
+			}
+		}
+	} else if v.Open == nil {
+		return nil, errors.New("these events cannot be read again, and no reservoir of them is kept")
+	}
+	if v.OpenHoldout != nil {
+		if err := v.readHoldout(ctx, schema, got.evidence, pace); err != nil {
+			return nil, err
+		}
+	}
+	return got, ctx.Err()
+}
+
+// readHoldout presents the holdout topic's events, at most Window of them.
+func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
+	source, err := v.OpenHoldout(ctx, schema)
+	if err != nil {
+		return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+	}
+	if c, ok := source.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	var b blankout.Batch
+	for n := uint64(0); v.Config.Window == 0 || n < v.Config.Window; n += uint64(len(b.Examples)) {
+		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Label == blankout.Unlabelled || !online.Usable(e) || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
+				continue
+			}
+			if err := evidence.Aside(e); err != nil {
+				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			}
+		}
+		pace.rest()
+	}
+	return nil
+}
+
+// problem returns the batch problem of what a model of the Learner minimises.
+func (v *Validator) problem(h *blankout.Head) batch.ValidateConfig {
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, v.Config.Top, "l2"
+	c.Intercept = batch.Intercept(v.Learner.Intercept)
+	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
+		c.Cost, c.L2 = 1, 0
+	}
+	return c
+}
+
+// read presents the records before the subject's place to the evidence. It
+// returns how many it was to find.
+func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
+	at, total := s.At, uint64(0)
+	for _, p := range at {
+		total += p.Records
+	}
+	got.window = v.Config.Window > 0 && total > v.Config.Window
+	if wanted = total; got.window {
+		wanted = v.Config.Window
+	}
+	counted := at.Clone()
+	left := 0
+	for i := range counted {
+		p := &counted[i]
+		if p.Next = p.First; got.window {
+			// Each partition gives in proportion.
+			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
+			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
+		}
+		p.First, p.Records, p.Sum = p.Next, 0, 0
+		if p.Next < at[i].Next {
+			left++
+		}
+	}
+	source, err := v.Open(ctx, schema, counted.Clone())
+	if err != nil {
+		return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+	}
+	if c, ok := source.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	var times []int64 // of all records read, for a window of time
+	newest := int64(math.MinInt64)
+	var b blankout.Batch
+	for left > 0 {
+		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
+			break // the log is shorter than it was: the coverage says so
+		} else if err != nil {
+			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+		}
+		i := slices.IndexFunc(counted, func(p blankout.Position) bool { return p.Topic == b.Topic && p.Partition == b.Partition })
+		if i < 0 || counted[i].Next >= at[i].Next {
+			continue
+		}
+		for j := range b.Examples {
+			e := &b.Examples[j]
+			if e.Offset < counted[i].First || e.Offset >= at[i].Next {
+				continue
+			}
+			counted[i].Records++
+			counted[i].Sum += e.Fingerprint
+			if v.Config.WindowTime > 0 {
+				times = append(times, e.Time)
+				if e.Refused == nil { // else its time may be the broker's instead of the event's
+					newest = max(newest, e.Time)
+				}
+			}
+			if err := v.present(got.evidence, schema, b.Partition, e); err != nil {
+				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			}
+		}
+		if counted[i].Next = b.Next; b.Next >= at[i].Next {
+			left--
+		}
+		pace.rest()
+	}
+	got.verified = !got.window
+	for i, p := range at {
+		got.read += counted[i].Records
+		got.verified = got.verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
+	}
+	if newest > math.MinInt64 {
+		// By the events' own time, so that it does not matter when one looks.
+		since := newest - v.Config.WindowTime.Milliseconds()
+		got.evidence.Since(since)
+		all := len(times)
+		times = slices.DeleteFunc(times, func(t int64) bool { return t < since })
+		if len(times) < all {
+			missed := got.read < wanted
+			got.window, got.verified, got.read = true, false, uint64(len(times))
+			if !missed {
+				wanted = got.read
+			}
+		}
+	}
+	return wanted, ctx.Err()
+}
+
+func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partition int32, e *blankout.Example) error {
+	held := HeldOut(partition, e.Offset, v.Config.Holdout)
+	switch {
+	case !online.Usable(e) || e.Weight == 0:
+		return nil
+	case e.Label != blankout.Unlabelled:
+	case v.Learner.Alpha > 0 && !held:
+		return evidence.Unlabelled(e)
+	default:
+		return nil
+	}
+	if held {
+		return evidence.HeldOut(e)
+	}
+	importance := e.Weight
+	if w, ok := v.Learner.ClassWeight[s.Classes[e.Label]]; ok {
+		importance *= w
+	}
+	return evidence.Learned(e, importance)
+}
+
+// throttle holds a goroutine to a share of a processor's time.
+type throttle struct {
+	ctx    context.Context
+	share  float64
+	since  time.Time // working since
+	waited time.Duration
+}
+
+// rest waits as long as the work since the last rest demands.
+func (t *throttle) rest() {
+	const least = 2 * time.Millisecond // shorter waits are inexact
+	busy := time.Since(t.since)
+	if t.share >= 1 || busy < least || t.ctx.Err() != nil {
+		return
+	}
+	timer := time.NewTimer(time.Duration(float64(busy) * (1/t.share - 1)))
+	defer timer.Stop()
+	begin := time.Now()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+	t.since = time.Now()
+	t.waited += t.since.Sub(begin)
+}
+
+// readError is one of reading the events again.
+type readError struct{ error }
+
+func (e readError) Unwrap() error { return e.error }
