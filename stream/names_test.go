@@ -188,6 +188,43 @@ func TestRefusalTeachesNothing(t *testing.T) {
 	}
 }
 
+// The names of a refused record are not in the dictionary, nor are they added with
+// the next record, whether the refused one brought a new field or only a new value.
+func TestRefusedNamesAreForgotten(t *testing.T) {
+	for format, records := range map[string][3]string{
+		"json": {`{"label":1,"colour":"red","x":1}`, `{"colour":"blue","x":oops}`, `{"colour":"green","new":1,"x":oops}`},
+		"vw":   {"1 |colour red |x y:1", "1 |colour blue |x y:oops", "1 |new a |colour green |x y:oops"},
+	} {
+		names := func(records ...string) (names []string) {
+			config := DefaultRecordConfig()
+			config.Format = format
+			schema := config.Schema()
+			d, err := NewDecoder(config, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e blankout.Example
+			for _, r := range records {
+				d.Decode(Record{Value: []byte(r)}, &e)
+				if refused := strings.Contains(r, "oops"); (e.Refused != nil) != refused {
+					t.Fatalf("%s: %v", r, e.Refused)
+				}
+			}
+			for i := range schema.Names.Len() {
+				_, name := schema.Names.At(i)
+				names = append(names, name)
+			}
+			return names
+		}
+		want := names(records[0], records[0])
+		for _, bad := range records[1:] {
+			if got := names(records[0], bad, records[0]); !slices.Equal(got, want) {
+				t.Errorf("after %s the names are %q, want %q", bad, got, want)
+			}
+		}
+	}
+}
+
 // A name with dots stands for a nesting too, so a record can call the same fields
 // null at as many places as there are ways to write their parent's name. It takes
 // no more memory for that than the fields do.

@@ -201,7 +201,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 				t.Fatalf("offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
 			}
 			last = e.Offset + 1
-			g := got{offset: e.Offset, key: string(e.Key), refused: e.Refused}
+			g := got{offset: e.Offset, time: e.Time, key: string(e.Key), refused: e.Refused}
 			if e.Refused == nil {
 				g.value = d.values[e.Label]
 			}
@@ -329,4 +329,23 @@ func FuzzResponse(f *testing.F) {
 			t.Errorf("%d bytes of records in a response of %d", len(r.records), len(b))
 		}
 	})
+}
+
+// The time of a record is what the producer said, or, where the batch is marked so,
+// that of the broker's append, which the batch has as its latest.
+func TestAppendTime(t *testing.T) {
+	const appended = 1 << 3 // as Kafka's protocol has it: bit 3 is the timestamp's type
+	for attributes, want := range map[int16][]int64{0: {1000, 1001}, appended: {7777, 7777}, flagTransactional: {1000, 1001}} {
+		b := makeBatch(t, batchOrigin{base: 5, attributes: attributes, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
+		binary.BigEndian.PutUint64(b[35:], 7777)
+		got, err := readResponse(t, 5, sealed(b), nil)
+		if err != nil || len(got) != 2 {
+			t.Fatal(got, err)
+		}
+		for i, g := range got {
+			if g.time != want[i] {
+				t.Errorf("attributes %d: record %d has the time %d, want %d", attributes, i, g.time, want[i])
+			}
+		}
+	}
 }
