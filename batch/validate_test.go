@@ -12,13 +12,14 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/online"
+	"blankout/record"
 	"blankout/stream"
 )
 
 // events returns events that a test can present again and again.
 func events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
 	t.Helper()
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Classes = []string{"-1", "1"}
 	schema := c.Schema()
 	file, err := stream.OpenFile(path, c, schema)

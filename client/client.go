@@ -8,6 +8,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/loss"
-	"blankout/stream"
+	"blankout/record"
 )
 
 // Model is a model and how its events are written. It is immutable once the
@@ -38,7 +39,7 @@ type Model struct {
 	// Record says how events are written. It comes with a snapshot or a
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.
-	Record stream.RecordConfig
+	Record record.Config
 	// Recorded says that Record came with the model's file.
 	Recorded bool
 
@@ -50,7 +51,7 @@ type Model struct {
 // of a checkpoint.
 const (
 	blockOffsets  = "offsets"     // JSON of blankout.Offsets
-	blockSettings = "fingerprint" // JSON of stream.RecordConfig.Settings
+	blockSettings = "fingerprint" // JSON of record.Config.Settings
 	blockSnapshot = "snapshot"    // JSON of snapshot
 )
 
@@ -60,13 +61,13 @@ type snapshot struct {
 }
 
 // New returns a Model of events written as record says.
-func New(m *blankout.Linear, record stream.RecordConfig) *Model {
-	return &Model{Head: &m.Head, Linear: m, Record: record, name: sync.OnceValue(m.Schema.Namer)}
+func New(m *blankout.Linear, recordConfig record.Config) *Model {
+	return &Model{Head: &m.Head, Linear: m, Record: recordConfig, name: sync.OnceValue(m.Schema.Namer)}
 }
 
 // NewKernel is New for a kernel model.
-func NewKernel(m *batch.KernelModel, record stream.RecordConfig) *Model {
-	return &Model{Head: &m.Head, Kernel: m, Record: record}
+func NewKernel(m *batch.KernelModel, recordConfig record.Config) *Model {
+	return &Model{Head: &m.Head, Kernel: m, Record: recordConfig}
 }
 
 // Decode reads a Model from the bytes of a snapshot, checkpoint or model file.
@@ -80,25 +81,25 @@ func Decode(data []byte) (*Model, error) {
 
 // FromFile reads a Model from a file that has been decoded.
 func FromFile(file *checkpoint.File) (*Model, error) {
-	return decode(file, stream.DefaultRecordConfig())
+	return decode(file, record.DefaultConfig())
 }
 
 // decode reads a Model from a file's blocks. Events are written as record says
 // if the file does not know it.
-func decode(file *checkpoint.File, record stream.RecordConfig) (*Model, error) {
+func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
 	var m *Model
 	if file.Kind == checkpoint.Kernel {
 		kernel, err := batch.ReadKernelModel(file.Blocks)
 		if err != nil {
 			return nil, err
 		}
-		m = NewKernel(kernel, record)
+		m = NewKernel(kernel, recordConfig)
 	} else {
 		linear, err := blankout.ReadLinear(file.Blocks)
 		if err != nil {
 			return nil, err
 		}
-		m = New(linear, record)
+		m = New(linear, recordConfig)
 	}
 	var err error
 	var settings map[string]string
@@ -114,7 +115,7 @@ func decode(file *checkpoint.File, record stream.RecordConfig) (*Model, error) {
 	}
 	m.Version, m.At = s.Version, s.At
 	if settings != nil {
-		if m.Record, err = stream.ParseSettings(settings); err != nil {
+		if m.Record, err = record.ParseSettings(settings); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
 		m.Recorded = true
@@ -216,12 +217,12 @@ const maxUnknown = 20 // features that a Prediction names as unknown
 
 // decoder works for one prediction at a time and keeps its memory.
 type decoder struct {
-	stream.Decoder
+	record.Decoder
 	schema  *blankout.Schema
 	example blankout.Example
 	// names decodes an event once more for the names of some of its features, under a
 	// Schema of its own; nil until that is asked for.
-	names   stream.Decoder
+	names   record.Decoder
 	naming  *blankout.Schema
 	again   blankout.Example
 	scores  []float64
@@ -233,11 +234,11 @@ type decoder struct {
 // matter most, if the Model Explains. The error is a *blankout.Refusal if the
 // event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
-	return m.PredictRecord(stream.Record{Value: event}, explain)
+	return m.PredictRecord(record.Record{Value: event}, explain)
 }
 
 // PredictRecord is Predict for a record with a key and a time.
-func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) {
+func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) {
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
 			return Prediction{}, err
@@ -253,7 +254,9 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 	}
 	defer m.idle.Put(d)
 	e := &d.example
-	d.Decode(r, e)
+	if err := d.Decode(context.Background(), r, e); err != nil {
+		return Prediction{}, err
+	}
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &blankout.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
@@ -296,12 +299,12 @@ func (m *Model) PredictRecord(r stream.Record, explain int) (Prediction, error) 
 }
 
 // newDecoder returns a decoder of events and its Schema, to which it adds.
-func (m *Model) newDecoder() (stream.Decoder, *blankout.Schema, error) {
+func (m *Model) newDecoder() (record.Decoder, *blankout.Schema, error) {
 	schema := m.Schema.Clone(-1, -1)
 	schema.Names = nil // for people, not for predictions
-	record := m.Record
-	record.Unlabelled = true
-	inner, err := stream.NewDecoder(record, schema)
+	recordConfig := m.Record
+	recordConfig.Unlabelled = true
+	inner, err := record.NewDecoder(recordConfig, schema)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding events: %w", err)
 	}
@@ -338,7 +341,7 @@ func (m *Model) unknown(e *blankout.Example) (out []feature) {
 
 // namesIn returns the names that the event r has for these columns. The model's own
 // dictionary would also know those of other events that share a column with them.
-func (m *Model) namesIn(d *decoder, r stream.Record, columns map[uint32]bool) (map[uint32]string, error) {
+func (m *Model) namesIn(d *decoder, r record.Record, columns map[uint32]bool) (map[uint32]string, error) {
 	if m.Record.Format == "svmlight" && m.Schema.NumericIndices {
 		return nil, nil // a number is its name
 	}
@@ -351,7 +354,9 @@ func (m *Model) namesIn(d *decoder, r stream.Record, columns map[uint32]bool) (m
 	mask := uint64(1)<<m.Schema.Bits - 1
 	crossed := len(m.Schema.Crosses) > 0 // the names of their factors are wanted too
 	d.naming.Names = blankout.NewNamesOf(1<<12, func(hash uint64) bool { return crossed || columns[uint32(hash&mask)] })
-	d.names.Decode(r, &d.again)
+	if err := d.names.Decode(context.Background(), r, &d.again); err != nil {
+		return nil, err
+	}
 	names := map[uint32]string{}
 	for i := range d.naming.Names.Len() {
 		hash, name := d.naming.Names.At(i)

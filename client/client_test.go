@@ -20,6 +20,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -30,36 +31,36 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // learner returns a Runner over n JSON events of a file, and how they are written.
-func learner(dir string, n int) (*run.Runner, stream.RecordConfig, error) {
+func learner(dir string, n int) (*run.Runner, record.Config, error) {
 	var lines bytes.Buffer
 	for i := range n {
 		fmt.Fprintf(&lines, `{"sort":"%s","word":"%s%d","x":%d,"id":7}`+"\n", []string{"no", "yes"}[i%2], []string{"n", "y"}[i%2], i%5, i%3)
 	}
 	path := filepath.Join(dir, "events.jsonl")
 	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
-		return nil, stream.RecordConfig{}, err
+		return nil, record.Config{}, err
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format, record.Label, record.Drop, record.Classes = "json", "sort", []string{"id", "a,b"}, []string{"no", "yes"}
-	schema := record.Schema()
-	source, err := stream.OpenFile(path, record, schema)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.Label, recordConfig.Drop, recordConfig.Classes = "json", "sort", []string{"id", "a,b"}, []string{"no", "yes"}
+	schema := recordConfig.Schema()
+	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
-		return nil, record, err
+		return nil, recordConfig, err
 	}
 	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
-		return nil, record, err
+		return nil, recordConfig, err
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 1 << 32}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 1 << 32}
 	r.Config.Refused = run.PolicySkip
-	return r, record, nil
+	return r, recordConfig, nil
 }
 
 // A server, a checkpoint and the bytes of either predict alike, and like the
 // learner.
 func TestSourcesAgree(t *testing.T) {
 	dir := t.TempDir()
-	r, record, err := learner(dir, 300)
+	r, recordConfig, err := learner(dir, 300)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestSourcesAgree(t *testing.T) {
 	if err := os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestSourcesAgree(t *testing.T) {
 		t.Errorf("served version %d at %v, published %d at %v", served.Version, served.Offsets, p.Version, p.Offsets)
 	}
 	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
-	live := client.New(r.Model(), record)
+	live := client.New(r.Model(), recordConfig)
 	want, err := live.Predict(event, 5)
 	if err != nil || want.Class != "yes" || want.Probability <= 0.5 {
 		t.Fatalf("%+v, %v", want, err)
@@ -144,14 +145,14 @@ func TestSourcesAgree(t *testing.T) {
 
 // TestRegression: what a model of numbers predicts is a score, no class.
 func TestRegression(t *testing.T) {
-	record := stream.DefaultRecordConfig()
-	record.Format, record.Bits = "svmlight", 4
-	schema := record.Schema()
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.Bits = "svmlight", 4
+	schema := recordConfig.Schema()
 	for loss, want := range map[string]string{
 		"linear:gaussian":   `{"scores":[2.5],"explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"scores":[2.5],"explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
-		m := client.New(blankout.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), record)
+		m := client.New(blankout.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p, err := m.Predict([]byte("0 1:1"), 3)
 		if err != nil {
 			t.Fatal(err)
@@ -165,14 +166,14 @@ func TestRegression(t *testing.T) {
 // Followers, predictions and the learner at full speed; for the race detector.
 // Versions never go back.
 func TestFollow(t *testing.T) {
-	r, record, err := learner(t.TempDir(), 3000)
+	r, recordConfig, err := learner(t.TempDir(), 3000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	r, record, err := learner(dir, 200) // stands for the service that learns
+	r, recordConfig, err := learner(dir, 200) // stands for the service that learns
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -239,7 +240,7 @@ func Example() {
 	}
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: r.Published, Record: &record}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -11,7 +12,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/online"
-	"blankout/stream"
+	"blankout/record"
 )
 
 // The few features that matter most are the first of all, ties included, and to
@@ -25,9 +26,9 @@ func TestExplainFew(t *testing.T) {
 		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns of each weight
 	}
 	model := blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
-	m := client.New(model, record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	m := client.New(model, recordConfig)
 	event := []byte("1")
 	for d := range columns {
 		event = fmt.Appendf(event, " %d:1", d+1)
@@ -70,11 +71,11 @@ func TestExplainFew(t *testing.T) {
 // column with it, and what the model has never met is said to be unknown.
 func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
-		record := stream.DefaultRecordConfig()
-		record.Format, record.Classes, record.Bits = "json", []string{"no", "yes"}, bits
-		record.Crosses = [][2]string{{"colour", "words"}}
-		schema := record.Schema()
-		decoder, err := stream.NewDecoder(record, schema)
+		recordConfig := record.DefaultConfig()
+		recordConfig.Format, recordConfig.Classes, recordConfig.Bits = "json", []string{"no", "yes"}, bits
+		recordConfig.Crosses = [][2]string{{"colour", "words"}}
+		schema := recordConfig.Schema()
+		decoder, err := record.NewDecoder(recordConfig, schema)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,10 +85,12 @@ func TestExplainNames(t *testing.T) {
 		}
 		var e blankout.Example
 		for i := range 200 {
-			decoder.Decode(stream.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"colour":"red","size":%d}`, record.Classes[i%2], i%2, i%5)}, &e)
+			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"colour":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
+				t.Fatal(err)
+			}
 			learner.Learn(&e)
 		}
-		m := client.New(learner.Published(), record)
+		m := client.New(learner.Published(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"colour":"red","size":3}`)
 		inEvent := []string{"words=a", "words=fine", "words=day", "colour=red", "size", "colour=red ^ words=a", "colour=red ^ words=fine", "colour=red ^ words=day"}
 		p, err := m.Predict(event, 100)

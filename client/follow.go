@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -28,7 +29,7 @@ type Options struct {
 	Kafka *stream.ConnectConfig
 	// Record says how events are written if the model does not know it, as one
 	// trained from files; nil is the defaults.
-	Record *stream.RecordConfig
+	Record *record.Config
 	// Missing is the rule for missing fields that takes the place of the model's
 	// own; "" and blankout.MissingAuto leave it that.
 	Missing blankout.MissingRule
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 		o.Kafka = &c
 	}
 	if o.Record == nil {
-		c := stream.DefaultRecordConfig()
+		c := record.DefaultConfig()
 		o.Record = &c
 	}
 	return o

@@ -12,7 +12,7 @@ import (
 
 	"blankout"
 	"blankout/client"
-	"blankout/stream"
+	"blankout/record"
 )
 
 // An answer that is packed is not unpacked: a megabyte of it may be a gigabyte.
@@ -56,7 +56,7 @@ func TestPackedAnswer(t *testing.T) {
 // not for it without TLS.
 func TestTokenStays(t *testing.T) {
 	var model bytes.Buffer
-	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), stream.DefaultRecordConfig())
+	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	if err := m.Encode(&model); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
-	"blankout/stream"
+	"blankout/record"
 )
 
 // published returns what a topic with one model holds, and the manifest's text.
@@ -25,7 +25,7 @@ func published(t testing.TB) (*contents, string) {
 	for b := range blocks {
 		hash := hashOf(b.Data)
 		list.Blocks = append(list.Blocks, manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{hash}})
-		if err := c.add(stream.Record{Key: []byte(keyPiece + hash), Value: b.Data}, true); err != nil {
+		if err := c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,17 +37,17 @@ func published(t testing.TB) (*contents, string) {
 	return c, text
 }
 
-func svmlight() stream.RecordConfig {
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
-	return record
+func svmlight() record.Config {
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	return recordConfig
 }
 
 // read puts together what a manifest of this text describes.
 func (c *contents) read(text string, limit int64) (*Model, error) {
 	sum := sha256.Sum256([]byte(text))
 	value := hex.EncodeToString(sum[:]) + "\n" + text
-	if err := c.add(stream.Record{Key: []byte(keyManifest), Value: []byte(value)}, true); err != nil {
+	if err := c.add(record.Record{Key: []byte(keyManifest), Value: []byte(value)}, true); err != nil {
 		return nil, err
 	}
 	return c.assemble(svmlight(), limit)

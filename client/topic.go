@@ -29,6 +29,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/internal/failpoint"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -94,7 +95,7 @@ type contents struct {
 }
 
 // add takes up a record. An error is about a manifest; the one before it stays.
-func (c *contents) add(r stream.Record, keep bool) error {
+func (c *contents) add(r record.Record, keep bool) error {
 	key := string(r.Key)
 	if hash, ok := strings.CutPrefix(key, keyPiece); ok {
 		c.bytes -= int64(len(c.pieces[hash]))
@@ -129,7 +130,7 @@ func (c *contents) add(r stream.Record, keep bool) error {
 
 // assemble puts the newest model together, of at most limit bytes: a manifest can
 // name a piece many times.
-func (c *contents) assemble(record stream.RecordConfig, limit int64) (*Model, error) {
+func (c *contents) assemble(recordConfig record.Config, limit int64) (*Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	for _, b := range c.manifest.Blocks {
 		for _, hash := range b.Pieces {
@@ -155,7 +156,7 @@ func (c *contents) assemble(record stream.RecordConfig, limit int64) (*Model, er
 		}
 		f.Blocks = append(f.Blocks, blankout.Block{Name: b.Name, Data: data})
 	}
-	return decode(f, record)
+	return decode(f, recordConfig)
 }
 
 // readTopicConfig says how a snapshot topic is read, from its beginning.

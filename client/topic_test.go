@@ -16,6 +16,7 @@ import (
 	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/record"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -25,8 +26,8 @@ import (
 // wide returns a model of so many columns and 64 classes, half a megabyte for
 // every 1024 columns; its first weight is first.
 func wide(version uint64, columns int, first float64) *client.Model {
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
 	classes := make([]string, 64)
 	weights := make([][]float64, len(classes))
 	for k := range classes {
@@ -38,7 +39,7 @@ func wide(version uint64, columns int, first float64) *client.Model {
 	weights[0][0] = first
 	schema := blankout.NewSchema(20, classes, 0)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), record)
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), recordConfig)
 	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
 	return m
 }
@@ -314,9 +315,9 @@ func kernelModel(t testing.TB) *client.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
-	return client.NewKernel(m, record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	return client.NewKernel(m, recordConfig)
 }
 
 func TestKernelModel(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"blankout"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -34,7 +35,7 @@ import (
 // file.
 type Config struct {
 	Kafka      Kafka                `toml:"kafka"`
-	Record     stream.RecordConfig  `toml:"record"`
+	Record     record.Config        `toml:"record"`
 	Learner    online.Config        `toml:"learner"`
 	Checkpoint Checkpoint           `toml:"checkpoint"`
 	HTTP       HTTP                 `toml:"http"`
@@ -159,7 +160,7 @@ func Default() Config {
 	run := run.DefaultConfig()
 	c := Config{
 		Kafka:   Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
-		Record:  stream.DefaultRecordConfig(),
+		Record:  record.DefaultConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
 			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,

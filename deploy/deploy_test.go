@@ -20,6 +20,7 @@ import (
 
 	"blankout"
 	"blankout/config"
+	"blankout/record"
 	"blankout/serve"
 	"blankout/stream"
 )
@@ -175,9 +176,9 @@ func TestExamples(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		record := stream.DefaultRecordConfig()
-		schema := record.Schema()
-		source, err := stream.OpenFile(file, record, schema)
+		recordConfig := record.DefaultConfig()
+		schema := recordConfig.Schema()
+		source, err := stream.OpenFile(file, recordConfig, schema)
 		if err != nil {
 			t.Fatal(err)
 		}

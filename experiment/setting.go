@@ -18,6 +18,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -222,7 +223,7 @@ func Binary() *blankout.Schema { return Classes("-1", "1") }
 
 // Classes returns a Schema with the given classes.
 func Classes(names ...string) *blankout.Schema {
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Classes, c.MaxNames = names, 0
 	return c.Schema()
 }
@@ -231,7 +232,7 @@ func Classes(names ...string) *blankout.Schema {
 // example is borrowed. Labels that are none of the Schema's classes are errors,
 // but in a file of unlabelled examples, where all are ignored.
 func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabelled bool, f func(i int, e *blankout.Example) error) (err error) {
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabelled = schema.Classes, schema.MaxClasses, unlabelled
 	path := s.Path(folder, file)
 	src, err := stream.OpenFile(path, c, schema)

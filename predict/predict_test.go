@@ -24,6 +24,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -47,11 +48,11 @@ func broker(t *testing.T) *kfake.Cluster {
 // model says yes, with certainty growing with version, to events whose first
 // feature is positive.
 func model(version uint64) *client.Model {
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), record)
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), recordConfig)
 	m.Version, m.At = version, time.Now()
 	return m
 }
@@ -96,12 +97,12 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, record := range b.Records {
+		for _, r := range b.Records {
 			var p predict.Prediction
-			if err := json.Unmarshal(record.Value, &p); err != nil {
-				t.Fatalf("%s: %v", record.Value, err)
+			if err := json.Unmarshal(r.Value, &p); err != nil {
+				t.Fatalf("%s: %v", r.Value, err)
 			}
-			keys, values = append(keys, string(record.Key)), append(values, p)
+			keys, values = append(keys, string(r.Key)), append(values, p)
 		}
 	}
 }
@@ -456,9 +457,9 @@ func TestKeyOfAPrediction(t *testing.T) {
 	if err := errors.Join(producer.Flush(t.Context()), producer.Close()); err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format, record.ID = "json", "id"
-	m := client.New(blankout.NewLinear(record.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.ID = "json", "id"
+	m := client.New(blankout.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	if err := predictor(c, func() *client.Model { return m }).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -549,14 +550,14 @@ func TestPredictionTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Of a great many classes the scores alone are too large.
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
 	var classes []string
 	weights := make([][]float64, 300)
 	for i := range weights {
 		classes, weights[i] = append(classes, fmt.Sprint("class ", i)), []float64{float64(i)}
 	}
-	wide := client.New(blankout.NewLinear(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), record)
+	wide := client.New(blankout.NewLinear(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), recordConfig)
 	for i, m := range []*client.Model{model(1), wide} {
 		p := predictor(c, func() *client.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)

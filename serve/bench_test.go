@@ -14,14 +14,14 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
-	"blankout/stream"
 )
 
 // endless is a Source that has the same events again and again.
 type endless struct {
-	decoder stream.Decoder
+	decoder record.Decoder
 	values  [][]byte
 	next    int64
 }
@@ -33,7 +33,9 @@ func (s *endless) Next(ctx context.Context, b *blankout.Batch) error {
 	}
 	b.Topic = "endless"
 	for i := range b.Examples {
-		s.decoder.Decode(stream.Record{Value: s.values[int(s.next)%len(s.values)], Offset: s.next}, &b.Examples[i])
+		if err := s.decoder.Decode(ctx, record.Record{Value: s.values[int(s.next)%len(s.values)], Offset: s.next}, &b.Examples[i]); err != nil {
+			return err
+		}
 		s.next++
 	}
 	b.Next, b.HighWater = s.next, -1
@@ -52,10 +54,10 @@ func BenchmarkPredict(b *testing.B) {
 }
 
 func benchmarkPredict(b *testing.B, learning bool, clients int) {
-	record := stream.DefaultRecordConfig()
-	record.Classes = []string{"no", "yes"}
-	schema := record.Schema()
-	decoder, err := stream.NewDecoder(record, schema)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Classes = []string{"no", "yes"}
+	schema := recordConfig.Schema()
+	decoder, err := record.NewDecoder(recordConfig, schema)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	for r.Published() == nil || r.Published().Events == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: r.Published, Record: &record})
+	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig})
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
 	asker := &http.Client{Transport: transport}

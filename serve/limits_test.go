@@ -22,8 +22,8 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/record"
 	"blankout/serve"
-	"blankout/stream"
 )
 
 // following returns a Service that follows a model of so many classes and
@@ -47,11 +47,11 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	for d := range columns {
 		model.Scaler.Dense = append(model.Scaler.Dense, uint32(d))
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format = "json"
-	m := client.New(model, record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "json"
+	m := client.New(model, recordConfig)
 	m.Version, m.At = 1, time.Now()
-	return serve.Service{Follow: func() *client.Model { return m }, Record: &record}
+	return serve.Service{Follow: func() *client.Model { return m }, Record: &recordConfig}
 }
 
 // recorder is a ResponseWriter that keeps the first part of an answer, counts

@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -129,10 +130,10 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	if err := os.WriteFile(path, lines, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format, record.MaxClasses = "json", classes
-	schema := record.Schema()
-	source, err := stream.OpenFile(path, record, schema)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.MaxClasses = "json", classes
+	schema := recordConfig.Schema()
+	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +142,12 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: record.Settings()}
+	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: recordConfig.Settings()}
 	runner.Config.Refused = run.PolicyFail
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return runner, serve.Service{Status: runner.Status, Model: runner.Published, Record: &record}
+	return runner, serve.Service{Status: runner.Status, Model: runner.Published, Record: &recordConfig}
 }
 
 // servedError asks over HTTP for predictions of the last n events.

@@ -16,8 +16,8 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/record"
 	"blankout/run"
-	"blankout/stream"
 )
 
 // models answers with the current model and with what it predicts. It makes of
@@ -52,11 +52,11 @@ func (s *models) take() *client.Model {
 	if p := s.service.model(); p != s.published {
 		s.published, s.current = p, nil
 		if p != nil {
-			record := stream.DefaultRecordConfig()
+			recordConfig := record.DefaultConfig()
 			if s.service.Record != nil {
-				record = *s.service.Record
+				recordConfig = *s.service.Record
 			}
-			s.current = client.New(p.Linear, record)
+			s.current = client.New(p.Linear, recordConfig)
 			s.current.Version, s.current.Offsets, s.current.At = p.Version, p.Offsets, p.At
 		}
 	}

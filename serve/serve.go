@@ -25,6 +25,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 
@@ -115,7 +116,7 @@ type Service struct {
 	Source func() *stream.ConsumerStats
 	// Record says how the stream's events are written, and so those of
 	// predictions. Nil serves no predictions.
-	Record *stream.RecordConfig
+	Record *record.Config
 	// Predictions tells how a topic is being scored; nil if none is.
 	Predictions func() *predict.Stats
 	// Snapshots returns the places that models are handed on to, nil while there are

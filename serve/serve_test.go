@@ -36,6 +36,7 @@ import (
 	"blankout/client"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -67,10 +68,10 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format, record.Time = "json", "ts"
-	schema := record.Schema()
-	source, err := stream.OpenFile(path, record, schema)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.Time = "json", "ts"
+	schema := recordConfig.Schema()
+	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
-		Version: "v1.2.3", Status: r.Status, Model: r.Published, Record: &record,
+		Version: "v1.2.3", Status: r.Status, Model: r.Published, Record: &recordConfig,
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
 		},
@@ -420,12 +421,12 @@ func TestFollowedKernelModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
-	model := client.NewKernel(kernel, record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	model := client.NewKernel(kernel, recordConfig)
 	model.Version = 7
 	stats := &predict.Stats{Trouble: "there is no model yet"}
-	url := start(t, serve.DefaultConfig(), serve.Service{Follow: func() *client.Model { return model }, Record: &record, Predictions: func() *predict.Stats { return stats }})
+	url := start(t, serve.DefaultConfig(), serve.Service{Follow: func() *client.Model { return model }, Record: &recordConfig, Predictions: func() *predict.Stats { return stats }})
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: there is no model yet") {
 		t.Errorf("%d %s", status, text)
 	}
@@ -701,13 +702,13 @@ func FuzzRequests(f *testing.F) {
 	service.Validate = func() error { return errors.New("the events cannot be read again") }
 	handlers := map[string]http.Handler{"": serve.Handler(serve.DefaultConfig(), service)}
 	for _, format := range []string{"svmlight", "vw", "csv"} {
-		record := *service.Record
-		record.Format = format
+		recordConfig := *service.Record
+		recordConfig.Format = format
 		if format == "csv" {
-			record.Columns = []string{"label", "word", "x"}
+			recordConfig.Columns = []string{"label", "word", "x"}
 		}
 		other := service
-		other.Record = &record
+		other.Record = &recordConfig
 		handlers[format] = serve.Handler(serve.DefaultConfig(), other)
 	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {

@@ -1,13 +1,12 @@
 package stream
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"slices"
 	"sync"
 
 	"blankout"
+	"blankout/record"
 )
 
 // ahead reads and decodes a File in goroutines of its own: one reads, and where
@@ -31,11 +30,8 @@ type block struct {
 	err   error
 
 	// Of lines that are decoded apart.
-	text    []byte // in bytes
-	line    int64  // number of the first
-	lines   int
-	cut     bool // text is the start of one line that is too long
-	records []Record
+	lines   record.Lines // in bytes
+	records []record.Record
 	labels  [][]byte // nil of a refused record
 	index   []uint32 // of all examples
 	value   []float64
@@ -51,8 +47,8 @@ const blockLines = 1 << 10
 // everybody but the File must work on Schema.At of their batch. Close ends it.
 //
 // A pack that is not nil makes in those goroutines, which may call it at the same
-// time, the Packed of each Batch of its Examples. They have no Labels yet, for the
-// want of which some may still be refused.
+// time, the Packed of each Batch of its Examples. They have no Labels yet, for which some may
+// still be refused.
 func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -69,24 +65,26 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 		pack = func([]blankout.Example) any { return nil }
 	}
 	fill := func(k *block) {
-		if f.fill(k, false); k.err == nil {
+		if f.fill(ctx, k, false); k.err == nil {
 			k.batch.Packed = pack(k.batch.Examples)
 		}
 		k.decoded <- struct{}{}
 	}
-	if d, ok := f.decoder.(*svmlightDecoder); ok && d.fork() != nil {
+	if d, ok := f.decoder.(*record.Svmlight); ok && d.Fork() != nil {
 		fill = func(k *block) {
-			if k.err = f.records.lines(k); k.err != nil {
+			k.bytes = f.scanner.Move(k.bytes)
+			k.lines, k.err = f.scanner.Lines(blockLines)
+			if k.bytes = f.scanner.Buffer(); k.err != nil {
 				k.decoded <- struct{}{}
 				return
 			}
 			a.work <- k
 		}
 		for range threads {
-			d, lines := d.fork(), &Records{c: f.records.c, name: f.records.name}
+			d, lines := d.Fork(), f.scanner.Fork()
 			a.done.Go(func() {
 				for k := range a.work {
-					k.decode(d, lines)
+					f.decode(k, d, lines)
 					k.batch.Packed = pack(k.batch.Examples)
 					k.decoded <- struct{}{}
 				}
@@ -128,8 +126,8 @@ func (a *ahead) next(ctx context.Context, f *File, b *blankout.Batch) error {
 	if a.err = k.err; a.err != nil {
 		return a.err
 	}
-	if k.lines > 0 {
-		f.settle(k)
+	if k.lines.Count > 0 {
+		f.decodeLabels(k)
 	}
 	*b = k.batch
 	return nil
@@ -137,93 +135,37 @@ func (a *ahead) next(ctx context.Context, f *File, b *blankout.Batch) error {
 
 // decode decodes the lines of k but for their labels. The entries of all examples
 // lie one behind the other: they take four bytes at least, 1:1 and a space.
-func (k *block) decode(d *svmlightDecoder, lines *Records) {
-	lines.buf, lines.at, lines.end, lines.line, lines.eof = k.text, 0, len(k.text), k.line, io.EOF
-	most := len(k.text)/4 + k.lines
+func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
+	s.Set(k.lines)
+	most := len(k.lines.Text)/4 + k.lines.Count
 	k.index, k.value = slices.Grow(k.index[:0], most), slices.Grow(k.value[:0], most)
-	k.records, k.labels = slices.Grow(k.records[:0], k.lines), slices.Grow(k.labels[:0], k.lines)
-	examples := slices.Grow(k.batch.Examples[:0], k.lines)
-	var record Record
-	for {
-		if k.cut && len(examples) == 0 {
-			record, lines.at, lines.cut = Record{Value: k.text, Offset: k.line}, lines.end, true
-		} else if !lines.scan(&record) {
-			break
-		}
+	k.records, k.labels = slices.Grow(k.records[:0], k.lines.Count), slices.Grow(k.labels[:0], k.lines.Count)
+	examples := slices.Grow(k.batch.Examples[:0], k.lines.Count)
+	var r record.Record
+	for s.Scan(&r) {
 		examples = examples[:len(examples)+1]
 		e := &examples[len(examples)-1]
 		at := len(k.index)
 		e.Features = blankout.Vec{Index: k.index[at:], Value: k.value[at:]}
-		label, _ := d.decode(&record, e)
+		label, _ := d.DecodeFeatures(&r, e)
 		n := e.Features.Len()
 		e.Features = blankout.Vec{Index: e.Features.Index[:n:n], Value: e.Features.Value[:n:n]}
 		k.index, k.value = k.index[:at+n], k.value[:at+n]
-		k.records, k.labels = append(k.records, record), append(k.labels, label)
-		lines.seal(&record, e)
+		k.records, k.labels = append(k.records, r), append(k.labels, label)
+		f.seal(&r, e)
 	}
 	k.batch.Examples = examples
 }
 
-// settle gives the examples of k their classes, in order, and completes the batch.
-func (f *File) settle(k *block) {
-	d := f.decoder.(*svmlightDecoder)
+// decodeLabels gives the examples of k their classes, in order, and completes the batch.
+func (f *File) decodeLabels(k *block) {
+	d := f.decoder.(*record.Svmlight)
 	for i, label := range k.labels {
 		if e := &k.batch.Examples[i]; label != nil {
-			if d.settle(&k.records[i], e, label); e.Refused != nil {
-				f.records.place(e)
+			if d.DecodeLabel(&k.records[i], e, label); e.Refused != nil {
+				f.place(e)
 			}
 		}
 	}
-	f.complete(&k.batch, k.line+int64(k.lines))
-}
-
-// lines takes the next lines, whole and not more than blockLines of them, for k.
-// They stay where they are until k is filled again. Of a line that is too long it
-// takes the start and passes over the rest.
-func (r *Records) lines(k *block) error {
-	k.bytes = r.move(k.bytes)
-	for {
-		if r.skipped {
-			if i := bytes.IndexByte(r.buf[r.at:r.end], '\n'); i >= 0 {
-				r.at, r.line, r.skipped = r.at+i+1, r.line+1, false
-			} else if r.at = r.end; r.eof != nil {
-				r.line, r.skipped = r.line+1, false
-			}
-		}
-		// From a file take a good part of the buffer, of standard input what comes.
-		if r.skipped || r.eof == nil && r.end-r.at < bufferBytes/2 && (r.pump == nil || r.end == r.at) {
-			if err := r.refill(); err != nil {
-				return err
-			}
-			continue
-		}
-		at := r.at
-		k.line, k.lines, k.cut = r.line, 0, false
-		for k.lines < blockLines && r.at < r.end {
-			i := bytes.IndexByte(r.buf[r.at+r.seen:r.end], '\n')
-			if i < 0 && r.eof == nil {
-				r.seen = r.end - r.at
-				break
-			}
-			if i < 0 {
-				r.at = r.end
-			} else {
-				r.at += r.seen + i + 1
-			}
-			r.seen = 0
-			k.lines++
-		}
-		if k.cut = k.lines == 0 && r.end-r.at > r.c.MaxBytes; k.cut {
-			k.lines, r.at, r.seen, r.skipped = 1, r.at+r.c.MaxBytes+1, 0, true
-		} else {
-			r.line += int64(k.lines)
-		}
-		if k.lines > 0 {
-			k.bytes, k.text = r.buf, r.buf[at:r.at]
-			return nil
-		}
-		if err := r.refill(); err != nil {
-			return err
-		}
-	}
+	f.complete(&k.batch, k.lines.First+int64(k.lines.Count))
 }

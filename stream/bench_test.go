@@ -10,47 +10,8 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/record"
 )
-
-// benchRecords are one record of every format; the JSON one has 200 bytes.
-var benchRecords = map[string]string{
-	"json":     `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174.5,"workclass":"State-gov","education":"Bachelors","marital":"Never-married","sex":"Male","country":"United-States","night":false,"score":0.73}`,
-	"svmlight": "-1 3:1 11:1 14:0.25 19:1 39:1.5 42:1 55:1 64:1 67:-3.25 73:1 75:1 76:1 80:12 83:1 1024:0.4391 20311:1",
-	"vw":       "1 'ad17|user age:39 night country=de |words the quick brown fox jumps over the lazy dog |n a:0.25 b:1.5",
-	"csv":      `1,39,40,2174.5,State-gov,Bachelors,Never-married,Male,"United-States",false,0.73`,
-}
-
-func benchDecoder(t testing.TB, format string) Decoder {
-	c := DefaultRecordConfig()
-	c.Format = format
-	if format == "csv" {
-		c.Columns = strings.Split("label,age,hours,gain,work,education,marital,sex,country,night,score", ",")
-	}
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func BenchmarkDecode(b *testing.B) {
-	for _, f := range formats {
-		b.Run(f.name, func(b *testing.B) {
-			d := benchDecoder(b, f.name)
-			r := Record{Value: []byte(benchRecords[f.name])}
-			var e blankout.Example
-			b.SetBytes(int64(len(r.Value)))
-			b.ReportAllocs()
-			for b.Loop() {
-				d.Decode(r, &e)
-			}
-			if e.Refused != nil {
-				b.Fatal(e.Refused)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
-		})
-	}
-}
 
 // Reading a file of svmlight through to its examples, as train does.
 func BenchmarkFile(b *testing.B) {
@@ -69,7 +30,7 @@ func BenchmarkFile(b *testing.B) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
 		b.Fatal(err)
 	}
-	c := DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.MaxClasses = 10
 	for _, threads := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {

@@ -13,22 +13,27 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 
 	"github.com/segmentio/kafka-go"
 )
 
+// benchRecord is an event of 200 bytes.
+const benchRecord = `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174.5,"workclass":"State-gov","education":"Bachelors","marital":"Never-married","sex":"Male","country":"United-States","night":false,"score":0.73}`
+
 // nothing decodes a record into an event without features.
 type nothing struct{ records int }
 
-func (d *nothing) Decode(r Record, e *blankout.Example) {
+func (d *nothing) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
 	*e = blankout.Example{Label: blankout.Unlabelled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
 	d.records++
+	return nil
 }
 
 // readBenchmark returns a fetched response of records of 200 bytes, and a
 // Consumer that can read it.
-func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Consumer, *fetcher, *fetched, int) {
+func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder) (*Consumer, *fetcher, *fetched, int) {
 	var response []byte
 	records := 0
 	for base := int64(0); len(response) < 1<<20 && records < 6000; {
@@ -38,7 +43,7 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Cons
 			if keys {
 				key = fmt.Appendf(nil, "key%d", records)
 			}
-			w.add(key, []byte(benchRecords["json"]), int64(records), nil)
+			w.add(key, []byte(benchRecord), int64(records), nil)
 			records++
 		}
 		var err error
@@ -53,7 +58,7 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder Decoder) (*Cons
 }
 
 // consumerOf is readBenchmark with records of one's own.
-func consumerOf(t testing.TB, values [][]byte, codec int16, decoder Decoder, s *blankout.Schema) (*Consumer, *fetcher, *fetched) {
+func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decoder, s *blankout.Schema) (*Consumer, *fetcher, *fetched) {
 	var response []byte
 	for at := 0; at < len(values); {
 		var w batchWriter
@@ -79,7 +84,11 @@ func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.B
 	}
 	for c.at < len(buf.batches) {
 		b.Examples = b.Examples[:0]
-		b.Next = c.read(b, buf)
+		next, err := c.read(t.Context(), b, buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Next = next
 	}
 }
 
@@ -187,9 +196,9 @@ func BenchmarkConsume(b *testing.B) {
 		func() (int, error) { return countRaw(ctx, address, events) },
 		func() (int, error) { return countConsumer(ctx, address, &nothing{}, blankout.NewSchema(8, nil, 2)) },
 		func() (int, error) {
-			c := DefaultRecordConfig()
+			c := record.DefaultConfig()
 			s := c.Schema()
-			d, err := NewDecoder(c, s)
+			d, err := record.NewDecoder(c, s)
 			if err != nil {
 				return 0, err
 			}
@@ -264,10 +273,10 @@ func benchEvents(n int) [][]byte {
 // eventCycle returns a function that takes the events through the stages up to
 // the given one.
 func eventCycle(t testing.TB, stage string, events [][]byte) (cycle func()) {
-	records := DefaultRecordConfig()
+	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
-	decoder, err := NewDecoder(records, s)
+	decoder, err := record.NewDecoder(records, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +298,11 @@ func eventCycle(t testing.TB, stage string, events [][]byte) (cycle func()) {
 		}
 		for c.at < len(buf.batches) {
 			batch.Examples = batch.Examples[:0]
-			batch.Next = c.read(&batch, buf)
+			next, err := c.read(t.Context(), &batch, buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch.Next = next
 			if stage == "learn" {
 				for i := range batch.Examples {
 					l.Learn(&batch.Examples[i])
@@ -383,13 +396,13 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 	return n, nil
 }
 
-func benchConsumer(ctx context.Context, address string, d Decoder, s *blankout.Schema) (*Consumer, error) {
+func benchConsumer(ctx context.Context, address string, d record.Decoder, s *blankout.Schema) (*Consumer, error) {
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = []string{address}, []string{"t"}, true
 	return NewConsumer(ctx, config, d, s, nil)
 }
 
-func countConsumer(ctx context.Context, address string, d Decoder, s *blankout.Schema) (int, error) {
+func countConsumer(ctx context.Context, address string, d record.Decoder, s *blankout.Schema) (int, error) {
 	c, err := benchConsumer(ctx, address, d, s)
 	if err != nil {
 		return 0, err
@@ -409,10 +422,10 @@ func countConsumer(ctx context.Context, address string, d Decoder, s *blankout.S
 }
 
 func learn(ctx context.Context, address string) (int, error) {
-	records := DefaultRecordConfig()
+	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
-	d, err := NewDecoder(records, s)
+	d, err := record.NewDecoder(records, s)
 	if err != nil {
 		return 0, err
 	}

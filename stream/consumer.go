@@ -1,3 +1,9 @@
+// Package stream brings records from where they lie: it consumes them from Kafka topics
+// and reads them from files, produces them to topics, and keeps those that were refused.
+//
+// A source ([File], [Consumer]) fills a blankout.Batch through a record.Decoder, which
+// knows the format. A record that cannot be used is data, not an error: it travels in
+// the Batch as an Example with Refused set.
 package stream
 
 import (
@@ -15,6 +21,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/record"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -166,7 +173,7 @@ type Consumer struct {
 	topics  []string          // unlabelled ones included, in order
 	ids     map[string]string // of topics, as they were at first
 	cluster *cluster
-	decoder Decoder
+	decoder record.Decoder
 	schema  *blankout.Schema
 	log     *slog.Logger
 
@@ -195,7 +202,7 @@ type Consumer struct {
 // NewConsumer connects, finds the topics' partitions, and starts reading: at
 // from where it has a Position, else at config.Start. decoder runs on the
 // goroutine that calls Next; schema is the one it was made with.
-func NewConsumer(ctx context.Context, config ConsumerConfig, decoder Decoder, schema *blankout.Schema, from blankout.Offsets) (*Consumer, error) {
+func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Decoder, schema *blankout.Schema, from blankout.Offsets) (*Consumer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
@@ -489,7 +496,11 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	if cur.reset && f.repeated != nil {
 		f.repeated = &repeated{window: f.repeated.window} // what was before is another log's
 	}
-	b.Next = max(c.read(b, cur), cur.wanted)
+	next, err := c.read(ctx, b, cur)
+	if err != nil && len(b.Examples) == 0 {
+		return err
+	}
+	b.Next = max(next, cur.wanted)
 	b.Fields, b.Classes, b.Names = len(c.schema.Fields), c.schema.NamedClasses(), c.schema.Names.Len()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
@@ -501,12 +512,9 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 }
 
 // read decodes records of cur into b until one of them ends, and returns the
-// offset that follows.
-func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
-	next := cur.next
-	if d, ok := c.decoder.(interface{ passOverLabels(bool) }); ok {
-		d.passOverLabels(cur.from.unlabelled)
-	}
+// offset that follows. An error is the decoder's: the record at that offset comes
+// again the next time.
+func (c *Consumer) read(ctx context.Context, b *blankout.Batch, cur *fetched) (next int64, err error) {
 	for ; c.at < len(cur.batches); c.at++ {
 		batch := &cur.batches[c.at]
 		if !c.open {
@@ -521,8 +529,9 @@ func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 		var raw rawRecord
 		for {
 			if len(b.Examples) == c.config.BatchRecords {
-				return b.Examples[len(b.Examples)-1].Offset + 1
+				return b.Examples[len(b.Examples)-1].Offset + 1, nil
 			}
+			reader, last := c.reader, c.last
 			ok, err := c.reader.next(&raw)
 			if !ok && err == nil {
 				break
@@ -542,13 +551,14 @@ func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 			if offset >= cur.next { // beyond the end asked for
 				break
 			}
-			record := Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta}
+			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled}
 			if batch.attributes&flagLogAppendTime != 0 {
-				record.Time = batch.maxTime
+				r.Time = batch.maxTime
 			}
-			e := c.decode(b, record)
-			if cur.from.unlabelled {
-				e.Label = blankout.Unlabelled // for decoders that know no better
+			e, err := c.decode(ctx, b, r)
+			if err != nil {
+				c.reader, c.last = reader, last
+				return offset, err
 			}
 			if r := cur.from.repeated; r != nil && len(e.Key) > 0 && e.Refused == nil {
 				if before := r.of(e.Key, offset); before >= 0 {
@@ -561,7 +571,7 @@ func (c *Consumer) read(b *blankout.Batch, cur *fetched) int64 {
 		}
 		c.open = false
 	}
-	return next
+	return cur.next, nil
 }
 
 // extend adds an example to b, keeping the memory of the one that was there.
@@ -575,11 +585,14 @@ func extend(b *blankout.Batch) *blankout.Example {
 	return &b.Examples[n]
 }
 
-func (c *Consumer) decode(b *blankout.Batch, r Record) *blankout.Example {
+func (c *Consumer) decode(ctx context.Context, b *blankout.Batch, r record.Record) (*blankout.Example, error) {
 	e := extend(b)
 	key, value := e.Key[:0], e.Value[:0]
-	c.decoder.Decode(r, e)
-	e.Fingerprint = Fingerprint(r.Offset, r.Key, r.Value)
+	if err := c.decoder.Decode(ctx, r, e); err != nil {
+		b.Examples = b.Examples[:len(b.Examples)-1]
+		return nil, err
+	}
+	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
 	// What still borrows the fetched bytes is copied: into memory of b's own.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
@@ -590,7 +603,7 @@ func (c *Consumer) decode(b *blankout.Batch, r Record) *blankout.Example {
 	if e.Refused != nil {
 		e.Refused.Value = slices.Clone(e.Refused.Value)
 	}
-	return e
+	return e, nil
 }
 
 // refuse hands on a batch, or what is left of it, that cannot be taken apart:
@@ -610,7 +623,7 @@ func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, o
 	}
 	e := extend(b)
 	value := slices.Clone(batch.records)
-	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
 		Reason: reason,
 		Detail: fmt.Sprintf("record batch [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
 		Value:  value,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/record"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -194,24 +195,24 @@ func TestDeadLettersAreSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Format = "vw"
 	for i := range 400 {
 		c.Classes = append(c.Classes, fmt.Sprintf("%d %s", i, strings.Repeat("class ", 40)))
 	}
-	decoder, err := NewDecoder(c, c.Schema())
+	decoder, err := record.NewDecoder(c, c.Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 50_000
 	var e blankout.Example
 	for i := range n {
-		record := Record{Offset: int64(i), Time: 1767225600000 + int64(i)}
+		r := record.Record{Offset: int64(i), Time: 1767225600000 + int64(i)}
 		if i%2 == 1 {
-			record.Value = fmt.Appendf(nil, "label%d |a b c", i)
+			r.Value = fmt.Appendf(nil, "label%d |a b c", i)
 		}
-		if decoder.Decode(record, &e); e.Refused == nil || len(e.Refused.Detail) > 450 {
-			t.Fatalf("%v", e.Refused)
+		if err := decoder.Decode(t.Context(), r, &e); err != nil || e.Refused == nil || len(e.Refused.Detail) > 450 {
+			t.Fatalf("%v, %v", err, e.Refused)
 		}
 		if err := d.Add(t.Context(), "some-topic", 0, &e); err != nil {
 			t.Fatal(err)

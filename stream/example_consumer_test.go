@@ -7,6 +7,7 @@ import (
 	"log"
 
 	"blankout"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -40,9 +41,9 @@ func ExampleNewConsumer() {
 		log.Fatal(err)
 	}
 
-	records := stream.DefaultRecordConfig()
+	records := record.DefaultConfig()
 	schema := records.Schema()
-	decoder, err := stream.NewDecoder(records, schema)
+	decoder, err := record.NewDecoder(records, schema)
 	if err != nil {
 		log.Fatal(err)
 	}

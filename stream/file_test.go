@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/record"
+	"blankout/record/recordtest"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -44,7 +46,7 @@ func write(t *testing.T, name, text string) string {
 
 // readAll reads a file to its end and shows offset and content of every example;
 // it scribbles over each batch before it asks for the next.
-func readAll(path string, c RecordConfig, threads int, from int64) (lines []string, sum uint64, err error) {
+func readAll(path string, c record.Config, threads int, from int64) (lines []string, sum uint64, err error) {
 	s := c.Schema()
 	f, err := OpenFile(path, c, s)
 	if err != nil {
@@ -83,7 +85,7 @@ func readAll(path string, c RecordConfig, threads int, from int64) (lines []stri
 			if err := position.Advance(e.Offset, e.Fingerprint); err != nil {
 				return nil, 0, err
 			}
-			lines = append(lines, fmt.Sprintf("%d: %s", e.Offset, strings.ReplaceAll(show(known, e), filepath.Dir(path)+"/", "")))
+			lines = append(lines, fmt.Sprintf("%d: %s", e.Offset, strings.ReplaceAll(recordtest.Show(known, e), filepath.Dir(path)+"/", "")))
 		}
 		if b.Next < position.Next {
 			return nil, 0, fmt.Errorf("batch ends at %d, its last example at %d", b.Next, position.Next)
@@ -105,7 +107,7 @@ func TestFile(t *testing.T) {
 	labels := "\x00\x00\x08\x01\x00\x00\x00\x03\x07\x00\x07"
 	for _, test := range []struct {
 		name, text string
-		change     func(*RecordConfig)
+		change     func(*record.Config)
 		want       string // lines joined by newlines, or the error
 	}{
 		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", nil, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is none of the classes [\"-1\" \"1\"] and there is room for no other (max_classes 2)\n5: 1 1:1"},
@@ -116,13 +118,13 @@ func TestFile(t *testing.T) {
 		{"a.csv", "label,\"x\"\"1\"\n1,\"two\nlines\"\n\"1\",3\n", nil, "1: 1 x\"1=two\nlines:1:c\n3: 1 x\"1:3:n"},
 		{"a.csv", ",label,x,\n0,1,2,a\n1,1,,\"b\"\n2,1,3\n", nil, "1: 1 x:2:n\n2: 1 -x\n3: syntax: a.csv:4: 3 values for 4 columns"},
 		{"a.csv", "label,x\n1,\"open\n2,3\n4,5\n", nil, "1: syntax: a.csv:2: byte 3: column \"x\": a quote that is not closed or does not enclose the whole value, or a newline without quotes\n2: 2 x:3:n\n3: 4 x:5:n"},
-		{"a.tsv", "1;2\n", func(c *RecordConfig) { c.Format, c.Columns, c.Separator = "csv", []string{"label", "x"}, ";" }, "0: 1 x:2:n"},
-		{"a.json", `{"x":1}`, func(c *RecordConfig) { c.Format = "svmlight" }, "0: label: a.json:1: byte 1: \"{\\\"x\\\":1}\" where the label should be"},
-		{"a.svm", "1 1:1\n1 " + strings.Repeat("x", 100) + "\n1 2:1\n", func(c *RecordConfig) { c.MaxBytes = 20 },
+		{"a.tsv", "1;2\n", func(c *record.Config) { c.Format, c.Columns, c.Separator = "csv", []string{"label", "x"}, ";" }, "0: 1 x:2:n"},
+		{"a.json", `{"x":1}`, func(c *record.Config) { c.Format = "svmlight" }, "0: label: a.json:1: byte 1: \"{\\\"x\\\":1}\" where the label should be"},
+		{"a.svm", "1 1:1\n1 " + strings.Repeat("x", 100) + "\n1 2:1\n", func(c *record.Config) { c.MaxBytes = 20 },
 			"0: 1 1:1\n1: oversize: a.svm:2: a line of more than max_bytes, 20; its rest is skipped\n2: 1 2:1"},
 		{"a-images-idx3-ubyte", images, nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
 		{"a-images.idx3-ubyte.gz", gz(images), nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
-		{"b-images-idx3-ubyte", images, func(c *RecordConfig) { c.Unlabelled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
+		{"b-images-idx3-ubyte", images, func(c *record.Config) { c.Unlabelled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
 		{"a.svm", "", nil, ""},
 
 		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not tell the format; give one of json, svmlight, vw, csv"},
@@ -144,7 +146,7 @@ func TestFile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := DefaultRecordConfig()
+			c := record.DefaultConfig()
 			if test.change != nil {
 				test.change(&c)
 			}
@@ -177,7 +179,7 @@ func manyLines(n int) string {
 // Reading on from any line gives the rest; reading ahead changes nothing.
 func TestFileSkip(t *testing.T) {
 	path := write(t, "many.svm.gz", gz(manyLines(5000)))
-	c := DefaultRecordConfig()
+	c := record.DefaultConfig()
 	whole, sum, err := readAll(path, c, 0, 0)
 	if err != nil || len(whole) != 5005 {
 		t.Fatal(len(whole), err)
@@ -220,7 +222,7 @@ func TestFileAhead(t *testing.T) {
 		for range r.IntN(8_000) {
 			line := lines[r.IntN(len(lines))]
 			if line == "1 1:x" && r.IntN(1000) == 0 {
-				line += strings.Repeat(" ", r.IntN(3*bufferBytes))
+				line += strings.Repeat(" ", r.IntN(3<<18))
 			}
 			text.WriteString(line + "\n")
 		}
@@ -229,10 +231,10 @@ func TestFileAhead(t *testing.T) {
 		if i%3 == 0 {
 			path = write(t, "a.svm", text.String())
 		}
-		c := DefaultRecordConfig()
+		c := record.DefaultConfig()
 		c.MaxClasses = 3
 		if i%2 == 0 {
-			c.MaxBytes = 500 + r.IntN(bufferBytes)
+			c.MaxBytes = 500 + r.IntN(1<<18)
 		}
 		want, sum, err := readAll(path, c, 0, 0)
 		if err != nil {
@@ -264,7 +266,7 @@ func TestStandardInput(t *testing.T) {
 		os.Stdin = in
 		defer func() { os.Stdin = stdin }()
 		io.WriteString(out, "1 1:1\n-1 2:2\n1 3")
-		c := DefaultRecordConfig()
+		c := record.DefaultConfig()
 		c.Format = "svmlight"
 		f, err := OpenFile("-", c, c.Schema())
 		if err != nil {
@@ -302,7 +304,7 @@ func TestRecords(t *testing.T) {
 	}
 	path = write(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
 	os.WriteFile(filepath.Dir(path)+"/x-labels-idx1-ubyte", []byte("\x00\x00\x08\x01\x00\x00\x00\x02\x09\x01"), 0o666)
-	want, _, err := readAll(path, DefaultRecordConfig(), 0, 0)
+	want, _, err := readAll(path, record.DefaultConfig(), 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +313,7 @@ func TestRecords(t *testing.T) {
 		_, line, _ := strings.Cut(r, ":")
 		text = append(text, line)
 	}
-	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), DefaultRecordConfig(), 0, 0)
+	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), record.DefaultConfig(), 0, 0)
 	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
 	}
@@ -327,13 +329,13 @@ func allBytes() string {
 
 func records(t *testing.T, path string) (out []string) {
 	t.Helper()
-	in, err := OpenRecords(path, DefaultRecordConfig())
+	in, err := OpenRecords(path, record.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
 	for {
-		var r Record
+		var r record.Record
 		if err := in.Next(&r); err == io.EOF {
 			if read, size := in.Progress(); read != size {
 				t.Errorf("%s: read %d of %d bytes", path, read, size)
@@ -359,7 +361,7 @@ func TestNextSharesNoMemory(t *testing.T) {
 	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.ID = "id"
 	f, err := OpenFile(name, c, c.Schema())
 	if err != nil {
@@ -388,6 +390,98 @@ func TestNextSharesNoMemory(t *testing.T) {
 	}
 }
 
+// away is a decoder whose context ends whenever it is asked about a record for the
+// first time, while it waits as for a registry that is away.
+type away struct {
+	record.Decoder
+	asked int64 // the highest offset that was asked about
+}
+
+func (d *away) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
+	if d.asked < r.Offset {
+		d.asked = r.Offset
+		e.Label = 1 // not to be used
+		return context.Canceled
+	}
+	return d.Decoder.Decode(ctx, r, e)
+}
+
+// offsetsOf returns the offsets of all records that a source hands out, and how often
+// it was broken off.
+func offsetsOf(t *testing.T, next func(context.Context, *blankout.Batch) error) (offsets []int64, broken int) {
+	var b blankout.Batch
+	for {
+		err := next(t.Context(), &b)
+		switch {
+		case err == io.EOF:
+			return offsets, broken
+		case errors.Is(err, context.Canceled):
+			broken++
+			continue
+		case err != nil:
+			t.Fatal(err)
+		}
+		for i := range b.Examples {
+			if e := &b.Examples[i]; e.Refused != nil || e.Features.Len() != 1 {
+				t.Errorf("%+v", e)
+			}
+			offsets = append(offsets, b.Examples[i].Offset)
+		}
+		if n := len(b.Examples); n > 0 && b.Next != b.Examples[n-1].Offset+1 {
+			t.Errorf("next %d after offset %d", b.Next, b.Examples[n-1].Offset)
+		}
+	}
+}
+
+// A record comes again if decoding it was broken off: none is lost or refused.
+func TestDecodingIsBrokenOff(t *testing.T) {
+	event := `{"label":1,"x":1}`
+	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
+	c := record.DefaultConfig()
+	f, err := OpenFile(path, c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.decoder = &away{f.decoder, -1}
+	offsets, broken := offsetsOf(t, f.Next)
+	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
+		t.Errorf("a file: broken off %d times, offsets %v", broken, offsets)
+	}
+
+	b := startBroker(t, map[string]int32{"t": 1})
+	for range 5 {
+		produce(t, b, "t", nil, slices.Repeat([]Message{{Value: []byte(event)}}, 4)...)
+	}
+	config := DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd, config.MaxWait = b.Brokers(), []string{"t"}, true, 50*time.Millisecond
+	s := c.Schema()
+	decoder, err := record.NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	offsets, broken = offsetsOf(t, consumer.Next)
+	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
+		t.Errorf("a topic: broken off %d times, offsets %v", broken, offsets)
+	}
+}
+
+// Reading on behind a line that was too long steps over the rest of it.
+func TestSkipBehindLongLine(t *testing.T) {
+	c := record.DefaultConfig()
+	c.MaxBytes = 20
+	path := write(t, "a.svm", "1 1:1\n1 "+strings.Repeat("2:1 ", 1<<18)+"\n1 3:1\n")
+	lines, _, err := readAll(path, c, 0, 2)
+	if err != nil || len(lines) != 1 || lines[0] != "2: 1 3:1" {
+		t.Errorf("%v: %q", err, lines)
+	}
+}
+
 // Seek reads a file again from a place on, the header of CSV stepped over as
 // the first time.
 func TestFileSeek(t *testing.T) {
@@ -397,7 +491,7 @@ func TestFileSeek(t *testing.T) {
 		fmt.Fprintf(&text, "%d,%d,s%d\n", i%2, i, i%7)
 	}
 	path := write(t, "some.csv.gz", gz(text.String()))
-	f, err := OpenFile(path, DefaultRecordConfig(), DefaultRecordConfig().Schema())
+	f, err := OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +544,7 @@ func FuzzFile(f *testing.F) {
 		if err := errors.Join(os.WriteFile(path, data, 0o600), os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		c := DefaultRecordConfig()
+		c := record.DefaultConfig()
 		c.MaxBytes, c.MaxFeatures = 1000, 100
 		file, err := OpenFile(path, c, c.Schema())
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/record"
 
 	"go.uber.org/goleak"
 )
@@ -37,12 +38,13 @@ func testLog(t testing.TB) *slog.Logger {
 // key, and the value as the Example's only class name. A value "bad" is refused.
 type textDecoder struct{ values []string }
 
-func (d *textDecoder) Decode(r Record, e *blankout.Example) {
+func (d *textDecoder) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = len(d.values), 1, r.Key, r.Time, r.Offset, nil
 	d.values = append(d.values, string(r.Value))
 	if string(r.Value) == "bad" {
 		e.Refused = &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "bad", Value: r.Value}
 	}
+	return nil
 }
 
 // testConsumer is a Consumer of textDecoder's values.
@@ -420,12 +422,12 @@ func TestUnlabelledTopic(t *testing.T) {
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UnlabelledTopics, config.UntilEnd = b.Brokers(), []string{"told"}, []string{"untold"}, true
 	config.MaxWait, config.BatchRecords = 50*time.Millisecond, 7
-	record := DefaultRecordConfig()
-	schema := record.Schema()
+	recordConfig := record.DefaultConfig()
+	schema := recordConfig.Schema()
 	var offsets blankout.Offsets
 	counted := map[string]int{}
 	for stop := 20; ; stop = 1000 { // broken off once
-		decoder, err := NewDecoder(record, schema)
+		decoder, err := record.NewDecoder(recordConfig, schema)
 		if err != nil {
 			t.Fatal(err)
 		}

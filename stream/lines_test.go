@@ -1,119 +1,18 @@
 package stream
 
 import (
-	"encoding/csv"
+	"blankout"
+	"blankout/record"
+	"blankout/record/recordtest"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"unicode/utf8"
-
-	"blankout"
 )
-
-// linesOf returns the records of a text that comes in pieces, each with its line.
-func linesOf(t *testing.T, text string, c RecordConfig, in func(io.Reader) io.Reader) (out []string) {
-	t.Helper()
-	r := &Records{c: c, name: "x.csv", size: -1}
-	if err := r.open(in(strings.NewReader(text))); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		var record Record
-		for !r.scan(&record) {
-			if err := r.refill(); err == io.EOF {
-				return out
-			} else if err != nil {
-				t.Fatal(err)
-			}
-		}
-		out = append(out, fmt.Sprintf("%d:%s", record.Offset, record.Value))
-	}
-}
-
-// A stray quote costs the line it stands in: every text is what its lines say, and a
-// record of several lines is one that RFC 4180 allows.
-func TestStrayQuotes(t *testing.T) {
-	c := DefaultRecordConfig()
-	c.Format, c.Columns = "csv", []string{"label", "x"}
-	whole := func(r io.Reader) io.Reader { return r }
-	for text, want := range map[string]string{
-		"a,\"b\nc\"\nd,e\n":           "0:a,\"b\nc\"|2:d,e",
-		"a,\"b\"\r\nc,\"d\"\r\n":      `0:a,"b"|1:c,"d"`,
-		"a,\"b\"\"\nc\"\"\"\nd,e":     "0:a,\"b\"\"\nc\"\"\"|2:d,e",
-		"a,b\"\nc,d\n":                "0:a,b\"|1:c,d",
-		"a,\"b\nc,d\ne,f\n":           "0:a,\"b|1:c,d|2:e,f",
-		"a,\"b\nc,\"d\"\ne,f\n":       "0:a,\"b|1:c,\"d\"|2:e,f",
-		"a,\"b\n\n\nc,\"d\ne\"\n":     "0:a,\"b|3:c,\"d\ne\"",
-		"a,\"b\"c\nd,\"e\nf\"\n":      "0:a,\"b\"c|1:d,\"e\nf\"",
-		"a,b\"c,\"d\ne\n":             "0:a,b\"c,\"d|1:e",
-		"a,\"b\n\"":                   "0:a,\"b\n\"",
-		"a,\"b\n\"\r":                 "0:a,\"b\n\"",
-		"\"\n":                        `0:"`,
-		"a,\"b\n" + long200 + "\nc,d": "0:a,\"b|1:" + long200[:101] + "|2:c,d",
-	} {
-		c := c
-		c.MaxBytes = 100
-		for name, in := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytes": iotest.OneByteReader} {
-			if got := strings.Join(linesOf(t, text, c, in), "|"); got != want {
-				t.Errorf("%s, %q:\n got %q\nwant %q", name, text, got, want)
-			}
-		}
-	}
-
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 3000 {
-		var text strings.Builder
-		for range random.IntN(60) {
-			text.WriteString([]string{"a", "\"", "\"", ",", ",", "\n", "\n", "\"\"", ",\"", "\r\n", " "}[random.IntN(11)])
-		}
-		c := c
-		c.MaxBytes = 1 + random.IntN(60)
-		got := linesOf(t, text.String(), c, whole)
-		if bytes := linesOf(t, text.String(), c, iotest.OneByteReader); !slices.Equal(got, bytes) {
-			t.Fatalf("%q: whole %q, in bytes %q", text.String(), got, bytes)
-		}
-		for _, line := range got {
-			if _, value, _ := strings.Cut(line, ":"); strings.Contains(value, "\n") {
-				if _, err := csvFields([]byte(value), ','); err != nil || len(value) > c.MaxBytes {
-					t.Fatalf("%q: %q is several lines: %v", text.String(), value, err)
-				}
-			}
-		}
-	}
-	for range 300 { // what is sound is read as by the standard library
-		var text strings.Builder
-		w := csv.NewWriter(&text)
-		for range random.IntN(8) {
-			row := []string{"x"}
-			for range random.IntN(4) {
-				row = append(row, []string{"a", "", "b\nc", "d\"e", "\"", "\n", ",", "f,\n\"g\""}[random.IntN(8)])
-			}
-			w.Write(row)
-		}
-		w.Flush()
-		r := csv.NewReader(strings.NewReader(text.String()))
-		r.FieldsPerRecord = -1
-		rows, err := r.ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := linesOf(t, text.String(), c, whole)
-		for i, line := range got {
-			_, value, _ := strings.Cut(line, ":")
-			if values, err := csvFields([]byte(value), ','); err != nil || len(got) != len(rows) || !slices.Equal(values, rows[i]) {
-				t.Fatalf("%q: %q, want %q", text.String(), got, rows)
-			}
-		}
-	}
-}
-
-var long200 = strings.Repeat("0123456789", 20)
 
 // One stray quote in a file costs one row, whether other rows have quotes or not.
 func TestStrayQuoteCostsOneRow(t *testing.T) {
@@ -127,7 +26,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 			}
 			fmt.Fprintf(&text, row, i%2, i)
 		}
-		lines, _, err := readAll(write(t, "a.csv", text.String()), DefaultRecordConfig(), 2, 0)
+		lines, _, err := readAll(write(t, "a.csv", text.String()), record.DefaultConfig(), 2, 0)
 		refused := 0
 		for _, line := range lines {
 			if strings.Contains(line, "syntax") {
@@ -161,7 +60,7 @@ func TestGrowingFile(t *testing.T) {
 	} {
 		for _, threads := range []int{0, 2} {
 			path := write(t, test.name, test.first)
-			c := DefaultRecordConfig()
+			c := record.DefaultConfig()
 			c.Growing = true
 			s, held := c.Schema(), test.held
 			var offsets blankout.Offsets
@@ -189,7 +88,7 @@ func TestGrowingFile(t *testing.T) {
 						if r := b.Examples[i].Refused; r != nil {
 							values = append(values, string(r.Reason))
 						} else {
-							_, value, _ := strings.Cut(show(s, &b.Examples[i]), " ")
+							_, value, _ := strings.Cut(recordtest.Show(s, &b.Examples[i]), " ")
 							values = append(values, value)
 						}
 					}
@@ -238,7 +137,7 @@ func TestSourceName(t *testing.T) {
 				offsets.At(known, 0, 0).Next = 1 // as an older program wrote it
 			}
 			for _, path := range []string{name, "./" + name} {
-				c := DefaultRecordConfig()
+				c := record.DefaultConfig()
 				f, err := OpenFile(path, c, c.Schema())
 				if err != nil {
 					t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"blankout"
+	"blankout/record"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -36,7 +37,7 @@ func NewReader(ctx context.Context, config ConsumerConfig, from blankout.Offsets
 type RawBatch struct {
 	Topic     string
 	Partition int32
-	Records   []Record
+	Records   []record.Record
 	// Refused are batches, or what is left of them, that cannot be taken apart:
 	// an Example with the offset and the cause for each. Their records are lost.
 	Refused   []blankout.Example
@@ -61,16 +62,17 @@ func (r *Reader) Next(ctx context.Context) (RawBatch, error) {
 	return out, nil
 }
 
-// raw is a Decoder that keeps copies of the records.
+// raw is a record.Decoder that keeps copies of the records.
 type raw struct {
-	records []Record
+	records []record.Record
 	bytes   []byte // that their keys and values are in; append-only until reset
 }
 
-func (d *raw) Decode(r Record, e *blankout.Example) {
+func (d *raw) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
 	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Weight: 1, Offset: r.Offset, Time: r.Time}
 	r.Key, r.Value = d.keep(r.Key), d.keep(r.Value)
 	d.records = append(d.records, r)
+	return nil
 }
 
 func (d *raw) keep(b []byte) []byte {

@@ -194,7 +194,10 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 	var b blankout.Batch
 	for last := next; ; {
 		b.Examples = b.Examples[:0]
-		to := c.read(&b, buf)
+		to, err := c.read(t.Context(), &b, buf)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if e.Offset < last || e.Offset >= to || to > buf.next {

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 )
@@ -38,9 +40,9 @@ func writeFormat(t *testing.T, dir string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
-	record.Classes = []string{"bad", "good"}
-	schema := record.Schema()
+	recordConfig := record.DefaultConfig()
+	recordConfig.Classes = []string{"bad", "good"}
+	schema := recordConfig.Schema()
 	var lines strings.Builder
 	for i := range 300 {
 		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
@@ -49,7 +51,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err := os.WriteFile(events, []byte(lines.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	source, err := stream.OpenFile(events, record, schema)
+	source, err := stream.OpenFile(events, recordConfig, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: record.Settings(), FirstVersion: 7 << 32}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
 	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
 	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
@@ -68,7 +70,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := client.New(r.Model(), record)
+	snapshot := client.New(r.Model(), recordConfig)
 	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
 	if err := snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")); err != nil {
 		t.Fatal(err)
@@ -176,19 +178,21 @@ func goOn(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := stream.DefaultRecordConfig()
+	recordConfig := record.DefaultConfig()
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	l, offsets, err := run.Resume(config, record.Settings(), file.Blocks)
+	l, offsets, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
 	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Metrics().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}
-	decoder, err := stream.NewDecoder(record, l.Schema())
+	decoder, err := record.NewDecoder(recordConfig, l.Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var e blankout.Example
-	decoder.Decode(stream.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e)
+	if err := decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e); err != nil {
+		t.Fatal(err)
+	}
 	for range 200 { // beyond the next refresh
 		l.Learn(&e)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 )
@@ -100,13 +101,13 @@ func goodRecord(format string, i int, r *rand.Rand) string {
 // records is a Source of records as a partition has them. An empty one stands
 // for a compressed batch that does not unpack, as a Consumer hands it on.
 type records struct {
-	decoder stream.Decoder
+	decoder record.Decoder
 	schema  *blankout.Schema
 	left    []string
 	offset  int64
 }
 
-func (s *records) Next(_ context.Context, b *blankout.Batch) error {
+func (s *records) Next(ctx context.Context, b *blankout.Batch) error {
 	if len(s.left) == 0 {
 		return io.EOF
 	}
@@ -117,9 +118,11 @@ func (s *records) Next(_ context.Context, b *blankout.Batch) error {
 		if len(value) == 0 {
 			e = blankout.Example{Label: blankout.Unlabelled, Offset: s.offset, Refused: &blankout.Refusal{Reason: blankout.ReasonDecompression, Value: []byte("bomb")}}
 		} else {
-			s.decoder.Decode(stream.Record{Value: value, Offset: s.offset}, &e)
+			if err := s.decoder.Decode(ctx, record.Record{Value: value, Offset: s.offset}, &e); err != nil {
+				return err
+			}
 		}
-		e.Fingerprint = stream.Fingerprint(s.offset, nil, value)
+		e.Fingerprint = record.Fingerprint(s.offset, nil, value)
 		b.Examples = append(b.Examples, e)
 		s.offset++
 	}
@@ -129,10 +132,10 @@ func (s *records) Next(_ context.Context, b *blankout.Batch) error {
 
 // learnRecords learns them and returns the state, what was refused, and the
 // dead letters.
-func learnRecords(t *testing.T, c stream.RecordConfig, all []string) (map[string][]byte, map[blankout.Reason]uint64, []byte) {
+func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[blankout.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
-	decoder, err := stream.NewDecoder(c, schema)
+	decoder, err := record.NewDecoder(c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +183,7 @@ func testHostile(t *testing.T, named bool) {
 	reasons := map[blankout.Reason]bool{}
 	for format, kinds := range hostile {
 		t.Run(format, func(t *testing.T) {
-			c := stream.DefaultRecordConfig()
+			c := record.DefaultConfig()
 			c.Format, c.Weight, c.MaxFeatures, c.MaxBytes = format, "weight", 100, 3000
 			if named {
 				c.Classes = map[string][]string{"svmlight": {"0", "1"}, "vw": {"-1", "1"}}[format]

@@ -16,6 +16,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -72,9 +73,10 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 // valueDecoder keeps the values; an Example's Label is the index of its own.
 type valueDecoder struct{ values []string }
 
-func (d *valueDecoder) Decode(r stream.Record, e *blankout.Example) {
+func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
 	*e = blankout.Example{Label: len(d.values), Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
 	d.values = append(d.values, string(r.Value))
+	return nil
 }
 
 func kafkaLog(t *testing.T) *slog.Logger {
@@ -590,8 +592,8 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
 	where := "kafka://" + k.plain + "/" + topic
 	f := (*client.Follower)(nil)
 	for version := range uint64(12) {
@@ -601,7 +603,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		}
 		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
-		m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), record)
+		m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
 		if err := p.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -644,9 +646,9 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	}
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	record := stream.DefaultRecordConfig()
-	record.Format = "svmlight"
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), record)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
 	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *client.Model { return m }, Log: kafkaLog(t)}
 	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
 	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true
@@ -659,9 +661,9 @@ func (k *kafkaTest) predictions(t *testing.T) {
 		}
 		out := k.readAll(t, topic+"-out", nil, nil)
 		classes := map[string]int{}
-		for _, record := range out {
+		for _, r := range out {
 			for _, class := range []string{`"class":"yes"`, `"class":"no"`, `"error":"`} {
-				classes[class] += strings.Count(record, class)
+				classes[class] += strings.Count(r, class)
 			}
 		}
 		n := 100 * (round + 1)

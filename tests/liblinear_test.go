@@ -18,6 +18,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -161,7 +162,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	if err := errors.Join(lines.Err(), w.Flush(), out.Close()); err != nil {
 		t.Fatal(err)
 	}
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	schema := c.Schema()
 	src, err := stream.OpenFile(set.plain, c, schema)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
-	"blankout/stream"
+	"blankout/record"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -876,7 +876,7 @@ func (n *nemesis) judge(t *testing.T, records []*kgo.Record) {
 			spoilt[fmt.Sprint(r.Partition, "/", r.Offset)] = true
 		}
 		p := want.At("events", r.Partition, 0)
-		p.Next, p.Records, p.Sum = r.Offset+1, p.Records+1, p.Sum+stream.Fingerprint(r.Offset, r.Key, r.Value)
+		p.Next, p.Records, p.Sum = r.Offset+1, p.Records+1, p.Sum+record.Fingerprint(r.Offset, r.Key, r.Value)
 	}
 	for partition, left := range n.acked {
 		if len(left) > 0 {

@@ -18,6 +18,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -25,7 +26,7 @@ import (
 // input, or the records of a topic between two offsets.
 type dataFlags struct {
 	paths  []string
-	record stream.RecordConfig
+	record record.Config
 	// format is that of paths whose name tells none, "" if that is not known.
 	format string
 	// ahead lets a file be decoded, on that many threads, while the examples before
@@ -38,7 +39,7 @@ type dataFlags struct {
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
-	d.record = stream.DefaultRecordConfig()
+	d.record = record.DefaultConfig()
 	d.record.MaxClasses = 1000
 	f := c.Flags()
 	d.given = f.Changed
@@ -61,7 +62,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 }
 
 // groupsFlag is the flag --groups.
-type groupsFlag struct{ record *stream.RecordConfig }
+type groupsFlag struct{ record *record.Config }
 
 func (g groupsFlag) String() string { return "" }
 func (g groupsFlag) Type() string   { return "string" }
@@ -80,7 +81,7 @@ func (g groupsFlag) Set(text string) error {
 		return err
 	}
 	defer file.Close()
-	groups, err := stream.ReadGroups(file)
+	groups, err := record.ReadGroups(file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
@@ -113,17 +114,17 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 }
 
 // override takes the settings of the flags that were given over into record.
-func (d *dataFlags) override(record *stream.RecordConfig) {
+func (d *dataFlags) override(recordConfig *record.Config) {
 	given := &d.record
 	for flag, take := range map[string]func(){
-		"format":     func() { record.Format = given.Format },
-		"label":      func() { record.Label = given.Label },
-		"weight":     func() { record.Weight = given.Weight },
-		"id":         func() { record.ID = given.ID },
-		"drop":       func() { record.Drop = given.Drop },
-		"zero-based": func() { record.ZeroBased = given.ZeroBased },
-		"bits":       func() { record.Bits = given.Bits },
-		"groups":     func() { record.Groups, record.GroupEvery = given.Groups, given.GroupEvery },
+		"format":     func() { recordConfig.Format = given.Format },
+		"label":      func() { recordConfig.Label = given.Label },
+		"weight":     func() { recordConfig.Weight = given.Weight },
+		"id":         func() { recordConfig.ID = given.ID },
+		"drop":       func() { recordConfig.Drop = given.Drop },
+		"zero-based": func() { recordConfig.ZeroBased = given.ZeroBased },
+		"bits":       func() { recordConfig.Bits = given.Bits },
+		"groups":     func() { recordConfig.Groups, recordConfig.GroupEvery = given.Groups, given.GroupEvery },
 	} {
 		if d.given(flag) {
 			take()
@@ -148,13 +149,13 @@ func (d *dataFlags) readAs(m *client.Model) error {
 	if err := d.suits(m.Head); err != nil || !m.Recorded {
 		return err
 	}
-	record := m.Record
-	record.MaxClasses = d.record.MaxClasses
-	d.override(&record)
+	recordConfig := m.Record
+	recordConfig.MaxClasses = d.record.MaxClasses
+	d.override(&recordConfig)
 	if !d.given("format") {
-		record.Format, d.format = "", cmp.Or(record.Format, "json") // a file's name tells first
+		recordConfig.Format, d.format = "", cmp.Or(recordConfig.Format, "json") // a file's name tells first
 	}
-	d.record = record
+	d.record = recordConfig
 	return nil
 }
 
@@ -163,7 +164,7 @@ func (p *program) sayReadAs(m *client.Model) {
 	if p.quiet || !m.Recorded {
 		return
 	}
-	defaults := stream.DefaultRecordConfig().Settings()
+	defaults := record.DefaultConfig().Settings()
 	var own []string
 	for key, value := range m.Record.Settings() {
 		if value != defaults[key] && key != "format" { // a file's name tells that first
@@ -184,7 +185,7 @@ type source interface {
 func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (source, error) {
 	c := d.record
 	if !strings.HasPrefix(path, "kafka://") {
-		if stream.FormatOf(path) == "" {
+		if record.FormatOf(path) == "" {
 			c.Format = cmp.Or(c.Format, d.format)
 		}
 		f, err := stream.OpenFile(path, c, s)
@@ -241,7 +242,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 		}
 	}
 	c.Format = cmp.Or(c.Format, d.format, "json")
-	decoder, err := stream.NewDecoder(c, s)
+	decoder, err := record.NewDecoder(c, s)
 	if err != nil {
 		return nil, err
 	}

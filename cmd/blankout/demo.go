@@ -21,6 +21,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/simulate"
 	"blankout/stream"
@@ -57,7 +58,7 @@ type demo struct {
 	keep  string
 
 	screen *screen
-	record stream.RecordConfig
+	record record.Config
 	events [][]byte // to learn from
 	test   [][]byte // never learned
 }
@@ -115,7 +116,7 @@ func (d *demo) run(ctx context.Context) error {
 // load unpacks the events.
 func (d *demo) load() error {
 	d.screen = d.newScreen(time.Second)
-	d.record = stream.DefaultRecordConfig()
+	d.record = record.DefaultConfig()
 	d.record.Format = "json"
 	d.record.Classes = []string{"objective", "subjective"}
 	zip, err := gzip.NewReader(bytes.NewReader(sentences))
@@ -172,7 +173,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	r.Config.SaveEvents = uint64(len(d.events)/8) + 1
 	consumer := stream.DefaultConsumerConfig()
 	consumer.Brokers, consumer.Topics, consumer.UntilEnd = broker.Brokers(), []string{demoTopic}, true
-	decoder, err := stream.NewDecoder(d.record, r.Schema)
+	decoder, err := record.NewDecoder(d.record, r.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		model *blankout.Linear
 	}{{"learned with " + metrics.Level, model}, {"the same, learned with no noise", plain}} {
 		fmt.Fprintf(out, "\n  %-34s", row.name)
-		examples, err := d.decode(d.test, row.model.Schema)
+		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
@@ -259,7 +260,7 @@ func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Lin
 	if err != nil {
 		return nil, err
 	}
-	examples, err := d.decode(d.events, schema)
+	examples, err := d.decode(ctx, d.events, schema)
 	if err != nil {
 		return nil, err
 	}
@@ -270,14 +271,16 @@ func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Lin
 }
 
 // decode decodes events into examples that share no memory.
-func (d *demo) decode(events [][]byte, schema *blankout.Schema) ([]blankout.Example, error) {
-	decoder, err := stream.NewDecoder(d.record, schema)
+func (d *demo) decode(ctx context.Context, events [][]byte, schema *blankout.Schema) ([]blankout.Example, error) {
+	decoder, err := record.NewDecoder(d.record, schema)
 	if err != nil {
 		return nil, err
 	}
 	examples := make([]blankout.Example, len(events))
 	for i, event := range events {
-		decoder.Decode(stream.Record{Value: event, Offset: int64(i)}, &examples[i])
+		if err := decoder.Decode(ctx, record.Record{Value: event, Offset: int64(i)}, &examples[i]); err != nil {
+			return nil, err
+		}
 		if refused := examples[i].Refused; refused != nil {
 			return nil, refused
 		}

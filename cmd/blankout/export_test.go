@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,8 +18,8 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/online"
+	"blankout/record"
 	"blankout/serve"
-	"blankout/stream"
 )
 
 // TestExportsScore scores events from each form in which weights leave the program,
@@ -60,22 +61,24 @@ func TestExportsScore(t *testing.T) {
 		{"dense columns", "svmlight", "auto", nil, dense},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			record := stream.DefaultRecordConfig()
-			record.Format, record.Classes = c.format, c.classes
-			schema := record.Schema()
+			recordConfig := record.DefaultConfig()
+			recordConfig.Format, recordConfig.Classes = c.format, c.classes
+			schema := recordConfig.Schema()
 			config := online.DefaultConfig()
 			config.Standardise = c.standardise
 			learner, err := online.New(config, schema)
 			if err != nil {
 				t.Fatal(err)
 			}
-			decoder, err := stream.NewDecoder(record, schema)
+			decoder, err := record.NewDecoder(recordConfig, schema)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var e blankout.Example
 			next := func(i int) *blankout.Example {
-				decoder.Decode(stream.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e)
+				if err := decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e); err != nil {
+					t.Fatal(err)
+				}
 				if e.Refused != nil {
 					t.Fatal(e.Refused)
 				}
@@ -86,7 +89,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Published()
 			path := filepath.Join(t.TempDir(), "model")
-			if err := client.New(m, record).WriteFile(path); err != nil {
+			if err := client.New(m, recordConfig).WriteFile(path); err != nil {
 				t.Fatal(err)
 			}
 			if m, err := readModel(path); err != nil || m.Linear.Rows.Len() == 0 {
@@ -94,7 +97,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			name := m.Schema.Namer()
 			forms := map[string]formula{
-				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, record)),
+				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, recordConfig)),
 			}
 			clipped, filled, transformed := false, false, false
 			for i := range 200 {

@@ -15,14 +15,14 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
-	"blankout/stream"
 )
 
 // latest returns a function that gives the Model which a Runner has published
 // last as its readers get it, nil while there is none.
-func latest(r *run.Runner, record stream.RecordConfig) func() *client.Model {
+func latest(r *run.Runner, recordConfig record.Config) func() *client.Model {
 	var mu sync.Mutex
 	var published *run.Published
 	var model *client.Model
@@ -30,7 +30,7 @@ func latest(r *run.Runner, record stream.RecordConfig) func() *client.Model {
 		mu.Lock()
 		defer mu.Unlock()
 		if p := r.Published(); p != published {
-			model = client.New(p.Linear, record)
+			model = client.New(p.Linear, recordConfig)
 			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
 			published = p
 		}

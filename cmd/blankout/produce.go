@@ -11,6 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -71,8 +72,8 @@ record is acknowledged by all in-sync replicas before produce ends.`,
 }
 
 // produceFile writes the records of a file to a topic.
-func (p *program) produceFile(ctx context.Context, name string, record stream.RecordConfig, c stream.ProducerConfig) (err error) {
-	records, err := stream.OpenRecords(name, record)
+func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig) (err error) {
+	records, err := stream.OpenRecords(name, recordConfig)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (p *program) produceFile(ctx context.Context, name string, record stream.Re
 	}
 	defer func() { err = errors.Join(err, producer.Close()) }()
 	began := time.Now()
-	var r stream.Record
+	var r record.Record
 	for {
 		if err := records.Next(&r); errors.Is(err, io.EOF) {
 			break

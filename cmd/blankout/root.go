@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/simulate"
 	"blankout/stream"
@@ -178,7 +179,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*stream.MissingColumnError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err):
 		return 2
 	case is[refusedError](err), is[*run.RefusedError](err), is[*blankout.Refusal](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"blankout"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -23,7 +24,7 @@ const (
 // checkSample reads the first records of a file and tells what looks wrong with
 // how the configuration reads them: records without a label or refused, and fields
 // that look like a time or an id.
-func (p *program) checkSample(ctx context.Context, c stream.RecordConfig, path string) (err error) {
+func (p *program) checkSample(ctx context.Context, c record.Config, path string) (err error) {
 	s := c.Schema()
 	file, err := stream.OpenFileContext(ctx, path, c, s)
 	if err != nil {

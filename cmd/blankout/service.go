@@ -19,6 +19,7 @@ import (
 	"blankout/config"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -28,10 +29,10 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, record stream.RecordConfig, v validate.Config, store *checkpoint.Store, from string, log *slog.Logger) (*run.Runner, error) {
+func newRunner(c online.Config, recordConfig record.Config, v validate.Config, store *checkpoint.Store, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
-		Fingerprint: runFingerprint(record, v),
+		Fingerprint: runFingerprint(recordConfig, v),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
@@ -57,7 +58,7 @@ func newRunner(c online.Config, record stream.RecordConfig, v validate.Config, s
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		r.Schema = record.Schema()
+		r.Schema = recordConfig.Schema()
 		if r.Learner, err = online.New(c, r.Schema); err != nil {
 			return nil, usageError{err}
 		}
@@ -84,7 +85,7 @@ func newRunner(c online.Config, record stream.RecordConfig, v validate.Config, s
 // runFingerprint is what gives weights their meaning beside the learner's own
 // settings and the Schema: how records become events, which are held out, and
 // which exact solutions are adopted.
-func runFingerprint(c stream.RecordConfig, v validate.Config) online.Fingerprint {
+func runFingerprint(c record.Config, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(c.Settings())
 	maps.Copy(f, v.Fingerprint())
 	return f
@@ -318,7 +319,7 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 // openTopics makes Kafka the source, from where the checkpoint left it.
 func (s *service) openTopics(ctx context.Context, c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
 	r := s.runner
-	decoder, err := stream.NewDecoder(c.Record, r.Schema)
+	decoder, err := record.NewDecoder(c.Record, r.Schema)
 	if err != nil {
 		return usageError{err}
 	}
@@ -339,13 +340,13 @@ func (s *service) openTopics(ctx context.Context, c *config.Config, consuming *a
 // openFile makes a file the source. A file goes on where the checkpoint left it;
 // standard input is new every time.
 func (s *service) openFile(c *config.Config, name string, log *slog.Logger) error {
-	r, record := s.runner, c.Record
-	if name == "-" && record.Format == "" {
-		record.Format = "json"
+	r, recordConfig := s.runner, c.Record
+	if name == "-" && recordConfig.Format == "" {
+		recordConfig.Format = "json"
 	}
-	record.Growing = name != "-" // the next run goes on where this one ends
+	recordConfig.Growing = name != "-" // the next run goes on where this one ends
 	open := func(ctx context.Context) (*stream.File, error) {
-		file, err := stream.OpenFileContext(ctx, name, record, r.Schema)
+		file, err := stream.OpenFileContext(ctx, name, recordConfig, r.Schema)
 		if err != nil {
 			return nil, err
 		}

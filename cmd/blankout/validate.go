@@ -21,6 +21,7 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
@@ -98,7 +99,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 			}
 			return file, nil
 		}
-		decoder, err := stream.NewDecoder(c.Record, s)
+		decoder, err := record.NewDecoder(c.Record, s)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +107,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	}
 	if topic := c.Validate.HoldoutTopic; topic != "" {
 		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (blankout.Source, error) {
-			decoder, err := stream.NewDecoder(c.Record, s)
+			decoder, err := record.NewDecoder(c.Record, s)
 			if err != nil {
 				return nil, err
 			}

@@ -26,6 +26,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/online"
+	"blankout/record"
 	"blankout/stream"
 )
 
@@ -87,7 +88,7 @@ type set struct {
 
 // load reads a file; classes are in ascending order.
 func load(path string, maxClasses int) (*set, error) {
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.MaxClasses = maxClasses
 	if maxClasses > 2 {
 		// Find them first: their order must not depend on which comes first.
@@ -103,12 +104,12 @@ func load(path string, maxClasses int) (*set, error) {
 
 // loadJSON reads events with the label where vw --json wants it.
 func loadJSON(path string) (*set, error) {
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Label, c.Classes = "_label", []string{"-1", "1"}
 	return read(path, c)
 }
 
-func read(path string, c stream.RecordConfig) (*set, error) {
+func read(path string, c record.Config) (*set, error) {
 	s := &set{name: filepath.Base(filepath.Dir(path)), schema: c.Schema()}
 	f, err := stream.OpenFile(path, c, s.schema)
 	if err != nil {

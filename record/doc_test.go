@@ -1,12 +1,14 @@
-package stream
+package record
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"blankout"
+	"blankout/record/recordtest"
 
 	"github.com/BurntSushi/toml"
 )
@@ -21,7 +23,7 @@ func TestDocumentedExamples(t *testing.T) {
 	formatsShown := map[string]bool{}
 	for _, block := range regexp.MustCompile("(?s)```records\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		config, records, _ := strings.Cut(block[1], "\n\n")
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		if _, err := toml.Decode(config, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -34,8 +36,8 @@ func TestDocumentedExamples(t *testing.T) {
 		var e blankout.Example
 		lines := strings.Split(strings.TrimSpace(records), "\n")
 		for i := 0; i+1 < len(lines); i += 2 {
-			d.Decode(Record{Value: []byte(strings.TrimPrefix(lines[i], "> "))}, &e)
-			if got := kind.ReplaceAllString(show(s, &e), ""); got != lines[i+1] {
+			d.Decode(context.Background(), Record{Value: []byte(strings.TrimPrefix(lines[i], "> "))}, &e)
+			if got := kind.ReplaceAllString(recordtest.Show(s, &e), ""); got != lines[i+1] {
 				t.Errorf("%s\n got %s\nwant %s", lines[i], got, lines[i+1])
 			}
 		}

@@ -1,8 +1,10 @@
-package stream
+package record
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"blankout"
@@ -57,25 +59,25 @@ func (e *MissingColumnError) Error() string {
 	return fmt.Sprintf("no column %q among %q: name the label's with label, or set unlabelled", e.Column, e.Columns)
 }
 
-func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
+func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {
 	if !d.begin(&r, e) {
-		return
+		return nil
 	}
 	data := bytes.TrimRight(r.Value, "\r\n")
 	i, p := 0, 0
 	for ; ; i++ {
 		if i == len(d.columns) {
 			d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
-			return
+			return nil
 		}
 		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
 		if next < 0 {
 			d.refuse(&r, e, blankout.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
-			return
+			return nil
 		}
 		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
 			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
-			return
+			return nil
 		}
 		if next == len(data) {
 			break
@@ -84,9 +86,10 @@ func (d *csvDecoder) Decode(r Record, e *blankout.Example) {
 	}
 	if i+1 < len(d.columns) {
 		d.refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
-		return
+		return nil
 	}
 	d.settle(&r, e)
+	return nil
 }
 
 // column takes the value of n; detail is "" unless the record is to be refused.
@@ -183,4 +186,101 @@ func csvFields(line []byte, separator byte) (fields []string, err error) {
 			return fields, nil
 		}
 	}
+}
+
+// quotedEnd is findEnd for CSV, where a newline within quotes ends nothing. A
+// quote that has no place in a record must not make one of all that follow: where
+// there is one behind a newline in quotes, where quotes are not closed, or where such
+// a record is longer than max_bytes, it ends at its first newline, and is refused;
+// what follows is read anew.
+func (s *Scanner) quotedEnd() int {
+	data, p := s.buf[s.at:s.end], s.seen
+	newline := -1 // the next one, if it has been looked for
+	for p < len(data) {
+		if !s.quoted {
+			if newline < p {
+				if newline = bytes.IndexByte(data[p:], '\n'); newline < 0 {
+					newline = len(data)
+				} else {
+					newline += p
+				}
+			}
+			if q := bytes.IndexByte(data[p:newline], '"'); q >= 0 && !s.stray {
+				q += p
+				if q == 0 || data[q-1] == s.c.Separator[0] {
+					s.quoted, p = true, q+1
+					continue
+				}
+				if s.newline > 0 {
+					return s.at + s.newline - 1
+				}
+				s.stray = true
+			}
+			if newline < len(data) {
+				return s.ends(newline)
+			}
+			p = newline
+			break
+		}
+		q := bytes.IndexByte(data[p:], '"')
+		inside := data[p:]
+		if q >= 0 {
+			inside = data[p : p+q]
+		}
+		if s.newline == 0 {
+			if i := bytes.IndexByte(inside, '\n'); i >= 0 {
+				s.newline = p + i + 1
+			}
+		}
+		if q < 0 {
+			p = len(data)
+			break
+		}
+		q += p
+		switch rest := data[q+1:]; {
+		case len(rest) == 0 || len(rest) == 1 && rest[0] == '\r':
+			if s.eof == io.EOF {
+				return s.ends(len(data))
+			}
+			s.search(q)
+			return s.tooLong(len(data))
+		case rest[0] == '"': // a doubled one
+			p = q + 2
+		case rest[0] == s.c.Separator[0]:
+			s.quoted, p = false, q+1
+		case rest[0] == '\n':
+			return s.ends(q + 1)
+		case rest[0] == '\r' && rest[1] == '\n':
+			return s.ends(q + 2)
+		case s.newline > 0:
+			return s.at + s.newline - 1
+		default:
+			s.quoted, s.stray, p = false, true, q+1
+		}
+	}
+	if s.eof == io.EOF {
+		if s.quoted && s.newline > 0 {
+			return s.at + s.newline - 1
+		}
+		return s.end
+	}
+	s.search(p)
+	return s.tooLong(p)
+}
+
+// ends returns the end of a record of so many bytes, or that of its first line.
+func (s *Scanner) ends(size int) int {
+	if end := s.tooLong(size); end >= 0 {
+		return end
+	}
+	return s.at + size
+}
+
+// tooLong returns the end of the first line of a record of so many bytes and more, if
+// it is too long and has another line; else -1.
+func (s *Scanner) tooLong(size int) int {
+	if size > s.c.MaxBytes && s.newline > 0 {
+		return s.at + s.newline - 1
+	}
+	return -1
 }

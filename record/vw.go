@@ -1,7 +1,8 @@
-package stream
+package record
 
 import (
 	"bytes"
+	"context"
 	"math"
 
 	"blankout"
@@ -24,9 +25,9 @@ func newVW(c core) (Decoder, error) {
 	return &vwDecoder{core: c, namespaces: map[string]*named{}}, nil
 }
 
-func (d *vwDecoder) Decode(r Record, e *blankout.Example) {
+func (d *vwDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {
 	if !d.begin(&r, e) {
-		return
+		return nil
 	}
 	p := d.head(&r, e)
 	for p >= 0 && p < len(r.Value) {
@@ -42,6 +43,7 @@ func (d *vwDecoder) Decode(r Record, e *blankout.Example) {
 	}
 	clear(d.grown)
 	d.grown = d.grown[:0]
+	return nil
 }
 
 // head reads what stands before the first bar and returns its position, or the

@@ -1,77 +1,27 @@
-package stream
+package record
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"blankout"
+	"blankout/record/recordtest"
 )
-
-// show writes what an Example holds with names for numbers: class, entries by
-// the dictionary's names, missing fields, or the refusal.
-func show(s *blankout.Schema, e *blankout.Example) string {
-	if e.Refused != nil {
-		return e.Refused.Error()
-	}
-	if err := e.Features.Check(); err != nil {
-		return err.Error()
-	}
-	name := s.Namer()
-	out := []string{"?"}
-	if e.Label >= 0 {
-		out[0] = s.Classes[e.Label]
-	}
-	// In the order of appearance, which the hash does not change.
-	byName := map[string]string{}
-	var names []string
-	for i := 0; i < s.Names.Len(); i++ {
-		_, n := s.Names.At(i)
-		names = append(names, n)
-	}
-	for i, d := range e.Features.Index {
-		n, kind := name(d), ""
-		if e.Field != nil {
-			kind = ":" + string("sncwbx"[s.Fields[e.Field[i]].Kind])
-		}
-		byName[n] = fmt.Sprintf("%s:%v%s", n, e.Features.Value[i], kind)
-		if !slices.Contains(names, n) {
-			names = append(names, n)
-		}
-	}
-	for _, n := range names {
-		if s := byName[n]; s != "" {
-			out = append(out, s)
-		}
-	}
-	for _, id := range e.Missing {
-		out = append(out, "-"+s.Fields[id].Name)
-	}
-	if e.Weight != 1 {
-		out = append(out, fmt.Sprintf("weight=%v", e.Weight))
-	}
-	if e.Key != nil {
-		out = append(out, fmt.Sprintf("key=%s", e.Key))
-	}
-	if e.Time != 0 {
-		out = append(out, fmt.Sprintf("time=%d", e.Time))
-	}
-	return strings.Join(out, " ")
-}
 
 func TestDecode(t *testing.T) {
 	type line struct{ in, want string }
 	for _, test := range []struct {
 		name   string
-		change func(*RecordConfig)
+		change func(*Config)
 		lines  []line
 	}{
-		{"json", func(c *RecordConfig) {
+		{"json", func(c *Config) {
 			c.Weight, c.ID, c.Time, c.Drop, c.Categorical = "w", "meta.id", "meta.at", []string{"secret", "a.b"}, []string{"zip"}
 		}, []line{
 			{`{}`, `?`},
@@ -117,21 +67,21 @@ func TestDecode(t *testing.T) {
 			{strings.Repeat(`{"a":`, 100) + strings.Repeat(`}`, 100), `syntax: byte 321: nested deeper than 64`},
 			{`{"t":["` + strings.Repeat(`b","`, 100) + `b"]}`, `? t=b:101:w`},
 		}},
-		{"json", func(c *RecordConfig) { c.MaxFeatures, c.MaxBytes = 2, 30 }, []line{
+		{"json", func(c *Config) { c.MaxFeatures, c.MaxBytes = 2, 30 }, []line{
 			{`{"a":1,"b":2,"c":3}`, `too-many: more features than max_features, 2`},
 			{`{"a":1,"b":"` + strings.Repeat("x", 30) + `"}`, `oversize: 44 bytes, max_bytes is 30`},
 		}},
-		{"json", func(c *RecordConfig) { c.MaxFields = 2 }, []line{ // later names share field 0
+		{"json", func(c *Config) { c.MaxFields = 2 }, []line{ // later names share field 0
 			{`{"a":1,"b":"x"}`, `? a:1:n b=x:1:s`},
 			{`{"c":{"d":1},"e":[2,3]}`, `? c.d:1:s e[0]:2:s e[1]:3:s`},
 			{`{"c":1,"c":2}`, `duplicate-field: byte 9: field "c" twice`},
 		}},
-		{"json", func(c *RecordConfig) { c.Crosses = [][2]string{{"a", "b"}, {"b", "b"}} }, []line{
+		{"json", func(c *Config) { c.Crosses = [][2]string{{"a", "b"}, {"b", "b"}} }, []line{
 			{`{"a":3,"b":2}`, `? a:3:n b:2:n a ^ b:6:x b ^ b:4:x`},
 			{`{"a":3,"b":"u"}`, `? a:3:n b=u:1:c a ^ b=u:3:x b=u ^ b=u:1:x`},
 			{`{"a":1e20,"b":1e20}`, `out-of-range: a^b is 1e+40, the limit is 1e30`},
 		}},
-		{"svmlight", func(c *RecordConfig) {}, []line{
+		{"svmlight", func(c *Config) {}, []line{
 			{`+1 1:0.5 3:2 # a comment 7:1`, `1 1:0.5 3:2`},
 			{"  -1\tqid:4 3:-1e-3 1:.5 3:+2.\r\n", `-1 1:0.5 3:1.999`},
 			{`1.0`, `1`},
@@ -153,14 +103,14 @@ func TestDecode(t *testing.T) {
 			{`1 2:1e31`, `out-of-range: byte 3: "2:1e31" is beyond 1e30`},
 			{`1 2:1e30 2:1e30`, `out-of-range: the features that meet in column 1 sum to 2e+30`},
 		}},
-		{"svmlight", func(c *RecordConfig) { c.ZeroBased, c.Unlabelled, c.MaxFeatures = true, true, 2 }, []line{
+		{"svmlight", func(c *Config) { c.ZeroBased, c.Unlabelled, c.MaxFeatures = true, true, 2 }, []line{
 			{`0 0:1 7:2`, `? 0:1 7:2`},
 			{`0 0:1 7:2 8:1`, `too-many: more features than max_features, 2`},
 		}},
-		{"svmlight", func(c *RecordConfig) { c.NumericIndices = false }, []line{
+		{"svmlight", func(c *Config) { c.NumericIndices = false }, []line{
 			{`0 0:1 999999999:2 0:3`, `0 0:4 999999999:2`},
 		}},
-		{"vw", func(c *RecordConfig) { c.Drop = []string{"x"} }, []line{
+		{"vw", func(c *Config) { c.Drop = []string{"x"} }, []line{
 			{`1 | a b:2 1:3 0:4 8388608:5`, `1 a:1:s b:2:s 0:4:s 8388608:5:s 1:3:s`},
 			{`-1 2.5 'id|ns:2 a b:.5 |ns a|x a:7| c`, `-1 ns=a:3:s ns=b:1:s c:1:s weight=2.5 key=id`},
 			{`|a b`, `? a=b:1:s`},
@@ -175,7 +125,7 @@ func TestDecode(t *testing.T) {
 			{`1 |a b:1e31`, `out-of-range: byte 6: "b:1e31" is beyond 1e30`},
 			{`1 |a:1e20 b:1e20`, `out-of-range: byte 11: "b:1e20" is beyond 1e30`},
 		}},
-		{"csv", func(c *RecordConfig) {
+		{"csv", func(c *Config) {
 			c.Columns, c.Weight, c.ID, c.Categorical = []string{"label", "age", "job", "w", "id", "zip"}, "w", "id", []string{"zip"}
 		}, []line{
 			{`yes,39, clerk ,1,a,80331`, `yes age:39:n job=clerk:1:c zip=80331:1:c key=a`},
@@ -192,13 +142,13 @@ func TestDecode(t *testing.T) {
 			{`yes,1,a,heavy,4,5`, `weight: byte 9: column "w": weight "heavy": want a number from 0 to 1e+06 (max_weight)`},
 			{`maybe,1,a,1,4,5`, `label: label "maybe" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
 		}},
-		{"csv", func(c *RecordConfig) { c.Columns, c.Separator, c.Missing = []string{"label", "a"}, "\t", []string{"?"} }, []line{
+		{"csv", func(c *Config) { c.Columns, c.Separator, c.Missing = []string{"label", "a"}, "\t", []string{"?"} }, []line{
 			{"1\t?", `1`},
 			{"1\t", `1 a=:1:c`},
 			{"1\t?", `1 -a`},
 		}},
 	} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		c.Format = test.name
 		test.change(&c)
 		s := c.Schema()
@@ -209,8 +159,8 @@ func TestDecode(t *testing.T) {
 		var e blankout.Example
 		for _, l := range test.lines {
 			value := []byte(l.in)
-			d.Decode(Record{Value: value}, &e)
-			if got := show(s, &e); got != l.want {
+			d.Decode(context.Background(), Record{Value: value}, &e)
+			if got := recordtest.Show(s, &e); got != l.want {
 				t.Errorf("%s %.80q:\n got %s\nwant %s", test.name, l.in, got, l.want)
 			}
 			if e.Refused != nil && string(e.Refused.Value) != l.in {
@@ -226,14 +176,14 @@ func TestDecodeAllocs(t *testing.T) {
 		d := benchDecoder(t, f.name)
 		r := Record{Value: []byte(benchRecords[f.name])}
 		e := make([]blankout.Example, 2)
-		d.Decode(r, &e[0])
-		d.Decode(r, &e[1])
+		d.Decode(context.Background(), r, &e[0])
+		d.Decode(context.Background(), r, &e[1])
 		if e[0].Refused != nil {
 			t.Fatal(e[0].Refused)
 		}
 		if n := testing.AllocsPerRun(100, func() {
-			d.Decode(r, &e[0])
-			d.Decode(r, &e[1])
+			d.Decode(context.Background(), r, &e[0])
+			d.Decode(context.Background(), r, &e[1])
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", f.name, n)
 		}
@@ -301,7 +251,7 @@ func TestDecodeRestart(t *testing.T) {
 		events = append(events, value(0))
 	}
 	for _, maxFields := range []int{10, 1000} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}
 		state := func(s *blankout.Schema) string {
 			text, err := json.Marshal(s)
@@ -320,8 +270,8 @@ func TestDecodeRestart(t *testing.T) {
 		var known []blankout.Batch
 		for _, event := range events {
 			known = append(known, blankout.Batch{Fields: len(s.Fields), Classes: s.NamedClasses(), Names: s.Names.Len()})
-			d.Decode(Record{Value: []byte(event)}, &e)
-			want = append(want, show(s, &e)+fmt.Sprint(e.Features, e.Field))
+			d.Decode(context.Background(), Record{Value: []byte(event)}, &e)
+			want = append(want, recordtest.Show(s, &e)+fmt.Sprint(e.Features, e.Field))
 		}
 		for _, from := range []int{0, 1, 2, 3, 10, 50, 299} {
 			at := s.At(&known[from])
@@ -340,8 +290,8 @@ func TestDecodeRestart(t *testing.T) {
 			}
 			for i, event := range events[from:] {
 				var e blankout.Example
-				d.Decode(Record{Value: []byte(event)}, &e)
-				if got := show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
+				d.Decode(context.Background(), Record{Value: []byte(event)}, &e)
+				if got := recordtest.Show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
 					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, event, got, want[from+i])
 				}
 			}
@@ -352,24 +302,24 @@ func TestDecodeRestart(t *testing.T) {
 	}
 }
 
-func TestRecordConfigCheck(t *testing.T) {
-	if err := DefaultRecordConfig().Check(); err != nil {
+func TestConfigCheck(t *testing.T) {
+	if err := DefaultConfig().Check(); err != nil {
 		t.Error(err)
 	}
-	for want, change := range map[string]func(*RecordConfig){
-		"format":            func(c *RecordConfig) { c.Format = "xml" },
-		"bits":              func(c *RecordConfig) { c.Bits = 32 },
-		"classes":           func(c *RecordConfig) { c.Classes = []string{"a", "a"} },
-		"max_classes":       func(c *RecordConfig) { c.MaxClasses = 1 },
-		"max_fields":        func(c *RecordConfig) { c.MaxFields = 1 << 20 },
-		"max_features":      func(c *RecordConfig) { c.MaxFeatures = 0 },
-		"max_bytes":         func(c *RecordConfig) { c.MaxBytes = 0 },
-		"max_names":         func(c *RecordConfig) { c.MaxNames = -1 },
-		"separator":         func(c *RecordConfig) { c.Separator = ";;" },
-		"crosses":           func(c *RecordConfig) { c.Crosses = [][2]string{{"a", ""}} },
-		`weight: field "x"`: func(c *RecordConfig) { c.Weight, c.Drop = "x", []string{"x"} },
+	for want, change := range map[string]func(*Config){
+		"format":            func(c *Config) { c.Format = "xml" },
+		"bits":              func(c *Config) { c.Bits = 32 },
+		"classes":           func(c *Config) { c.Classes = []string{"a", "a"} },
+		"max_classes":       func(c *Config) { c.MaxClasses = 1 },
+		"max_fields":        func(c *Config) { c.MaxFields = 1 << 20 },
+		"max_features":      func(c *Config) { c.MaxFeatures = 0 },
+		"max_bytes":         func(c *Config) { c.MaxBytes = 0 },
+		"max_names":         func(c *Config) { c.MaxNames = -1 },
+		"separator":         func(c *Config) { c.Separator = ";;" },
+		"crosses":           func(c *Config) { c.Crosses = [][2]string{{"a", ""}} },
+		`weight: field "x"`: func(c *Config) { c.Weight, c.Drop = "x", []string{"x"} },
 	} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		change(&c)
 		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -380,7 +330,7 @@ func TestRecordConfigCheck(t *testing.T) {
 // Two decoders that take turns at one Schema add every field once, and a null is
 // noted of a field that only the other one has met.
 func TestDecodersShareSchema(t *testing.T) {
-	c := DefaultRecordConfig()
+	c := DefaultConfig()
 	s := c.Schema()
 	var two [2]Decoder
 	for i := range two {
@@ -391,13 +341,13 @@ func TestDecodersShareSchema(t *testing.T) {
 	}
 	var e blankout.Example
 	for i := range 4 {
-		two[i%2].Decode(Record{Value: []byte(`{"label":"a","x":1,"word":"w"}`)}, &e)
+		two[i%2].Decode(context.Background(), Record{Value: []byte(`{"label":"a","x":1,"word":"w"}`)}, &e)
 	}
 	if len(s.Fields) != 3 {
 		t.Errorf("fields %+v", s.Fields)
 	}
-	two[0].Decode(Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
-	two[1].Decode(Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
+	two[0].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
+	two[1].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
 	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
 		t.Errorf("missing %v of %+v", e.Missing, s.Fields)
 	}

@@ -1,31 +1,35 @@
-package stream_test
+package record_test
 
 import (
+	"context"
 	"fmt"
 
 	"blankout"
-	"blankout/stream"
+	"blankout/record"
 )
 
 // A Decoder makes events of records; the Schema learns their fields, classes
 // and names on the way.
 func ExampleNewDecoder() {
-	c := stream.DefaultRecordConfig()
+	c := record.DefaultConfig()
 	c.Label = "bought"
 	schema := c.Schema()
-	decoder, err := stream.NewDecoder(c, schema)
+	decoder, err := record.NewDecoder(c, schema)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	name := func(column uint32) string { return schema.Namer()(column) }
 	var e blankout.Example
-	for _, record := range []string{
+	for _, text := range []string{
 		`{"bought": true, "price": 2.5}`,
 		`{"bought": false, "words": ["cheap", "cheap"]}`,
 		`{"bought": true, "price": NaN}`,
 	} {
-		decoder.Decode(stream.Record{Value: []byte(record)}, &e)
+		if err := decoder.Decode(context.Background(), record.Record{Value: []byte(text)}, &e); err != nil {
+			fmt.Println(err)
+			return
+		}
 		if e.Refused != nil {
 			fmt.Println("refused:", e.Refused)
 			continue

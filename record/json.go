@@ -1,7 +1,10 @@
-package stream
+package record
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -84,9 +87,9 @@ func newJSON(c core) (Decoder, error) {
 	return &jsonDecoder{core: c, root: &node{plain: true}}, nil
 }
 
-func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
+func (d *jsonDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {
 	if !d.begin(&r, e) {
-		return
+		return nil
 	}
 	d.event++
 	d.data = r.Value
@@ -106,6 +109,7 @@ func (d *jsonDecoder) Decode(r Record, e *blankout.Example) {
 	} else {
 		clear(d.once)
 	}
+	return nil
 }
 
 // unlearn takes out of the tree what this event has brought: the names that come
@@ -718,3 +722,6 @@ func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node 
 	c.named = d.hashed(cutName(name), mix(c.long.Sum64()+d.s.Seed))
 	return c
 }
+
+// closedObject reports whether a line is a whole object, to which nothing can be added.
+func closedObject(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }

@@ -1,8 +1,9 @@
-package stream
+package record
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 // library's parsers, one allocation after the other. The decoders are fuzzed
 // against it.
 type reference struct {
-	c        RecordConfig
+	c        Config
 	columns  uint64
 	sum      map[uint32]float64
 	kind     map[uint32]blankout.Kind
@@ -35,7 +36,7 @@ type reference struct {
 	features int
 }
 
-func newReference(c RecordConfig) *reference {
+func newReference(c Config) *reference {
 	return &reference{c: c, columns: 1 << c.Bits, sum: map[uint32]float64{}, kind: map[uint32]blankout.Kind{}, weight: 1}
 }
 
@@ -299,7 +300,7 @@ func (r *reference) csv(data []byte) {
 // fuzz compares the decoder of a format with the reference, on a record met for
 // the first time and on the same one with everything known.
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
-	c := DefaultRecordConfig()
+	c := DefaultConfig()
 	c.Format, c.Weight, c.ID, c.Drop, c.Bits = format, "w", "id", []string{"d", "a.d"}, 20
 	if format == "csv" {
 		c.Columns, c.Categorical = []string{"label", "x", "y", "w", "id", "z"}, []string{"z"}
@@ -328,7 +329,7 @@ func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func(
 				key = []byte(r.key)
 			}
 			for round := range 3 {
-				d.Decode(Record{Value: data}, &e)
+				d.Decode(context.Background(), Record{Value: data}, &e)
 				// Only a known field can be missing.
 				if err := r.compare(s, &e, key, maxFields, round > 0 && maxFields > 10); err != nil {
 					t.Fatalf("max_fields %d: %v", maxFields, err)

@@ -1,423 +1,19 @@
-// Package stream turns records into events: the formats records are written in
-// (JSON, svmlight, VW text, CSV), the files they may come from, and the Kafka
-// topics they are consumed from and produced to.
-//
-// A [Decoder] knows one format and no source; a source ([File], [Consumer])
-// fills a blankout.Batch through a Decoder. A record that cannot be used is data,
-// not an error: it travels in the Batch as an Example with Refused set.
-package stream
+package record
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"blankout"
 
 	"github.com/cespare/xxhash/v2"
 )
-
-// Record is one record of a topic or one line of a file, borrowed from its source.
-type Record struct {
-	Key, Value []byte
-	Offset     int64
-	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
-}
-
-// Decoder turns records of one format into Examples. It adds the fields,
-// classes and names it meets to its Schema and belongs to one goroutine.
-type Decoder interface {
-	// Decode fills e from r. It keeps the capacity of e's slices, and in the
-	// steady state, when fields and names are known, allocates nothing. Key, Value
-	// and Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
-	// A record that cannot be used gets e.Refused; there are no errors.
-	Decode(r Record, e *blankout.Example)
-}
-
-// RecordConfig says how records are read. The keys are those of the section
-// [record] of the configuration.
-type RecordConfig struct {
-	Format string `toml:"format"` // json, svmlight, vw or csv; "" in a file: by its name
-	// Label, Weight, ID and Time name the fields of JSON and CSV that hold the
-	// class, the importance, the event's id and its time (milliseconds since the
-	// Unix epoch, or an RFC 3339 string). A nested field is named with dots, as in
-	// meta.label. "" where there is none.
-	Label  string `toml:"label"`
-	Weight string `toml:"weight"`
-	ID     string `toml:"id"`
-	Time   string `toml:"time"`
-	// Drop lists fields that are not features; of an object, all it holds.
-	Drop []string `toml:"drop"`
-	// Categorical lists fields whose numbers are names, as of a postcode.
-	Categorical []string `toml:"categorical"`
-	// Groups lists fields that fail together, by the group's name; in the sparse text
-	// formats, which have none, columns and ranges of them, as in 1-8.
-	Groups map[string][]string `toml:"groups"`
-	// GroupEvery makes groups of so many columns of a sparse text format, from its first
-	// index on; 0 does not.
-	GroupEvery uint32 `toml:"group_every"`
-	// Unlabelled ignores the labels.
-	Unlabelled bool `toml:"unlabelled"`
-
-	// What decides which column a name gets, and which classes there are, goes
-	// into the Schema of a new model; that of an existing one overrules it.
-	Bits           uint        `toml:"bits"`            // names hash to 2^bits columns
-	Seed           uint64      `toml:"seed"`            // of that hash
-	NumericIndices bool        `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
-	ZeroBased      bool        `toml:"zero_based"`      // svmlight indices count from 0
-	Crosses        [][2]string `toml:"crosses"`         // pairs of fields whose products are features
-	Classes        []string    `toml:"classes"`         // all of them; empty: learn up to max_classes
-	MaxClasses     int         `toml:"max_classes"`
-	MaxNames       int         `toml:"max_names"` // of the dictionary that reports show names from
-
-	// A record beyond these is refused.
-	MaxFeatures int `toml:"max_features"`
-	MaxBytes    int `toml:"max_bytes"`
-	// MaxWeight bounds the importance, of which one event may have too much for the
-	// measures ever to show another; 0 is 1e30.
-	MaxWeight float64 `toml:"max_weight"`
-	// MaxFields bounds the fields kept apart; those that come later still have
-	// columns of their own but share field 0.
-	MaxFields int `toml:"max_fields"`
-
-	// Of CSV: Columns names the columns where there is no header line (always in
-	// a topic), Missing lists what stands for an unknown value.
-	Columns   []string `toml:"columns"`
-	Missing   []string `toml:"missing"`
-	Separator string   `toml:"separator"`
-
-	// Growing leaves the last line of a file that no newline ends: it may still be
-	// written. Only of JSON a closed object is taken.
-	Growing bool `toml:"-"`
-	// KeepValue leaves the bytes of every record in Example.Value.
-	KeepValue bool `toml:"-"`
-}
-
-// DefaultRecordConfig returns the defaults: JSON whose field "label" is the class.
-func DefaultRecordConfig() RecordConfig {
-	return RecordConfig{
-		Label:          "label",
-		Bits:           22,
-		NumericIndices: true,
-		MaxClasses:     2,
-		MaxNames:       1 << 16,
-		MaxFeatures:    100_000,
-		MaxWeight:      1e6,
-		MaxBytes:       16 << 20,
-		MaxFields:      1 << 14,
-		Missing:        []string{"", "NA", "null"},
-		Separator:      ",",
-	}
-}
-
-// maxMagnitude bounds every number of a record: squares and products of a few
-// stay far from overflow.
-const maxMagnitude = 1e30
-
-// maxNameBytes bounds the names of fields and classes that are remembered. A
-// field of a longer name counts as one beyond max_fields, such a label is refused.
-const maxNameBytes = blankout.MaxNameBytes
-
-// maxFieldBytes bounds the name of a field: a record with a longer one is refused.
-const maxFieldBytes = 4096
-
-// formats is the table of record formats: a new one is a file beside this one
-// and a line here. The first is the default.
-var formats = []struct {
-	name     string
-	suffixes []string // of file names
-	new      func(core) (Decoder, error)
-}{
-	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON},
-	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight},
-	{"vw", []string{".vw"}, newVW},
-	{"csv", []string{".csv"}, newCSV},
-}
-
-func formatNames() string {
-	var names []string
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// Check returns the first thing wrong with the configuration; it names the key.
-func (c RecordConfig) Check() error {
-	switch {
-	case c.Format != "" && !slices.Contains(strings.Split(formatNames(), ", "), c.Format):
-		return blankout.KeyErrorf("format", "format %q: want one of %s", c.Format, formatNames())
-	case c.Bits < 1 || c.Bits > 31:
-		return blankout.KeyErrorf("bits", "bits %d: want 1 to 31", c.Bits)
-	case len(c.Classes) == 1:
-		return blankout.KeyErrorf("classes", "classes %q: want at least two, or none to learn them", c.Classes)
-	case len(c.Classes) == 0 && c.MaxClasses < 2:
-		return blankout.KeyErrorf("max_classes", "max_classes %d: want at least 2", c.MaxClasses)
-	case c.MaxFields < 1 || c.MaxFields > blankout.MaxFields:
-		return blankout.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
-	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
-		return blankout.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
-	case c.MaxFeatures < 1:
-		return blankout.KeyErrorf("max_features", "max_features %d: want at least 1", c.MaxFeatures)
-	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:
-		return blankout.KeyErrorf("max_bytes", "max_bytes %d: want 1 to %d", c.MaxBytes, 1<<30)
-	case c.MaxNames < 0:
-		return blankout.KeyErrorf("max_names", "max_names %d: want 0 or more", c.MaxNames)
-	case len(c.Separator) != 1 || c.Separator == `"` || c.Separator == "\n" || c.Separator == "\r":
-		return blankout.KeyErrorf("separator", "separator %q: want one character that is no quote and no newline", c.Separator)
-	}
-	for i, name := range c.Classes {
-		if name == "" || slices.Contains(c.Classes[:i], name) {
-			return blankout.KeyErrorf("classes", "classes %q: empty or twice the same", c.Classes)
-		}
-	}
-	for _, x := range c.Crosses {
-		if x[0] == "" || x[1] == "" {
-			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
-		}
-	}
-	if err := c.checkGroups(); err != nil {
-		return err
-	}
-	special := c.special()
-	for i, name := range special {
-		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
-			return blankout.KeyErrorf(roleKeys[i], "%s: field %q is named for two of label, weight, id, time and drop", roleKeys[i], name)
-		}
-	}
-	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical}
-	for i, name := range special {
-		names[roleKeys[i]] = []string{name}
-	}
-	for _, key := range slices.Sorted(maps.Keys(names)) {
-		for _, name := range names[key] {
-			if len(name) > maxNameBytes {
-				return blankout.KeyErrorf(key, "%s: field %.40q…: want names of up to %d bytes, this one has %d", key, name, maxNameBytes, len(name))
-			}
-		}
-	}
-	return nil
-}
-
-// checkGroups returns the first thing wrong with the groups.
-func (c RecordConfig) checkGroups() error {
-	if c.GroupEvery > 0 && !c.NumericIndices {
-		return blankout.KeyErrorf("group_every", "group_every %d: columns have no order unless numeric_indices is true", c.GroupEvery)
-	}
-	if c.GroupEvery > 1<<31 {
-		return blankout.KeyErrorf("group_every", "group_every %d: want 0 to %d", c.GroupEvery, 1<<31)
-	}
-	owner := map[string]string{}
-	for _, group := range slices.Sorted(maps.Keys(c.Groups)) {
-		if group == "" || len(group) > maxNameBytes {
-			return blankout.KeyErrorf("groups", "groups: the name %.40q: want 1 to %d bytes", group, maxNameBytes)
-		}
-		for _, name := range c.Groups[group] {
-			if other, ok := owner[name]; ok {
-				return blankout.KeyErrorf("groups", "groups: %q is in %q and in %q: a feature dies with one group", name, other, group)
-			}
-			owner[name] = group
-		}
-	}
-	var last blankout.Span
-	var in string
-	type span struct {
-		blankout.Span
-		group string
-	}
-	var spans []span
-	if columns := c.columnGroups(); columns != nil {
-		for _, g := range columns.Named {
-			for _, s := range g.Spans {
-				spans = append(spans, span{s, g.Name})
-			}
-		}
-	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	for _, s := range spans {
-		if s.From < last.To {
-			return blankout.KeyErrorf("groups", "groups: %q and %q share a column: a feature dies with one group", in, s.group)
-		}
-		last, in = s.Span, s.group
-	}
-	return nil
-}
-
-// columnGroups returns the groups of columns that c names, nil if there are none.
-func (c RecordConfig) columnGroups() *blankout.ColumnGroups {
-	g := &blankout.ColumnGroups{Every: c.GroupEvery}
-	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
-		n := blankout.NamedColumns{Name: name}
-		for _, member := range c.Groups[name] {
-			spans, _ := blankout.ParseSpans(member, c.ZeroBased) // else it is the name of a field
-			n.Spans = append(n.Spans, spans...)
-		}
-		if len(n.Spans) > 0 {
-			g.Named = append(g.Named, n)
-		}
-	}
-	if g.Every == 0 && g.Named == nil || !c.NumericIndices {
-		return nil
-	}
-	return g
-}
-
-// Regroup gives a Schema the groups of c in place of its own.
-func (c RecordConfig) Regroup(s *blankout.Schema) {
-	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
-	s.ColumnGroups = c.columnGroups()
-	for i := range s.Fields {
-		s.Fields[i].Group = ""
-		for group, names := range c.Groups {
-			if slices.Contains(names, s.Fields[i].Name) {
-				s.Fields[i].Group = group
-			}
-		}
-	}
-}
-
-// ReadGroups reads groups from text, a line for each: its name, then its fields or, of a
-// sparse text format, its columns and ranges of them, apart by blanks or commas, as in
-//
-//	front 1-8,17
-//	engine rpm oil_pressure
-//
-// Empty lines and what follows a # are left out. The result is RecordConfig.Groups.
-func ReadGroups(r io.Reader) (map[string][]string, error) {
-	groups := map[string][]string{}
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
-		words := strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
-		switch {
-		case len(words) == 0:
-		case len(words) == 1:
-			return nil, fmt.Errorf("line %d: group %q has no members: want its name and then its columns or fields, as in sensor1 1-8", n, words[0])
-		case groups[words[0]] != nil:
-			return nil, fmt.Errorf("line %d: group %q is there twice", n, words[0])
-		default:
-			groups[words[0]] = words[1:]
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
-	if len(groups) == 0 {
-		return nil, errors.New("it names no group: want a line for each, its name and then its columns or fields, as in sensor1 1-8")
-	}
-	return groups, nil
-}
-
-// special returns the names of the fields that are not features, by role.
-func (c RecordConfig) special() [5]string {
-	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
-}
-
-// roleKeys are the keys that name the fields that are not features, by role.
-var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTime: "time"}
-
-// Schema returns the Schema of a new model of such records.
-func (c RecordConfig) Schema() *blankout.Schema {
-	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
-	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
-	s.ColumnGroups = c.columnGroups()
-	if c.MaxNames > 0 {
-		s.Names = blankout.NewNames(c.MaxNames)
-	}
-	return s
-}
-
-// NewDecoder returns a Decoder of c's format that names columns, fields and
-// classes by s and adds to it.
-func NewDecoder(c RecordConfig, s *blankout.Schema) (Decoder, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	for _, f := range formats {
-		if f.name == c.Format || c.Format == "" {
-			return f.new(newCore(c, s))
-		}
-	}
-	panic("unreachable: Check knows the formats")
-}
-
-// Settings returns what of c, beside the Schema, decides how a record becomes an
-// event, by key. A checkpoint keeps it; ParseSettings is the inverse.
-func (c RecordConfig) Settings() map[string]string {
-	return map[string]string{
-		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
-		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
-		"missing": joinList(c.Missing), "separator": c.Separator, "unlabelled": strconv.FormatBool(c.Unlabelled),
-	}
-}
-
-// ParseSettings returns the configuration that Settings came from, its other
-// keys at their defaults. Keys it does not know are left alone.
-func ParseSettings(settings map[string]string) (RecordConfig, error) {
-	c := DefaultRecordConfig()
-	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
-		*to = settings[key]
-	}
-	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing} {
-		list, err := splitList(settings[key])
-		if err != nil {
-			return c, fmt.Errorf("%s: %w", key, err)
-		}
-		*to = list
-	}
-	c.Unlabelled = settings["unlabelled"] == "true"
-	return c, c.Check()
-}
-
-// joinList writes a list with commas, as a JSON array if that would be ambiguous.
-func joinList(list []string) string {
-	text := strings.Join(list, ",")
-	if again, err := splitList(text); err == nil && slices.Equal(again, list) {
-		return text
-	}
-	data, err := json.Marshal(list)
-	if err != nil {
-		panic(err) // strings only
-	}
-	return string(data)
-}
-
-func splitList(text string) (list []string, err error) {
-	switch {
-	case text == "":
-		return nil, nil
-	case text[0] == '[':
-		err = json.Unmarshal([]byte(text), &list)
-		return list, err
-	}
-	return strings.Split(text, ","), nil
-}
-
-// Fingerprint is the hash of a record that Position.Sum adds up.
-func Fingerprint(offset int64, key, value []byte) uint64 {
-	return mix(mix(xxhash.Sum64(value)+mix(xxhash.Sum64(key))) + uint64(offset))
-}
-
-// mix is the finaliser of MurmurHash3: every bit of x moves every bit.
-func mix(x uint64) uint64 {
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
 
 // core is what the formats share: the names' way to columns, and the entries of
 // the event being decoded, which finish sorts and sums into the Example.
@@ -426,7 +22,7 @@ func mix(x uint64) uint64 {
 // mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
 // hashes; the column is the low bits. A numeric field has the field's column.
 type core struct {
-	c      RecordConfig
+	c      Config
 	s      *blankout.Schema
 	mask   uint64
 	fields map[fieldKey]uint16
@@ -461,7 +57,6 @@ type core struct {
 	// What the event says of itself.
 	class    []byte // the label as it is written
 	labelled bool
-	passOver bool // labels, for now
 	weight   float64
 	id       []byte
 	time     int64
@@ -493,7 +88,7 @@ type cross struct {
 	entriesA, entriesB []int32
 }
 
-func newCore(c RecordConfig, s *blankout.Schema) core {
+func newCore(c Config, s *blankout.Schema) core {
 	d := core{
 		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
 		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
@@ -557,6 +152,8 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 	switch v := r.Value; {
 	case len(v) == 0:
 		d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
+	case r.Cut:
+		d.refuse(r, e, blankout.ReasonOversize, "a line of more than max_bytes, %d; its rest is skipped", d.c.MaxBytes)
 	case len(v) > d.c.MaxBytes:
 		d.refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] == 0 && len(v) >= 5:
@@ -621,14 +218,10 @@ func (d *core) dropFields() {
 	d.taken = d.before
 }
 
-// passOverLabels says whether the records that come next are unlabelled,
-// whatever they say.
-func (d *core) passOverLabels(on bool) { d.passOver = on }
-
 // label sets e.Label. It is called last: a record that is refused for something
 // else must not name a class.
 func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
-	if d.c.Unlabelled || d.passOver {
+	if d.c.Unlabelled || r.Unlabelled {
 		return true
 	}
 	class, ok := d.labels[string(text)]

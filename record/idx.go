@@ -1,11 +1,10 @@
-package stream
+package record
 
 import (
-	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,9 +29,23 @@ type idx struct {
 	text   [256]string // byte/255 as the shortest decimal that gives the same number
 }
 
-// openIdx reads the header of the images from in, and all of the labels from
-// their own file.
-func openIdx(path string, in io.Reader, c RecordConfig) (*idx, error) {
+// NewIdxScanner returns a Scanner of the images in a file. labels opens the file of
+// their labels; it is not called if the configuration says that there are none.
+func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.ReadCloser, error)) (*Scanner, error) {
+	x, err := readIdx(images, c)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Unlabelled {
+		if err := x.readLabels(labels); err != nil {
+			return nil, fmt.Errorf("labels: %w", err)
+		}
+	}
+	return &Scanner{Name: name, c: c, in: images, idx: x}, nil
+}
+
+// readIdx reads the header of the images.
+func readIdx(in io.Reader, c Config) (*idx, error) {
 	dims, err := idxHeader(in)
 	if err != nil {
 		return nil, err
@@ -49,12 +62,6 @@ func openIdx(path string, in io.Reader, c RecordConfig) (*idx, error) {
 	}
 	if len(dims) < 2 {
 		return nil, fmt.Errorf("it has labels; give the file of the images, as in train-images-idx3-ubyte")
-	}
-	if c.Unlabelled {
-		return x, nil
-	}
-	if err := x.readLabels(path); err != nil {
-		return nil, fmt.Errorf("labels: %w", err)
 	}
 	return x, nil
 }
@@ -74,45 +81,32 @@ func idxHeader(in io.Reader) (dims []uint32, err error) {
 	return dims, nil
 }
 
-// readLabels finds the labels of images in path: …images-idx3… to …labels-idx1….
-func (x *idx) readLabels(path string) error {
-	dir, base := filepath.Split(path)
-	base = strings.NewReplacer("images", "labels", "idx3", "idx1", "idx2", "idx1").Replace(base)
-	plain := strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ".zst")
-	var file *os.File
-	var err error
-	for _, name := range []string{base, plain, plain + ".gz", plain + ".zst"} {
-		if dir+name == path {
-			continue
-		}
-		if file, err = os.Open(dir + name); err == nil {
-			break
-		}
-	}
-	if file == nil {
-		return fmt.Errorf("%s: there is none (plain, .gz or .zst); without labels use unlabelled", dir+plain)
-	}
-	defer file.Close()
-	in, free, err := decompress(bufio.NewReader(file))
+func (x *idx) readLabels(open func() (io.ReadCloser, error)) error {
+	in, err := open()
 	if err != nil {
-		return fmt.Errorf("%s: %w", file.Name(), err)
+		return err
 	}
-	defer free()
+	defer in.Close()
 	dims, err := idxHeader(in)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file.Name(), err)
+		return err
 	}
 	if len(dims) != 1 || int64(dims[0]) != x.count {
-		return fmt.Errorf("%s: sizes %d, but there are %d images", file.Name(), dims, x.count)
+		return fmt.Errorf("sizes %d, but there are %d images", dims, x.count)
 	}
 	// The header may lie about its size: read before believing it.
 	if x.labels, err = io.ReadAll(io.LimitReader(in, x.count)); err == nil && int64(len(x.labels)) < x.count {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", file.Name(), err)
-	}
-	return nil
+	return err
+}
+
+// LabelsName returns the name of the file of the labels, without the suffix of a
+// compression, given that of the images: …images-idx3… makes …labels-idx1….
+func LabelsName(images string) string {
+	dir, base := filepath.Split(images)
+	base = strings.NewReplacer("images", "labels", "idx3", "idx1", "idx2", "idx1").Replace(base)
+	return dir + strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ".zst")
 }
 
 // appendText appends image i as a line of svmlight.
@@ -139,7 +133,7 @@ type idxDecoder struct {
 	images *idx
 }
 
-func newIdxDecoder(c RecordConfig, s *blankout.Schema, x *idx) (Decoder, error) {
+func newIdxDecoder(c Config, s *blankout.Schema, x *idx) (Decoder, error) {
 	if uint64(x.pixels) > s.Columns() {
 		return nil, fmt.Errorf("images of %d pixels need more than bits %d", x.pixels, s.Bits)
 	}
@@ -149,7 +143,7 @@ func newIdxDecoder(c RecordConfig, s *blankout.Schema, x *idx) (Decoder, error) 
 	return &idxDecoder{newCore(c, s), x}, nil
 }
 
-func (d *idxDecoder) Decode(r Record, e *blankout.Example) {
+func (d *idxDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {
 	d.reset(&r, e)
 	e.Field = nil
 	for j, b := range r.Value {
@@ -162,4 +156,5 @@ func (d *idxDecoder) Decode(r Record, e *blankout.Example) {
 		var text [3]byte
 		d.label(&r, e, strconv.AppendUint(text[:0], uint64(d.images.labels[r.Offset]), 10))
 	}
+	return nil
 }

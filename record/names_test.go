@@ -1,6 +1,7 @@
-package stream
+package record
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"runtime"
@@ -29,7 +30,7 @@ func TestColumnsStay(t *testing.T) {
 		{"vw", `1 |words a b:2 |` + long(300) + ` x y |` + long(255) + ` x ` + long(400) + ` | plain 17`, 10769261782419317538},
 		{"csv", `1,39,"x, y",` + long(300) + `,true`, 9299548978090746558},
 	} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		c.Format, c.Bits, c.Seed = r.format, 31, 7
 		switch {
 		case r.format == "csv":
@@ -44,7 +45,7 @@ func TestColumnsStay(t *testing.T) {
 		}
 		for range 2 { // names that are new, and known
 			var e blankout.Example
-			d.Decode(Record{Value: []byte(r.record)}, &e)
+			d.Decode(context.Background(), Record{Value: []byte(r.record)}, &e)
 			if e.Refused != nil {
 				t.Fatalf("%d: %v", i, e.Refused)
 			}
@@ -97,7 +98,7 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 		var before, after, left runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		d.Decode(Record{Value: value}, &e)
+		d.Decode(context.Background(), Record{Value: value}, &e)
 		runtime.ReadMemStats(&after)
 		runtime.GC()
 		runtime.ReadMemStats(&left)
@@ -122,7 +123,7 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 // afterwards, with room for few fields, is decoded as fast as without it.
 func TestRefusalTeachesNothing(t *testing.T) {
 	for _, format := range []string{"json", "vw"} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		c.Format, c.MaxFields = format, 100
 		s := c.Schema()
 		decoder, err := NewDecoder(c, s)
@@ -151,7 +152,7 @@ func TestRefusalTeachesNothing(t *testing.T) {
 		var e blankout.Example
 		decode := func(value []byte, want bool) {
 			t.Helper()
-			if decoder.Decode(Record{Value: value}, &e); (e.Refused == nil) != want {
+			if decoder.Decode(context.Background(), Record{Value: value}, &e); (e.Refused == nil) != want {
 				t.Fatal(e.Refused)
 			}
 		}
@@ -196,7 +197,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 		"vw":   {"1 |colour red |x y:1", "1 |colour blue |x y:oops", "1 |new a |colour green |x y:oops"},
 	} {
 		names := func(records ...string) (names []string) {
-			config := DefaultRecordConfig()
+			config := DefaultConfig()
 			config.Format = format
 			schema := config.Schema()
 			d, err := NewDecoder(config, schema)
@@ -205,7 +206,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 			}
 			var e blankout.Example
 			for _, r := range records {
-				d.Decode(Record{Value: []byte(r)}, &e)
+				d.Decode(context.Background(), Record{Value: []byte(r)}, &e)
 				if refused := strings.Contains(r, "oops"); (e.Refused != nil) != refused {
 					t.Fatalf("%s: %v", r, e.Refused)
 				}
@@ -229,7 +230,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 // null at as many places as there are ways to write their parent's name. It takes
 // no more memory for that than the fields do.
 func TestMissingInManyPlaces(t *testing.T) {
-	config := DefaultRecordConfig()
+	config := DefaultConfig()
 	config.Format = "json"
 	schema := config.Schema()
 	d, err := NewDecoder(config, schema)
@@ -239,7 +240,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 	var e blankout.Example
 	decode := func(record string) {
 		t.Helper()
-		d.Decode(Record{Value: []byte(record)}, &e)
+		d.Decode(context.Background(), Record{Value: []byte(record)}, &e)
 		if e.Refused != nil {
 			t.Fatal(e.Refused)
 		}

@@ -1,4 +1,4 @@
-package stream
+package record
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ func TestGroups(t *testing.T) {
 	if err != nil || len(groups) != 2 || strings.Join(groups["front"], " ") != "1-8 17" || strings.Join(groups["engine"], " ") != "rpm oil" {
 		t.Errorf("read %q, %v", groups, err)
 	}
-	c := DefaultRecordConfig()
+	c := DefaultConfig()
 	c.Groups = groups
 	if err := c.Check(); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestGroups(t *testing.T) {
 	if s.Fields[1].Group != "engine" {
 		t.Errorf("rpm is in %q", s.Fields[1].Group)
 	}
-	c = DefaultRecordConfig()
+	c = DefaultConfig()
 	if s := c.Schema(); s.ColumnGroups != nil {
 		t.Errorf("no groups asked for, but %v", s.ColumnGroups)
 	}
@@ -48,7 +48,7 @@ func TestGroups(t *testing.T) {
 		`"a" and "a" share a column`: {"a": {"1-8", "3"}},
 		"the name \"\": want 1 to":   {"": {"x"}},
 	} {
-		c := DefaultRecordConfig()
+		c := DefaultConfig()
 		c.Groups = groups
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", groups, err, want)

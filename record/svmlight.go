@@ -1,6 +1,7 @@
-package stream
+package record
 
 import (
+	"context"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -8,41 +9,46 @@ import (
 	"blankout"
 )
 
-// svmlightDecoder reads lines of the sparse text format of SVMlight and LIBSVM,
+// Svmlight is the Decoder of lines of the sparse text format of SVMlight and LIBSVM,
 //
 //	label index:value index:value ... # comment
 //
 // A pair qid:n is passed over. Indices usually ascend, and then go straight to
 // their columns; otherwise they are sorted, and values of one index summed.
-type svmlightDecoder struct{ core }
+//
+// Lines whose features are columns may be decoded apart from each other, at the same
+// time: by DecodeFeatures of as many Forks, and then, in the order of the records, by
+// DecodeLabel of the Decoder itself, since classes come to be known in order.
+type Svmlight struct{ core }
 
-func newSvmlight(c core) (Decoder, error) { return &svmlightDecoder{c}, nil }
+func newSvmlight(c core) (Decoder, error) { return &Svmlight{c}, nil }
 
-func (d *svmlightDecoder) Decode(r Record, e *blankout.Example) {
-	if label, ok := d.decode(&r, e); ok && d.label(&r, e, label) {
+func (d *Svmlight) Decode(_ context.Context, r Record, e *blankout.Example) error {
+	if label, ok := d.DecodeFeatures(&r, e); ok && d.label(&r, e, label) {
 		d.accept()
 	}
+	return nil
 }
 
-// fork returns a decoder for lines that are decoded at the same time as those of
-// d, nil where their features get names, which come to be known in order. A label
-// is named afterwards, in order, by settle of d.
-func (d *svmlightDecoder) fork() *svmlightDecoder {
+// Fork returns a decoder of features that may work at the same time as d, nil where
+// features have names, which come to be known in order as well.
+func (d *Svmlight) Fork() *Svmlight {
 	if !d.s.NumericIndices {
 		return nil
 	}
-	return &svmlightDecoder{newCore(d.c, d.s)}
+	return &Svmlight{newCore(d.c, d.s)}
 }
 
-// settle gives e, which a fork has decoded from r, the class of its label.
-func (d *svmlightDecoder) settle(r *Record, e *blankout.Example, label []byte) {
+// DecodeLabel gives e, of which a fork has decoded the features from r, the class of
+// its label. It may refuse it.
+func (d *Svmlight) DecodeLabel(r *Record, e *blankout.Example, label []byte) {
 	d.before = d.taken // a refusal takes back no field
 	d.label(r, e, label)
 }
 
-// decode fills e but for its Label, whose text it returns. ok is false for a
+// DecodeFeatures fills e but for its Label, whose text it returns. ok is false for a
 // record that is refused.
-func (d *svmlightDecoder) decode(r *Record, e *blankout.Example) (label []byte, ok bool) {
+func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte, ok bool) {
 	if !d.begin(r, e) {
 		return nil, false
 	}
@@ -229,7 +235,7 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 }
 
 // refuseEntry refuses the record for what stands at p instead of index:value.
-func (d *svmlightDecoder) refuseEntry(r *Record, e *blankout.Example, p int) {
+func (d *Svmlight) refuseEntry(r *Record, e *blankout.Example, p int) {
 	entry := r.Value[p:word(r.Value, p)]
 	for i, c := range entry {
 		if c == ':' && notFinite(entry[i+1:]) {

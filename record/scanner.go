@@ -1,0 +1,405 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"blankout"
+)
+
+// Scanner cuts the text of a file into records: into lines, of CSV those that its
+// quotes join, of an idx pair into images. The offset of a record is the number of
+// the line it starts in, from 0 (of an idx pair, of the image); blank lines,
+// comments and a CSV header count and are stepped over.
+//
+// Scan takes records from a buffer that Refill fills. A Scanner belongs to one goroutine.
+type Scanner struct {
+	Name string // of the file, for messages
+	// Live says that a caller of Lines gets what has come rather than wait for
+	// more, as from standard input.
+	Live bool
+
+	c       Config
+	framing framing
+	in      io.Reader
+	eof     error
+
+	buf     []byte
+	at, end int   // buf[at:end] is not yet scanned
+	line    int64 // number of the line at buf[at]
+	skipped bool  // within the rest of a line that was cut
+	held    int64
+
+	// What at, line and skipped were before the last Scan.
+	from        int
+	fromLine    int64
+	fromSkipped bool
+
+	// Of the search for the end of the record at buf[at].
+	seen    int  // so much of it has been searched
+	quoted  bool // the search stands within the quotes of a CSV value
+	stray   bool // the search has met a quote that has no place there
+	newline int  // the first newline within quotes and 1, or 0
+
+	cut  bool // of a fork: the buffer is the start of one line
+	idx  *idx
+	text []byte // of the image that Next has returned
+}
+
+// framing says how the records of a format lie in a file, line by line.
+type framing struct {
+	quotes  bool // newlines within quotes end no record
+	comment byte // that starts a line which is no record; 0: there are none
+	// whole says that a last line that no newline ends cannot go on; nil if one
+	// never knows.
+	whole func(line []byte) bool
+}
+
+// bufferBytes is the size of a buffer that is no longer than a record makes it.
+const bufferBytes = 1 << 18
+
+// NewScanner returns a Scanner of a text of c.Format. It steps over a byte order
+// mark, and of CSV whose columns have no names it reads those in the header.
+func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
+	s := &Scanner{Name: name, c: c, in: in}
+	for _, f := range formats {
+		if f.name == c.Format {
+			s.framing = f.framing
+		}
+	}
+	if err := s.Refill(); err != nil && err != io.EOF {
+		return nil, err
+	}
+	if bytes.HasPrefix(s.buf[s.at:s.end], []byte("\ufeff")) {
+		s.at += len("\ufeff")
+	}
+	if c.Format != "csv" || len(c.Columns) > 0 {
+		return s, nil
+	}
+	var header Record
+	if err := s.Next(&header); err == io.EOF {
+		return nil, fmt.Errorf("no header line")
+	} else if err != nil {
+		return nil, err
+	}
+	var err error
+	s.c.Columns, err = csvFields(header.Value, c.Separator[0])
+	return s, err
+}
+
+// Decoder returns a Decoder of the Scanner's records that names columns, fields and
+// classes by schema and adds to it.
+func (s *Scanner) Decoder(schema *blankout.Schema) (Decoder, error) {
+	if s.idx != nil {
+		return newIdxDecoder(s.c, schema, s.idx)
+	}
+	return NewDecoder(s.c, schema)
+}
+
+// Columns returns the names of the columns of CSV, by the header or the configuration.
+func (s *Scanner) Columns() []string { return s.c.Columns }
+
+// Held returns the number of the last line, from 1, if it was left because it may
+// still be written (see Config.Growing), else 0.
+func (s *Scanner) Held() int64 { return s.held }
+
+// Line returns the number of the line that follows what has been scanned.
+func (s *Scanner) Line() int64 {
+	if s.skipped {
+		return s.line + 1 // the line was cut, its end is to come
+	}
+	return s.line
+}
+
+// Next reads the next record; after the last it returns io.EOF. Its bytes are
+// valid until the next call. An image of an idx pair becomes a line of svmlight.
+// A line of more than max_bytes is an error.
+func (s *Scanner) Next(r *Record) error {
+	for !s.Scan(r) {
+		if err := s.Refill(); err != nil {
+			return err
+		}
+	}
+	if r.Cut {
+		return fmt.Errorf("%s:%d: a line of more than max_bytes, %d", s.Name, r.Offset+1, s.c.MaxBytes)
+	}
+	if s.idx != nil {
+		s.text = s.idx.appendText(s.text[:0], r.Offset, r.Value)
+		r.Value = s.text
+	}
+	return nil
+}
+
+// Skip moves to the record of the given offset, or the first that follows it.
+func (s *Scanner) Skip(offset int64) error {
+	var r Record
+	for s.line < offset {
+		if s.Scan(&r) {
+			if r.Offset >= offset { // the lines before it are blank
+				s.Unscan()
+				return nil
+			}
+			continue
+		}
+		if err := s.Refill(); err != nil {
+			if err == io.EOF {
+				return fmt.Errorf("%s: it ends at line %d, before line %d where learning was to go on", s.Name, s.line, offset+1)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Scan sets r to the next record that is complete in the buffer, and reports
+// whether there is one. The bytes are valid until Refill reads more.
+func (s *Scanner) Scan(r *Record) bool {
+	s.from, s.fromLine, s.fromSkipped = s.at, s.line, s.skipped
+	if s.idx != nil {
+		if size := s.idx.pixels; s.end-s.at >= size && s.line < s.idx.count {
+			*r = Record{Value: s.buf[s.at : s.at+size], Offset: s.line}
+			s.at += size
+			s.line++
+			return true
+		}
+		return false
+	}
+	if s.cut {
+		*r = Record{Value: s.buf[:s.end], Offset: s.line, Cut: true}
+		s.cut, s.at = false, s.end
+		return true
+	}
+	for s.at < s.end {
+		line := s.findEnd()
+		if line < 0 {
+			size := s.end - s.at
+			if size == s.c.MaxBytes+1 && s.buf[s.end-1] == '\r' {
+				size-- // if a newline follows
+			}
+			if size <= s.c.MaxBytes || s.skipped {
+				if s.skipped {
+					s.at = s.end
+					s.search(0)
+				}
+				return false
+			}
+			*r = Record{Value: s.buf[s.at : s.at+s.c.MaxBytes+1], Offset: s.line, Cut: true}
+			s.at += s.c.MaxBytes + 1
+			s.search(0)
+			s.skipped = true
+			return true
+		}
+		value, offset := s.buf[s.at:line], s.line
+		s.line++
+		if s.framing.quotes {
+			s.line += int64(bytes.Count(value, []byte{'\n'}))
+		}
+		s.at = min(line+1, s.end)
+		s.search(0)
+		if s.skipped {
+			s.skipped = false
+			continue
+		}
+		if n := len(value); n > 0 && value[n-1] == '\r' {
+			value = value[:n-1]
+		}
+		cut := len(value) > s.c.MaxBytes
+		if cut {
+			value = value[:s.c.MaxBytes+1]
+		} else if s.isBlank(value) {
+			continue
+		}
+		*r = Record{Value: value, Offset: offset, Cut: cut}
+		return true
+	}
+	return false
+}
+
+// Unscan takes back the last Scan, which has returned a record: the next one returns
+// it again. Refill must not have been called in between.
+func (s *Scanner) Unscan() {
+	s.at, s.line, s.skipped = s.from, s.fromLine, s.fromSkipped
+	s.search(0)
+}
+
+// findEnd returns where the record at s.at ends, -1 if its end is not yet in the
+// buffer.
+func (s *Scanner) findEnd() int {
+	if s.framing.quotes && !s.skipped {
+		return s.quotedEnd()
+	}
+	i := bytes.IndexByte(s.buf[s.at+s.seen:s.end], '\n')
+	switch {
+	case i >= 0:
+		return s.at + s.seen + i
+	case s.eof == io.EOF:
+		return s.end
+	}
+	s.search(s.end - s.at)
+	return -1
+}
+
+// search says that so many bytes of the record have been searched for its end.
+func (s *Scanner) search(seen int) {
+	if s.seen = seen; seen == 0 {
+		s.quoted, s.stray, s.newline = false, false, 0
+	}
+}
+
+// hold leaves the last line, which no newline ends: the program that writes the file
+// may still be writing it.
+func (s *Scanner) hold() {
+	start := bytes.LastIndexByte(s.buf[:s.end], '\n') + 1
+	line := bytes.TrimSpace(s.buf[start:s.end])
+	if s.framing.whole != nil && s.framing.whole(line) {
+		return
+	}
+	if len(line) > 0 {
+		s.held = s.line + int64(bytes.Count(s.buf[s.at:start], []byte{'\n'})) + 1
+	}
+	s.end = start
+	s.search(0)
+}
+
+func (s *Scanner) isBlank(line []byte) bool {
+	for _, c := range line {
+		if !blank(c) {
+			return c == s.framing.comment
+		}
+	}
+	return true
+}
+
+// Buffer returns the buffer, in which the records lie that Scan returns.
+func (s *Scanner) Buffer() []byte { return s.buf }
+
+// Move makes buf the buffer, with what is not yet scanned at its start; records
+// scanned before stay where they are. It returns the buffer, which is a new one
+// if buf has not got the room.
+func (s *Scanner) Move(buf []byte) []byte {
+	rest := s.buf[s.at:s.end]
+	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 {
+		buf = make([]byte, max(bufferBytes, 4*len(rest)))
+	}
+	s.buf = buf[:cap(buf)]
+	s.end = copy(s.buf, rest)
+	s.at = 0
+	return s.buf
+}
+
+// Refill reads more behind what is not yet scanned. It returns io.EOF when there
+// is no more.
+func (s *Scanner) Refill() error {
+	if s.eof == io.EOF && s.idx != nil && s.line < s.idx.count {
+		return fmt.Errorf("%s: it ends in image %d of %d", s.Name, s.line+1, s.idx.count)
+	}
+	if s.eof != nil {
+		return s.eof
+	}
+	buf := s.Move(s.buf)
+	for tries := 0; ; tries++ {
+		n, err := s.in.Read(buf[s.end:])
+		s.end += n
+		if err == nil && n == 0 && tries == 100 {
+			err = io.ErrNoProgress
+		}
+		if err != nil {
+			s.eof = err
+			if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+				s.end = s.at
+				return err
+			}
+			if err != io.EOF {
+				s.eof = fmt.Errorf("%s:%d: reading: %w", s.Name, s.line+1, err)
+				if errors.Is(err, io.ErrUnexpectedEOF) {
+					s.eof = fmt.Errorf("%s:%d: the compressed file ends early: %w", s.Name, s.line+1, err)
+				}
+				// What stands before the damage may be half a line.
+				s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
+				s.search(0)
+			} else if s.c.Growing {
+				s.hold()
+			}
+			if s.end == 0 {
+				return s.eof
+			}
+			return nil
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+}
+
+// Lines are whole lines of a file whose records can be decoded apart from those
+// before them.
+type Lines struct {
+	Text  []byte
+	First int64 // number of the first line
+	Count int
+	Cut   bool // Text is the start of one line, which is longer than max_bytes
+}
+
+// Lines takes the next lines, not more than most, of a format whose records are
+// lines. Text lies in the Scanner's buffer, which the caller moves (Move) before it
+// asks for more. Of a line that is too long Lines takes the start and passes over
+// the rest.
+func (s *Scanner) Lines(most int) (l Lines, err error) {
+	for {
+		if s.skipped {
+			if i := bytes.IndexByte(s.buf[s.at:s.end], '\n'); i >= 0 {
+				s.at, s.line, s.skipped = s.at+i+1, s.line+1, false
+			} else if s.at = s.end; s.eof != nil {
+				s.line, s.skipped = s.line+1, false
+			}
+		}
+		// From a file take a good part of the buffer, live what comes.
+		if s.skipped || s.eof == nil && s.end-s.at < bufferBytes/2 && (!s.Live || s.end == s.at) {
+			if err := s.Refill(); err != nil {
+				return l, err
+			}
+			continue
+		}
+		at := s.at
+		l = Lines{First: s.line}
+		for l.Count < most && s.at < s.end {
+			i := bytes.IndexByte(s.buf[s.at+s.seen:s.end], '\n')
+			if i < 0 && s.eof == nil {
+				s.seen = s.end - s.at
+				break
+			}
+			if i < 0 {
+				s.at = s.end
+			} else {
+				s.at += s.seen + i + 1
+			}
+			s.seen = 0
+			l.Count++
+		}
+		if l.Cut = l.Count == 0 && s.end-s.at > s.c.MaxBytes; l.Cut {
+			l.Count, s.at, s.seen, s.skipped = 1, s.at+s.c.MaxBytes+1, 0, true
+		} else {
+			s.line += int64(l.Count)
+		}
+		if l.Count > 0 {
+			l.Text = s.buf[at:s.at]
+			return l, nil
+		}
+		if err := s.Refill(); err != nil {
+			return l, err
+		}
+	}
+}
+
+// Fork returns a Scanner for another goroutine, which scans what Set gives it.
+func (s *Scanner) Fork() *Scanner { return &Scanner{Name: s.Name, c: s.c, framing: s.framing} }
+
+// Set makes a fork scan l, and nothing after it.
+func (s *Scanner) Set(l Lines) {
+	s.buf, s.at, s.end, s.line, s.eof, s.skipped = l.Text, 0, len(l.Text), l.First, io.EOF, false
+	s.cut = l.Cut
+	s.search(0)
+}
