@@ -150,6 +150,9 @@ func moments(x []float64, further, at float64) (mean, m2 float64) {
 	return mean, m2
 }
 
+// Moments returns the mean of x and the sum of squared deviations from it.
+func Moments(x []float64) (mean, m2 float64) { return moments(x, 0, 0) }
+
 // usualSize returns the power of two nearest to the median of the |x| that are not 0.
 func usualSize(x []float64) float64 {
 	var room [FirstReadings]float64

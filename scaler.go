@@ -114,19 +114,22 @@ func transformedDeviations(stats []float64, x float64) float64 {
 
 // Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
 // centred column, and counts as one at +-wildAt for a score as for the statistics;
-// of another column, whose centre is 0, it counts as one at the bound.
+// of a column that is only divided it counts as the largest one.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
 		return z
 	}
-	return math.Copysign(beyond(stats), z)
+	return math.Copysign(s.beyond(stats), z)
 }
 
-func beyond(stats []float64) float64 {
-	if stats[StatCentre] != 0 {
+func (s *Scaler) beyond(stats []float64) float64 {
+	switch {
+	case stats[StatCentre] != 0:
 		return wildAt
+	case s.Mode == StandardiseAll:
+		return ScalerClip // where it is rare its usual value lies there
 	}
-	return ScalerClip
+	return 1
 }
 
 // Standardisation says in numbers what Apply does: with t = x, or asinh(x/Unit) if Unit is not
@@ -142,7 +145,7 @@ type Standardisation struct {
 
 // Standardisation returns that of a column with such statistics.
 func (s *Scaler) Standardisation(stats []float64) Standardisation {
-	f := Standardisation{Centre: stats[StatCentre], Unit: unitOf(stats[StatInverse]), Beyond: beyond(stats)}
+	f := Standardisation{Centre: stats[StatCentre], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}
 	if stats[StatInverse] != 0 {
 		f.Scale = 1 / math.Abs(stats[StatInverse])
 	}
@@ -198,23 +201,87 @@ func renew(stats []float64, wild bool) (ratio, shift float64) {
 	return inverse / renewed, (mean - centre) * math.Abs(inverse)
 }
 
+// Of a column that is only divided two of the statistics are others. It is watched
+// from a certain reading on, for watchScale readings. While it is, the other one is
+// the largest |x| within the scale, or minus the number of wild readings that have
+// come since there was one within it.
+const (
+	statLargest = StatMean
+	statWatched = StatSquares
+	watchScale  = 32
+	unwatched   = math.MaxFloat64
+	// A column whose scale could turn out to be too large is watched again after
+	// as many readings as it has had, at most so many.
+	watchEvery = 1024
+	// So many wild readings in a row are a change that lasts.
+	lastingWild = 8
+)
+
+// Watched says whether the n-th reading of a column that is only divided is one of
+// those that ObserveScale must see even if they lie within its scale.
+func Watched(stats []float64, n float64) bool { return n >= stats[statWatched] }
+
 // ObserveScale counts x into the statistics of a column that is divided by the
 // largest |x| seen, or left alone while that is at most 1. It returns the ratio
-// s'/s as Observe does. The scale at most doubles at a time.
-func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64) {
+// s'/s as Observe does.
+//
+// The scale at most doubles at a time, and not for a wild reading, which lies beyond
+// ScalerClip times the scale, unless such readings last. Where later ones show that
+// the scale is more than ScalerClip times too large it becomes the largest of them,
+// and the weights must stay as they are: shrunk is true.
+func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk bool) {
 	_ = stats[ScalerWidth-1]
-	stats[StatCount]++
+	n := stats[StatCount] + 1
+	stats[StatCount] = n
 	a, inverse := math.Abs(x), stats[StatInverse]
-	if a*inverse <= 1 && inverse > 0 {
-		return 1
-	}
 	if inverse == 0 {
 		stats[StatInverse] = 1 / max(a, 1)
-		return 1
+		watch(stats, n+1)
+		return 1, false
 	}
-	stats[StatInverse] = max(1/a, inverse/2)
-	return inverse / stats[StatInverse]
+	watched := Watched(stats, n)
+	switch z := a * inverse; {
+	case z > ScalerClip:
+		wild := 1.0
+		if watched {
+			wild += max(0, -stats[statLargest])
+		}
+		stats[statLargest], stats[statWatched] = -wild, n+1
+		if wild < lastingWild {
+			return 1, false
+		}
+		stats[StatInverse] = max(1/a, inverse/2)
+		return inverse / stats[StatInverse], false
+	case z > 1:
+		stats[StatInverse] = max(1/a, inverse/2)
+		watch(stats, n+1)
+		return inverse / stats[StatInverse], false
+	case !watched:
+		return 1, false
+	}
+	largest := max(stats[statLargest], a)
+	if stats[statLargest] = largest; n < stats[statWatched]+watchScale-1 {
+		return 1, false
+	}
+	if fit := 1 / max(largest, 1); inverse*ScalerClip < fit {
+		stats[StatInverse], shrunk = fit, true
+	}
+	watch(stats, n+min(max(n, watchScale), watchEvery)-watchScale+1)
+	return 1, shrunk
 }
+
+// watch has a column watched from a reading on, unless its scale is so small that it
+// cannot be ScalerClip times too large.
+func watch(stats []float64, from float64) {
+	if stats[statLargest] = 0; stats[StatInverse]*ScalerClip >= 1 {
+		from = unwatched
+	}
+	stats[statWatched] = from
+}
+
+// Unwatch sets the statistics of a column from now on only divided, which are those
+// of another kind.
+func Unwatch(stats []float64) { stats[statLargest], stats[statWatched] = 0, unwatched }
 
 // ObserveSpread counts x into the statistics of a column that is the number 0 in
 // all other of total events, this one included, and is divided by its deviation
@@ -225,10 +292,12 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
 	wild := false
-	if n > 8 && inverse > 0 {
-		if z := x * inverse; z > ScalerClip || z < -ScalerClip {
-			x, wild = math.Copysign(ScalerClip, z)/inverse, true
-		}
+	bound := float64(ScalerClip)
+	if n <= 8 {
+		bound *= ScalerClip // the deviation of so few is not known
+	}
+	if z := x * inverse; z > bound || z < -bound {
+		x, wild = math.Copysign(ScalerClip, z)/inverse, true
 	}
 	d := x - stats[StatMean]
 	stats[StatCount] = n

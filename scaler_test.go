@@ -16,11 +16,12 @@ func TestObserveScale(t *testing.T) {
 	}{
 		{[]float64{0.5, -1, 0.25}, []float64{1, 1, 1}, []float64{1, 1, 1}},
 		{[]float64{-4, 3, 4}, []float64{1. / 4, 1. / 4, 1. / 4}, []float64{1, 1, 1}},
-		{[]float64{0.5, -1.5, 1e9, 1e9}, []float64{1, 1 / 1.5, 1 / 3., 1 / 6.}, []float64{1, 1.5, 2, 2}},
+		{[]float64{0.5, -1.5, 9, 9}, []float64{1, 1 / 1.5, 1 / 3., 1 / 6.}, []float64{1, 1.5, 2, 2}},
+		{[]float64{2, 1e9, 2, 1e9}, []float64{1 / 2., 1 / 2., 1 / 2., 1 / 2.}, []float64{1, 1, 1, 1}},
 	} {
 		stats := make([]float64, ScalerWidth)
 		for i, x := range tt.readings {
-			ratio := s.ObserveScale(stats, x)
+			ratio, _ := s.ObserveScale(stats, x)
 			if math.Abs(stats[StatInverse]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[StatCount] != float64(i+1) {
 				t.Errorf("%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
 			}

@@ -145,6 +145,30 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 	return l.scaler.Observe(stats, x, z)
 }
 
+// observeSpread counts a reading that is z deviations large into the statistics of a
+// column that is divided by its deviation. Where blankout.FirstReadings in a row are
+// less than smallAt of that, earlier ones were wild, and the column begins anew with
+// these; the weights then stay as they are.
+func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (ratio float64) {
+	total := float64(l.dense.events + 1)
+	if ratio = l.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
+		return ratio
+	}
+	n := stats[blankout.StatCount]
+	r := l.recent.of(column)
+	if r.add(n, x); len(r.values) < blankout.FirstReadings {
+		return ratio
+	}
+	mean, m2 := blankout.Moments(r.values)
+	stats[blankout.StatMean], stats[blankout.StatSquares] = mean, m2*n/blankout.FirstReadings
+	stats[blankout.StatInverse] = blankout.SpreadInverse(stats, total)
+	l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], blankout.FirstReadings/n)
+	l.recent.drop(column)
+	return 1
+}
+
+const smallAt = 0.03
+
 // differs counts a reading of a column in which none differed from the others before.
 func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.Transform) {
 	n, usual := stats[blankout.StatCount]+1, stats[blankout.StatCentre]

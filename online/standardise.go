@@ -49,17 +49,17 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 		stats[blankout.StatInverse] = 1
 	case treatNumeric:
 		ratio, shift = l.observeNumeric(column, stats, x, z, field)
-	case treatScale:
-		ratio = l.scaler.ObserveScale(stats, x)
-	case treatCandidate:
-		ratio = l.scaler.ObserveScale(stats, x)
-		d := x - stats[blankout.StatMean]
-		stats[blankout.StatMean] += d / stats[blankout.StatCount]
-		stats[blankout.StatSquares] += d * (x - stats[blankout.StatMean])
-		l.dense.consider(column, stats)
+	case treatScale, treatCandidate:
+		var shrunk bool
+		if ratio, shrunk = l.scaler.ObserveScale(stats, x); shrunk {
+			l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], blankout.FirstReadings/stats[blankout.StatCount])
+		}
+		if t == treatCandidate {
+			l.dense.candidate(column, x, stats[blankout.StatCount] == 1)
+		}
 	case treatSpread:
-		ratio = l.scaler.ObserveSpread(stats, x, float64(l.dense.events+1))
-		l.dense.consider(column, stats)
+		ratio = l.observeSpread(column, stats, x, z)
+		l.dense.candidate(column, x, stats[blankout.StatCount] == 1)
 	}
 	return ratio, shift
 }
@@ -119,11 +119,10 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 	xs, basis, ridge := now.step.x[:end], now.step.basis[:end], now.step.ridge[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[blankout.ScalerWidth]float64)(rows[i])
-		x := raw[i] * stats[blankout.StatInverse]
-		if !(stats[blankout.StatInverse] > 0 && x >= -1 && x <= 1) {
+		x, n := raw[i]*stats[blankout.StatInverse], stats[blankout.StatCount]+1
+		if !(stats[blankout.StatInverse] > 0 && x >= -1 && x <= 1) || blankout.Watched(stats[:], n) { // a scale that may change
 			break
 		}
-		n := stats[blankout.StatCount] + 1
 		stats[blankout.StatCount] = n
 		if !plain {
 			l.put(i, rows[i], x)
@@ -260,7 +259,11 @@ const maxMove = 1
 type denseFinder struct {
 	events     uint64
 	candidates []uint32 // columns met while they could still become dense
-	seen       []uint64 // events that held a column, parallel to Scaler.Dense
+	// Of each candidate the count of readings, their mean, and the sum of squared
+	// deviations from it.
+	moments []float64
+	places  map[uint32]int // of the candidates in their list; nil until needed
+	seen    []uint64       // events that held a column, parallel to Scaler.Dense
 }
 
 const denseEvents = 1000
@@ -268,11 +271,29 @@ const denseEvents = 1000
 // isDense says whether a column in seen of n events is a dense one.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
-// consider notes a column that may become dense when it is met first.
-func (d *denseFinder) consider(column uint32, stats []float64) {
-	if stats[blankout.StatCount] == 1 && d.events <= denseEvents/10 {
-		d.candidates = append(d.candidates, column)
+// candidate counts a reading of a column that may become dense: of one that is met
+// first, or has been noted as such.
+func (d *denseFinder) candidate(column uint32, x float64, first bool) {
+	if d.places == nil {
+		d.places = map[uint32]int{}
+		for i, c := range d.candidates {
+			d.places[c] = i
+		}
 	}
+	i, ok := d.places[column]
+	if !ok {
+		if !first || d.events > denseEvents/10 {
+			return
+		}
+		i = len(d.candidates)
+		d.candidates, d.moments = append(d.candidates, column), append(d.moments, 0, 0, 0)
+		d.places[column] = i
+	}
+	m := d.moments[3*i:][:3]
+	m[0]++
+	delta := x - m[1]
+	m[1] += delta / m[0]
+	m[2] += delta * (x - m[1])
 }
 
 // event counts an event in, after its features have been observed.
@@ -324,30 +345,32 @@ func (d *denseFinder) review(l *Learner) {
 	if d.events > denseEvents {
 		return
 	}
-	for _, column := range d.candidates {
+	for i, column := range d.candidates {
 		if _, already := slices.BinarySearch(was, column); already {
 			continue
 		}
-		row := l.table.Touch(column)
-		if row[blankout.StatMean] == 1 && row[blankout.StatSquares] == 0 && l.scaler.Mode != blankout.StandardiseAll {
+		mean, m2 := d.moments[3*i+1], d.moments[3*i+2]
+		if mean == 1 && m2 == 0 && l.scaler.Mode != blankout.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
+		row := l.table.Touch(column)
 		if seen := uint64(row[blankout.StatCount]); isDense(seen, d.events) {
-			d.promote(l, row)
+			d.promote(l, row, mean, m2)
 			keep(column, seen)
 		}
 	}
 	if d.events >= denseEvents {
-		d.candidates = nil
+		d.candidates, d.moments, d.places = nil, nil, nil
 	}
 }
 
 // promote turns a column that was divided by its largest value into one that
-// is centred and scaled, counting the events without it as the number 0.
-func (d *denseFinder) promote(l *Learner, row []float64) {
+// is centred and scaled, counting the events without it as the number 0. Its
+// readings have the mean and sum of squared deviations given.
+func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
 	n, total := row[blankout.StatCount], float64(d.events)
-	mean := row[blankout.StatMean] * n / total
-	m2 := row[blankout.StatSquares] + row[blankout.StatMean]*row[blankout.StatMean]*n*(total-n)/total
+	m2 += mean * mean * n * (total - n) / total
+	mean *= n / total
 	was := row[blankout.StatInverse]
 	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = total, mean, m2
 	row[blankout.StatCentre], row[blankout.StatInverse] = mean, 0
@@ -376,6 +399,8 @@ func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	row[blankout.StatCentre], row[blankout.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
 	if l.scaler.Mode == blankout.StandardiseAll {
 		row[blankout.StatInverse] = blankout.SpreadInverse(row, total)
+	} else {
+		blankout.Unwatch(row)
 	}
 	if was.Scale > 0 && was.Unit == 0 && row[blankout.StatInverse] > 0 {
 		l.move(row, 1/(was.Scale*row[blankout.StatInverse]), -was.Centre/was.Scale)

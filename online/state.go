@@ -205,6 +205,11 @@ func (l *Learner) state(c *coder.Coder) {
 	}
 	c.Uint(&l.dense.events)
 	c.Uint32s(&l.dense.candidates)
+	if c.Version > 3 {
+		c.Floats(&l.dense.moments)
+	} else {
+		l.dense.candidates = nil
+	}
 	c.Uints(&l.dense.seen)
 	for _, p := range []*float64{
 		&l.growth, &l.calibration.a, &l.calibration.b, &l.calibration.aa, &l.calibration.ab, &l.calibration.bb,
@@ -345,7 +350,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	case m.Rows.Width() != width:
 		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	case len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.dense.seen) != len(m.Scaler.Dense):
+		len(l.dense.seen) != len(m.Scaler.Dense) || len(l.dense.moments) != 3*len(l.dense.candidates):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {

@@ -1,0 +1,234 @@
+package online
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// fewColumns makes reproducible events of columns of which each is in half of them
+// only, so that they are divided and never centred: as sparse text, or as products
+// of fields.
+type fewColumns struct {
+	r    *rand.Rand
+	kind blankout.Kind
+}
+
+const fewWidth = 8
+
+// wildColumns are those that the tests spoil, all at once.
+const wildColumns = fewWidth / 2
+
+func (f *fewColumns) next() *blankout.Example {
+	e := &blankout.Example{Weight: 1}
+	odds := -0.5
+	for d := range fewWidth {
+		x := math.Ceil(1.2 * f.r.ExpFloat64())
+		if f.r.Float64() < 0.5 {
+			odds += 1.2 * math.Cos(2*float64(d)) * (x - 1)
+			f.add(e, d+1, x)
+		}
+	}
+	if f.r.Float64() < 1/(1+math.Exp(-2*odds)) {
+		e.Label = 1
+	}
+	return e
+}
+
+func (f *fewColumns) add(e *blankout.Example, column int, x float64) {
+	e.Features.Index = append(e.Features.Index, uint32(column))
+	e.Features.Value = append(e.Features.Value, x)
+	if f.kind != blankout.Sparse {
+		e.Field = append(e.Field, uint16(column))
+	}
+}
+
+// change changes the values of the wildColumns that an event has.
+func change(e *blankout.Example, to func(x float64) float64) {
+	for i, c := range e.Features.Index {
+		if c <= wildColumns {
+			e.Features.Value[i] = to(e.Features.Value[i])
+		}
+	}
+}
+
+// follow learns n events, each spoilt first, and returns the measures of those from
+// an event on as it was labelled before it was spoilt.
+func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil) (o outcome) {
+	t.Helper()
+	schema := blankout.NewSchema(10, []string{"0", "1"}, 2)
+	if f.kind != blankout.Sparse {
+		for range fewWidth + 1 {
+			schema.Fields = append(schema.Fields, blankout.Field{Name: "a*b", Kind: f.kind})
+		}
+	}
+	c := DefaultConfig()
+	c.Standardise = mode
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		e := f.next()
+		y := float64(2*e.Label - 1)
+		if spoil != nil {
+			spoil(i, e)
+		}
+		s := l.Learn(e)[0]
+		if i < from {
+			continue
+		}
+		if y*s <= 0 {
+			o.error += 100 / float64(n-from)
+		}
+		o.loss += (max(-y*s, 0) + math.Log1p(math.Exp(-math.Abs(s)))) / float64(n-from)
+	}
+	finite(t, l)
+	return o
+}
+
+// divided runs f with each kind of column that is divided.
+func divided(t *testing.T, f func(t *testing.T, run func(n, from int, s spoil) outcome)) {
+	for _, c := range []struct {
+		name, mode string
+		kind       blankout.Kind
+	}{{"sparse", "auto", blankout.Sparse}, {"cross", "auto", blankout.Cross}, {"all", "all", blankout.Sparse}} {
+		t.Run(c.name, func(t *testing.T) {
+			f(t, func(n, from int, s spoil) outcome {
+				few := &fewColumns{rand.New(rand.NewPCG(1, 15)), c.kind}
+				return few.follow(t, c.mode, n, from, s)
+			})
+		})
+	}
+}
+
+// One wild value of several columns at any position.
+func TestOneWildDivided(t *testing.T) {
+	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
+		clean := run(2000, 0, nil).loss
+		for _, at := range []int{0, 1, 3, 9, 32, 64, 500, 1100} {
+			for _, wild := range []float64{-1e4, 1e30} {
+				got := run(2000, 0, func(i int, e *blankout.Example) {
+					if i == at {
+						change(e, func(float64) float64 { return wild })
+					}
+				}).loss
+				if !(got <= 1.1*clean+0.01) {
+					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", wild, at, got, clean)
+				}
+			}
+		}
+	})
+}
+
+// Sequences that took the meaning of a column for good: error after 2,000 further
+// events.
+func TestWildSequencesDivided(t *testing.T) {
+	const at, n, from = 1500, 5000, 1500 + 90 + 2000
+	added := func(x ...float64) spoil { // a ninth column
+		return func(i int, e *blankout.Example) {
+			if k := i - at; k >= 0 && k < len(x) {
+				e.Features.Index = append(e.Features.Index, fewWidth+1)
+				e.Features.Value = append(e.Features.Value, x[k])
+				if e.Field != nil {
+					e.Field = append(e.Field, fewWidth+1)
+				}
+			}
+		}
+	}
+	spoilt := func(first, events int, to func(k int, x float64) float64) spoil {
+		return func(i int, e *blankout.Example) {
+			if k := i - first; k >= 0 && k < events {
+				change(e, func(x float64) float64 { return to(k, x) })
+			}
+		}
+	}
+	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
+		clean := run(n, from, nil)
+		for name, s := range map[string]spoil{
+			"0 1 1e30":              added(0, 1, 1e30),
+			"0 1 0 1 0 1 0 1000":    added(0, 1, 0, 1, 0, 1, 0, 1000),
+			"1.5^k":                 spoilt(at, 60, func(k int, _ float64) float64 { return math.Pow(1.5, float64(k)) }),
+			"2^k":                   spoilt(at, 90, func(k int, _ float64) float64 { return math.Pow(-2, float64(k)) }),
+			"1e30 60 times":         spoilt(at, 60, func(int, float64) float64 { return 1e30 }),
+			"5 sentinels":           spoilt(0, 5, func(int, float64) float64 { return math.MaxInt64 }),
+			"70 sentinels":          spoilt(0, 70, func(int, float64) float64 { return -999 }),
+			"nothing but sentinels": spoilt(0, at, func(int, float64) float64 { return math.MaxInt64 }),
+			"a thousandfold":        spoilt(at, n, func(_ int, x float64) float64 { return 1000 * x }),
+		} {
+			if got := run(n, from, s); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
+				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
+			}
+		}
+	})
+}
+
+// A share of the events has wild readings, with true labels or flipped ones.
+func TestWildShareDivided(t *testing.T) {
+	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
+		const n = 5000
+		clean := run(n, 0, nil)
+		for _, share := range []float64{0.005, 0.02} {
+			for _, wild := range []float64{1e30, -1000} {
+				for _, flip := range []bool{false, true} {
+					r := rand.New(rand.NewPCG(3, 3))
+					got := run(n, 0, func(_ int, e *blankout.Example) {
+						if r.Float64() < share {
+							if change(e, func(float64) float64 { return wild }); flip {
+								e.Label = 1 - e.Label
+							}
+						}
+					})
+					if !(got.error <= clean.error+3) || share == 0.005 && !(got.loss <= 1.3*clean.loss) {
+						t.Errorf("share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", share, wild, flip, got.error, got.loss, clean.error, clean.loss)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Saved and restored at any place, the bits are those of a learner that went on.
+func TestDividedAreState(t *testing.T) {
+	for _, mode := range []string{"auto", "scale", "all"} {
+		c := DefaultConfig()
+		c.Standardise, c.Noise = mode, "dropout:0.3"
+		var learners [2]*Learner
+		var streams [2]*fewColumns
+		for k := range learners {
+			l, err := New(c, blankout.NewSchema(10, []string{"0", "1"}, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			learners[k], streams[k] = l, &fewColumns{rand.New(rand.NewPCG(1, 15)), blankout.Sparse}
+		}
+		for i := range 1200 {
+			for k := range learners {
+				e := streams[k].next()
+				streams[k].add(e, fewWidth+1, 5+float64(i%7)) // becomes dense
+				if i%50 < 10 {
+					change(e, func(x float64) float64 { return 1e6 * x })
+				}
+				learners[k].Learn(e)
+			}
+			if i%31 == 5 {
+				blocks, err := learners[0].Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if learners[0], err = Restore(c, blocks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i%100 == 0 && !bytes.Equal(stateOf(t, learners[0]), stateOf(t, learners[1])) {
+				t.Fatalf("%s, event %d: the states differ", mode, i)
+			}
+		}
+		if mode != "scale" && len(learners[0].scaler.Dense) != 1 {
+			t.Errorf("%s: dense columns %v, want the ninth", mode, learners[0].scaler.Dense)
+		}
+	}
+}
