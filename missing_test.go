@@ -74,10 +74,11 @@ func TestMissing(t *testing.T) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
 		}
 		// A file says the same.
-		blocks, err := m.Blocks()
+		each, err := m.EachBlock()
 		if err != nil {
 			t.Fatal(err)
 		}
+		blocks := slices.Collect(each)
 		read, err := ReadLinear(blocks)
 		if err != nil {
 			t.Fatal(err)

@@ -1,11 +1,9 @@
 package blankout
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 )
 
 // Block is a named piece of a model or checkpoint file. Who writes it decides
@@ -25,18 +23,32 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 	return nil, fmt.Errorf("no block %q", name)
 }
 
-// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
-// everything a prediction needs, so a file alone gives the same scores as the
-// learner that wrote it. A Linear is immutable and safe for concurrent use.
-type Linear struct {
-	Head
-	// Rows holds the values of every column that has any; the published weight
-	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
-	Rows *Table
+// Model is what has been learned, as everything needs it that answers events: a
+// [Linear], or the kernel machine of package batch. What only a linear model can
+// tell, such as weights and what a feature adds to a score, its own methods tell: a
+// caller that wants them asserts the type. A Model is immutable and safe for
+// concurrent use.
+type Model interface {
+	// About returns what models of every kind have. It must not be changed.
+	About() *Head
+	// Score writes the K scores of an event to out, which must have room for them and
+	// for a score of each class, and returns those. Where fields are known to be
+	// missing, Head.Missing decides.
+	Score(e *Example, out []float64) []float64
+	// Standardised appends to out the features of an event as they are scored: through
+	// the Scaler, with the dense columns that the event leaves out as the number 0.
+	Standardised(e *Example, out Vec) Vec
+	// ScoreVec is Score for features as Standardised returns them. It takes them as they
+	// are, whatever is missing.
+	ScoreVec(x Vec, out []float64) []float64
+	// Kind is that of the model's file.
+	Kind() string
+	// EachBlock yields the blocks of the model's file.
+	EachBlock() (iter.Seq[Block], error)
 }
 
-// Head is everything of a model but its rows; it is the JSON block "model" of a
-// model file.
+// Head is what models of every kind have; it is in the JSON block "model" of a model
+// file.
 type Head struct {
 	Schema  *Schema `json:"schema"`
 	Scaler  Scaler  `json:"scaler"`
@@ -60,6 +72,9 @@ type Head struct {
 	Trained string   `json:"trained,omitempty"` // by which solver, for people
 }
 
+// About returns the Head itself.
+func (h *Head) About() *Head { return h }
+
 // Layout says where in a row the weights are. A learner's rows also hold its
 // metric and more; a batch model's hold the weights alone (width K, all zero here).
 type Layout struct {
@@ -78,107 +93,6 @@ type Layout struct {
 type Calibration struct {
 	A float64 `json:"a"`
 	B float64 `json:"b"`
-}
-
-// NewLinear returns a Linear of dense weights, weights[k][d] for output k and
-// column d, and one intercept for each output. Columns whose weights are all
-// zero get no row.
-func NewLinear(schema *Schema, loss, noise string, weights [][]float64, intercept []float64) *Linear {
-	k := len(weights)
-	m := &Linear{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
-		Layout: Layout{Width: k, Stats: -1}}, Rows: NewTable(k)}
-	for d := range weights[0] {
-		zero := true
-		for _, w := range weights {
-			zero = zero && w[d] == 0
-		}
-		if zero {
-			continue
-		}
-		row := m.Rows.Touch(uint32(d))
-		for j, w := range weights {
-			row[j] = w[d]
-		}
-	}
-	return m
-}
-
-// Weight returns the published weight of a column for output k.
-func (m *Linear) Weight(column uint32, k int) float64 {
-	row := m.Rows.Row(column)
-	if row == nil {
-		return 0
-	}
-	return m.weight(row, k)
-}
-
-func (m *Linear) weight(row []float64, k int) float64 {
-	w := row[m.Layout.Weight+k]
-	if m.Layout.Average != 0 {
-		w += m.Layout.Average * row[m.Layout.Lag+k]
-	}
-	return w
-}
-
-// Norm returns the Euclidean norm of the published weights of all outputs.
-func (m *Linear) Norm() float64 {
-	sum := 0.0
-	for i := range m.Rows.Len() {
-		_, row := m.Rows.Column(i)
-		for k := range m.Outputs {
-			w := m.weight(row, k)
-			sum += w * w
-		}
-	}
-	return math.Sqrt(sum)
-}
-
-// Score writes the K scores of an event to out, which must have room for them,
-// and returns out[:K]. Where fields are known to be missing, Missing decides.
-func (m *Linear) Score(e *Example, out []float64) []float64 {
-	scale, _ := m.Answer(e)
-	return m.ScoreRescaled(e, scale, out)
-}
-
-// ScoreRescaled writes the scores of what an event holds, every feature, after
-// the Scaler, multiplied by scale.
-func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
-	out = out[:m.Outputs]
-	clear(out)
-	for column, x := range m.Scaler.Each(e.Features) {
-		row := m.Rows.Row(column)
-		if row == nil {
-			continue
-		}
-		if stats := m.Stats(row); stats != nil {
-			x = m.Scaler.Apply(stats, x)
-		}
-		for k := range out {
-			out[k] += scale * x * m.weight(row, k)
-		}
-	}
-	for k := range out {
-		out[k] += m.Intercept[k]
-	}
-	return m.ClassScores(out)
-}
-
-// ScoreVec is Score for features that have passed the Scaler already, as
-// Standardised returns them.
-func (m *Linear) ScoreVec(x Vec, out []float64) []float64 {
-	out = out[:m.Outputs]
-	clear(out)
-	for i, d := range x.Index {
-		if row := m.Rows.Row(d); row != nil {
-			for k := range out {
-				out[k] += x.Value[i] * m.weight(row, k)
-			}
-		}
-	}
-	for k := range out {
-		out[k] += m.Intercept[k]
-	}
-	return m.ClassScores(out)
 }
 
 // ClassScores turns outputs into the scores that Predict and Probabilities
@@ -269,32 +183,6 @@ func (h *Head) Probabilities(scores, out []float64) []float64 {
 
 func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
 
-// Blocks encodes the Linear: the JSON block "model", the block of its names and
-// the blocks of its rows.
-func (m *Linear) Blocks() ([]Block, error) {
-	each, err := m.EachBlock()
-	if err != nil {
-		return nil, err
-	}
-	return slices.Collect(each), nil
-}
-
-// EachBlock yields what Blocks returns, the rows encoded one block at a time.
-func (m *Linear) EachBlock() (iter.Seq[Block], error) {
-	head, err := json.Marshal(m.Head)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the model: %w", err)
-	}
-	return func(yield func(Block) bool) {
-		for _, b := range append([]Block{{"model", head}}, m.Schema.Names.Blocks()...) {
-			if !yield(b) {
-				return
-			}
-		}
-		m.Rows.EachBlock()(yield)
-	}, nil
-}
-
 // Fits reports whether a Head that was read is one of a model of either kind: the
 // outputs fit the intercepts and the pairs of classes.
 func (h *Head) Fits() bool {
@@ -303,31 +191,4 @@ func (h *Head) Fits() bool {
 	}
 	k := len(h.Schema.Classes)
 	return !h.Pairs || k > 2 && h.Outputs == k*(k-1)/2
-}
-
-// ReadLinear reads a Linear from the blocks of a model file or a learner's
-// checkpoint; blocks it does not know are left alone.
-func ReadLinear(blocks []Block) (*Linear, error) {
-	data, err := FindBlock(blocks, "model")
-	if err != nil {
-		return nil, err
-	}
-	m := &Linear{}
-	if err := json.Unmarshal(data, &m.Head); err != nil {
-		return nil, fmt.Errorf("block model: %w", err)
-	}
-	h, l := &m.Head, m.Layout
-	last := l.Width - h.Outputs // where a column's weights may begin
-	bad := !h.Fits() || l.Weight < 0 || l.Weight > last || l.Lag < 0 || l.Lag > last ||
-		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average)
-	if bad {
-		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
-	}
-	if h.Schema.Names, err = ReadNames(blocks); err != nil {
-		return nil, err
-	}
-	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
-		return nil, err
-	}
-	return m, nil
 }

@@ -3,6 +3,7 @@ package blankout
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -19,10 +20,11 @@ func TestLinearBlocks(t *testing.T) {
 	schema := NewSchema(10, []string{"a", "b", "c"}, 0)
 	m := NewLinear(schema, "logistic:chen", "poisson",
 		[][]float64{{1, 0, math.Pi}, {2, 0, 1e-300}, {0, 0, -3}}, []float64{0.1, 0.2, 0.3})
-	blocks, err := m.Blocks()
+	each, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks := slices.Collect(each)
 	got, err := ReadLinear(append(blocks, Block{"other", nil}))
 	if err != nil {
 		t.Fatal(err)

@@ -357,6 +357,24 @@ func (h *Head) Stats(row []float64) []float64 {
 	return row[h.Layout.Stats:][:ScalerWidth]
 }
 
+// WithScaler returns m with the Scaler of another model and its statistics: m was
+// trained on what that made of the features.
+func (m *Linear) WithScaler(of *Linear) *Linear {
+	if of.Layout.Stats < 0 {
+		return m
+	}
+	k := m.Outputs
+	out := &Linear{Head: m.Head, Rows: NewTable(k + ScalerWidth)}
+	out.Scaler = of.Scaler
+	out.Layout = Layout{Width: k + ScalerWidth, Stats: k}
+	of.CopyStats(out.Rows, k)
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		copy(out.Rows.Touch(column)[:k], row[:k])
+	}
+	return out
+}
+
 // CopyStats copies the statistics of every column into its row of another Table,
 // where they begin at the given place. Without statistics it does nothing.
 func (m *Linear) CopyStats(to *Table, at int) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -12,8 +13,7 @@ import (
 )
 
 // KernelModel is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
-// over support vectors x_j. Like blankout.Linear it knows everything a
-// prediction needs and is immutable and safe for concurrent use. In a file of
+// over support vectors x_j. It is a blankout.Model. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
 //	model                   JSON: the Head of a model, and the kernel
@@ -71,23 +71,25 @@ func newKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) *Kern
 // Support returns the number of support vectors.
 func (m *KernelModel) Support() int { return m.data.Rows() }
 
-// Score writes the K scores of an event to out, which must have room for them,
-// and returns out[:K]. Where fields are known to be missing, Missing decides.
-func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
-	scale, _ := m.Answer(e)
-	return m.ScoreRescaled(e, scale, out)
+// String names the kernel and the number of support vectors.
+func (m *KernelModel) String() string {
+	return fmt.Sprintf("kernel model (%s, %d support vectors)", m.Kernel, m.Support())
 }
 
-// ScoreRescaled is that of blankout.Linear.
-func (m *KernelModel) ScoreRescaled(e *blankout.Example, scale float64, out []float64) []float64 {
+// Kind is "kernel".
+func (m *KernelModel) Kind() string { return "kernel" }
+
+// Score is that of blankout.Model.
+func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
 		x = m.Standardised(e, blankout.Vec{})
 	}
-	return m.ScoreVec(x, scale, out)
+	scale, _ := m.Answer(e)
+	return m.score(x, scale, out)
 }
 
-// Standardised is that of blankout.Linear.
+// Standardised is that of blankout.Model.
 func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
 	if m.Rows == nil {
 		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
@@ -95,12 +97,28 @@ func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blanko
 	return (&blankout.Linear{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
 }
 
-// ScoreVec is ScoreRescaled for features that have passed the Scaler already.
-func (m *KernelModel) ScoreVec(x blankout.Vec, scale float64, out []float64) []float64 {
+// ScoreVec is that of blankout.Model.
+func (m *KernelModel) ScoreVec(x blankout.Vec, out []float64) []float64 { return m.score(x, 1, out) }
+
+// score is ScoreVec of features that are multiplied by scale.
+func (m *KernelModel) score(x blankout.Vec, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	copy(out, m.Intercept)
 	m.support.add(x, scale, out)
 	return m.ClassScores(out)
+}
+
+// WithScaler returns m with the Scaler of another model and its statistics: m was
+// trained on what that made of the features.
+func (m *KernelModel) WithScaler(of *blankout.Linear) *KernelModel {
+	if of.Layout.Stats < 0 {
+		return m
+	}
+	out := *m
+	out.Scaler, out.Layout = of.Scaler, blankout.Layout{Width: blankout.ScalerWidth}
+	out.Rows = blankout.NewTable(blankout.ScalerWidth)
+	of.CopyStats(out.Rows, 0)
+	return &out
 }
 
 // kernelHead is the JSON block.
@@ -109,8 +127,8 @@ type kernelHead struct {
 	Kernel string `json:"kernel"`
 }
 
-// Blocks encodes the model.
-func (m *KernelModel) Blocks() ([]blankout.Block, error) {
+// EachBlock encodes the model.
+func (m *KernelModel) EachBlock() (iter.Seq[blankout.Block], error) {
 	head, err := json.Marshal(kernelHead{m.Head, m.Kernel.String()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
@@ -138,7 +156,7 @@ func (m *KernelModel) Blocks() ([]blankout.Block, error) {
 	if m.Rows != nil {
 		out = append(out, m.Rows.Blocks()...)
 	}
-	return out, nil
+	return slices.Values(out), nil
 }
 
 // readList reads a block of numbers of so many bytes each.
@@ -157,7 +175,7 @@ func readList[T any](blocks []blankout.Block, name string, bytes int, number fun
 	return list, nil
 }
 
-// ReadKernelModel reads what Blocks wrote.
+// ReadKernelModel reads what EachBlock wrote.
 func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	data, err := blankout.FindBlock(blocks, "model")
 	if err != nil {

@@ -37,10 +37,11 @@ func TestKernelModelScores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks, err := m.Blocks()
+		each, err := m.EachBlock()
 		if err != nil {
 			t.Fatal(err)
 		}
+		blocks := slices.Collect(each)
 		again, err := ReadKernelModel(blocks)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +85,7 @@ func TestKernelModelScores(t *testing.T) {
 			for j := range half.Features.Value {
 				half.Features.Value[j] /= 2
 			}
-			double := m.ScoreRescaled(&half, 2, make([]float64, 2))
+			double := m.score(half.Features, 2, make([]float64, 2))
 			for o := range double {
 				if math.Abs(double[o]-got[o]) > 1e-11 {
 					t.Fatalf("%s: rescaled %v, want %v", k, double, got)
@@ -96,10 +97,11 @@ func TestKernelModelScores(t *testing.T) {
 
 func TestReadKernelModelRefuses(t *testing.T) {
 	m, _, _ := testKernelModel(t, RBFKernel{1.5})
-	blocks, err := m.Blocks()
+	each, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks := slices.Collect(each)
 	for i := range blocks {
 		if _, err := ReadKernelModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
 			t.Errorf("read without the block %s", blocks[i].Name)
@@ -134,16 +136,17 @@ func TestKernelModelStandardises(t *testing.T) {
 	for c := range d.Columns() {
 		copy(m.Rows.Touch(d.Column(c)), []float64{10, 0, 1, 3, 0.25}) // centre 3, scale 4
 	}
-	blocks, err := m.Blocks()
+	each, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks := slices.Collect(each)
 	again, err := ReadKernelModel(blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
-	want := m.ScoreVec(blankout.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, 1, make([]float64, 2))
+	want := m.ScoreVec(blankout.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*KernelModel{m, again} {
 		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
 			t.Errorf("scores %v, of the standardised features %v", got, want)

@@ -350,22 +350,15 @@ func (t *Table) measured(cells []cell, folds int) {
 	}
 }
 
-// vecScorer is a model as Select measures it.
-type vecScorer struct {
-	outputs       int
-	score         func(x blankout.Vec, out []float64) []float64
-	probabilities func(scores, out []float64) []float64
-}
-
 // linearChain returns what trains the candidates of a chain on d, one after the
 // other. Where the minimum is certified it does not depend on the start, and
 // each candidate begins with the weights of the one before.
-func linearChain(d *Data) func(context.Context, *Candidate) (vecScorer, error) {
+func linearChain(d *Data) func(context.Context, *Candidate) (blankout.Model, error) {
 	var start [][]float64
-	return func(ctx context.Context, n *Candidate) (vecScorer, error) {
+	return func(ctx context.Context, n *Candidate) (blankout.Model, error) {
 		fit, err := train(ctx, d, n.config, start)
 		if err != nil {
-			return vecScorer{}, err
+			return nil, err
 		}
 		start = nil
 		if !math.IsInf(fit.Gap, 1) {
@@ -373,28 +366,27 @@ func linearChain(d *Data) func(context.Context, *Candidate) (vecScorer, error) {
 				start = append(start, r.W)
 			}
 		}
-		return vecScorer{fit.Model.Outputs, fit.Model.ScoreVec, fit.Model.Probabilities}, nil
+		return fit.Model, nil
 	}
 }
 
 // kernelChain is linearChain for kernel machines: the candidates share their
 // matrices, in a share of the memory.
-func kernelChain(d *Data, share int) func(context.Context, *Candidate) (vecScorer, error) {
+func kernelChain(d *Data, share int) func(context.Context, *Candidate) (blankout.Model, error) {
 	var shared *kernelTrainer
-	return func(ctx context.Context, n *Candidate) (vecScorer, error) {
+	return func(ctx context.Context, n *Candidate) (blankout.Model, error) {
 		k := n.kernel
 		k.Memory /= share
 		t, err := newKernelTrainer(d, n.config, k, shared)
 		if err != nil {
-			return vecScorer{}, err
+			return nil, err
 		}
 		shared = t
 		fit, err := t.train(ctx)
 		if err != nil {
-			return vecScorer{}, err
+			return nil, err
 		}
-		score := func(x blankout.Vec, out []float64) []float64 { return fit.Model.ScoreVec(x, 1, out) }
-		return vecScorer{fit.Model.Outputs, score, fit.Model.Probabilities}, nil
+		return fit.Model, nil
 	}
 }
 
@@ -448,18 +440,18 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 
 // measureDeleted returns the error in percent and the log-loss of a model on d after a
 // share q of its features is deleted and the others are scaled by 1/(1-q).
-func measureDeleted(model vecScorer, d *Data, q float64, seed uint64) (err, logLoss float64) {
+func measureDeleted(model blankout.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
 	m := NewMeasures(len(d.Schema.Classes))
 	c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
-	scores, probabilities := make([]float64, max(model.outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
+	scores, probabilities := make([]float64, max(model.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		if q > 0 {
 			c.Vec(x, i, 0)
 		}
-		s := model.score(x, scores)
-		probabilities = model.probabilities(s, probabilities)
+		s := model.ScoreVec(x, scores)
+		probabilities = model.About().Probabilities(s, probabilities)
 		m.Add(d.Label(i), d.Weight(i), s, probabilities)
 	}
 	r := m.Report()

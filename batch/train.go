@@ -57,17 +57,22 @@ func DefaultConfig() Config {
 		Multiclass: "ovr", Tol: 1e-6, Threads: 1, Prior: "student"}
 }
 
-// Fit is what Train found: a model and how exact it is. Objective, Gap,
-// Iterations and Passes are sums over the binary problems.
+// Fit is what Train found: a model and how exact it is.
 type Fit struct {
-	Model      *blankout.Linear
+	Solution
+	Model    *blankout.Linear
+	Problems []*Result // one for each output
+}
+
+// Solution is what training says of the problem that it solved, whatever the model.
+// Objective, Gap, Iterations and Passes are sums over the binary problems.
+type Solution struct {
 	Objective  float64
 	Gap        float64 // +Inf where there is no certificate
 	Converged  bool
 	Iterations int
-	Passes     int
+	Passes     int // over the data
 	Seconds    float64
-	Problems   []*Result // one for each output
 }
 
 // subproblem is one of the problems that a task with several classes is made of.
@@ -142,7 +147,7 @@ func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, err
 	if err := firstError(errs); err != nil {
 		return nil, err
 	}
-	f := &Fit{Converged: true, Problems: results}
+	f := &Fit{Solution: Solution{Converged: true}, Problems: results}
 	for _, r := range results {
 		f.Objective += r.Objective
 		f.Gap += r.Gap

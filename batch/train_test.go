@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,10 +119,11 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
 		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	}
-	blocks, err := f.Model.Blocks()
+	each, err := f.Model.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks := slices.Collect(each)
 	m, err := blankout.ReadLinear(blocks)
 	if err != nil {
 		t.Fatal(err)

@@ -37,20 +37,14 @@ func DefaultKernelConfig() KernelConfig {
 	return KernelConfig{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
 }
 
-// KernelFit is what TrainKernel found. Objective, Gap and Iterations are sums
-// over the binary problems.
+// KernelFit is what TrainKernel found. Its Iterations are steps of SMO.
 type KernelFit struct {
-	Model     *KernelModel
-	Objective float64
-	Gap       float64 // +Inf where there is no certificate
-	Converged bool
-	// Iterations are steps of SMO; Jitter is the largest of DropKernel.
-	Iterations int
-	Jitter     float64
+	Solution
+	Model  *KernelModel
+	Jitter float64 // the largest of DropKernel
 	// Vectors counts the support vectors of the dual, summed over the problems.
 	// With a penalty the model's expansion has every example all the same.
 	Vectors int
-	Seconds float64
 	threads int
 }
 
@@ -184,7 +178,7 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 		return nil, err
 	}
 	outputs := len(problems)
-	f := &KernelFit{Converged: true, threads: t.c.Threads}
+	f := &KernelFit{Solution: Solution{Converged: true}, threads: t.c.Threads}
 	head := blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: outputs, Intercept: make([]float64, outputs),
 		Pairs: outputs > 1 && c.Multiclass == "ovo", Events: uint64(d.Rows()), Trained: "train"}
 	coef := make([]float64, d.Rows()*outputs)
@@ -405,7 +399,7 @@ func (f *KernelFit) TrainError(d *Data) float64 {
 				continue
 			}
 			x = d.Vec(i, x)
-			if blankout.Predict(f.Model.ScoreVec(x, 1, scores)) != d.Label(i) {
+			if blankout.Predict(f.Model.ScoreVec(x, scores)) != d.Label(i) {
 				wrong[g] += d.Weight(i)
 			}
 			total[g] += d.Weight(i)

@@ -243,8 +243,8 @@ func ExampleWriteFile() {
 	model := blankout.NewLinear(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
 		[][]float64{{0, 0.5, -0.25}}, []float64{0.125})
 
-	blocks, _ := model.Blocks()
-	if err := WriteFile(path, Linear, slices.Values(blocks)); err != nil {
+	blocks, _ := model.EachBlock()
+	if err := WriteFile(path, Linear, blocks); err != nil {
 		fmt.Println(err)
 	}
 

@@ -30,12 +30,11 @@ import (
 // Model is a model and how its events are written. It is immutable once the
 // first prediction has been made, and safe for concurrent use.
 type Model struct {
-	*blankout.Head
-	Linear  *blankout.Linear   // nil for a kernel model
-	Kernel  *batch.KernelModel // nil for a linear one
-	Version uint64             // larger means published later; 0 for a file that was not published
-	Offsets blankout.Offsets   // how far the stream had been learned; nil if there was none
-	At      time.Time          // of publication; zero if it was not published
+	blankout.Model
+	*blankout.Head                  // of the Model
+	Version        uint64           // larger means published later; 0 for a file that was not published
+	Offsets        blankout.Offsets // how far the stream had been learned; nil if there was none
+	At             time.Time        // of publication; zero if it was not published
 	// Record says how events are written. It comes with a snapshot or a
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.
@@ -61,13 +60,9 @@ type snapshot struct {
 }
 
 // New returns a Model of events written as record says.
-func New(m *blankout.Linear, recordConfig record.Config) *Model {
-	return &Model{Head: &m.Head, Linear: m, Record: recordConfig, name: sync.OnceValue(m.Schema.Namer)}
-}
-
-// NewKernel is New for a kernel model.
-func NewKernel(m *batch.KernelModel, recordConfig record.Config) *Model {
-	return &Model{Head: &m.Head, Kernel: m, Record: recordConfig}
+func New(m blankout.Model, recordConfig record.Config) *Model {
+	head := m.About()
+	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
 }
 
 // Decode reads a Model from the bytes of a snapshot, checkpoint or model file.
@@ -87,21 +82,17 @@ func FromFile(file *checkpoint.File) (*Model, error) {
 // decode reads a Model from a file's blocks. Events are written as record says
 // if the file does not know it.
 func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
-	var m *Model
-	if file.Kind == checkpoint.Kernel {
-		kernel, err := batch.ReadKernelModel(file.Blocks)
-		if err != nil {
-			return nil, err
-		}
-		m = NewKernel(kernel, recordConfig)
-	} else {
-		linear, err := blankout.ReadLinear(file.Blocks)
-		if err != nil {
-			return nil, err
-		}
-		m = New(linear, recordConfig)
-	}
+	var model blankout.Model
 	var err error
+	if file.Kind == checkpoint.Kernel {
+		model, err = batch.ReadKernelModel(file.Blocks)
+	} else {
+		model, err = blankout.ReadLinear(file.Blocks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := New(model, recordConfig)
 	var settings map[string]string
 	var s snapshot
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
@@ -142,20 +133,9 @@ func (m *Model) WriteFile(path string) error {
 }
 
 func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
-	var kind checkpoint.Kind
-	var model iter.Seq[blankout.Block]
-	if m.Kernel != nil {
-		all, err := m.Kernel.Blocks()
-		if err != nil {
-			return "", nil, err
-		}
-		kind, model = checkpoint.Kernel, slices.Values(all)
-	} else {
-		each, err := m.Linear.EachBlock()
-		if err != nil {
-			return "", nil, err
-		}
-		kind, model = checkpoint.Linear, each
+	model, err := m.EachBlock()
+	if err != nil {
+		return "", nil, err
 	}
 	var blocks []blankout.Block
 	for _, b := range []struct {
@@ -168,7 +148,7 @@ func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 		}
 		blocks = append(blocks, blankout.Block{Name: b.name, Data: data})
 	}
-	return kind, func(yield func(blankout.Block) bool) {
+	return checkpoint.Kind(m.Kind()), func(yield func(blankout.Block) bool) {
 		for _, b := range blocks {
 			if !yield(b) {
 				return
@@ -260,12 +240,7 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &blankout.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
-	var scores []float64
-	if m.Kernel != nil {
-		scores = m.Kernel.Score(e, d.scores)
-	} else {
-		scores = m.Linear.Score(e, d.scores)
-	}
+	scores := m.Score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
 	unknown := m.unknown(e)
 	var why []contribution
@@ -316,16 +291,18 @@ func (m *Model) newDecoder() (record.Decoder, *blankout.Schema, error) {
 type feature struct {
 	column uint32
 	field  uint16
+	known  bool // the model has met the column
 }
 
 // unknown returns the features of an event that the model has never met, at most
 // maxUnknown.
 func (m *Model) unknown(e *blankout.Example) (out []feature) {
-	if m.Linear == nil {
+	linear, ok := m.Model.(*blankout.Linear)
+	if !ok {
 		return nil
 	}
 	for i, column := range e.Features.Index {
-		if m.Linear.Rows.Row(column) != nil {
+		if linear.Rows.Row(column) != nil {
 			continue
 		}
 		f := feature{column: column}
@@ -380,7 +357,7 @@ func (m *Model) nameOf(f feature, names map[uint32]string, s *blankout.Schema) s
 		return name
 	case field.Kind == blankout.Numeric || field.Kind == blankout.Cross:
 		return field.Name
-	case f.field > 0 && m.Linear.Rows.Row(f.column) == nil:
+	case f.field > 0 && !f.known:
 		return field.Name + "=#" + strconv.FormatUint(uint64(f.column), 10)
 	}
 	return m.name()(f.column)
@@ -418,9 +395,9 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 // Explains returns why the Model's scores are no sums over features, nil if they
 // are: only then Predict can name the features that matter.
 func (m *Model) Explains() error {
-	switch {
-	case m.Kernel != nil:
-		return fmt.Errorf("a kernel model (%s, %d support vectors) cannot say what a feature adds to a score", m.Kernel.Kernel, m.Kernel.Support())
+	switch _, linear := m.Model.(*blankout.Linear); {
+	case !linear:
+		return fmt.Errorf("a %v cannot say what a feature adds to a score", m.Model)
 	case m.Pairs:
 		return errors.New("a one-against-one model cannot say what a feature adds to the score of a class")
 	}
@@ -434,6 +411,7 @@ type contribution struct {
 	isIntercept bool
 }
 
+// explain returns what adds most to the score of a class, of a Model that Explains.
 func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
@@ -450,11 +428,11 @@ func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
 		all = all[:min(most, len(all))]
 		least = math.Abs(all[len(all)-1].Score)
 	}
-	for t := range m.Linear.Terms(e, class) {
+	for t := range m.Model.(*blankout.Linear).Terms(e, class) {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}
-		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, feature{t.Column, t.Field}, false})
+		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, feature{t.Column, t.Field, t.Known}, false})
 		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
 			cut()
 		}

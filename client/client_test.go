@@ -81,7 +81,7 @@ func TestSourcesAgree(t *testing.T) {
 	if err := os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func Example() {
 	}
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,6 +34,11 @@ type Options struct {
 	// Missing is the rule for missing fields that takes the place of the model's
 	// own; "" and blankout.MissingAuto leave it that.
 	Missing blankout.MissingRule
+	// Wait lets Follow begin where there is no model yet, or where nobody answers.
+	Wait bool
+	// Log is told when Follow cannot look for a newer model, and when it can again;
+	// nil tells nobody.
+	Log *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -51,6 +57,9 @@ func (o Options) withDefaults() Options {
 	if o.Kafka == nil {
 		c := stream.DefaultConnectConfig()
 		o.Kafka = &c
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Record == nil {
 		c := record.DefaultConfig()
@@ -256,49 +265,65 @@ type Follower struct {
 }
 
 // Follow reads a model as Open does and looks for a newer one every
-// Options.Interval, until Close. It fails if there is none to begin with.
+// Options.Interval, until Close. If there is none to begin with it fails, or
+// with Options.Wait goes on looking.
 func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	s, err := newSource(where, o)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.look(ctx)
-	if err != nil {
-		return nil, errors.Join(err, s.close())
+	f := &Follower{done: make(chan struct{})}
+	if !o.Wait {
+		if f.model, err = s.look(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	f := &Follower{stop: stop, done: make(chan struct{}), model: m}
+	ctx, f.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(f.done)
 		defer s.close()
-		tick := time.NewTicker(o.Interval)
-		defer tick.Stop()
-		for {
+		f.follow(ctx, s, o, where)
+	}()
+	return f, nil
+}
+
+func (f *Follower) follow(ctx context.Context, s source, o Options, where string) {
+	tick := time.NewTicker(max(o.Interval, time.Millisecond))
+	defer tick.Stop()
+	told := "" // the trouble that the log has been told of
+	for first := o.Wait; ; first = false {
+		if !first {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			m, err := s.look(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			f.mu.Lock()
-			f.trouble = err
-			// Of several servers behind one address one may lag behind the other. A
-			// file that was never published has no version.
-			if err == nil && m != nil && (m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
-				f.model = m
-			}
-			f.mu.Unlock()
 		}
-	}()
-	return f, nil
+		m, err := s.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && told != "":
+			o.Log.Info("the model can be followed again", "where", where)
+			told = ""
+		case err != nil && err.Error() != told:
+			told = err.Error()
+			o.Log.Warn("the model cannot be followed; it is tried again", "where", where, "err", err)
+		}
+		f.mu.Lock()
+		f.trouble = err
+		// Of several servers behind one address one may lag behind the other. A
+		// file that was never published has no version.
+		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
+			f.model = m
+		}
+		f.mu.Unlock()
+	}
 }
 
-// Model returns the newest model read, and the error of the last look for a
-// newer one: the model is then as it was before.
+// Model returns the newest model read, nil before the first (see Options.Wait), and
+// the error of the last look for a newer one: the model is then as it was before.
 func (f *Follower) Model() (*Model, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

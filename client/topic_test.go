@@ -190,7 +190,7 @@ func TestBrokenPublication(t *testing.T) {
 	})
 	change := func(version uint64) *client.Model {
 		m := wide(version, 3000, float64(version))
-		m.Linear.Rows.Touch(2500)[0] = float64(version) // in another block
+		m.Model.(*blankout.Linear).Rows.Touch(2500)[0] = float64(version) // in another block
 		return m
 	}
 	for n := range 10 {
@@ -317,7 +317,7 @@ func kernelModel(t testing.TB) *client.Model {
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	return client.NewKernel(m, recordConfig)
+	return client.New(m, recordConfig)
 }
 
 func TestKernelModel(t *testing.T) {

@@ -145,7 +145,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			}
 			replay := simulate.Replay{Families: []simulate.Family{{Name: "none", Levels: []simulate.Level{{Nightmare: simulate.None{}, X: math.NaN()}}}},
 				Treatments: []simulate.Treatment{{Dead: simulate.Null}}, Repeat: 1, Threads: 1}
-			result, err := replay.Run(ctx, []*simulate.Subject{{Examples: examples.validation, Schema: d.Schema, Linear: fit.Model}})
+			result, err := replay.Run(ctx, []*simulate.Subject{{Examples: examples.validation, Schema: d.Schema, Model: fit.Model}})
 			if err != nil {
 				return cifarCell{}, err
 			}

@@ -326,7 +326,7 @@ func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.D
 	var x blankout.Vec
 	for i := range test.Rows() {
 		x = test.Vec(i, x)
-		out := fit.Model.ScoreVec(x, 1, scores)
+		out := fit.Model.ScoreVec(x, scores)
 		m.Add(test.Label(i), test.Weight(i), out, fit.Model.Probabilities(out, chances))
 	}
 	r := m.Report()

@@ -186,7 +186,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 			replay := simulate.Replay{Families: []simulate.Family{family}, Treatments: []simulate.Treatment{{Dead: simulate.Null, Rescale: true}}, Threads: 1}
 			for part, examples := range [][]blankout.Example{validation, test} {
 				replay.Seed, replay.Repeat = s.Seed+uint64(part), []int{1, c.Repeat}[part]
-				result, err := replay.Run(ctx, []*simulate.Subject{{Name: x.method, Examples: examples, Schema: schema, Linear: m}})
+				result, err := replay.Run(ctx, []*simulate.Subject{{Name: x.method, Examples: examples, Schema: schema, Model: m}})
 				if err != nil {
 					return cell, err
 				}

@@ -6,12 +6,9 @@ package predict
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"blankout"
@@ -20,27 +17,19 @@ import (
 	"blankout/stream"
 )
 
-// Followed is the model of a learner elsewhere. Unlike a client.Follower it is
-// there before the model is, and it says in the log when it is cut off.
-type Followed struct {
-	stop     context.CancelFunc
-	done     chan struct{}
-	follower atomic.Pointer[client.Follower]
-}
-
-// Follow begins to follow, until Close. A place that cannot be one fails at once;
-// one that has no model yet, or is out of reach, is asked again.
-func Follow(where string, o client.Options, log *slog.Logger) (*Followed, error) {
-	if err := checkModel(where); err != nil {
+// Follow begins to follow the model of the Config, until Close of the Follower; o says
+// what the Config does not. A place that has no model yet, or is out of reach, is
+// asked again.
+func (c Config) Follow(o client.Options) (*client.Follower, error) {
+	var err error
+	if o.Token, err = c.Token(); err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	f := &Followed{stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(f.done)
-		f.follow(ctx, where, o, log)
-	}()
-	return f, nil
+	if o.Client, err = c.Client(); err != nil {
+		return nil, err
+	}
+	o.Interval, o.Wait = c.ModelInterval, true
+	return client.Follow(context.Background(), c.Model, o)
 }
 
 // checkModel says what is wrong with a place to find a model.
@@ -55,55 +44,6 @@ func checkModel(where string) error {
 		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
 	}
 	return nil
-}
-
-func (f *Followed) follow(ctx context.Context, where string, o client.Options, log *slog.Logger) {
-	trouble := "" // the one that has been told
-	tell := func(err error) {
-		switch {
-		case err == nil && trouble != "":
-			log.Info("the model can be followed again", "where", where)
-			trouble = ""
-		case err != nil && err.Error() != trouble && !errors.Is(err, context.Canceled):
-			trouble = err.Error()
-			log.Warn("the model cannot be followed; it is tried again", "where", where, "err", err)
-		}
-	}
-	tick := time.NewTicker(max(o.Interval, 100*time.Millisecond))
-	defer tick.Stop()
-	for {
-		if follower := f.follower.Load(); follower == nil {
-			follower, err := client.Follow(ctx, where, o)
-			tell(err)
-			if err == nil {
-				f.follower.Store(follower)
-				defer follower.Close()
-			}
-		} else {
-			_, err := follower.Model()
-			tell(err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// Model returns the newest model, nil before the first.
-func (f *Followed) Model() *client.Model {
-	if follower := f.follower.Load(); follower != nil {
-		m, _ := follower.Model()
-		return m
-	}
-	return nil
-}
-
-// Close stops following.
-func (f *Followed) Close() {
-	f.stop()
-	<-f.done
 }
 
 // Client returns what asks the server of the model, nil for the default, where no

@@ -398,26 +398,28 @@ func (l *logged) String() string {
 func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model")
 	var log logged
-	f, err := predict.Follow(file, client.Options{Interval: 10 * time.Millisecond}, slog.New(slog.NewTextHandler(&log, nil)))
+	c := predict.DefaultConfig()
+	c.Model, c.ModelInterval = file, 10*time.Millisecond
+	f, err := c.Follow(client.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
 	until(t, func() bool { return told(cannot) == 1 })
-	if f.Model() != nil {
-		t.Error("a model that is not there")
+	if m, err := f.Model(); m != nil || err == nil {
+		t.Errorf("a model %v that is not there, %v", m, err)
 	}
 	time.Sleep(300 * time.Millisecond) // time for more tries
 	if err := model(1).WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { m := f.Model(); return m != nil && told(again) == 1 })
+	until(t, func() bool { m, err := f.Model(); return m != nil && err == nil && told(again) == 1 })
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	until(t, func() bool { return told(cannot) == 2 })
-	if f.Model() == nil {
+	if m, err := f.Model(); m == nil || err == nil {
 		t.Error("the model is gone with its file")
 	}
 	if err := model(2).WriteFile(file); err != nil {
@@ -428,9 +430,15 @@ func TestFollow(t *testing.T) {
 	if told(cannot) != 2 || told(again) != 2 {
 		t.Errorf("told more than once: %s", log.String())
 	}
+}
+
+// An address that is none, or that holds a secret, is refused before anything is asked,
+// and the secret is not told.
+func TestCheckModel(t *testing.T) {
 	for _, where := range []string{"ftp://somewhere/model", "http://user:secret@somewhere"} {
-		if f, err := predict.Follow(where, client.Options{}, slog.New(slog.DiscardHandler)); err == nil {
-			f.Close()
+		c := predict.DefaultConfig()
+		c.Model = where
+		if err := c.Check(); err == nil {
 			t.Errorf("%s is followed", where)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Error(err)

@@ -114,7 +114,6 @@ type Published struct {
 	*blankout.Linear
 	Version uint64           // larger means published later
 	Offsets blankout.Offsets // how far the stream had been learned
-	Records uint64           // counted in since Run began
 	At      time.Time
 }
 
@@ -837,7 +836,7 @@ func (l *loop) publish() {
 	began := time.Now()
 	l.Runner.published.Store(&Published{
 		Linear: l.freeze().Model(), Version: l.FirstVersion + l.current.Published,
-		Offsets: l.Offsets.Clone(), Records: l.records, At: began,
+		Offsets: l.Offsets.Clone(), At: began,
 	})
 	l.published, l.publishCost = began, time.Since(began)
 	l.current.Published++

@@ -90,7 +90,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	for r.Published() == nil || r.Published().Events == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: r.Published, Record: &recordConfig})
+	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)})
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
 	asker := &http.Client{Transport: transport}

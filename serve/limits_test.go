@@ -51,7 +51,7 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	recordConfig.Format = "json"
 	m := client.New(model, recordConfig)
 	m.Version, m.At = 1, time.Now()
-	return serve.Service{Follow: func() *client.Model { return m }, Record: &recordConfig}
+	return serve.Service{Model: func() *client.Model { return m }}
 }
 
 // recorder is a ResponseWriter that keeps the first part of an answer, counts
@@ -239,7 +239,7 @@ func TestUnreadModels(t *testing.T) {
 	if failed := metric(t, url, `blankout_model_requests_total{outcome="failed"}`); failed != "4" {
 		t.Errorf("%s failed", failed)
 	}
-	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Linear.Rows.Len() < 10_000 {
+	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Model.(*blankout.Linear).Rows.Len() < 10_000 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

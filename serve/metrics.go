@@ -37,10 +37,10 @@ const (
 // view is what one scrape sees.
 type view struct {
 	status     *run.Status
+	learns     bool
 	notReady   string
 	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
-	published  *run.Published        // nil before the first
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []placeView           // of snapshots
@@ -173,10 +173,19 @@ var metrics = []metric{
 			}
 		}},
 	{"blankout_model_staleness_records", gauge, nil, "Records counted in since the model that readers get was published.",
-		fromModel(func(v *view, p *run.Published) float64 {
-			s := v.status
-			return max(float64(s.Learned+s.Unlabelled+s.Refused)-float64(p.Records), 0)
-		})},
+		func(v *view, emit func(float64, ...string)) {
+			if v.model == nil || !v.learns {
+				return
+			}
+			since := 0.0
+			for _, p := range v.partitions {
+				since += float64(p.Records)
+			}
+			for _, p := range v.model.Offsets {
+				since -= float64(p.Records)
+			}
+			emit(max(since, 0))
+		}},
 	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Requests for predictions: answered, failed (the request was wrong, or its client went away or let the answer wait) or turned-away (too many at once).",
 		func(v *view, emit func(float64, ...string)) { v.requests.outcomes(emit) }},
 	{"blankout_predict_requests_active", gauge, nil, "Requests for predictions that are being answered or wait for that.",
@@ -374,14 +383,6 @@ func ofAlarm(read func(online.Drift, func(float64, ...string))) func(*view, func
 	}
 }
 
-func fromModel(read func(*view, *run.Published) float64) func(*view, func(float64, ...string)) {
-	return func(v *view, emit func(float64, ...string)) {
-		if v.published != nil {
-			emit(read(v, v.published))
-		}
-	}
-}
-
 func fromPredictor(read func(*predict.Stats, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.predicting != nil {
@@ -449,7 +450,7 @@ type collector struct {
 	descs       []*prometheus.Desc
 
 	mu    sync.Mutex // of the norm, which costs a walk over the model
-	model *blankout.Linear
+	model *client.Model
 	norm  float64
 }
 
@@ -477,8 +478,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), notReady: c.service.notReady(), published: c.service.model(), version: c.service.Version}
-	v.partitions, v.model = v.status.Partitions, c.models.take()
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), learns: c.service.Status != nil, version: c.service.Version}
+	v.partitions, v.model = v.status.Partitions, c.service.model()
 	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	v.open, v.closed = float64(len(c.connections.places)), float64(c.connections.closed.Load())
 	if c.service.Predictions != nil {
@@ -510,8 +511,11 @@ func (c *collector) view() *view {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.published != nil && v.published.Linear != c.model {
-		c.model, c.norm = v.published.Linear, v.published.Linear.Norm()
+	if v.model != nil && v.model != c.model {
+		c.model, c.norm = v.model, 0
+		if m, ok := v.model.Model.(*blankout.Linear); ok {
+			c.norm = m.Norm()
+		}
 	}
 	v.norm = c.norm
 	return v

@@ -147,7 +147,7 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return runner, serve.Service{Status: runner.Status, Model: runner.Published, Record: &recordConfig}
+	return runner, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, recordConfig)}
 }
 
 // servedError asks over HTTP for predictions of the last n events.

@@ -15,20 +15,35 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/client"
 	"blankout/record"
 	"blankout/run"
 )
 
-// models answers with the current model and with what it predicts. It makes of
-// every published model a client.Model, so a server predicts as its clients do.
-type models struct {
-	config  Config
-	service Service
+// Latest returns a function that gives the model which a Runner has published last as
+// its readers get it, nil before the first. Many goroutines may call it.
+func Latest(published func() *run.Published, recordConfig record.Config) func() *client.Model {
+	var mu sync.Mutex
+	var last *run.Published
+	var model *client.Model
+	return func() *client.Model {
+		mu.Lock()
+		defer mu.Unlock()
+		if p := published(); p != last {
+			model = client.New(p.Linear, recordConfig)
+			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
+			last = p
+		}
+		return model
+	}
+}
 
-	mu        sync.Mutex
-	published *run.Published
-	current   *client.Model // of published
+// models answers with the current model and with what it predicts, which is what
+// clients of the model predict.
+type models struct {
+	config Config
+	take   func() *client.Model // the current model, nil if there is none
 
 	predicting gate
 	sending    gate // the model as a file or with its weights
@@ -36,31 +51,10 @@ type models struct {
 
 func newModels(c Config, s Service) *models {
 	return &models{
-		config: c, service: s,
+		config: c, take: s.model,
 		predicting: gate{places: make(chan struct{}, c.MaxPredicting)},
 		sending:    gate{places: make(chan struct{}, maxSending)},
 	}
-}
-
-// take returns the current model, nil if there is none.
-func (s *models) take() *client.Model {
-	if s.service.Follow != nil {
-		return s.service.Follow()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.service.model(); p != s.published {
-		s.published, s.current = p, nil
-		if p != nil {
-			recordConfig := record.DefaultConfig()
-			if s.service.Record != nil {
-				recordConfig = *s.service.Record
-			}
-			s.current = client.New(p.Linear, recordConfig)
-			s.current.Version, s.current.Offsets, s.current.At = p.Version, p.Offsets, p.At
-		}
-	}
-	return s.current
 }
 
 // tag is the ETag of a model. The time is in it for the case that a learner
@@ -79,7 +73,8 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
 	weights := r.URL.Query().Get("weights") == "1"
-	if asJSON && weights && m.Kernel != nil {
+	linear, _ := m.Model.(*blankout.Linear)
+	if asJSON && weights && linear == nil {
 		fail(w, http.StatusBadRequest, "a kernel model has no weight of a feature: ask without weights=1, or for the file", "query")
 		return
 	}
@@ -100,7 +95,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	}
 	if asJSON && !weights {
 		w.Header().Set("Content-Type", "application/json")
-		_ = writeJSON(w, m, false)
+		_ = writeJSON(w, m, nil)
 		return
 	}
 	if !s.sending.enter(w, r) {
@@ -112,7 +107,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if asJSON {
 		w.Header().Set("Content-Type", "application/json")
-		err = writeJSON(out, m, true)
+		err = writeJSON(out, m, linear)
 	} else {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		err = m.Encode(out)
@@ -171,8 +166,9 @@ type column struct {
 	blankout.Standardisation
 }
 
-// writeJSON writes the model as one JSON object, its columns one at a time.
-func writeJSON(w io.Writer, m *client.Model, weights bool) error {
+// writeJSON writes the model as one JSON object, with the weights of a linear one unless
+// that is nil, its columns one at a time.
+func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
 		return err
@@ -183,14 +179,14 @@ func writeJSON(w io.Writer, m *client.Model, weights bool) error {
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `%s,"model":%s`, bytes.TrimSuffix(where, []byte("}")), head)
-	if k := m.Kernel; k != nil {
+	if k, ok := m.Model.(*batch.KernelModel); ok {
 		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
 	}
-	if weights {
+	if weights != nil {
 		name := m.Schema.Namer()
 		out.WriteString(`,"weights":[`)
 		separator := ""
-		for c := range m.Linear.Columns() {
+		for c := range weights.Columns() {
 			out.WriteString(separator)
 			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardisation})
 			if err != nil {

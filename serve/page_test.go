@@ -41,7 +41,7 @@ func TestPageInBrowser(t *testing.T) {
 	snapshot := serve.DefaultSnapshotConfig()
 	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
 	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, func() *client.Model {
-		m := client.New(runner.Model(), *service.Record)
+		m := client.New(runner.Model(), written())
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
 	}, slog.New(slog.DiscardHandler))
@@ -52,7 +52,7 @@ func TestPageInBrowser(t *testing.T) {
 	runner.Report = service.Reports.Add
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
 		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
-			return stream.OpenFile(from[0].Topic, *service.Record, s)
+			return stream.OpenFile(from[0].Topic, written(), s)
 		}}
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
 	url := start(t, serve.DefaultConfig(), service)

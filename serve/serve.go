@@ -25,7 +25,6 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/predict"
-	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 
@@ -105,18 +104,14 @@ func (c Config) Check() error {
 // Service is what a Server shows. Its functions are called by many goroutines.
 type Service struct {
 	Version string // of the program
-	// Status and Model are a Runner's.
+	// Status is a Runner's; nil for a service that does not learn.
 	Status func() *run.Status
-	Model  func() *run.Published
-	// Follow returns the model of a service that does not learn but follows a
-	// learner elsewhere, nil before the first. It then stands in for Model.
-	Follow func() *client.Model
+	// Model returns the newest model, nil before the first: the Latest of a Runner, or
+	// the one of a learner elsewhere that is followed. The function itself may be nil.
+	Model func() *client.Model
 	// Source returns the counters of the Consumer, nil while there is none. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
-	// Record says how the stream's events are written, and so those of
-	// predictions. Nil serves no predictions.
-	Record *record.Config
 	// Predictions tells how a topic is being scored; nil if none is.
 	Predictions func() *predict.Stats
 	// Snapshots returns the places that models are handed on to, nil while there are
@@ -181,7 +176,7 @@ func (s Service) failing() string {
 	return first
 }
 
-func (s Service) model() *run.Published {
+func (s Service) model() *client.Model {
 	if s.Model == nil {
 		return nil
 	}
@@ -346,7 +341,7 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /v1/events", t.events)
 	mux.HandleFunc("GET /v1/model", models.get)
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
-	if s.Record != nil {
+	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited)
 	}
 	if s.Reports != nil {

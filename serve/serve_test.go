@@ -68,8 +68,7 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	recordConfig := record.DefaultConfig()
-	recordConfig.Format, recordConfig.Time = "json", "ts"
+	recordConfig := written()
 	schema := recordConfig.Schema()
 	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
@@ -83,11 +82,18 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
-		Version: "v1.2.3", Status: r.Status, Model: r.Published, Record: &recordConfig,
+		Version: "v1.2.3", Status: r.Status, Model: serve.Latest(r.Published, recordConfig),
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
 		},
 	}
+}
+
+// written says how the events of learned are written.
+func written() record.Config {
+	c := record.DefaultConfig()
+	c.Format, c.Time = "json", "ts"
+	return c
 }
 
 func start(t testing.TB, c serve.Config, s serve.Service) string {
@@ -176,6 +182,18 @@ func TestEndpoints(t *testing.T) {
 	}
 	if want := `503 {"error":"not ready: stopped","where":"/readyz"}`; after[1] != want {
 		t.Errorf("after: %s", after[1])
+	}
+}
+
+// Held-out records are learned from by no model: they count as well in how far the
+// model that readers get lies behind.
+func TestStaleness(t *testing.T) {
+	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	m.Offsets = blankout.Offsets{{Topic: "t", Next: 12, Records: 12}}
+	status := run.Status{Learned: 10, HeldOut: 5, Partitions: []run.PartitionStatus{{Position: blankout.Position{Topic: "t", Next: 15, Records: 15}}}}
+	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *client.Model { return m }})
+	if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\nblankout_model_staleness_records 3\n") {
+		t.Error(text)
 	}
 }
 
@@ -423,10 +441,10 @@ func TestFollowedKernelModel(t *testing.T) {
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	model := client.NewKernel(kernel, recordConfig)
+	model := client.New(kernel, recordConfig)
 	model.Version = 7
 	stats := &predict.Stats{Trouble: "there is no model yet"}
-	url := start(t, serve.DefaultConfig(), serve.Service{Follow: func() *client.Model { return model }, Record: &recordConfig, Predictions: func() *predict.Stats { return stats }})
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return model }, Predictions: func() *predict.Stats { return stats }})
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: there is no model yet") {
 		t.Errorf("%d %s", status, text)
 	}
@@ -448,7 +466,7 @@ func TestFollowedKernelModel(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	read, err := client.Open(t.Context(), url, client.Options{})
-	if err != nil || read.Kernel == nil || read.Version != 7 {
+	if err != nil || read.Kind() != "kernel" || read.Version != 7 {
 		t.Errorf("%+v, %v", read, err)
 	}
 	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
@@ -702,13 +720,13 @@ func FuzzRequests(f *testing.F) {
 	service.Validate = func() error { return errors.New("the events cannot be read again") }
 	handlers := map[string]http.Handler{"": serve.Handler(serve.DefaultConfig(), service)}
 	for _, format := range []string{"svmlight", "vw", "csv"} {
-		recordConfig := *service.Record
+		recordConfig := written()
 		recordConfig.Format = format
 		if format == "csv" {
 			recordConfig.Columns = []string{"label", "word", "x"}
 		}
 		other := service
-		other.Record = &recordConfig
+		other.Model = serve.Latest(runner.Published, recordConfig)
 		handlers[format] = serve.Handler(serve.DefaultConfig(), other)
 	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {
@@ -878,7 +896,7 @@ func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
 	var runner run.Runner // a real one has a Learner and a Source, and runs
-	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: runner.Published}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, record.DefaultConfig())}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return

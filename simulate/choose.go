@@ -114,7 +114,7 @@ func (r *Replay) Choose(ctx context.Context, candidates []Candidate, validation,
 		return nil, nil, errors.New("no candidates to choose from")
 	}
 	subject := func(c Candidate, examples []blankout.Example) *Subject {
-		return &Subject{Name: c.Method, Examples: examples, Schema: c.Model.Schema, Linear: c.Model}
+		return &Subject{Name: c.Method, Examples: examples, Schema: c.Model.Schema, Model: c.Model}
 	}
 	var all []*Subject
 	var methods []string

@@ -15,7 +15,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"blankout"
-	"blankout/batch"
 	"blankout/online"
 )
 
@@ -28,9 +27,8 @@ type Subject struct {
 	Examples []blankout.Example
 	Schema   *blankout.Schema
 	// One of these.
-	Linear *blankout.Linear
-	Kernel *batch.KernelModel
-	Learn  *online.Config
+	Model blankout.Model
+	Learn *online.Config
 }
 
 // Dead is what is left of a feature that died.
@@ -184,7 +182,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 				}
 				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t}
 				for _, l := range family.Levels {
-					if w, ok := base(l.Nightmare).(Worst); ok && s.Kernel != nil {
+					if w, ok := base(l.Nightmare).(Worst); ok && s.Model != nil && linearOf(s.Model) == nil {
 						return nil, &RequestError{fmt.Errorf("%s: %v looks for the largest weights, which a kernel model has not", s.Name, w)}
 					}
 					p := Point{Nightmare: l.Nightmare.String(), Repeats: 1}
@@ -374,14 +372,12 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	bins := (stage.Events + binEvents - 1) / binEvents
 	o.binWeight, o.binWrong = make([]float64, bins), make([]float64, bins)
 	var meet func(*run, *Event, *blankout.Example) (wrong bool, logLoss float64)
-	if u.subject.Learn != nil {
-		learner, err := newLearning(u.subject, stage)
-		if err != nil {
-			return o, err
-		}
-		meet = learner.meet
+	if u.subject.Learn == nil {
+		meet = newFixed(u.subject.Model).meet
+	} else if learner, err := newLearning(u.subject, stage); err != nil {
+		return o, err
 	} else {
-		meet = newFixed(u.subject).meet
+		meet = learner.meet
 	}
 	event := Event{Stage: stage}
 	for n := range u.subject.Examples {
@@ -429,38 +425,36 @@ func (u *run) strike(event *Event) {
 	u.nightmare.Kill(event)
 }
 
-// fixed is a model that does not learn, of either kind, scoring events.
+// fixed is a model that does not learn, scoring events.
 type fixed struct {
-	head        *blankout.Head
-	standardise func(*blankout.Example, blankout.Vec) blankout.Vec
-	scoreVec    func(x blankout.Vec, out []float64) []float64
-	rows        *blankout.Table // with the Scaler's statistics, may be nil
+	model  blankout.Model
+	linear *blankout.Linear // the model, if it is one
 
 	raw         blankout.Example // as distorted
 	x           blankout.Vec
 	field       []uint16
+	none        []float64    // zeros
+	zeros       blankout.Vec // what the Scaler makes of them in the columns of x
 	scores, all []float64
 }
 
-func newFixed(s *Subject) *fixed {
-	f := &fixed{}
-	if m := s.Linear; m != nil {
-		f.head, f.standardise, f.scoreVec, f.rows = &m.Head, m.Standardised, m.ScoreVec, m.Rows
-	} else {
-		m := s.Kernel
-		f.head, f.standardise, f.rows = &m.Head, m.Standardised, m.Rows
-		f.scoreVec = func(x blankout.Vec, out []float64) []float64 { return m.ScoreVec(x, 1, out) }
-	}
-	f.scores, f.all = make([]float64, f.head.Outputs), make([]float64, max(f.head.Outputs, 2))
-	return f
+func newFixed(m blankout.Model) *fixed {
+	k := max(m.About().Outputs, 2)
+	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, k), all: make([]float64, k)}
+}
+
+// linearOf returns a model if it is a linear one, else nil.
+func linearOf(m blankout.Model) *blankout.Linear {
+	linear, _ := m.(*blankout.Linear)
+	return linear
 }
 
 func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
-	event.Model, event.X, event.Field = u.subject.Linear, f.raw.Features, f.raw.Field
+	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
 	f.raw.Features, f.raw.Field = event.X, event.Field
-	f.x = f.standardise(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	event.X, event.Field = f.x, f.fields()
 	u.strike(event)
 	left := event.Left
@@ -471,6 +465,9 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		answered = f.answered(event, e)
 	}
+	if u.treatment.Dead == Zero {
+		f.zeros = f.standardisedZeros(f.zeros)
+	}
 	for i, dead := range event.Dead {
 		switch {
 		case !dead && answered != 1:
@@ -478,22 +475,24 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 		case dead && u.treatment.Dead == Null:
 			f.x.Value[i] = 0
 		case dead:
-			f.x.Value[i] = f.zero(f.x.Index[i])
+			f.x.Value[i] = f.zeros.Value[i]
 		case u.treatment.Rescale && left > 0:
 			f.x.Value[i] /= left
 		}
 	}
-	scores := f.scoreVec(f.x, f.scores)
+	scores := f.model.ScoreVec(f.x, f.scores)
 	if e.Label < 0 {
 		return false, 0
 	}
-	p := f.head.Probabilities(scores, f.all)
-	return f.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+	head := f.model.About()
+	p := head.Probabilities(scores, f.all)
+	return head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
 }
 
 // answered returns by what the model multiplies the survivors of an event: a field
 // that has lost everything is null.
 func (f *fixed) answered(event *Event, e *blankout.Example) float64 {
+	head := f.model.About()
 	left := blankout.Example{Missing: slices.Clone(e.Missing)}
 	var dead []uint16
 	for i, id := range event.Field {
@@ -504,13 +503,13 @@ func (f *fixed) answered(event *Event, e *blankout.Example) float64 {
 		}
 	}
 	for _, id := range dead {
-		if id != 0 && !slices.Contains(left.Field, id) && f.head.Schema.Fields[id].Kind != blankout.Cross {
+		if id != 0 && !slices.Contains(left.Field, id) && head.Schema.Fields[id].Kind != blankout.Cross {
 			left.Missing = append(left.Missing, id)
 		}
 	}
 	slices.Sort(left.Missing)
 	left.Missing = slices.Compact(left.Missing)
-	scale, _ := f.head.Answer(&left)
+	scale, _ := head.Answer(&left)
 	return scale
 }
 
@@ -535,20 +534,14 @@ func (f *fixed) fields() []uint16 {
 	return f.field
 }
 
-// zero returns what the Scaler makes of the number 0 in a column.
-func (f *fixed) zero(column uint32) float64 {
-	if f.rows == nil {
-		return 0
+// standardisedZeros returns what the Scaler makes of the number 0 in each column of f.x,
+// in the memory of out.
+func (f *fixed) standardisedZeros(out blankout.Vec) blankout.Vec {
+	if len(f.none) < f.x.Len() {
+		f.none = make([]float64, f.x.Len())
 	}
-	row := f.rows.Row(column)
-	if row == nil {
-		return 0
-	}
-	stats := f.head.Stats(row)
-	if stats == nil {
-		return 0
-	}
-	return f.head.Scaler.Apply(stats, 0)
+	e := blankout.Example{Features: blankout.Vec{Index: f.x.Index, Value: f.none[:f.x.Len()]}}
+	return f.model.Standardised(&e, blankout.Vec{Index: out.Index[:0], Value: out.Value[:0]})
 }
 
 // base returns what a During confines, or n itself.
@@ -576,7 +569,7 @@ func share(dead []bool) float64 {
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
 // that can be known, the first draw with seed 0. It is NaN without a labelled example.
 func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
-	s := &Subject{Examples: examples, Schema: m.Schema, Linear: m}
+	s := &Subject{Examples: examples, Schema: m.Schema, Model: m}
 	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, false}}
 	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))
 	if err != nil {

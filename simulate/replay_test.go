@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
 		Treatments: []Treatment{{Null, false}, {Null, true}}, Repeat: 3, Seed: 11, Bins: 6,
 	}
-	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Linear: m}, {Name: "b", Examples: examples, Schema: m.Schema, Linear: other},
+	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
 	result, err := r.Run(context.Background(), subjects)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestDead(t *testing.T) {
 	}
 	groups := map[string][]blankout.Span{"half": {{From: 0, To: 6}}}
 	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Null, false}, {Zero, false}}, Repeat: 1, Groups: groups}
-	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Linear: shifted}})
+	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestDead(t *testing.T) {
 		}
 	}
 	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
-	if _, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Linear: shifted}}); err == nil || !strings.Contains(err.Error(), "nobody") {
+	if _, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}); err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("a group that nothing belongs to: %v", err)
 	}
 }
@@ -170,7 +170,7 @@ func TestLearning(t *testing.T) {
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
 		Treatments: []Treatment{{Null, true}, {Zero, true}}, Repeat: 1, Bins: 4, Groups: map[string][]blankout.Span{"best": {{From: best, To: best + 1}}}}
-	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Linear: m}})
+	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestChoose(t *testing.T) {
 	}
 	for i, c := range choices {
 		for j, candidate := range candidates {
-			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Linear: candidate.Model}}
+			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Model: candidate.Model}}
 			single, err := r.Run(context.Background(), s)
 			if err != nil {
 				t.Fatal(err)

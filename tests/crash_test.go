@@ -399,7 +399,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 			m, err := client.Open(t.Context(), where, client.Options{})
 			switch {
 			case err == nil && m.Version >= versions[place]:
-				versions[place], events = m.Version, m.Linear.Events
+				versions[place], events = m.Version, m.Events
 			case err == nil:
 				t.Errorf("%s: the %s went back from version %d to %d", what, place, versions[place], m.Version)
 			case versions[place] > 0 || !strings.Contains(err.Error(), "no complete snapshot yet") && !errors.Is(err, os.ErrNotExist):

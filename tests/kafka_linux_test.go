@@ -613,7 +613,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
 		}
-		if read.Version != version || read.Linear.Weight(550, 0) != weights[550] || read.Linear.Rows.Len() != 1000 {
+		if read.Version != version || read.Model.(*blankout.Linear).Weight(550, 0) != weights[550] || read.Model.(*blankout.Linear).Rows.Len() != 1000 {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {

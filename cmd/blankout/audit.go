@@ -110,7 +110,8 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if err != nil {
 		return err
 	}
-	if m.Linear == nil {
+	linear, ok := m.Model.(*blankout.Linear)
+	if !ok {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
 	if err := o.data.readAs(m); err != nil {
@@ -122,7 +123,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	schema.Names = schema.Names.WithRoom(1 << 20)
 	// A label that the model does not know is shown, not refused.
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
-	a := &auditor{flags: o, model: m.Linear, schema: schema}
+	a := &auditor{flags: o, model: linear, schema: schema}
 	if o.class != "" {
 		if loss.IsRegression(m.Loss) {
 			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}

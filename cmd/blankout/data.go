@@ -321,20 +321,6 @@ type placedRefusal struct{ *blankout.Refusal }
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
-// scorer is a model of either kind.
-type scorer interface {
-	Score(e *blankout.Example, out []float64) []float64
-	Probabilities(scores, out []float64) []float64
-}
-
-// scorerOf returns the part of a model that scores.
-func scorerOf(m *client.Model) scorer {
-	if m.Kernel != nil {
-		return m.Kernel
-	}
-	return m.Linear
-}
-
 // readModel reads a model, a checkpoint (of a directory the newest) or a snapshot.
 func readModel(path string) (*client.Model, error) {
 	if path == "" {
@@ -351,7 +337,16 @@ func readModel(path string) (*client.Model, error) {
 	return modelOf(file, path)
 }
 
-// modelOf reads the model of a file of either kind.
+// writeModel replaces the file at path by a model.
+func writeModel(path string, m blankout.Model) error {
+	blocks, err := m.EachBlock()
+	if err != nil {
+		return err
+	}
+	return checkpoint.WriteFile(path, checkpoint.Kind(m.Kind()), blocks)
+}
+
+// modelOf reads the model of a file.
 func modelOf(file *checkpoint.File, path string) (*client.Model, error) {
 	m, err := client.FromFile(file)
 	if err != nil {

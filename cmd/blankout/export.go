@@ -67,8 +67,8 @@ func (p *program) runExport(model, format, out string) error {
 	if err != nil {
 		return err
 	}
-	m := read.Linear
-	if m == nil {
+	m, ok := read.Model.(*blankout.Linear)
+	if !ok {
 		return usageError{fmt.Errorf("%s: a kernel model has no weights to export", model)}
 	}
 	w, err := p.create(out)

@@ -92,7 +92,7 @@ func TestExportsScore(t *testing.T) {
 			if err := client.New(m, recordConfig).WriteFile(path); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := readModel(path); err != nil || m.Linear.Rows.Len() == 0 {
+			if m, err := readModel(path); err != nil || m.Model.(*blankout.Linear).Rows.Len() == 0 {
 				t.Fatal(m, err)
 			}
 			name := m.Schema.Namer()
@@ -212,7 +212,7 @@ func jsonFormula(t *testing.T, path string) formula {
 func servedFormula(t *testing.T, m *client.Model) formula {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Follow: func() *client.Model { return m }, Record: &m.Record}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Model: func() *client.Model { return m }}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

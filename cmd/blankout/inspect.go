@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/checkpoint"
 	"blankout/online"
 	"blankout/run"
@@ -126,11 +127,13 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
 	i.Names, i.Collisions = s.Names.Len(), s.Names.Collisions(s.Bits)
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
-	if m := model.Kernel; m != nil {
-		i.Kernel, i.Support = m.Kernel.String(), m.Support()
+	if k, ok := model.Model.(*batch.KernelModel); ok {
+		i.Kernel, i.Support = k.Kernel.String(), k.Support()
+	}
+	m, ok := model.Model.(*blankout.Linear)
+	if !ok {
 		return i, nil
 	}
-	m := model.Linear
 	i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {

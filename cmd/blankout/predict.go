@@ -89,7 +89,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return err
 	}
 	p.sayReadAs(read)
-	m, head := scorerOf(read), read.Head
+	head := read.Head
 	schema := head.Schema
 	regression := loss.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression
@@ -109,9 +109,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	shown := printable(classes)
 	measures := batch.NewMeasures(len(classes))
 	measures.Decide = head.Predict
-	score := m.Score
+	score := read.Score
 	if o.remove > 0 {
-		score = deleting(m, o)
+		score = deleting(read.Model, o)
 	}
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
@@ -140,7 +140,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")
 		}
 		s := score(e, scores)
-		probabilities = m.Probabilities(s, probabilities)
+		probabilities = head.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
 		if _, rule := head.Answer(e); rule != "" && o.remove == 0 {
 			lacking++
@@ -192,27 +192,16 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies.
-func deleting(m scorer, o *predictFlags) func(*blankout.Example, []float64) []float64 {
+func deleting(m blankout.Model, o *predictFlags) func(*blankout.Example, []float64) []float64 {
 	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale}
 	n := 0
 	var x blankout.Vec
-	switch m := m.(type) {
-	case *batch.KernelModel:
-		return func(e *blankout.Example, out []float64) []float64 {
-			x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-			c.Vec(x, n, 0)
-			n++
-			return m.ScoreVec(x, 1, out)
-		}
-	case *blankout.Linear:
-		return func(e *blankout.Example, out []float64) []float64 {
-			x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-			c.Vec(x, n, 0)
-			n++
-			return m.ScoreVec(x, out)
-		}
+	return func(e *blankout.Example, out []float64) []float64 {
+		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		c.Vec(x, n, 0)
+		n++
+		return m.ScoreVec(x, out)
 	}
-	panic("a model of neither kind")
 }
 
 // printable returns names as they are shown.

@@ -15,28 +15,8 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/predict"
-	"blankout/record"
-	"blankout/run"
 	"blankout/serve"
 )
-
-// latest returns a function that gives the Model which a Runner has published
-// last as its readers get it, nil while there is none.
-func latest(r *run.Runner, recordConfig record.Config) func() *client.Model {
-	var mu sync.Mutex
-	var published *run.Published
-	var model *client.Model
-	return func() *client.Model {
-		mu.Lock()
-		defer mu.Unlock()
-		if p := r.Published(); p != published {
-			model = client.New(p.Linear, recordConfig)
-			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
-			published = p
-		}
-		return model
-	}
-}
 
 // openSnapshots prepares the places that models are handed on to, nil if there
 // are none, and sees to it that this run's versions lie above theirs: they may
@@ -112,29 +92,24 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return usageError{errors.New("run: --predict-only learns nothing: -d, --reset and --from do not go with it")}
 	}
 	log := p.logger(p.newScreen(10 * time.Second))
-	token, err := c.Predict.Token()
+	follower, err := c.Predict.Follow(client.Options{
+		Kafka: &c.Kafka.ConnectConfig, Record: &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
+	})
 	if err != nil {
 		return fmt.Errorf("run: predict: %w", err)
 	}
-	asks, err := c.Predict.Client()
-	if err != nil {
-		return fmt.Errorf("run: predict: %w", err)
+	defer follower.Close()
+	model := func() *client.Model {
+		m, _ := follower.Model() // the log is told what is wrong
+		return m
 	}
-	followed, err := predict.Follow(c.Predict.Model, client.Options{
-		Token: token, Client: asks, Interval: c.Predict.ModelInterval, Kafka: &c.Kafka.ConnectConfig, Record: &c.Record,
-		Missing: blankout.MissingRule(c.Learner.Missing),
-	}, log)
-	if err != nil {
-		return usageError{fmt.Errorf("run: predict.%w", err)}
-	}
-	defer followed.Close()
-	predictor := newPredictor(c, followed.Model, log)
+	predictor := newPredictor(c, model, log)
 	predictor.MaxEvents = o.maxEvents
 	if c.HTTP.Address != "" {
 		version, revision := buildVersion()
 		server, err := serve.Start(c.HTTP.Config, serve.Service{
 			Version: strings.TrimSpace(version + " " + revision),
-			Follow:  followed.Model, Record: &c.Record, Predictions: predictor.Stats,
+			Model:   model, Predictions: predictor.Stats,
 		}, log)
 		if err != nil {
 			return fmt.Errorf("run: %w", err)

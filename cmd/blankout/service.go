@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/config"
 	"blankout/online"
 	"blankout/predict"
@@ -152,12 +153,12 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
 	s.runner.Report = reports.Add
-	model := latest(s.runner, c.Record)
+	model := serve.Latest(s.runner.Published, c.Record)
 	predictor := newPredictor(c, known(model), log)
 	var consuming atomic.Pointer[stream.Consumer]
 	var places atomic.Pointer[serve.Snapshots]
 	if c.HTTP.Address != "" {
-		if err := s.serve(c, store, &consuming, reports, &places, predictor, log); err != nil {
+		if err := s.serve(c, store, model, &consuming, reports, &places, predictor, log); err != nil {
 			return nil, err
 		}
 	}
@@ -251,13 +252,12 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *client.Model, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
 	version, revision := buildVersion()
 	shown := serve.Service{
 		Version: strings.TrimSpace(version + " " + revision),
 		Status:  s.runner.Status,
-		Model:   s.runner.Published,
-		Record:  &c.Record,
+		Model:   model,
 		Source: func() *stream.ConsumerStats {
 			if consumer := consuming.Load(); consumer != nil {
 				stats := consumer.Stats()

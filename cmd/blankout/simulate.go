@@ -311,7 +311,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if err != nil {
 			return nil, err
 		}
-		s.Linear, s.Kernel = m.Linear, m.Kernel
+		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
 		}

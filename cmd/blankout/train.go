@@ -16,7 +16,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/checkpoint"
 )
 
 type trainFlags struct {
@@ -234,31 +233,24 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
-	if fit.trainError != nil {
-		e := 100 * fit.trainError()
-		r.TrainError = &e
-	}
+	r.TrainError = fit.trainError
 	if o.penalties > 0 {
 		noise, err := blankout.ParseNoise(o.config.Noise)
 		if err != nil {
 			return err
 		}
-		if r.Penalty, err = fit.Penalties(d, noise, o.penalties, o.config.Seed); err != nil {
+		if r.Penalty, err = fit.linear.Penalties(d, noise, o.penalties, o.config.Seed); err != nil {
 			return refusedError{err}
 		}
 	}
 	var suspects []string
 	if o.influences != "" {
-		if suspects, err = o.writeInfluences(&fit.Fit, d); err != nil {
+		if suspects, err = o.writeInfluences(fit.linear, d); err != nil {
 			return err
 		}
 	}
 	if o.model != "" {
-		blocks, err := fit.blocks()
-		if err != nil {
-			return err
-		}
-		if err := checkpoint.WriteFile(o.model, fit.kind, slices.Values(blocks)); err != nil {
+		if err := writeModel(o.model, fit.model); err != nil {
 			return err
 		}
 	}
@@ -331,8 +323,8 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if err != nil {
 			return nil, nil, err
 		}
-		linear := m.Linear
-		if linear == nil {
+		linear, ok := m.Model.(*blankout.Linear)
+		if !ok {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
 		}
 		if err := o.data.suits(&linear.Head); err != nil {
@@ -408,21 +400,4 @@ func tooManyTargets(err error, schema *blankout.Schema) error {
 	}
 	return fmt.Errorf("%w: it is the %s distinct label, and an exact solver keeps each as a class, numbers too, of which it takes %s: round them to fewer",
 		err, humanize.Ordinal(schema.MaxClasses+1), humanize.Comma(int64(schema.MaxClasses)))
-}
-
-// withScaler returns m with the Scaler of another model and its statistics.
-func withScaler(m, scaler *blankout.Linear) *blankout.Linear {
-	if scaler.Layout.Stats < 0 {
-		return m
-	}
-	k := m.Outputs
-	out := &blankout.Linear{Head: m.Head, Rows: blankout.NewTable(k + blankout.ScalerWidth)}
-	out.Scaler = scaler.Scaler
-	out.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
-	scaler.CopyStats(out.Rows, k)
-	for i := range m.Rows.Len() {
-		column, row := m.Rows.Column(i)
-		copy(out.Rows.Touch(column)[:k], row[:k])
-	}
-	return out
 }

@@ -18,7 +18,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/checkpoint"
 	"blankout/loss"
 	"blankout/online"
 	"blankout/run"
@@ -149,11 +148,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		r.ProgressiveLogLoss = &x
 	}
 	if o.model != "" {
-		blocks, err := learner.Published().Blocks()
-		if err != nil {
-			return err
-		}
-		if err := checkpoint.WriteFile(o.model, checkpoint.Linear, slices.Values(blocks)); err != nil {
+		if err := writeModel(o.model, learner.Published()); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/checkpoint"
 	"blankout/loss"
 )
 
@@ -55,12 +54,12 @@ func (o *trainFlags) checkKernel() error {
 	return k.config.Check(*c)
 }
 
-// trained is what train has to say of a model of either kind.
+// trained is what train has to say of a model.
 type trained struct {
-	batch.Fit
-	kind       checkpoint.Kind
-	blocks     func() ([]blankout.Block, error)
-	trainError func() float64
+	batch.Solution
+	model      blankout.Model
+	trainError *float64   // in percent; nil where labels are numbers
+	linear     *batch.Fit // nil for a kernel machine
 }
 
 // trainLinear runs batch.Train.
@@ -69,15 +68,16 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 	if err != nil {
 		return nil, err
 	}
-	wrong := func() float64 { return fit.TrainError(d) }
-	if loss.IsRegression(o.config.Loss) {
-		wrong = nil
+	t := &trained{Solution: fit.Solution, linear: fit}
+	if !loss.IsRegression(o.config.Loss) {
+		wrong := 100 * fit.TrainError(d)
+		t.trainError = &wrong
 	}
-	model := fit.Model
 	if scaler != nil {
-		model = withScaler(model, scaler)
+		fit.Model = fit.Model.WithScaler(scaler)
 	}
-	return &trained{*fit, checkpoint.Linear, model.Blocks, wrong}, nil
+	t.model = fit.Model
+	return t, nil
 }
 
 // trainKernel runs batch.TrainKernel.
@@ -86,16 +86,12 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *bla
 	if err != nil {
 		return nil, err
 	}
-	m := fit.Model
-	t := &trained{kind: checkpoint.Kernel, blocks: m.Blocks, trainError: func() float64 { return fit.TrainError(d) }}
-	t.Objective, t.Gap, t.Converged, t.Iterations, t.Seconds = fit.Objective, fit.Gap, fit.Converged, fit.Iterations, fit.Seconds
-	if scaler != nil && scaler.Layout.Stats >= 0 {
-		m.Scaler, m.Layout = scaler.Scaler, blankout.Layout{Width: blankout.ScalerWidth}
-		m.Rows = blankout.NewTable(blankout.ScalerWidth)
-		scaler.CopyStats(m.Rows, 0)
-	}
-	if math.IsNaN(t.Objective) {
+	if math.IsNaN(fit.Objective) {
 		return nil, fmt.Errorf("the objective is not a number: rescale the features")
 	}
-	return t, nil
+	wrong := 100 * fit.TrainError(d)
+	if scaler != nil {
+		fit.Model = fit.Model.WithScaler(scaler)
+	}
+	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong}, nil
 }

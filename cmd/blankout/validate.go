@@ -158,7 +158,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if err := modelTarget(o.output); err != nil {
 		return err
 	}
-	path, file, live := s.path, s.file, s.model.Linear
+	path, file, live := s.path, s.file, s.model.Model.(*blankout.Linear) // see readSaved
 	_, offsets, err := run.Resume(c.Learner, runFingerprint(c.Record, c.Validate.Config), file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
@@ -197,11 +197,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	if o.output != "" {
-		blocks, err := exact.EachBlock()
-		if err != nil {
-			return err
-		}
-		if err := checkpoint.WriteFile(o.output, checkpoint.Linear, blocks); err != nil {
+		if err := writeModel(o.output, exact); err != nil {
 			return err
 		}
 	}

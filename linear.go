@@ -1,0 +1,164 @@
+package blankout
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+)
+
+// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
+// everything a prediction needs, so a file alone gives the same scores as the
+// learner that wrote it. A Linear is immutable and safe for concurrent use.
+type Linear struct {
+	Head
+	// Rows holds the values of every column that has any; the published weight
+	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
+	Rows *Table
+}
+
+// NewLinear returns a Linear of dense weights, weights[k][d] for output k and
+// column d, and one intercept for each output. Columns whose weights are all
+// zero get no row.
+func NewLinear(schema *Schema, loss, noise string, weights [][]float64, intercept []float64) *Linear {
+	k := len(weights)
+	m := &Linear{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
+		Layout: Layout{Width: k, Stats: -1}}, Rows: NewTable(k)}
+	for d := range weights[0] {
+		zero := true
+		for _, w := range weights {
+			zero = zero && w[d] == 0
+		}
+		if zero {
+			continue
+		}
+		row := m.Rows.Touch(uint32(d))
+		for j, w := range weights {
+			row[j] = w[d]
+		}
+	}
+	return m
+}
+
+// Weight returns the published weight of a column for output k.
+func (m *Linear) Weight(column uint32, k int) float64 {
+	row := m.Rows.Row(column)
+	if row == nil {
+		return 0
+	}
+	return m.weight(row, k)
+}
+
+func (m *Linear) weight(row []float64, k int) float64 {
+	w := row[m.Layout.Weight+k]
+	if m.Layout.Average != 0 {
+		w += m.Layout.Average * row[m.Layout.Lag+k]
+	}
+	return w
+}
+
+// Norm returns the Euclidean norm of the published weights of all outputs.
+func (m *Linear) Norm() float64 {
+	sum := 0.0
+	for i := range m.Rows.Len() {
+		_, row := m.Rows.Column(i)
+		for k := range m.Outputs {
+			w := m.weight(row, k)
+			sum += w * w
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+// Score writes the scores of an event to out and returns them, as Model says.
+func (m *Linear) Score(e *Example, out []float64) []float64 {
+	scale, _ := m.Answer(e)
+	return m.ScoreRescaled(e, scale, out)
+}
+
+// ScoreRescaled writes the scores of what an event holds, every feature, after
+// the Scaler, multiplied by scale.
+func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for column, x := range m.Scaler.Each(e.Features) {
+		row := m.Rows.Row(column)
+		if row == nil {
+			continue
+		}
+		if stats := m.Stats(row); stats != nil {
+			x = m.Scaler.Apply(stats, x)
+		}
+		for k := range out {
+			out[k] += scale * x * m.weight(row, k)
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return m.ClassScores(out)
+}
+
+// ScoreVec scores features as Standardised returns them.
+func (m *Linear) ScoreVec(x Vec, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for i, d := range x.Index {
+		if row := m.Rows.Row(d); row != nil {
+			for k := range out {
+				out[k] += x.Value[i] * m.weight(row, k)
+			}
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return m.ClassScores(out)
+}
+
+// Kind is "linear".
+func (m *Linear) Kind() string { return "linear" }
+
+// EachBlock yields the blocks of the model's file: the JSON block "model", the names
+// and the rows, which are encoded one block at a time.
+func (m *Linear) EachBlock() (iter.Seq[Block], error) {
+	head, err := json.Marshal(m.Head)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the model: %w", err)
+	}
+	return func(yield func(Block) bool) {
+		for _, b := range append([]Block{{"model", head}}, m.Schema.Names.Blocks()...) {
+			if !yield(b) {
+				return
+			}
+		}
+		m.Rows.EachBlock()(yield)
+	}, nil
+}
+
+// ReadLinear reads a Linear from the blocks of a model file or a learner's
+// checkpoint; blocks it does not know are left alone.
+func ReadLinear(blocks []Block) (*Linear, error) {
+	data, err := FindBlock(blocks, "model")
+	if err != nil {
+		return nil, err
+	}
+	m := &Linear{}
+	if err := json.Unmarshal(data, &m.Head); err != nil {
+		return nil, fmt.Errorf("block model: %w", err)
+	}
+	h, l := &m.Head, m.Layout
+	last := l.Width - h.Outputs // where a column's weights may begin
+	bad := !h.Fits() || l.Weight < 0 || l.Weight > last || l.Lag < 0 || l.Lag > last ||
+		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average)
+	if bad {
+		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	if h.Schema.Names, err = ReadNames(blocks); err != nil {
+		return nil, err
+	}
+	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
