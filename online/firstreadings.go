@@ -162,7 +162,7 @@ func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (r
 	mean, m2 := blankout.Moments(r.values)
 	stats[blankout.StatMean], stats[blankout.StatSquares] = mean, m2*n/blankout.FirstReadings
 	stats[blankout.StatInverse] = blankout.SpreadInverse(stats, total)
-	l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], blankout.FirstReadings/n)
+	l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/n)
 	l.recent.drop(column)
 	return 1
 }

@@ -52,7 +52,7 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 	case treatScale, treatCandidate:
 		var shrunk bool
 		if ratio, shrunk = l.scaler.ObserveScale(stats, x); shrunk {
-			l.rule.forget(l, l.table.Touch(column)[blankout.ScalerWidth:], blankout.FirstReadings/stats[blankout.StatCount])
+			l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/stats[blankout.StatCount])
 		}
 		if t == treatCandidate {
 			l.dense.candidate(column, x, stats[blankout.StatCount] == 1)
