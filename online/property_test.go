@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 )
 
@@ -290,6 +291,9 @@ func TestPoison(t *testing.T) {
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
 		if c.Noise != "dropout:0.5" && (classes > 2 || strings.Contains(c.Loss, ":")) || c.Noise == "auto" || strings.HasPrefix(c.Noise, "laplace") {
 			return // the others cover it
+		}
+		if c.Noise != "dropout:0.5" {
+			longtest.Only(t) // all together some ten seconds
 		}
 		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
 		s, s2 := newStream(13, classes), newStream(13, classes)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 // refreshing returns a learner that only refreshes.
@@ -23,6 +25,9 @@ func TestSlidingWindow(t *testing.T) {
 		for _, noise := range []string{"none", "dropout:0.5"} {
 			for _, classes := range []int{2, 3} {
 				t.Run(fmt.Sprint(loss, "/", noise, "/", classes), func(t *testing.T) {
+					if (noise == "none") == (classes == 2) {
+						longtest.Only(t) // half of them show most
+					}
 					whole := refreshing(t, loss, noise, n, 0, classes)
 					all := refreshing(t, loss, noise, 40, n, classes)
 					slides := refreshing(t, loss, noise, 40, 200, classes)
