@@ -490,14 +490,33 @@ func TestDriftIsLogged(t *testing.T) {
 	}
 }
 
+// borrowing remembers the bytes of the last refused record that it lent out.
+type borrowing struct {
+	*testStream
+	refused []byte
+}
+
+func (b *borrowing) Next(ctx context.Context, batch *blankout.Batch) error {
+	err := b.testStream.Next(ctx, batch)
+	for i := range batch.Examples {
+		if r := batch.Examples[i].Refused; r != nil {
+			b.refused = r.Value
+		}
+	}
+	return err
+}
+
 func TestRefusedFails(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 400, 1)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	s.Config.Refused = run.PolicyFail
+	source := &borrowing{testStream: s.source}
+	s.Source = source
 	err := s.Run(t.Context())
-	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" {
-		t.Errorf("%v", err)
+	clear(source.refused) // as the next read would
+	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
+		t.Errorf("%v, %+v", err, refused)
 	}
 	if _, p := newest(t, dir); p.Next != 333 {
 		t.Errorf("saved at %+v", p)
@@ -781,5 +800,27 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
 		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
+	}
+}
+
+// A run that begins has no warnings of the little that was learned before; those are
+// given at the end of a run, when nothing more may come.
+func TestNoWarningsAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	for life, n := range []int{20, 40} {
+		s := start(t, dir, n, 0)
+		s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+		s.source.passing = func(int) {
+			if w := s.Status().Warnings; len(w) > 0 {
+				t.Errorf("life %d: warnings while it begins: %v", life, w)
+			}
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w := s.Status().Warnings; len(w) != 1 {
+			t.Errorf("life %d: warnings at the end: %v", life, w)
+		}
+		s.store.Close()
 	}
 }

@@ -129,6 +129,25 @@ func TestValidateCheckpoint(t *testing.T) {
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
+	// A log gives whole batches: they begin before the place that is asked for and go
+	// on after the place of the subject. Only the records between count.
+	exactly := s.Validator.Open
+	for _, window := range []uint64{0, 300} {
+		s.Validator.Config.Window = window
+		s.Validator.Open = exactly
+		want, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Validator.Open = func(_ context.Context, schema *blankout.Schema, _ blankout.Offsets) (blankout.Source, error) {
+			return newStream(schema, nil, 1260, 5), nil
+		}
+		got, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+		if err != nil || got.Read != want.Read || got.Events != want.Events || got.Holdout != want.Holdout || got.Verified != want.Verified || got.Exact.Objective != want.Exact.Objective {
+			t.Errorf("window %d: of whole batches %+v, %v\nof the records %+v", window, got, err, want)
+		}
+	}
+	s.Validator.Open, s.Validator.Config.Window = exactly, 0
 	// From the earlier exact solution the solver has nothing left to do.
 	again, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at, Earlier: exact})
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -303,6 +304,50 @@ func TestAdoptUnderDrift(t *testing.T) {
 			t.Errorf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
 		} else {
 			t.Logf("of the next %d events the live model gets %d wrong, the exact solution %d", after, kept, adopted)
+		}
+	}
+}
+
+// Going on from an adopted solution counts the unlabelled events where they count
+// while learning, and nowhere else.
+func TestAdoptCountsUnlabelled(t *testing.T) {
+	for _, alpha := range []float64{0, 0.5} {
+		c := online.DefaultConfig()
+		c.Noise, c.Alpha = "dropout:0.3", alpha
+		l, _, all := learnSome(t, c, 2, 407)
+		adopted := func(unlabelled float64) []blankout.Block {
+			var at blankout.Offsets
+			p := at.At("x", 0, 0)
+			events := slices.Clone(all)
+			for i := range events {
+				e := &events[i]
+				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+					t.Fatal(err)
+				}
+				if e.Label == blankout.Unlabelled {
+					e.Weight = unlabelled
+				}
+			}
+			v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+				Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
+					x := examples(slices.Clone(events))
+					return &x, nil
+				}}
+			v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
+			a, err := v.Adopt(t.Context(), l.Snapshot(), at)
+			if err != nil || a.Learner == nil {
+				t.Fatal(a, err)
+			}
+			blocks, err := a.Learner.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return blocks
+		}
+		with, without := adopted(1), adopted(0)
+		same := slices.EqualFunc(with, without, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
+		if same != (alpha == 0) {
+			t.Errorf("alpha %g: without the unlabelled events the state is the same: %v", alpha, same)
 		}
 	}
 }

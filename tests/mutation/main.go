@@ -42,6 +42,8 @@ var targets = []target{
 	{".", "*", 30},
 	{"loss", "*", 20},
 	{"online", "*", 45},
+	{"run", "*", 20},
+	{"validate", "*", 15},
 	{"checkpoint", "*", 25},
 	{"stream", "csv json number record svmlight vw idx recordbatch repeated", 45},
 	{"batch", "certificate objective expected penalty ramp mcf tlogistic sum standardise", 30},
