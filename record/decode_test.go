@@ -81,6 +81,10 @@ func TestDecode(t *testing.T) {
 			{`{"a":3,"b":"u"}`, `? a:3:n b=u:1:c a ^ b=u:3:x b=u ^ b=u:1:x`},
 			{`{"a":1e20,"b":1e20}`, `out-of-range: a^b is 1e+40, the limit is 1e30`},
 		}},
+		{"json", func(c *Config) { c.Crosses, c.MaxFeatures = [][2]string{{"a", "b"}}, 8 }, []line{
+			{`{"a":["p","q"],"b":["s","t"]}`, `? a=p:1:w a=q:1:w b=s:1:w b=t:1:w a=p ^ b=s:1:x a=p ^ b=t:1:x a=q ^ b=s:1:x a=q ^ b=t:1:x`},
+			{`{"a":["p","q","r"],"b":["s","t","u"]}`, `too-many: more features than max_features, 8`},
+		}},
 		{"svmlight", func(c *Config) {}, []line{
 			{`+1 1:0.5 3:2 # a comment 7:1`, `1 1:0.5 3:2`},
 			{"  -1\tqid:4 3:-1e-3 1:.5 3:+2.\r\n", `-1 1:0.5 3:1.999`},
@@ -146,6 +150,10 @@ func TestDecode(t *testing.T) {
 			{"1\t?", `1`},
 			{"1\t", `1 a=:1:c`},
 			{"1\t?", `1 -a`},
+		}},
+		{"csv", func(c *Config) { c.Columns = []string{"label", "label.x"} }, []line{ // no label is no feature missing
+			{`yes,5`, `yes label.x:5:n`},
+			{`,6`, `? label.x:6:n`},
 		}},
 	} {
 		c := DefaultConfig()

@@ -45,7 +45,8 @@ var targets = []target{
 	{"run", "*", 20},
 	{"validate", "*", 15},
 	{"checkpoint", "*", 25},
-	{"stream", "csv json number record svmlight vw idx recordbatch repeated", 45},
+	{"record", "*", 40},
+	{"stream", "recordbatch repeated", 10},
 	{"batch", "certificate objective expected penalty ramp mcf tlogistic sum standardise", 30},
 	{"predict", "*", 20},
 }
