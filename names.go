@@ -153,16 +153,6 @@ func (n *Names) First(count int) *Names {
 	return &Names{max: n.max, hashes: n.hashes[:count:count], ends: n.ends[:count:count], text: n.text[:bytes:bytes]}
 }
 
-// WithRoom returns a copy that may hold more names.
-func (n *Names) WithRoom(more int) *Names {
-	c := n.First(-1)
-	if c == nil {
-		c = NewNames(0)
-	}
-	c.max = max(c.max, len(c.hashes)+more)
-	return c
-}
-
 // Printable returns a name from an event, or a text that holds one, in the form in
 // which it may be shown in a terminal, a log or a line of text: whatever does not print
 // (ESC, newlines, tabs, marks that turn the direction of writing) is escaped as in

@@ -17,6 +17,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,11 +201,7 @@ type decoder struct {
 	record.Decoder
 	schema  *blankout.Schema
 	example blankout.Example
-	// names decodes an event once more for the names of some of its features, under a
-	// Schema of its own; nil until that is asked for.
-	names   record.Decoder
-	naming  *blankout.Schema
-	again   blankout.Example
+	names   *EventNames // nil until it is needed
 	scores  []float64
 	chances []float64
 }
@@ -226,7 +223,7 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 	}
 	d, _ := m.idle.Get().(*decoder)
 	if d == nil {
-		inner, schema, err := m.newDecoder()
+		inner, schema, err := m.newDecoder(m.Record)
 		if err != nil {
 			return Prediction{}, err
 		}
@@ -250,23 +247,29 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 	if len(unknown)+len(why) == 0 {
 		return p, nil
 	}
-	columns := map[uint32]bool{}
-	for _, f := range unknown {
-		columns[f.column] = true
+	if d.names == nil {
+		var err error
+		if d.names, err = m.NewEventNames(m.Record); err != nil {
+			return Prediction{}, err
+		}
 	}
+	features := unknown
 	for _, c := range why {
-		columns[c.column] = true
+		if !c.isIntercept {
+			features = append(features, c.feature)
+		}
 	}
-	names, err := m.namesIn(d, r, columns)
+	names, err := d.names.Of(r.Value, d.schema, features)
 	if err != nil {
 		return Prediction{}, err
 	}
-	for _, f := range unknown {
-		p.Unknown = append(p.Unknown, m.nameOf(f, names, d.schema))
+	for i := range unknown {
+		p.Unknown = append(p.Unknown, joinNames(names[i]))
 	}
+	names = names[len(unknown):]
 	for _, c := range why {
 		if !c.isIntercept {
-			c.Feature = m.nameOf(c.feature, names, d.schema)
+			c.Feature, names = joinNames(names[0]), names[1:]
 		}
 		p.Explanation = append(p.Explanation, c.Contribution)
 	}
@@ -274,29 +277,28 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 }
 
 // newDecoder returns a decoder of events and its Schema, to which it adds.
-func (m *Model) newDecoder() (record.Decoder, *blankout.Schema, error) {
+func (m *Model) newDecoder(c record.Config) (record.Decoder, *blankout.Schema, error) {
 	schema := m.Schema.Clone(-1, -1)
 	schema.Names = nil // for people, not for predictions
-	recordConfig := m.Record
-	recordConfig.Unlabelled = true
-	inner, err := record.NewDecoder(recordConfig, schema)
+	c.Unlabelled = true
+	inner, err := record.NewDecoder(c, schema)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding events: %w", err)
 	}
 	return inner, schema, nil
 }
 
-// feature is a column and the field that an event fills it from, 0 if that leaves it
-// out.
-type feature struct {
-	column uint32
-	field  uint16
-	known  bool // the model has met the column
+// Feature is a column and the field that an event fills it from, 0 if the event
+// leaves it out.
+type Feature struct {
+	Column uint32
+	Field  uint16
+	Known  bool // the model has met the column
 }
 
 // unknown returns the features of an event that the model has never met, at most
 // maxUnknown.
-func (m *Model) unknown(e *blankout.Example) (out []feature) {
+func (m *Model) unknown(e *blankout.Example) (out []Feature) {
 	linear, ok := m.Model.(*blankout.Linear)
 	if !ok {
 		return nil
@@ -305,9 +307,9 @@ func (m *Model) unknown(e *blankout.Example) (out []feature) {
 		if linear.Rows.Row(column) != nil {
 			continue
 		}
-		f := feature{column: column}
+		f := Feature{Column: column}
 		if len(e.Field) > 0 {
-			f.field = e.Field[i]
+			f.Field = e.Field[i]
 		}
 		if out = append(out, f); len(out) == maxUnknown {
 			break
@@ -316,61 +318,101 @@ func (m *Model) unknown(e *blankout.Example) (out []feature) {
 	return out
 }
 
-// namesIn returns the names that the event r has for these columns. The model's own
-// dictionary would also know those of other events that share a column with them.
-func (m *Model) namesIn(d *decoder, r record.Record, columns map[uint32]bool) (map[uint32]string, error) {
-	if m.Record.Format == "svmlight" && m.Schema.NumericIndices {
-		return nil, nil // a number is its name
+// EventNames finds the names that features have in one event. A model's dictionary
+// would also know the names of other events that share their columns. It belongs
+// to one goroutine.
+type EventNames struct {
+	model *Model
+	again record.Decoder // decodes an event once more, for its names alone
+	// schema is that decoder's.
+	schema  *blankout.Schema
+	example blankout.Example
+}
+
+// NewEventNames returns an EventNames for events that are written as c says.
+func (m *Model) NewEventNames(c record.Config) (*EventNames, error) {
+	n := &EventNames{model: m}
+	if c.Format == "svmlight" && m.Schema.NumericIndices {
+		return n, nil // a column's number is its name
 	}
-	if d.names == nil {
-		var err error
-		if d.names, d.naming, err = m.newDecoder(); err != nil {
+	var err error
+	n.again, n.schema, err = m.newDecoder(c)
+	return n, err
+}
+
+// Of returns the names of features of an event, which value holds as a record, and
+// which was decoded by the Schema s: one for each, more where several features of the
+// event share a column, that of the Feature's field first.
+func (n *EventNames) Of(value []byte, s *blankout.Schema, features []Feature) ([][]string, error) {
+	own := map[uint32][]string{} // by column
+	if n.again != nil {
+		for _, f := range features {
+			own[f.Column] = nil
+		}
+		mask := n.schema.Columns() - 1
+		crossed := len(n.schema.Crosses) > 0 // the names of their factors are wanted too
+		n.schema.Names = blankout.NewNamesOf(max(1<<12, 2*len(features)), func(hash uint64) bool {
+			_, wanted := own[uint32(hash&mask)]
+			return crossed || wanted
+		})
+		if err := n.again.Decode(context.Background(), record.Record{Value: value}, &n.example); err != nil {
 			return nil, err
 		}
-	}
-	mask := uint64(1)<<m.Schema.Bits - 1
-	crossed := len(m.Schema.Crosses) > 0 // the names of their factors are wanted too
-	d.naming.Names = blankout.NewNamesOf(1<<12, func(hash uint64) bool { return crossed || columns[uint32(hash&mask)] })
-	if err := d.names.Decode(context.Background(), r, &d.again); err != nil {
-		return nil, err
-	}
-	names := map[uint32]string{}
-	for i := range d.naming.Names.Len() {
-		hash, name := d.naming.Names.At(i)
-		column := uint32(hash & mask)
-		if before := names[column]; before != "" {
-			name = before + " | " + name
+		for i := range n.schema.Names.Len() {
+			hash, name := n.schema.Names.At(i)
+			column := uint32(hash & mask)
+			own[column] = append(own[column], name)
 		}
-		names[column] = name
+	}
+	names := make([][]string, len(features))
+	for i, f := range features {
+		names[i] = n.model.nameOf(f, own[f.Column], s)
 	}
 	return names, nil
 }
 
-// nameOf returns the name of a feature of an event: the event's own, which for a number
-// is its field's, or that of the model's dictionary. The Schema is the event's.
-func (m *Model) nameOf(f feature, names map[uint32]string, s *blankout.Schema) string {
-	field := s.Fields[f.field]
-	switch name := names[f.column]; {
-	case name != "" && field.Kind == blankout.Numeric && name != field.Name:
-		return field.Name + " | " + name
-	case name != "":
-		return name
-	case field.Kind == blankout.Numeric || field.Kind == blankout.Cross:
-		return field.Name
-	case f.field > 0 && !f.known:
-		return field.Name + "=#" + strconv.FormatUint(uint64(f.column), 10)
+// nameOf returns the names of a feature of an event: its own names in the event, if
+// it has any, else its field's, if that is a number's, or those of the model's
+// dictionary. The Schema is the event's.
+func (m *Model) nameOf(f Feature, own []string, s *blankout.Schema) []string {
+	field := s.Fields[f.Field]
+	isNumber := field.Kind == blankout.Numeric
+	switch {
+	case isNumber && !slices.Contains(own, field.Name):
+		return append([]string{field.Name}, own...)
+	case len(own) > 0:
+		other := func(name string) int {
+			if name == field.Name || strings.HasPrefix(name, field.Name+"=") {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(own, func(a, b string) int { return other(a) - other(b) })
+		return own
+	case field.Kind == blankout.Cross:
+		return []string{field.Name}
+	case f.Field > 0 && !f.Known:
+		return []string{field.Name + "=#" + strconv.FormatUint(uint64(f.Column), 10)}
 	}
-	return m.name()(f.column)
+	return []string{m.name()(f.Column)}
 }
 
+func joinNames(names []string) string { return strings.Join(names, " | ") }
+
 // PredictionOf returns what is said about an event of a Schema that has these scores.
-// Unknown features of it that are no numbers have their field's name and their column.
-func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []float64) Prediction {
+// The event's Value must have been kept.
+func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
-	for _, f := range m.unknown(e) {
-		p.Unknown = append(p.Unknown, m.nameOf(f, nil, s))
+	if unknown := m.unknown(e); len(unknown) > 0 {
+		named, err := names.Of(e.Value, s, unknown)
+		if err != nil {
+			return p, err
+		}
+		for _, own := range named {
+			p.Unknown = append(p.Unknown, joinNames(own))
+		}
 	}
-	return p
+	return p, nil
 }
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
@@ -407,7 +449,7 @@ func (m *Model) Explains() error {
 // contribution is a Contribution that has no name yet.
 type contribution struct {
 	Contribution
-	feature
+	feature     Feature
 	isIntercept bool
 }
 
@@ -432,7 +474,7 @@ func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}
-		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, feature{t.Column, t.Field, t.Known}, false})
+		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, false})
 		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
 			cut()
 		}

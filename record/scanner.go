@@ -99,6 +99,10 @@ func (s *Scanner) Decoder(schema *blankout.Schema) (Decoder, error) {
 	return NewDecoder(s.c, schema)
 }
 
+// Config returns how the records are written, as the header tells, too. The format of
+// images is "".
+func (s *Scanner) Config() Config { return s.c }
+
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (s *Scanner) Columns() []string { return s.c.Columns }
 

@@ -342,6 +342,10 @@ func (l labels) Close() error {
 	return l.file.Close()
 }
 
+// Record returns how the file's records are written, as its name and header tell. The
+// format of images is "".
+func (f *File) Record() record.Config { return f.scanner.Config() }
+
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (r *Records) Columns() []string { return r.scanner.Columns() }
 

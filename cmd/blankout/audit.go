@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/client"
 	"blankout/loss"
+	"blankout/record"
 )
 
 type auditFlags struct {
@@ -40,8 +43,8 @@ What a feature adds is what the score would lose if the feature were missing.
 Of two classes it explains the score of the positive one, of more that of the
 class predicted; --class names another; of a model whose labels are numbers the
 number it predicts. The events are read as those were
-that a checkpoint was learned from; flags override that. Several names for one feature share its column: the
-weight is that of all of them.`,
+that a checkpoint was learned from; flags override that. Features of the event that share a column share its weight: they
+have one line, with all of their names.`,
 		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
 			"  blankout audit -m model -d test.svm --top 5 --max-events 3 --json",
 		Args: noArgs,
@@ -92,7 +95,7 @@ type audited struct {
 
 type auditedTerm struct {
 	Name         string   `json:"name"`
-	Names        []string `json:"names,omitempty"` // all that share the column, if several are known to
+	Names        []string `json:"names,omitempty"` // all in the event that share the column, if several do
 	Field        string   `json:"field,omitempty"`
 	Column       uint32   `json:"column"`
 	Raw          float64  `json:"raw"`
@@ -118,12 +121,12 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 		return err
 	}
 	p.sayReadAs(m)
-	// Names that the model's dictionary had no room for are learned from the events.
+	o.data.record.KeepValue = true // for its names
 	schema := m.Schema.Clone(-1, -1)
-	schema.Names = schema.Names.WithRoom(1 << 20)
+	schema.Names = nil
 	// A label that the model does not know is shown, not refused.
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
-	a := &auditor{flags: o, model: linear, schema: schema}
+	a := &auditor{flags: o, model: linear, schema: schema, names: namer{model: m, data: &o.data}}
 	if o.class != "" {
 		if loss.IsRegression(m.Loss) {
 			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
@@ -153,11 +156,25 @@ type auditor struct {
 	model  *blankout.Linear
 	schema *blankout.Schema // the events'
 	class  int
+	names  namer
+	events int
+}
 
-	names     map[uint32][]string // by column
-	nameCount int                 // of the schema's when names was made
-	fallback  func(uint32) string
-	events    int
+// namer names the features of events as those have them.
+type namer struct {
+	model   *client.Model
+	data    *dataFlags // that the events are read by
+	reading record.Config
+	names   *client.EventNames // of records written as reading says
+}
+
+// in returns the names in the events of the path that is being read.
+func (n *namer) in() (_ *client.EventNames, err error) {
+	if n.names == nil || !reflect.DeepEqual(n.reading, n.data.reading) {
+		n.reading = n.data.reading
+		n.names, err = n.model.NewEventNames(n.reading)
+	}
+	return n.names, err
 }
 
 func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
@@ -174,7 +191,10 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
 				return errEnough
 			}
-			x := a.explain(&b.Examples[i])
+			x, err := a.explain(&b.Examples[i])
+			if err != nil {
+				return err
+			}
 			x.Event = place()
 			return print(x)
 		})
@@ -188,7 +208,7 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 	return nil
 }
 
-func (a *auditor) explain(e *blankout.Example) *audited {
+func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 	m, classes := a.model, a.model.Schema.Classes
 	scores := m.Score(e, make([]float64, m.Outputs))
 	predicted := m.Predict(scores)
@@ -212,6 +232,7 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 	if scale, rule := m.Answer(e); rule != "" {
 		x.Missing, x.Rule, x.Factor, x.Why = m.MissingFields(e), rule, scale, whyRule(&m.Head, e)
 	}
+	var listed []client.Feature
 	for i, t := range why.Terms {
 		if !t.Known {
 			x.Unknown++
@@ -220,16 +241,26 @@ func (a *auditor) explain(e *blankout.Example) *audited {
 			x.Rest += t.Contribution
 			continue
 		}
-		field := a.schema.Fields[t.Field].Name
-		names := a.namesOf(t.Column, field)
-		out := auditedTerm{Name: strings.Join(names, " | "), Field: field, Column: t.Column, Raw: t.Raw,
+		listed = append(listed, client.Feature{Column: t.Column, Field: t.Field, Known: t.Known})
+	}
+	own, err := a.names.in()
+	if err != nil {
+		return nil, err
+	}
+	named, err := own.Of(e.Value, a.schema, listed)
+	if err != nil {
+		return nil, err
+	}
+	for i, names := range named {
+		t := why.Terms[i]
+		out := auditedTerm{Name: strings.Join(names, " | "), Field: a.schema.Fields[t.Field].Name, Column: t.Column, Raw: t.Raw,
 			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Share: t.Share, Known: t.Known}
 		if len(names) > 1 {
 			out.Names = names
 		}
 		x.Terms = append(x.Terms, out)
 	}
-	return x
+	return x, nil
 }
 
 // whyRule says which of a model's rules an event that lacks fields was answered by,
@@ -251,31 +282,6 @@ func whyRule(h *blankout.Head, e *blankout.Example) string {
 		}
 	}
 	return strings.Join(why, "; ")
-}
-
-// namesOf returns the names that are known to share a column, those of the field
-// first.
-func (a *auditor) namesOf(column uint32, field string) []string {
-	all := a.schema.Names
-	if a.names == nil || all.Len() != a.nameCount {
-		a.names, a.nameCount, a.fallback = map[uint32][]string{}, all.Len(), a.schema.Namer()
-		for i := range all.Len() {
-			hash, name := all.At(i)
-			at := uint32(hash & (a.schema.Columns() - 1))
-			a.names[at] = append(a.names[at], name)
-		}
-	}
-	if names := a.names[column]; len(names) > 0 {
-		other := func(name string) int {
-			if name == field || strings.HasPrefix(name, field+"=") {
-				return 0
-			}
-			return 1
-		}
-		slices.SortStableFunc(names, func(a, b string) int { return other(a) - other(b) })
-		return names
-	}
-	return []string{a.fallback(column)}
 }
 
 // className is the name of a class for people.

@@ -33,7 +33,10 @@ type dataFlags struct {
 	// are used, 0 does not. The schema must not be looked at then.
 	ahead int
 	pack  func([]blankout.Example) any // of stream.File.Ahead
-	given func(flag string) bool
+	// reading is how the records of the path opened last are written, as its name and
+	// header tell.
+	reading record.Config
+	given   func(flag string) bool
 	// note tells a person something about a path, once.
 	note func(path, text string)
 }
@@ -195,6 +198,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
 			d.note(path, unnamedColumns(unnamed))
 		}
+		d.reading = f.Record()
 		if d.ahead > 0 {
 			f.Ahead(d.ahead, d.pack)
 		}
@@ -242,6 +246,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 		}
 	}
 	c.Format = cmp.Or(c.Format, d.format, "json")
+	d.reading = c
 	decoder, err := record.NewDecoder(c, s)
 	if err != nil {
 		return nil, err

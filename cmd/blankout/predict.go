@@ -118,6 +118,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	var line []byte
 	n, lacking, rescaled := 0, 0, 0
 	asJSON := strings.HasSuffix(o.out, ".jsonl")
+	o.data.record.KeepValue = asJSON
+	names := namer{model: read, data: &o.data}
 	err = o.data.each(ctx, o.data.paths, schema, func(e *blankout.Example) error {
 		switch {
 		case e.Label >= known && e.Label != zero:
@@ -152,7 +154,15 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			return nil
 		}
 		if asJSON {
-			return json.NewEncoder(out).Encode(read.PredictionOf(e, schema, s))
+			own, err := names.in()
+			if err != nil {
+				return err
+			}
+			answer, err := read.PredictionOf(e, schema, s, own)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(out).Encode(answer)
 		}
 		line = line[:0]
 		if k := head.Predict(s); k < len(classes) && !regression {
