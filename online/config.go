@@ -5,7 +5,9 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"blankout"
@@ -361,6 +363,84 @@ func (c Config) fingerprint() Fingerprint {
 	}
 	return f
 }
+
+// Config returns the Config that the Fingerprint is of, and for what it does not tell
+// that of DefaultConfig. Keys that are not a Config's are left alone.
+func (f Fingerprint) Config() (Config, error) {
+	c := DefaultConfig()
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("toml")
+		text, ok := f[key]
+		if !ok || slices.Contains(mayChange, key) {
+			continue
+		}
+		if levels, ok := strings.CutPrefix(text, "auto "); ok && key == "noise" {
+			text, c.Levels = "auto", nil
+			for _, level := range strings.Fields(strings.Trim(levels, "[]")) {
+				q, err := strconv.ParseFloat(level, 64)
+				if err != nil {
+					return c, fmt.Errorf("noise %q: %w", f[key], err)
+				}
+				c.Levels = append(c.Levels, q)
+			}
+		}
+		if err := parseInto(v.Field(i), text); err != nil {
+			return c, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return c, c.Check()
+}
+
+// parseInto sets v to what fmt.Sprint has written as text. A map's name may hold
+// blanks and colons, but one that itself looks like an entry and a blank is read as
+// an entry of its own; Diff then tells of it.
+func parseInto(v reflect.Value, text string) (err error) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		var x bool
+		x, err = strconv.ParseBool(text)
+		v.SetBool(x)
+	case reflect.Int:
+		var x int
+		x, err = strconv.Atoi(text)
+		v.SetInt(int64(x))
+	case reflect.Float64:
+		var x float64
+		x, err = strconv.ParseFloat(text, 64)
+		v.SetFloat(x)
+	case reflect.Map:
+		v.SetZero()
+		list, ok := strings.CutPrefix(text, "map[")
+		list, closed := strings.CutSuffix(list, "]")
+		if !ok || !closed {
+			return fmt.Errorf("%q is no map", text)
+		}
+		for list != "" {
+			m := mapEntry.FindStringSubmatchIndex(list)
+			if m == nil {
+				return fmt.Errorf("%q is no map", text)
+			}
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			}
+			x := reflect.New(v.Type().Elem()).Elem()
+			if err := parseInto(x, list[m[4]:m[5]]); err != nil {
+				return err
+			}
+			v.SetMapIndex(reflect.ValueOf(list[m[2]:m[3]]), x)
+			list = list[m[1]:]
+		}
+	default:
+		return fmt.Errorf("a %s cannot be read", v.Kind())
+	}
+	return err
+}
+
+// mapEntry finds the first entry of a map of numbers or Transforms.
+var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
 // Diff names what differs, in the order of names, as sentences for a person: was is
 // the other Fingerprint's value. Empty means that weights carry over. A key that was

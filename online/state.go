@@ -316,11 +316,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if d.Version = d.Uint32(); d.Version < 1 || d.Version > stateVersion {
 		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads up to %d", d.Version, stateVersion)
 	}
-	var config []byte
-	d.Bytes(&config)
-	var was Fingerprint
-	if err := json.Unmarshal(config, &was); err != nil {
-		return nil, fmt.Errorf("restoring the learner: block learner: fingerprint: %w", err)
+	was, err := readFingerprint(d)
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
 	now, width := l.Fingerprint(), len(l.bias)
 	if _, ok := was["refresh"]; !ok {
@@ -370,6 +368,35 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		l.missing.model = m.Missing.Forced(l.missingRule)
 	}
 	return l, nil
+}
+
+func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {
+	var data []byte
+	d.Bytes(&data)
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("block learner: fingerprint: %w", err)
+	}
+	return f, nil
+}
+
+// ReadConfig returns the Config that a checkpoint was learned under; for what may
+// change from run to run it has the defaults.
+func ReadConfig(blocks []blankout.Block) (Config, error) {
+	data, err := blankout.FindBlock(blocks, "learner")
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: this is a model, not a checkpoint", err)
+	}
+	d := coder.Read(data)
+	d.Uint32() // the version
+	f, err := readFingerprint(d)
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := f.Config()
+	if err != nil {
+		return c, fmt.Errorf("block learner: %w", err)
+	}
+	return c, nil
 }
 
 // MismatchError says that saved weights mean something else under the present

@@ -1065,6 +1065,12 @@ func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*on
 	return l, offsets, err
 }
 
+// ReadFingerprint returns the Runner's Fingerprint of a checkpoint.
+func ReadFingerprint(blocks []blankout.Block) (f online.Fingerprint, err error) {
+	err = readJSON(blocks, blockFingerprint, &f)
+	return f, err
+}
+
 // ReadOffsets returns where in the stream a checkpoint belongs.
 func ReadOffsets(blocks []blankout.Block) (blankout.Offsets, error) {
 	var offsets blankout.Offsets

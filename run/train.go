@@ -19,8 +19,9 @@ type Training struct {
 	// what it opened if that is an io.Closer.
 	Open   func() (blankout.Source, error)
 	Passes int
-	// Unnamed is Runner's.
-	Unnamed bool
+	// Unnamed and Fingerprint are Runner's.
+	Unnamed     bool
+	Fingerprint online.Fingerprint
 	// Memory is for how many bytes of decoded events later passes and the
 	// evaluation may be served without Open; 0 keeps none.
 	Memory int64
@@ -47,6 +48,7 @@ type Trained struct {
 	// get wrong. NaN if not evaluated.
 	Objective, Error float64
 	Level            float64 // of the noise published at the end: its Q, SD or B
+	Warnings         []online.Warning
 }
 
 // Run trains. It returns the context's error if that ends first.
@@ -69,6 +71,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Progressive = t.Learner.Metrics().Total
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
+		result.Warnings = status.Warnings
 		result.Passes++
 		if result.Passes < t.Passes {
 			t.Learner.EndPass()
@@ -111,7 +114,7 @@ func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) 
 func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed}
+	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"blankout"
@@ -99,10 +100,38 @@ func (c Config) Fingerprint() online.Fingerprint {
 		f["holdout"] = fmt.Sprint(c.Holdout)
 	}
 	if c.Policy == "adopt" {
-		f["adopt"] = fmt.Sprintf("after every %d records, to %g", c.Events, c.Tol)
+		f["adopt"] = fmt.Sprintf(adoptText, c.Events, c.Tol)
 		if c.AdoptMargin != 1 {
 			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
 		}
 	}
 	return f
 }
+
+// As returns c with what a Fingerprint says of such settings. Other settings are made
+// to fit them.
+func (c Config) As(f online.Fingerprint) (Config, error) {
+	if text := f["holdout"]; text != "" {
+		var err error
+		if c.Holdout, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return c, fmt.Errorf("holdout: %w", err)
+		}
+	}
+	if text := f["adopt"]; text != "" {
+		if _, err := fmt.Sscanf(text, adoptText, &c.Events, &c.Tol); err != nil {
+			return c, fmt.Errorf("adopt %q: %w", text, err)
+		}
+		c.Policy, c.Interval, c.Window, c.WindowTime = "adopt", 0, 0, 0
+	}
+	if text := f["adopt_margin"]; text != "" {
+		var err error
+		if c.AdoptMargin, err = strconv.ParseFloat(text, 64); err != nil {
+			return c, fmt.Errorf("adopt_margin: %w", err)
+		}
+	}
+	return c, c.Check()
+}
+
+// adoptText is how a Fingerprint tells after how many records, and to which gap,
+// solutions are adopted.
+const adoptText = "after every %d records, to %g"

@@ -42,3 +42,19 @@ func TestConfigCheck(t *testing.T) {
 		}
 	}
 }
+
+// The settings that a fingerprint tells are those that it was made of.
+func TestAs(t *testing.T) {
+	c := Default()
+	c.Holdout, c.Policy, c.Events, c.Tol, c.AdoptMargin, c.Window = 7, "adopt", 5000, 1e-9, -1.5, 0
+	with := Default()
+	with.Interval, with.WindowTime = time.Hour, time.Hour
+	if got, err := with.As(c.Fingerprint()); err != nil || got != c {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, c)
+	}
+	for key, value := range map[string]string{"holdout": "x", "adopt": "often", "adopt_margin": "x"} {
+		if _, err := with.As(map[string]string{key: value}); err == nil {
+			t.Errorf("%s = %s is taken", key, value)
+		}
+	}
+}

@@ -9,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout"
 	"blankout/client"
 	"blankout/config"
+	"blankout/online"
+	"blankout/run"
 )
 
 // configFlags are the flags of commands that take a configuration.
@@ -28,13 +31,30 @@ func (f *configFlags) add(c *cobra.Command) {
 // load reads the configuration: defaults, file, environment, --set, then the
 // command's own flags as further KEY=VALUE pairs.
 func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
-	return f.loadFor(nil, flags...)
+	return f.loadFor(nil, nil, flags...)
 }
 
 // loadFor is load for a command about a model: without a file, the record settings
-// that the model's own file tells stand in the place of the defaults.
-func (f *configFlags) loadFor(m *client.Model, flags ...string) (*config.Loaded, error) {
+// that the model's own file tells stand in the place of the defaults, and so do the
+// settings that the blocks of its checkpoint tell, if they are given.
+func (f *configFlags) loadFor(m *client.Model, saved []blankout.Block, flags ...string) (*config.Loaded, error) {
 	base := config.Default()
+	if saved != nil && f.file == "" {
+		read := func() (err error) {
+			if base.Learner, err = online.ReadConfig(saved); err != nil {
+				return err
+			}
+			settings, err := run.ReadFingerprint(saved)
+			if err != nil {
+				return err
+			}
+			base.Validate.Config, err = base.Validate.As(settings)
+			return err
+		}
+		if err := read(); err != nil {
+			return nil, refusedError{err}
+		}
+	}
 	if m != nil && m.Recorded && f.file == "" {
 		base.Record = m.Record
 		s := m.Schema

@@ -162,8 +162,9 @@ func (d *dataFlags) readAs(m *client.Model) error {
 	return nil
 }
 
-// sayReadAs tells a person how a model's file has it that events are read.
-func (p *program) sayReadAs(m *client.Model) {
+// sayReadAs tells a person how a model's file has it that events are read, and which
+// of its further settings are in force.
+func (p *program) sayReadAs(m *client.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
 	}
@@ -175,7 +176,12 @@ func (p *program) sayReadAs(m *client.Model) {
 		}
 	}
 	slices.Sort(own)
-	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s); flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"))
+	also := ""
+	if len(further) > 0 {
+		slices.Sort(further)
+		also = fmt.Sprintf(", its other settings (%s) are in force", strings.Join(further, ", "))
+	}
+	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
 }
 
 // source is where examples come from.

@@ -30,7 +30,7 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, recordConfig record.Config, v validate.Config, store *checkpoint.Store, from string, log *slog.Logger) (*run.Runner, error) {
+func newRunner(c online.Config, recordConfig record.Config, v validate.Config, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: runFingerprint(recordConfig, v),
@@ -48,9 +48,12 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, s
 	}
 	var file *checkpoint.File
 	var err error
-	if from != "" {
+	switch {
+	case reset:
+		err = checkpoint.ErrNone
+	case from != "":
 		file, err = store.LoadName(filepath.Base(from))
-	} else {
+	default:
 		var refused []checkpoint.Refusal
 		file, refused, err = store.Load()
 		for _, refusal := range refused {
@@ -138,7 +141,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	store, err := s.openStore(c, o.reset, log)
+	store, err := s.openStore(c, log)
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +181,21 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
+	if o.reset { // now that nothing can be wrong any more
+		aside, err := store.SetAside()
+		if err != nil {
+			return nil, err
+		}
+		if aside != "" {
+			log.Info("the checkpoints there were are set aside", "directory", aside)
+		}
+	}
 	s.accompany(ctx, c, snapshots, predictor)
 	return s, nil
 }
 
-// openStore opens the checkpoints, on reset without those there were.
-func (s *service) openStore(c *config.Config, reset bool, log *slog.Logger) (*checkpoint.Store, error) {
+// openStore opens the checkpoints.
+func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Store, error) {
 	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
 	if err != nil {
 		return nil, err
@@ -192,16 +204,6 @@ func (s *service) openStore(c *config.Config, reset bool, log *slog.Logger) (*ch
 	s.close = append(s.close, store.Close)
 	if open := readable(c.Checkpoint.Directory, c.Validate.Directory); len(open) > 0 {
 		log.Warn("an earlier program wrote these files so that other users of this machine can read them, and they hold events; new ones only their owner can. To close one: chmod go= FILE", "files", len(open), "first", open[0])
-	}
-	if !reset {
-		return store, nil
-	}
-	aside, err := store.SetAside()
-	if err != nil {
-		return nil, err
-	}
-	if aside != "" {
-		log.Info("the checkpoints there were are set aside", "directory", aside)
 	}
 	return store, nil
 }
@@ -225,7 +227,7 @@ func readable(checkpoints, reports string) (names []string) {
 
 // openRunner makes the runner, as the newest checkpoint has it.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
-	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, store, o.from, log)
+	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}

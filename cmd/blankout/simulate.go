@@ -243,7 +243,7 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 // read: by [record] of the configuration, without one as the model's own were, but
 // for what flags say.
 func (o *simulateFlags) dataFor(m *client.Model) (*dataFlags, error) {
-	l, err := o.settings.loadFor(m)
+	l, err := o.settings.loadFor(m, nil)
 	if err != nil {
 		return nil, err
 	}

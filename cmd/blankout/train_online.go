@@ -103,6 +103,8 @@ type onlineResult struct {
 	Unlabelled         uint64   `json:"unlabelled"`
 	// Progressive is everything measured before it was learned, all passes.
 	Progressive online.Summary `json:"progressive"`
+	// Warnings say what is probably not as the examples' owner believes.
+	Warnings []online.Warning `json:"warnings"`
 }
 
 // trainOnline is train by passes of the online learner.
@@ -138,7 +140,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled, Progressive: m.Summary()}
+	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]online.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
@@ -151,6 +153,9 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		if err := writeModel(o.model, learner.Published()); err != nil {
 			return err
 		}
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(p.stderr, "warning: %s\n", w.Text)
 	}
 	if !p.quiet {
 		screen.done(fmt.Sprintf("%s, %s, %s, noise %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), plural(r.Passes, "pass"), r.Noise, r.Seconds))
@@ -269,7 +274,8 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	}
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.PolicyFail,
-		Threads: o.config.Threads, Evaluate: !p.quiet || o.json,
+		Fingerprint: runFingerprint(data.record, validate.Config{}),
+		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
 			if len(o.unlabelled) == 0 {

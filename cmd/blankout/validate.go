@@ -48,8 +48,8 @@ frozen in the checkpoint) and says how far the live weights are from it, how bot
 do on the events held out ([validate] holdout), what random deletion would do to
 them, and which single features, fields or groups would hurt most if they died.
 
-A directory of checkpoints stands for its newest. Without -f events are read as the
-checkpoint's were. A checkpoint learned from a
+A directory of checkpoints stands for its newest. Without -f events are read, and
+the problem is set, as the checkpoint has it; --set overrides that. A checkpoint learned from a
 file wants the same file with -d.`,
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
@@ -60,12 +60,12 @@ file wants the same file with -d.`,
 			if err != nil {
 				return fmt.Errorf("validate: %w", err)
 			}
-			l, err := settings.loadFor(s.model, changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
+			l, err := settings.loadFor(s.model, s.file.Blocks, changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
 			if err != nil {
 				return err
 			}
 			if settings.file == "" {
-				p.sayReadAs(s.model)
+				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
 			if err := p.runValidate(c.Context(), &l.Config, &o, s); err != nil {
 				return fmt.Errorf("validate: %w", err)
@@ -82,6 +82,20 @@ file wants the same file with -d.`,
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
 	f.BoolVar(&o.json, "json", false, "the report as one JSON object on standard output")
 	return c
+}
+
+// learnedAs names the settings of a learner, and of its holdout and adoptions, that are
+// not the defaults.
+func learnedAs(c *config.Config, s *blankout.Schema) (own []string) {
+	defaults := online.FingerprintOf(online.DefaultConfig(), s)
+	for section, f := range map[string]online.Fingerprint{"learner": online.FingerprintOf(c.Learner, s), "validate": c.Validate.Fingerprint()} {
+		for key, value := range f {
+			if value != defaults[key] {
+				own = append(own, fmt.Sprintf("%s.%s %q", section, key, value))
+			}
+		}
+	}
+	return own
 }
 
 // newValidator returns what validates a learner of this configuration, whose
