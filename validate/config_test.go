@@ -45,9 +45,9 @@ func TestConfigCheck(t *testing.T) {
 
 // The settings that a fingerprint tells are those that it was made of.
 func TestAs(t *testing.T) {
-	c := Default()
+	c := DefaultConfig()
 	c.Holdout, c.Policy, c.Events, c.Tol, c.AdoptMargin, c.Window = 7, "adopt", 5000, 1e-9, -1.5, 0
-	with := Default()
+	with := DefaultConfig()
 	with.Interval, with.WindowTime = time.Hour, time.Hour
 	if got, err := with.As(c.Fingerprint()); err != nil || got != c {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, c)

@@ -21,6 +21,7 @@ import (
 	"blankout/loss"
 	"blankout/online"
 	"blankout/run"
+	"blankout/validate"
 )
 
 // onlineFlags are the flags of train that only --solver online takes.
