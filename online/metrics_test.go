@@ -335,3 +335,30 @@ func TestScoreBin(t *testing.T) {
 		check(math.Sinh(6*r.NormFloat64()/2) / 2)
 	}
 }
+
+// A warning says the same after a restart, figures included.
+func TestWarningSurvivesRestart(t *testing.T) {
+	c := DefaultConfig()
+	l, s := mustNew(t, c, 2), newStream(3, 2)
+	for range 10 {
+		l.Learn(s.next())
+	}
+	for i := range priorBlock {
+		l.metrics.Prior.add(i%2, 1, 3.5, uint64(i))
+	}
+	want := l.Warnings(nil, true)
+	if len(want) != 1 {
+		t.Fatalf("%+v", want)
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := Restore(c, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := restored.Warnings(nil, true); !slices.Equal(got, want) {
+		t.Errorf("restored: %+v\nwant %+v", got, want)
+	}
+}
