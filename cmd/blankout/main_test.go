@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"blankout/internal/longtest"
 	"blankout/stream"
 )
 
@@ -53,6 +54,12 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Condition: func(condition string) (bool, error) {
+			if condition != "long" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			return longtest.Asked(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "flip": flipByte, "clean": clean,
 		},
