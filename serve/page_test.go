@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,20 +106,83 @@ func TestPageInBrowser(t *testing.T) {
 					t.Errorf("%s: %v, want %v", expression, got, want)
 				}
 			}
-			shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
-			picture, err := base64.StdEncoding.DecodeString(shot["data"].(string))
-			if err != nil || len(picture) < 10_000 {
-				t.Errorf("a picture of %d bytes, %v", len(picture), err)
-			}
-			if dir := os.Getenv("BLANKOUT_SCREENSHOTS"); dir != "" {
-				if err := os.WriteFile(filepath.Join(dir, "page-"+c.name+".png"), picture, 0o644); err != nil {
-					t.Error(err)
-				}
-			}
+			b.picture(t, "page-"+c.name)
 		})
 	}
 	for _, complaint := range b.complaints {
 		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// The page's warnings in a real browser: every one is there to be read, whatever an
+// event has put into it, and the page is no wider than the window for it.
+func TestWarningsInBrowser(t *testing.T) {
+	b := browse(t)
+	var lines bytes.Buffer
+	long := "<b>" + strings.Repeat("wide", 30) + "\\u001b[2J"
+	fmt.Fprintf(&lines, `{"label":"%s","x":0}`+"\n", long)
+	for i := range 40 {
+		fmt.Fprintf(&lines, `{"label":"%d","x":%d}`+"\n", i%2, i%3)
+	}
+	runner, service := runnerOver(t, lines.Bytes())
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if kinds := len(runner.Status().Warnings); kinds != 2 {
+		t.Fatalf("%d warnings, want those of refused records and of a stray label", kinds)
+	}
+	for _, width := range []int{1280, 390} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
+			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+			for tries := 0; b.value(t, "document.querySelectorAll('#warnings li').length") != 2.0; tries++ {
+				if tries == 300 {
+					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			for i, w := range runner.Status().Warnings {
+				li := fmt.Sprintf("document.querySelectorAll('#warnings li')[%d]", i)
+				for expression, want := range map[string]any{
+					li + ".textContent":                                 "Warning: " + w.Text,
+					li + ".dataset.kind":                                w.Kind,
+					li + ".children.length":                             0.0, // a label is no markup
+					li + ".getBoundingClientRect().height > 10":         true,
+					li + ".getBoundingClientRect().right <= innerWidth": true,
+					li + ".scrollWidth <= " + li + ".clientWidth":       true,
+					"getComputedStyle(" + li + ").color === getComputedStyle(document.body).color": false,
+					"document.documentElement.scrollWidth <= innerWidth":                           true,
+				} {
+					if got := b.value(t, expression); got != want {
+						t.Errorf("%s: %v, want %v", expression, got, want)
+					}
+				}
+			}
+			b.picture(t, fmt.Sprintf("warnings-%d", width))
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// picture takes one of what is seen. BLANKOUT_SCREENSHOTS names where it is kept.
+func (b *browser) picture(t *testing.T, name string) {
+	t.Helper()
+	shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
+	picture, err := base64.StdEncoding.DecodeString(shot["data"].(string))
+	if err != nil || len(picture) < 10_000 {
+		t.Errorf("a picture of %d bytes, %v", len(picture), err)
+	}
+	if dir := os.Getenv("BLANKOUT_SCREENSHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

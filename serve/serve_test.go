@@ -64,8 +64,14 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 			lines.WriteString("{spoilt\n")
 		}
 	}
+	return runnerOver(t, lines.Bytes())
+}
+
+// runnerOver returns a Runner that is to learn from these lines, and its Service.
+func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(path, lines, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	recordConfig := written()
