@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -184,23 +183,13 @@ func (p *program) sayReadAs(m *client.Model, further ...string) {
 	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
 }
 
-// source is where examples come from.
-type source interface {
-	Next(context.Context, *blankout.Batch) error
-	Close() error
-}
-
 // open opens one path.
-func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (source, error) {
-	c := d.record
-	if !strings.HasPrefix(path, "kafka://") {
-		if record.FormatOf(path) == "" {
-			c.Format = cmp.Or(c.Format, d.format)
-		}
-		f, err := stream.OpenFile(path, c, s)
-		if err != nil {
-			return nil, err
-		}
+func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (stream.Opened, error) {
+	in := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
+	events, err := in.Open(ctx, s, nil)
+	d.reading = d.record
+	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // of a topic; a file knows better
+	if f, ok := events.(*stream.File); ok {
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
 			d.note(path, unnamedColumns(unnamed))
 		}
@@ -208,56 +197,8 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 		if d.ahead > 0 {
 			f.Ahead(d.ahead, d.pack)
 		}
-		return f, nil
 	}
-	bad := func(why string) error {
-		return usageError{fmt.Errorf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", path, why)}
-	}
-	u, err := url.Parse(path)
-	if err != nil {
-		return nil, bad("not an address")
-	}
-	topic := strings.Trim(u.Path, "/")
-	if u.Host == "" || topic == "" {
-		return nil, bad("no broker or no topic")
-	}
-	config := stream.DefaultConsumerConfig()
-	config.Brokers, config.Topics, config.UntilEnd = []string{u.Host}, []string{topic}, true
-	for key, values := range u.Query() {
-		value := values[len(values)-1]
-		switch key {
-		case "partitions":
-			for _, p := range strings.Split(value, ",") {
-				n, err := strconv.ParseInt(p, 10, 32)
-				if err != nil || n < 0 {
-					return nil, bad("partition " + p)
-				}
-				config.Partitions = append(config.Partitions, int32(n))
-			}
-		case "from", "to":
-			n, err := strconv.ParseInt(value, 10, 64)
-			switch {
-			case value == "": // as in the pattern of the help: no bound
-			case err != nil || n < 0:
-				return nil, bad(key + " " + value)
-			case key == "from":
-				config.Start = "offset:" + value
-			case n == 0:
-				return nil, bad("nothing comes before offset 0")
-			default:
-				config.Before = n
-			}
-		default:
-			return nil, bad("unknown key " + key)
-		}
-	}
-	c.Format = cmp.Or(c.Format, d.format, "json")
-	d.reading = c
-	decoder, err := record.NewDecoder(c, s)
-	if err != nil {
-		return nil, err
-	}
-	return stream.NewConsumer(ctx, config, decoder, s, nil)
+	return events, err
 }
 
 // unnamedColumns says what becomes of the columns of CSV without a name.

@@ -173,11 +173,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	r.Config.SaveEvents = uint64(len(d.events)/8) + 1
 	consumer := stream.DefaultConsumerConfig()
 	consumer.Brokers, consumer.Topics, consumer.UntilEnd = broker.Brokers(), []string{demoTopic}, true
-	decoder, err := record.NewDecoder(d.record, r.Schema)
-	if err != nil {
-		return nil, err
-	}
-	source, err := stream.NewConsumer(ctx, consumer, decoder, r.Schema, r.Offsets)
+	source, err := stream.Input{Record: d.record, Kafka: consumer}.Open(ctx, r.Schema, r.Offsets)
 	if err != nil {
 		return nil, err
 	}

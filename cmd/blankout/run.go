@@ -40,7 +40,9 @@ to stop (SIGTERM, SIGINT or SIGHUP: it finishes what it holds, saves and exits
 validate makes one, beside learning.
 
 With -d it learns from a file, or with -d - from standard input, instead of
-Kafka, and ends with it; a file that has grown since is gone on with.
+the topics of the configuration, and ends with it; a file that has grown since is
+gone on with. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
+topic as it stands now, or a part of it.
 
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
@@ -55,7 +57,7 @@ topic or from a file, the newest at any time.`,
 	}
 	settings.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input) instead of Kafka")
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input), or from kafka://HOST:PORT/TOPIC as\ntrain does, instead of the topics of the configuration")
 	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
 	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")

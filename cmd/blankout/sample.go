@@ -26,7 +26,7 @@ const (
 // that look like a time or an id.
 func (p *program) checkSample(ctx context.Context, c record.Config, path string) (err error) {
 	s := c.Schema()
-	file, err := stream.OpenFileContext(ctx, path, c, s)
+	file, err := stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()}.Open(ctx, s, nil)
 	if err != nil {
 		return err
 	}

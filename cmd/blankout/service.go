@@ -173,12 +173,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if err := s.openAside(ctx, c, log); err != nil {
 		return nil, err
 	}
-	if o.data != "" {
-		err = s.openFile(c, o.data, log)
-	} else {
-		err = s.openTopics(ctx, c, &consuming, log)
-	}
-	if err != nil {
+	if err := s.openSource(ctx, c, o.data, &consuming, log); err != nil {
 		return nil, err
 	}
 	if o.reset { // now that nothing can be wrong any more
@@ -318,87 +313,69 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 	return nil
 }
 
-// openTopics makes Kafka the source, from where the checkpoint left it.
-func (s *service) openTopics(ctx context.Context, c *config.Config, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
-	r := s.runner
-	decoder, err := record.NewDecoder(c.Record, r.Schema)
-	if err != nil {
-		return usageError{err}
-	}
-	c.Kafka.Log = log
-	consumer, err := stream.NewConsumer(ctx, c.Kafka.ConsumerConfig, decoder, r.Schema, r.Offsets)
-	if err != nil {
-		return err
-	}
-	s.close = append(s.close, consumer.Close)
-	r.Source = consumer
-	consuming.Store(consumer)
-	if group := c.Kafka.Group; group != "" {
-		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
-	}
-	return nil
-}
-
-// openFile makes a file the source. A file goes on where the checkpoint left it;
-// standard input is new every time.
-func (s *service) openFile(c *config.Config, name string, log *slog.Logger) error {
-	r, recordConfig := s.runner, c.Record
-	if name == "-" && recordConfig.Format == "" {
-		recordConfig.Format = "json"
-	}
-	recordConfig.Growing = name != "-" // the next run goes on where this one ends
-	open := func(ctx context.Context) (*stream.File, error) {
-		file, err := stream.OpenFileContext(ctx, name, recordConfig, r.Schema)
-		if err != nil {
-			return nil, err
+// openSource opens the events, from where the checkpoint left them. Standard input is
+// new every time.
+func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
+	r, in := s.runner, input(c, data)
+	in.Kafka.Log = log
+	in.Record.Growing = data != "-" // the next run goes on where this one ends
+	open := func(ctx context.Context) (stream.Opened, error) {
+		events, err := in.Open(ctx, r.Schema, r.Offsets)
+		if file, ok := events.(*stream.File); ok {
+			if unnamed := file.Unnamed(); len(unnamed) > 0 {
+				log.Warn(unnamedColumns(unnamed), "file", data)
+			}
 		}
-		if unnamed := file.Unnamed(); len(unnamed) > 0 {
-			log.Warn(unnamedColumns(unnamed), "file", name)
-		}
-		return file, nil
+		return events, err
 	}
-	if name == "-" {
-		later := &laterFile{open: open}
+	if data == "-" {
+		later := &laterInput{open: open}
 		s.close = append(s.close, later.Close)
 		r.Source = later
 		r.Offsets.At("stdin", 0, 0).Next = 0
 		return nil
 	}
-	file, err := open(context.Background())
+	events, err := open(ctx)
 	if err != nil {
 		return err
 	}
+	r.Source = events
 	s.close = append(s.close, func() error {
-		err := file.Close()
-		if line := file.Held(); line > 0 {
-			log.Warn("the last line has no newline at its end: it may still be written, and is left to the next run; if it is whole, end it", "file", name, "line", line)
+		err := events.Close()
+		if file, ok := events.(*stream.File); ok && file.Held() > 0 {
+			log.Warn("the last line has no newline at its end: it may still be written, and is left to the next run; if it is whole, end it", "file", data, "line", file.Held())
 		}
 		return err
 	})
-	r.Source = file
-	return file.Resume(r.Offsets)
+	if consumer, ok := events.(*stream.Consumer); ok {
+		consuming.Store(consumer)
+		if group := c.Kafka.Group; group != "" && data == "" {
+			r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
+		}
+	}
+	return nil
 }
 
-// laterFile is standard input. Its first bytes, which tell how it is read, may be
+// laterInput is standard input. Its first bytes, which tell how it is read, may be
 // long in coming: it is opened by the first Next, so that a run which waits for
 // them serves the model of its checkpoint, and can be stopped.
-type laterFile struct {
-	open func(context.Context) (*stream.File, error)
-	file *stream.File
+type laterInput struct {
+	open   func(context.Context) (stream.Opened, error)
+	opened stream.Opened
 }
 
-func (l *laterFile) Next(ctx context.Context, b *blankout.Batch) (err error) {
-	if l.file == nil {
-		if l.file, err = l.open(ctx); err != nil {
+func (l *laterInput) Next(ctx context.Context, b *blankout.Batch) (err error) {
+	if l.opened == nil {
+		if l.opened, err = l.open(ctx); err != nil {
 			return err
 		}
 	}
-	return l.file.Next(ctx, b)
+	return l.opened.Next(ctx, b)
 }
 
-func (l *laterFile) Close() error {
-	if l.file == nil {
+func (l *laterInput) Close() error {
+	if l.opened == nil {
 		return nil
 	}
-	return l.file.Close()
+	return l.opened.Close()
 }

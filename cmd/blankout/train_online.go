@@ -21,6 +21,7 @@ import (
 	"blankout/loss"
 	"blankout/online"
 	"blankout/run"
+	"blankout/stream"
 	"blankout/validate"
 )
 
@@ -328,7 +329,7 @@ type paths struct {
 	data   *dataFlags
 	schema *blankout.Schema
 	left   []string
-	now    source
+	now    stream.Opened
 }
 
 func (p *paths) Next(ctx context.Context, b *blankout.Batch) error {

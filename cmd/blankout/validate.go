@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/online"
-	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
@@ -76,7 +74,7 @@ file wants the same file with -d.`,
 	settings.add(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or the newest one of a directory")
-	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, for a checkpoint learned from one")
+	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, or kafka://HOST:PORT/TOPIC, for a checkpoint learned from one")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
@@ -102,44 +100,33 @@ func learnedAs(c *config.Config, s *blankout.Schema) (own []string) {
 // events come from the file data or, if that is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
+	events := input(c, data)
+	// What is in the log by now is read. What is gone from it is left out, and the report
+	// says so.
+	events.Kafka.Log = log
+	events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
-		if data != "" {
-			file, err := stream.OpenFile(data, c.Record, s)
-			if err != nil {
-				return nil, err
-			}
-			if err := file.Resume(from); err != nil {
-				return nil, errors.Join(err, file.Close())
-			}
-			return file, nil
-		}
-		decoder, err := record.NewDecoder(c.Record, s)
-		if err != nil {
-			return nil, err
-		}
-		return stream.NewConsumer(ctx, readAgain(c, log), decoder, s, from)
+		return events.Open(ctx, s, from)
 	}
 	if topic := c.Validate.HoldoutTopic; topic != "" {
+		heldOut := events
+		heldOut.Where = ""
+		heldOut.Kafka.Topics, heldOut.Kafka.UnlabelledTopics, heldOut.Kafka.Partitions = []string{topic}, nil, nil
 		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (blankout.Source, error) {
-			decoder, err := record.NewDecoder(c.Record, s)
-			if err != nil {
-				return nil, err
-			}
-			k := readAgain(c, log)
-			k.Topics, k.UnlabelledTopics, k.Partitions = []string{topic}, nil, nil
-			return stream.NewConsumer(ctx, k, decoder, s, nil)
+			return heldOut.Open(ctx, s, nil)
 		}
 	}
 	return v
 }
 
-// readAgain returns how what is in the log by now is read. What is gone from it
-// is left out, and the report says so.
-func readAgain(c *config.Config, log *slog.Logger) stream.ConsumerConfig {
-	k := c.Kafka.ConsumerConfig
-	k.Log = log
-	k.UntilEnd, k.CreateTopics, k.Start, k.OutOfRange = true, false, "earliest", "earliest"
-	return k
+// input returns where a learner of this configuration has its events from: the file,
+// standard input or address data, or if that is "" the topics of the configuration.
+func input(c *config.Config, data string) stream.Input {
+	in := stream.Input{Where: data, Record: c.Record, Kafka: c.Kafka.ConsumerConfig}
+	if data == "-" {
+		in.Format = "json"
+	}
+	return in
 }
 
 // saved is a learner's checkpoint and the model in it.
@@ -192,7 +179,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		if err != nil {
 			return nil, err
 		}
-		return watched{events.(source), func(n int) {
+		return watched{events.(stream.Opened), func(n int) {
 			if read += n; screen.due() {
 				screen.progress(humanize.Comma(int64(read)) + " records read again")
 			}
@@ -230,12 +217,12 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 
 // watched is a source that tells how many examples each batch has.
 type watched struct {
-	source
+	stream.Opened
 	saw func(n int)
 }
 
 func (w watched) Next(ctx context.Context, b *blankout.Batch) error {
-	err := w.source.Next(ctx, b)
+	err := w.Opened.Next(ctx, b)
 	if err == nil {
 		w.saw(len(b.Examples))
 	}
@@ -249,9 +236,10 @@ func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) e
 	}
 	for _, p := range offsets {
 		switch {
-		case o.data != "" && p.Topic != o.data:
+		case input(c, o.data).Holds(p.Topic):
+		case o.data != "":
 			return fmt.Errorf("it was learned from %q, not from %q: name it as run did", p.Topic, o.data)
-		case o.data == "" && !slices.Contains(c.Kafka.Topics, p.Topic) && !slices.Contains(c.Kafka.UnlabelledTopics, p.Topic):
+		default:
 			return fmt.Errorf("it was learned from %q, which is none of kafka.topics (%s): a file is named with -d", p.Topic, strings.Join(c.Kafka.Topics, ", "))
 		}
 	}

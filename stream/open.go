@@ -1,0 +1,142 @@
+package stream
+
+// Everything that reads events opens them here, whatever they are: a file, standard
+// input, a stretch of a topic, or the topics of a configuration.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout"
+	"blankout/record"
+)
+
+// Input says where events are and how they are read.
+type Input struct {
+	// Where is a file (see OpenFile), - for standard input, or
+	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its
+	// end of today; "" is the topics of Kafka.
+	Where  string
+	Record record.Config
+	// Format is that of events where neither Record nor a file's name tells it; the
+	// records of a topic are JSON if it is "" too.
+	Format string
+	// Kafka says how topics are read. Of an address it gives all but the broker and which
+	// records of which topic.
+	Kafka ConsumerConfig
+}
+
+// Opened is a Source that was opened: a File, or a Consumer.
+type Opened interface {
+	blankout.Source
+	Close() error
+}
+
+// AddressError says what is wrong with the address of a topic.
+type AddressError struct{ Address, Why string }
+
+func (e *AddressError) Error() string {
+	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", e.Address, e.Why)
+}
+
+// Open opens the events, from where the Positions say that learning goes on; nil is
+// the beginning. Standard input always begins with what comes next. Open waits for its
+// first bytes until ctx ends. Decoding adds to s.
+func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (Opened, error) {
+	if !in.isTopic() {
+		if record.FormatOf(in.Where) == "" {
+			in.Record.Format = cmp.Or(in.Record.Format, in.Format)
+		}
+		file, err := OpenFileContext(ctx, in.Where, in.Record, s)
+		if err != nil {
+			return nil, err
+		}
+		if in.Where != "-" {
+			err = file.Resume(from)
+		}
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return file, nil
+	}
+	kafka, err := in.consumer()
+	if err != nil {
+		return nil, err
+	}
+	in.Record.Format = cmp.Or(in.Record.Format, in.Format, "json")
+	decoder, err := record.NewDecoder(in.Record, s)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := NewConsumer(ctx, kafka, decoder, s, from)
+	if err != nil {
+		return nil, err
+	}
+	return consumer, nil
+}
+
+func (in Input) isTopic() bool { return in.Where == "" || strings.HasPrefix(in.Where, "kafka://") }
+
+// Holds reports whether the Batches of the Input can be of this topic, a file's name
+// for that of a file.
+func (in Input) Holds(topic string) bool {
+	if !in.isTopic() {
+		return SourceName(topic) == SourceName(in.Where)
+	}
+	kafka, err := in.consumer()
+	return err == nil && (slices.Contains(kafka.Topics, topic) || slices.Contains(kafka.UnlabelledTopics, topic))
+}
+
+// consumer returns how the topic of the address is read, or those of Kafka.
+func (in Input) consumer() (ConsumerConfig, error) {
+	c := in.Kafka
+	if in.Where == "" {
+		return c, nil
+	}
+	bad := func(why string) (ConsumerConfig, error) { return c, &AddressError{in.Where, why} }
+	u, err := url.Parse(in.Where)
+	if err != nil {
+		return bad("not an address")
+	}
+	topic := strings.Trim(u.Path, "/")
+	if u.Host == "" || topic == "" {
+		return bad("no broker or no topic")
+	}
+	c.Brokers, c.Topics, c.UntilEnd = []string{u.Host}, []string{topic}, true
+	c.UnlabelledTopics, c.Partitions, c.Before = nil, nil, 0
+	for key, values := range u.Query() {
+		value := values[len(values)-1]
+		switch key {
+		case "partitions":
+			for _, p := range strings.Split(value, ",") {
+				n, err := strconv.ParseInt(p, 10, 32)
+				if err != nil || n < 0 {
+					return bad("partition " + p)
+				}
+				c.Partitions = append(c.Partitions, int32(n))
+			}
+		case "from", "to":
+			n, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case value == "": // as in the pattern of the help: no bound
+			case err != nil || n < 0:
+				return bad(key + " " + value)
+			case key == "from":
+				c.Start = "offset:" + value
+			case n == 0:
+				return bad("nothing comes before offset 0")
+			default:
+				c.Before = n
+			}
+		default:
+			return bad("unknown key " + key)
+		}
+	}
+	return c, nil
+}
