@@ -19,14 +19,17 @@ const (
 )
 
 // robustness forecasts the error in percent if a share d of the features dies
-// at random and the survivors are scaled by 1/(1-d), for each d of deletions.
+// at random and the event is then answered as the model answers, for each d of
+// deletions: named fields that die are known to be missing, and blankout.Missing
+// gives the factor s of the survivors; words and the columns of sparse text die
+// without a word, s = 1.
 //
-// With two classes the score is then close to normal with mean f and variance
-// d/(1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), so an event of label y is
-// predicted wrongly with probability Phi(-y f/sd). A few large parts of a score
+// With two classes the score of the features is then close to normal with mean
+// s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), from
+// which follows the chance that an event is predicted wrongly. A few large parts of a score
 // are not normal: over what becomes of those we sum, which is exact for events of
 // few features. With more classes masks are drawn.
-func (w linear) robustness(d *Data, deletions []float64, rest func(row int)) []float64 {
+func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
 	wrong := make([]float64, len(deletions))
 	total := 0.0
 	add := w.foretell
@@ -45,8 +48,8 @@ func (w linear) robustness(d *Data, deletions []float64, rest func(row int)) []f
 }
 
 // foretell adds the chances that event i is predicted wrongly, two classes.
-func (w linear) foretell(d *Data, i int, deletions, wrong []float64) {
-	row, b := d.Row(i), w.intercept(d, 0)
+func (w linear) foretell(d measured, i int, deletions, wrong []float64) {
+	row, b := d.Row(i), w.intercept(d.Data, 0)
 	var part []float64
 	for j, c := range row.Index {
 		if p := row.At(j) * w[0][c]; p != 0 {
@@ -64,8 +67,8 @@ func (w linear) foretell(d *Data, i int, deletions, wrong []float64) {
 		f += p
 		v += p * p
 	}
-	var sum [1 << maskedFeatures]float64 // by mask of survivors
-	var chance [maskedFeatures + 1]float64
+	var sum [1 << maskedFeatures]float64           // by mask of survivors
+	var chance, factor [maskedFeatures + 1]float64 // by how many survive
 	for mask := 1; mask < 1<<large; mask++ {
 		sum[mask] = sum[mask&(mask-1)] + part[bits.TrailingZeros(uint(mask))]
 	}
@@ -73,11 +76,19 @@ func (w linear) foretell(d *Data, i int, deletions, wrong []float64) {
 		for s := range large + 1 {
 			chance[s] = math.Pow(1-q, float64(s)) * math.Pow(q, float64(large-s))
 		}
-		scale := 1 / (1 - q)
-		sd, below := math.Sqrt(q*scale*v), 0.0 // P(score <= 0)
+		for s := range factor[:large+1] {
+			share := q // of what dies: it is known where all masks are summed
+			if large == len(row.Index) && large > 0 {
+				share = 1 - float64(s)/float64(large)
+			}
+			factor[s] = d.scaleStruck(i, share)
+		}
+		below := 0.0 // P(score <= 0)
 		for mask, x := range sum[:1<<large] {
-			p := chance[bits.OnesCount(uint(mask))]
-			switch mean := scale*x + f + b; {
+			survive := bits.OnesCount(uint(mask))
+			p, scale := chance[survive], factor[survive]
+			sd := scale * math.Sqrt(q*(1-q)*v)
+			switch mean := scale*(x+(1-q)*f) + b; {
 			case p == 0:
 			case sd > 0:
 				below += p * 0.5 * math.Erfc(mean/(sd*math.Sqrt2))
@@ -95,31 +106,35 @@ func (w linear) foretell(d *Data, i int, deletions, wrong []float64) {
 
 // foretellSampled draws masks of event i. A feature that survives a share of
 // deletions survives every smaller one, which takes noise out of the curve.
-func (w linear) foretellSampled(d *Data, i int, deletions, wrong []float64) {
+func (w linear) foretellSampled(d measured, i int, deletions, wrong []float64) {
 	row, k := d.Row(i), len(w)
 	draws := max(1, min(64, sampledMasks/d.Rows()))
-	scores := make([]float64, k*len(deletions))
+	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))
 	var r rand.PCG
 	r.Seed(uint64(i), 0x626c616e6b6f7574)
 	for range draws {
-		for q := range deletions {
-			for o := range k {
-				scores[q*k+o] = w.intercept(d, o)
-			}
-		}
+		clear(scores)
+		clear(left)
 		for j, c := range row.Index {
 			luck := float64(r.Uint64()>>11) / (1 << 53)
 			for q, p := range deletions {
 				if luck < p {
 					continue
 				}
-				x := row.At(j) / (1 - p)
+				left[q]++
 				for o := range k {
-					scores[q*k+o] += x * w[o][c]
+					scores[q*k+o] += row.At(j) * w[o][c]
 				}
 			}
 		}
 		for q := range deletions {
+			scale := d.scale(i)
+			if n := float64(len(row.Index)); n > 0 && left[q] < n {
+				scale = d.scaleStruck(i, 1-left[q]/n)
+			}
+			for o := range k {
+				scores[q*k+o] = scale*scores[q*k+o] + w.intercept(d.Data, o)
+			}
 			if blankout.Predict(scores[q*k:q*k+k]) != d.Label(i) {
 				wrong[q] += d.Weight(i) / float64(draws)
 			}

@@ -66,8 +66,9 @@ type Validation struct {
 	// stream drifts, what is best over all of it need not be best there. Nil with
 	// fewer than two events.
 	Newest *Newest `json:"newest"`
-	// Deletions are the shares of the features, deleted at random with the survivors
-	// scaled by 1/(1-d), of Standing.Robustness.
+	// Deletions are the shares of the features, deleted at random, of
+	// Standing.Robustness. The survivors count as the model's rule for missing features
+	// says: as in predictions.
 	Deletions []float64 `json:"deletions"`
 	// Failures are the single points of failure, the worst of each kind first.
 	Failures []Failure `json:"failures"`
@@ -180,6 +181,7 @@ type Evidence struct {
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
 	fieldOf map[uint32]uint16 // by column, of named fields
+	lacks
 }
 
 // NewEvidence returns empty Evidence about a live model.
@@ -218,6 +220,7 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 			v.fieldOf[column] = id
 		}
 	}
+	v.lacks.add(v.live.Lack(e))
 	v.rows++
 	v.times = append(v.times, e.Time)
 	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Weight: importance, Offset: e.Offset})
@@ -348,7 +351,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		return nil, nil, err
 	}
 	all := v.all()
-	learned, live, exact := all.Subset(v.learned), solution.live, solution.weights
+	live, exact := solution.live, solution.weights
 	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
 		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged}
 	if c.L2 == 0 {
@@ -364,11 +367,12 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
-	measured := all.Subset(v.heldOut)
+	rows := v.heldOut
 	r.MeasuredOn = "holdout"
-	if measured.Rows() == 0 {
-		measured, r.MeasuredOn = learned, "learned"
+	if len(rows) == 0 {
+		rows, r.MeasuredOn = v.learned, "learned"
 	}
+	measured, sample := v.measured(rows), v.measured(evenly(rows, c.Sample))
 	var liveDecides, exactDecides linear
 	for _, side := range []struct {
 		to      *Standing
@@ -382,7 +386,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		side.to.Intercept = side.m.Intercept
 		side.w.measure(measured, side.m, side.to, rest)
 		*side.decides = side.w.decided(all, side.m)
-		for _, e := range side.decides.robustness(measured.sample(c.Sample), c.Deletions, rest) {
+		for _, e := range side.decides.robustness(sample, c.Deletions, rest) {
 			side.to.Robustness = append(side.to.Robustness, defined(e))
 		}
 	}
@@ -390,7 +394,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		return nil, nil, err
 	}
 	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout)
-	r.Failures = v.failures(measured.sample(c.Sample), liveDecides, exactDecides, c.Top, rest)
+	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
 }
@@ -542,10 +546,11 @@ func (w linear) decided(d *Data, m *blankout.Linear) linear {
 	return linear{out}
 }
 
-// scores writes the scores of a row to out.
-func (w linear) scores(d *Data, row Row, out []float64) []float64 {
+// scores writes to out what a model with these weights answers to event i.
+func (w linear) scores(d measured, i int, out []float64) []float64 {
+	row, scale := d.Row(i), d.scale(i)
 	for k := range w {
-		out[k] = row.Dot(w[k]) + w.intercept(d, k)
+		out[k] = scale*row.Dot(w[k]) + w.intercept(d.Data, k)
 	}
 	return out
 }
@@ -557,13 +562,13 @@ func (w linear) intercept(d *Data, k int) float64 {
 	return 0
 }
 
-func (w linear) measure(d *Data, m *blankout.Linear, to *Standing, rest func(row int)) {
+func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(row int)) {
 	measures := NewMeasures(len(d.Schema.Classes))
 	measures.Decide = m.Predict
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
 		rest(i)
-		s := w.scores(d, d.Row(i), scores)
+		s := w.scores(d, i, scores)
 		chances = m.Probabilities(s, chances)
 		measures.Add(d.Label(i), d.Weight(i), s, chances)
 	}
@@ -586,6 +591,7 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 	}
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(v.times[a], v.times[b]) })
 	rows = rows[max(0, len(rows)-max(100, min(len(rows)/5, 2000))):]
+	d := v.measured(rows)
 	r := &Newest{Events: len(rows), MeasuredOn: on, Since: v.times[rows[0]], Better: "neither"}
 	// What is adopted goes on with the live model's map of scores to probabilities.
 	decides := solution.Head
@@ -601,7 +607,7 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 			to   *Loss
 			sign float64
 		}{{live, &v.live.Head, &r.Live, 1}, {exact, &decides, &r.Exact, -1}} {
-			s := side.w.scores(all, all.Row(row), scores)
+			s := side.w.scores(d, i, scores)
 			chances = side.h.Probabilities(s, chances)
 			l := 0.0
 			if label < len(chances) {
@@ -635,21 +641,21 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 	return r
 }
 
-// sample returns at most n rows, taken evenly.
-func (d *Data) sample(n int) *Data {
-	if n <= 0 || d.Rows() <= n {
-		return d
+// evenly returns at most n of the rows, taken evenly; all of them if n is 0.
+func evenly(rows []int, n int) []int {
+	if n <= 0 || len(rows) <= n {
+		return rows
 	}
-	rows := make([]int, n)
-	for i := range rows {
-		rows[i] = int(int64(i) * int64(d.Rows()) / int64(n))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = rows[int64(i)*int64(len(rows))/int64(n)]
 	}
-	return d.Subset(rows)
+	return out
 }
 
 // failures returns what the death of each feature, named field and group does
 // to the error, the worst first.
-func (v *Evidence) failures(d *Data, live, exact linear, top int, rest func(row int)) []Failure {
+func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(row int)) []Failure {
 	name := v.live.Schema.Namer()
 	fields := v.live.Schema.Fields
 	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
@@ -730,7 +736,7 @@ func (l *losses) percent(i int) float64 {
 // without finds out what happens to the error when a part of the columns dies;
 // of says which parts a column belongs to, a negative one is none, one named twice
 // counts once.
-func (w linear) without(d *Data, parts int, of func(column int) [2]int, rest func(row int)) losses {
+func (w linear) without(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
 	k := len(w)
 	scores, less := make([]float64, k), make([]float64, k)
@@ -739,8 +745,8 @@ func (w linear) without(d *Data, parts int, of func(column int) [2]int, rest fun
 	for i := range d.Rows() {
 		rest(i)
 		label, weight := d.Label(i), d.Weight(i)
-		row := d.Row(i)
-		w.scores(d, row, scores)
+		row, scale := d.Row(i), d.scale(i)
+		w.scores(d, i, scores)
 		wrong := blankout.Predict(scores) != label
 		l.total += weight
 		if wrong {
@@ -757,7 +763,7 @@ func (w linear) without(d *Data, parts int, of func(column int) [2]int, rest fun
 					seen = append(seen, p)
 				}
 				for o := range w {
-					lost[p*k+o] += x * w[o][c]
+					lost[p*k+o] += scale * x * w[o][c]
 				}
 			}
 		}

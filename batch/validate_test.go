@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -167,7 +168,27 @@ func TestValidateIsTrain(t *testing.T) {
 	}
 }
 
-// The forecast is within a point of what deletion does, and what the death of a
+// without returns an event that each feature has left with probability d: null where
+// it has a field.
+func without(r *rand.Rand, e *blankout.Example, d float64) *blankout.Example {
+	left := &blankout.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing)}
+	for j, column := range e.Features.Index {
+		if r.Float64() < d {
+			if e.Field != nil {
+				left.Missing = append(left.Missing, e.Field[j])
+			}
+			continue
+		}
+		left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[j])
+		if e.Field != nil {
+			left.Field = append(left.Field, e.Field[j])
+		}
+	}
+	return left
+}
+
+// The forecast is within a point of what the model answers to events with so much
+// deleted, and what the death of a
 // feature or group does is what zeroing it does.
 func TestForecastIsSimulation(t *testing.T) {
 	adultSchema, adult := events(t, "testdata/adult.svm.gz")
@@ -190,13 +211,10 @@ func TestForecastIsSimulation(t *testing.T) {
 				}
 				const copies = 60
 				wrong := 0
-				draw := batch.Corrupter{Noise: blankout.Dropout{Q: d}, Seed: 3}
+				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				for i := range held {
-					x := live.Standardised(&held[i], blankout.Vec{})
-					for c := range copies {
-						y := x.Clone()
-						draw.Vec(y, i, c)
-						if blankout.Predict(live.ScoreVec(y, make([]float64, live.Outputs))) != held[i].Label {
+					for range copies {
+						if blankout.Predict(live.Score(without(draw, &held[i], d), make([]float64, live.Outputs))) != held[i].Label {
 							wrong++
 						}
 					}
@@ -300,5 +318,57 @@ func TestFailureOfCross(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("missing %v", want)
+	}
+}
+
+// Events that lack fields already are measured as the model answers them, by the rule
+// that it has.
+func TestValidateMissing(t *testing.T) {
+	for _, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
+		schema, all := several(2, 3000)
+		r := rand.New(rand.NewPCG(5, 5))
+		weights := make([]float64, 1<<schema.Bits)
+		for i := range weights {
+			weights[i] = 0.1 * r.NormFloat64()
+		}
+		live := blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
+		live.Missing = (*blankout.Missing)(nil).Forced(rule)
+		v := batch.NewEvidence(live)
+		wrong, loss, held := 0, 0.0, 0.0
+		for i := range all {
+			e := without(r, &all[i], 0.4)
+			if i%3 > 0 {
+				if err := v.Learned(e, 1); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := v.HeldOut(e); err != nil {
+				t.Fatal(err)
+			}
+			held++
+			f := live.Score(e, make([]float64, 1))[0]
+			if y := float64(2*e.Label - 1); y*f <= 0 {
+				wrong++
+				loss += math.Log1p(math.Exp(y*f)) - y*f
+			} else {
+				loss += math.Log1p(math.Exp(-y * f))
+			}
+		}
+		c := batch.DefaultValidateConfig()
+		c.Loss, c.Noise, c.Prior, c.Deletions = "logistic", "none", "l2", []float64{0}
+		report, exact, err := v.Validate(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
+			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", rule, *report.Live.Error, *report.Live.Robustness[0], want)
+		}
+		if math.Abs(*report.Live.LogLoss-loss/held) > 1e-9 {
+			t.Errorf("%s: log-loss %v, as answered %v", rule, *report.Live.LogLoss, loss/held)
+		}
+		if exact.Missing != live.Missing {
+			t.Errorf("%s: the exact solution has another rule, %v", rule, exact.Missing)
+		}
 	}
 }

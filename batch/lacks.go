@@ -1,0 +1,50 @@
+package batch
+
+import "blankout"
+
+// lacks says of rows what their events lack. Few combinations occur.
+type lacks struct {
+	of    []uint32 // by row, its place in kinds
+	kinds []blankout.Lack
+	place map[blankout.Lack]uint32
+}
+
+func (l *lacks) add(k blankout.Lack) {
+	at, ok := l.place[k]
+	if !ok {
+		if l.place == nil {
+			l.place = map[blankout.Lack]uint32{}
+		}
+		at = uint32(len(l.kinds))
+		l.kinds, l.place[k] = append(l.kinds, k), at
+	}
+	l.of = append(l.of, at)
+}
+
+// measured is events that weights are measured on as a model with these rules
+// answers them.
+type measured struct {
+	*Data
+	lacks []blankout.Lack // by row
+	rules *blankout.Missing
+}
+
+// measured returns such events.
+func (v *Evidence) measured(rows []int) measured {
+	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing}
+	for _, row := range rows {
+		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
+	}
+	return m
+}
+
+// scale returns by what the features of event i are multiplied.
+func (m measured) scale(i int) float64 { return m.rules.Scale(m.lacks[i]) }
+
+// scaleStruck returns the same after a share of the event's features has died.
+func (m measured) scaleStruck(i int, share float64) float64 {
+	if share == 0 {
+		return m.scale(i)
+	}
+	return m.rules.Scale(m.lacks[i].Struck(share))
+}
