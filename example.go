@@ -85,13 +85,10 @@ type Batch struct {
 	// another offset than the one it was asked for. Such a Batch has no examples,
 	// and only here Next may lie before the partition's Position.
 	Reset bool
-	// Fields, Classes (the named ones) and Names count what the Schema knew when
-	// this batch had been decoded: a Source that reads ahead may know more by the
-	// time it is learned. See Schema.At.
-	Fields, Classes, Names int
-	// Packed is what a function has made of Examples where they were decoded, see
-	// stream.File.Ahead; else nil.
-	Packed any
+	// Schema is the View of what was known when this batch had been decoded: a Source
+	// that reads ahead may know more by the time it is learned. nil means that the
+	// Schema has not changed.
+	Schema *Schema
 }
 
 // Source is where events come from: a topic, a file, or memory.

@@ -93,18 +93,3 @@ func TestSchemaClass(t *testing.T) {
 		}
 	}
 }
-
-func TestSchemaClone(t *testing.T) {
-	s := NewSchema(10, nil, 5)
-	s.Fields = append(s.Fields, Field{Name: "a"}, Field{Name: "b"})
-	s.Class([]byte("x"))
-	s.Class([]byte("y"))
-	c := s.Clone(2, 1)
-	if len(c.Fields) != 2 || len(c.Classes) != 1 || c.Columns() != 1024 {
-		t.Errorf("%+v", c)
-	}
-	c.Fields[1].Name = "other"
-	if s.Fields[1].Name != "a" {
-		t.Error("Clone shares memory")
-	}
-}

@@ -7,20 +7,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
 // Names is the bounded dictionary of a Schema: the names that were hashed, in
-// the order of their first appearance, until it is full. Like a Schema's fields
-// it is added to by the decoder's goroutine alone and a prefix of it is the
-// dictionary as it was earlier. A nil *Names keeps nothing.
+// the order of their first appearance, until it is full. Like the Schema it belongs
+// to the decoder's goroutine, others take a View. A nil *Names keeps nothing.
 //
 // The column of a name is the low bits of its hash, so names that met in one
 // column are found by comparing hashes; two names of one 64-bit hash count as
 // one.
 type Names struct {
-	mu     sync.Mutex // guards growth against First
 	max    int
 	only   func(hash uint64) bool // names that it takes; nil is all
 	hashes []uint64
@@ -93,8 +90,6 @@ func (n *Names) slot(hash uint64) uint64 {
 
 // Add adds a name that Wants; it copies the bytes.
 func (n *Names) Add(hash uint64, name []byte) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if len(name) > MaxNameBytes {
 		n.text = append(append(n.text, name[:MaxNameBytes]...), "…"...)
 	} else {
@@ -134,23 +129,13 @@ func (n *Names) At(i int) (hash uint64, name string) {
 	return n.hashes[i], string(n.text[start:n.ends[i]])
 }
 
-// First returns the dictionary as it was when it held count names; a negative
-// number means all. It shares memory with n, which may grow on.
-func (n *Names) First(count int) *Names {
+// View returns the dictionary as it is now. It shares memory with n, which may grow on,
+// and so may the View: neither sees what the other adds.
+func (n *Names) View() *Names {
 	if n == nil {
 		return nil
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if count < 0 || count > len(n.hashes) {
-		count = len(n.hashes)
-	}
-	bytes := 0
-	if count > 0 {
-		bytes = n.ends[count-1]
-	}
-	// The capacity ends where the copy does: adding to it never writes over n's.
-	return &Names{max: n.max, hashes: n.hashes[:count:count], ends: n.ends[:count:count], text: n.text[:bytes:bytes]}
+	return &Names{max: n.max, hashes: slices.Clip(n.hashes), ends: slices.Clip(n.ends), text: slices.Clip(n.text)}
 }
 
 // Printable returns a name from an event, or a text that holds one, in the form in

@@ -30,19 +30,23 @@ func TestNamesPrefix(t *testing.T) {
 	}
 	want := string(whole.Blocks()[0].Data)
 	for _, count := range []int{0, 1, 511, 1024, max} {
-		part, err := ReadNames(whole.First(count).Blocks())
+		part := NewNames(max)
+		add(part, 0, count)
+		view := part.View()
+		read, err := ReadNames(view.Blocks())
 		if err != nil {
 			t.Fatal(err)
 		}
-		add(part, 0, max+10)
-		if got := string(part.Blocks()[0].Data); got != want {
-			t.Errorf("from %d names: another dictionary", count)
+		for _, n := range []*Names{part, read} {
+			add(n, 0, max+10)
+			if got := string(n.Blocks()[0].Data); got != want {
+				t.Errorf("from %d names: another dictionary", count)
+			}
 		}
-	}
-	first := whole.First(5)
-	add(first, 100, 200) // must not write over the names behind its prefix
-	if got := string(whole.Blocks()[0].Data); got != want {
-		t.Error("adding to a prefix changed the whole")
+		add(view, 100, 200) // must not write over the names behind its own
+		if got := string(part.Blocks()[0].Data); got != want {
+			t.Error("adding to a view changed the whole")
+		}
 	}
 	for cut := range 40 {
 		if _, err := ReadNames([]Block{{"names", []byte(want[:cut])}}); err == nil {
@@ -58,25 +62,69 @@ func TestNamesPrefix(t *testing.T) {
 	}
 }
 
-// Whatever had been seen, the Schema at that time comes back from the later one.
-func TestSchemaAt(t *testing.T) {
+// A View stays as it is, whatever the Schema learns or takes back afterwards, and a
+// Schema that has learned nothing has the same View.
+func TestSchemaView(t *testing.T) {
 	for _, labels := range [][]string{{"1", "0"}, {"0", "1"}, {"true", "false"}, {"a", "b"}, {"1", "-1", "5"}} {
 		s := NewSchema(10, nil, 2)
-		var batches []Batch
+		s.Names = NewNames(10)
+		var views []*Schema
 		var want []string
 		for i, label := range append([]string{""}, labels...) {
 			s.Class([]byte(label))
 			s.AddField(Field{Name: label})
-			batches = append(batches, Batch{Fields: len(s.Fields), Classes: s.NamedClasses()})
-			want = append(want, fmt.Sprint(s.Classes, s.Fields, i))
+			s.Names.Add(uint64(i+1), []byte("name "+label))
+			v := s.View()
+			if v.View() != v || s.View() != v {
+				t.Errorf("%v: another View of the same Schema", labels)
+			}
+			views, want = append(views, v), append(want, fmt.Sprintf("%q %v %s", s.Classes, s.Fields, s.Names.Blocks()[0].Data))
+			n := len(s.Fields)
+			s.AddField(Field{Name: "of a record that is refused"})
+			s.DropFields(n)
+			own := v.Clone()
+			own.AddField(Field{Name: "of a copy"})
+			own.Class([]byte("a copy's"))
+			own.Names.Add(77, []byte("a copy's"))
 		}
-		for i := range batches {
-			c := s.At(&batches[i])
-			if got := fmt.Sprint(c.Classes, c.Fields, i); got != want[i] {
+		for i, v := range views {
+			if got := fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data); got != want[i] {
 				t.Errorf("%v: after %d labels %s, want %s", labels, i, got, want[i])
 			}
 		}
 	}
+}
+
+// What a View shares with a Schema that grows on can be read meanwhile: the race
+// detector finds nothing.
+func TestSchemaViewWhileGrowing(t *testing.T) {
+	s := NewSchema(10, nil, 2)
+	s.Names = NewNames(1000)
+	s.Class([]byte("1"))
+	views := make(chan *Schema)
+	done := make(chan int)
+	go func() {
+		n := 0
+		for v := range views {
+			for _, f := range v.Fields {
+				n += len(f.Name)
+			}
+			n += len(v.Classes[0]) + len(v.Clone().Names.Blocks()[0].Data)
+		}
+		done <- n
+	}()
+	for i := range 500 {
+		views <- s.View()
+		s.AddField(Field{Name: fmt.Sprint("refused ", i)})
+		s.DropFields(len(s.Fields) - 1)
+		s.AddField(Field{Name: fmt.Sprint("field ", i)})
+		s.Names.Add(uint64(i+1), []byte("name"))
+		if i == 250 {
+			s.Class([]byte("0"))
+		}
+	}
+	close(views)
+	<-done
 }
 
 func TestPrintable(t *testing.T) {

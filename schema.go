@@ -4,17 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 )
 
 // Schema says what the columns of an event mean: how names become columns,
 // which fields there are, and the classes. It belongs to every model: an event
 // decoded under another Schema would be scored with other weights.
 //
-// Fields and Classes grow in the order of appearance and never shrink or
-// change their order, so a prefix of them is the Schema as it was earlier. One
-// goroutine, the decoder's, may add to a Schema and read it freely; everybody
-// else takes a Clone, or the Schema At a Batch, which may be done meanwhile.
+// Fields, Classes and Names grow in the order of appearance. A Schema belongs to one
+// goroutine, the decoder's. That one takes a View for everybody else: a Batch has the
+// View of what was known when it had been decoded.
 type Schema struct {
 	Bits uint   `json:"bits"` // names hash to 2^Bits columns, 1 to 31
 	Seed uint64 `json:"seed"` // of that hash
@@ -34,8 +32,7 @@ type Schema struct {
 	// model file holds it in a block of its own.
 	Names *Names `json:"-"`
 
-	mu   sync.Mutex // guards growth against Clone
-	late bool       // Classes[0] was named after Classes[1]
+	view *Schema // the latest View; of a View itself
 }
 
 // Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
@@ -108,10 +105,9 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if name == "" {
 		return 0, false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if i := slices.Index(s.Classes, ""); i >= 0 {
-		s.Classes[i], s.late = name, true
+		s.Classes = slices.Clone(s.Classes) // a View keeps what it has
+		s.Classes[i] = name
 		return i, true
 	}
 	if len(s.Classes) >= s.MaxClasses {
@@ -148,65 +144,40 @@ func (s *Schema) AddField(f Field) uint16 {
 	if len(s.Fields) >= MaxFields {
 		return 0
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.Fields = append(s.Fields, f)
 	return uint16(len(s.Fields) - 1)
 }
 
 // DropFields takes back the fields added after the first n, of a record that
-// turned out to be unusable. Nobody may have been told of them.
-func (s *Schema) DropFields(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Fields = s.Fields[:n]
-}
+// turned out to be unusable. There must be no View with them.
+func (s *Schema) DropFields(n int) { s.Fields = s.Fields[:n] }
 
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 
-// NamedClasses returns how many classes have a name: all but the first one of
-// two while its label has not been seen (see Class). This is what a Batch states.
-func (s *Schema) NamedClasses() int {
-	n := len(s.Classes)
-	if n > 0 && s.Classes[0] == "" {
-		n--
+// View returns the Schema as it is now, for readers on any goroutine. It never changes,
+// takes no time and shares memory with s, which may grow on. As long as s does not
+// grow the View is the same one.
+func (s *Schema) View() *Schema {
+	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
+		return v
 	}
-	return n
+	v := *s
+	v.Fields, v.Classes, v.Names = slices.Clip(s.Fields), slices.Clip(s.Classes), s.Names.View()
+	v.view = &v
+	s.view = &v
+	return &v
 }
 
-// At returns a copy of the Schema as it was when b had been decoded.
-func (s *Schema) At(b *Batch) *Schema {
-	c := s.Clone(b.Fields, b.Classes)
-	c.Names = c.Names.First(b.Names)
-	return c
-}
+// same reports whether two slices are one.
+func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Clone returns a copy of the Schema as it was when it knew the given numbers
-// of fields and named classes; negative numbers mean all.
-func (s *Schema) Clone(fields, classes int) *Schema {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &Schema{
-		Bits: s.Bits, Seed: s.Seed, NumericIndices: s.NumericIndices, ZeroBased: s.ZeroBased,
-		Crosses: slices.Clone(s.Crosses), Fields: slices.Clone(s.Fields),
-		Classes: slices.Clone(s.Classes), MaxClasses: s.MaxClasses, Names: s.Names.First(-1), late: s.late,
-		ColumnGroups: s.ColumnGroups,
-	}
-	if fields >= 0 && fields < len(c.Fields) {
-		c.Fields = c.Fields[:fields]
-	}
-	if classes >= 0 && classes < s.NamedClasses() {
-		switch {
-		case !s.late:
-			c.Classes = c.Classes[:classes]
-		case classes == 0:
-			c.Classes, c.late = nil, false
-		case classes == 1:
-			c.Classes[0], c.late = "", false
-		}
-	}
-	return c
+// Clone returns a copy that may grow by itself.
+func (s *Schema) Clone() *Schema {
+	c := *s
+	c.Crosses, c.Fields, c.Classes, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), s.Names.View()
+	c.view = nil
+	return &c
 }
 
 // Namer returns a function that names columns for people: by Names, else by the

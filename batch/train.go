@@ -550,7 +550,7 @@ func (d *Data) SortClasses() *Data {
 		return strings.Compare(d.Schema.Classes[a], d.Schema.Classes[b])
 	})
 	s := *d
-	s.Schema = d.Schema.Clone(-1, -1)
+	s.Schema = d.Schema.Clone()
 	s.Schema.Classes = nil
 	to := make([]int32, len(used))
 	for k, old := range order {

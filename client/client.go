@@ -278,7 +278,7 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 
 // newDecoder returns a decoder of events and its Schema, to which it adds.
 func (m *Model) newDecoder(c record.Config) (record.Decoder, *blankout.Schema, error) {
-	schema := m.Schema.Clone(-1, -1)
+	schema := m.Schema.Clone()
 	schema.Names = nil // for people, not for predictions
 	c.Unlabelled = true
 	inner, err := record.NewDecoder(c, schema)

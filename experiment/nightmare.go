@@ -127,7 +127,7 @@ func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch
 		}
 		return fit.Model, fit.Converged, nil
 	}
-	l, err := online.New(*x.online, schema.Clone(-1, -1))
+	l, err := online.New(*x.online, schema.Clone())
 	if err != nil {
 		return nil, false, err
 	}

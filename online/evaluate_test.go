@@ -27,7 +27,7 @@ func (f *fileOf) Next(_ context.Context, b *blankout.Batch) error {
 		b.Examples = append(b.Examples, e)
 		f.offset++
 	}
-	b.Topic, b.Next, b.Fields, b.Classes = "t", f.offset, 5, f.s.classes
+	b.Topic, b.Next = "t", f.offset
 	return nil
 }
 

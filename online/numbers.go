@@ -31,13 +31,12 @@ func ofNumbers(l loss.Loss) bool {
 
 // CheckNumbers returns a *NumbersError if one of the first events has another number
 // for a label than those that were taken for classes, which nobody has named. Later
-// events cannot be what the stream is about. The events are the first n of b, s is the
-// Schema of their decoder.
-func (l *Learner) CheckNumbers(s *blankout.Schema, b *blankout.Batch, n int) error {
+// events cannot be what the stream is about. The events are the first n of b.
+func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
 	if l.events >= warnAfter || !ofNumbers(l.loss) {
 		return nil
 	}
-	classes := s.At(b).Classes
+	classes := b.Schema.Classes
 	for i := range b.Examples[:n] {
 		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && numbers(classes) {
 			return &NumbersError{l.config.Loss, firstBytes(r.Detail, maxFirst)}

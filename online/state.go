@@ -26,7 +26,7 @@ type Snapshot struct {
 // latest Snapshot, and no more, which is all that learning has to wait for.
 func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.table.Snapshot(l.snapshot)
-	head := l.head(l.schema.Clone(-1, -1))
+	head := l.head(l.schema.View())
 	metrics := l.Metrics()
 	summary, err := json.Marshal(metrics.Summary())
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Learner) publishedRows() *blankout.Table {
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
 func (l *Learner) Published() *blankout.Linear {
-	m := &blankout.Linear{Head: l.head(l.schema.Clone(-1, -1)), Rows: l.publishedRows()}
+	m := &blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows()}
 	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0}
 	return m
 }

@@ -275,14 +275,14 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		var e blankout.Example
 		var want []string
-		var known []blankout.Batch
+		var known []*blankout.Schema
 		for _, event := range events {
-			known = append(known, blankout.Batch{Fields: len(s.Fields), Classes: s.NamedClasses(), Names: s.Names.Len()})
+			known = append(known, s.View())
 			d.Decode(context.Background(), Record{Value: []byte(event)}, &e)
 			want = append(want, recordtest.Show(s, &e)+fmt.Sprint(e.Features, e.Field))
 		}
 		for _, from := range []int{0, 1, 2, 3, 10, 50, 299} {
-			at := s.At(&known[from])
+			at := known[from]
 			names, err := blankout.ReadNames(at.Names.Blocks())
 			if err != nil {
 				t.Fatal(err)

@@ -298,6 +298,7 @@ func (c Config) columnGroups() *blankout.ColumnGroups {
 func (c Config) Regroup(s *blankout.Schema) {
 	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
 	s.ColumnGroups = c.columnGroups()
+	s.Fields = slices.Clone(s.Fields) // a View keeps what it has
 	for i := range s.Fields {
 		s.Fields[i].Group = ""
 		for group, names := range c.Groups {

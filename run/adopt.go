@@ -63,10 +63,10 @@ type base struct {
 	records uint64 // since Run began
 	state   *online.Snapshot
 	offsets blankout.Offsets
-	decoded blankout.Batch // how much of the Schema there was
-	status  Status         // with maps of its own
-	saved   bool           // or being saved
-	wait    time.Duration  // after a failure
+	schema  *blankout.Schema
+	status  Status        // with maps of its own
+	saved   bool          // or being saved
+	wait    time.Duration // after a failure
 	retry   time.Time
 }
 
@@ -131,10 +131,7 @@ func (l *loop) beginAdoption() {
 	}
 	l.base = &base{
 		at: l.due, records: l.records, state: l.freeze(), offsets: l.Offsets.Clone(),
-		decoded: l.decoded, status: l.current, wait: time.Second,
-	}
-	if l.current.Batches == 0 && l.records == 0 { // the decoder has not begun
-		l.base.decoded = blankout.Batch{Fields: len(l.Schema.Fields), Classes: l.Schema.NamedClasses(), Names: l.Schema.Names.Len()}
+		schema: l.Learner.Schema().View(), status: l.current, wait: time.Second,
 	}
 	l.base.status.RefusedBy = maps.Clone(l.current.RefusedBy)
 	l.current.Validation.Adopting = l.due
@@ -231,8 +228,7 @@ func (l *loop) backTo(ctx context.Context, b *base, learner *online.Learner) err
 	l.Learner, l.Offsets, l.records, l.current.Holdout = learner, b.offsets.Clone(), b.records, b.status.Holdout
 	// The decoder's Schema stays as it is: it meets the same fields, classes and
 	// names again, in the same order.
-	l.decoded = b.decoded
-	l.Learner.SetSchema(l.Schema.At(&l.decoded))
+	l.Learner.SetSchema(b.schema)
 	if err := l.Source.(Seeker).Seek(l.Offsets.Clone()); err != nil {
 		return fmt.Errorf("going back to the records after those of an adopted solution: %w", err)
 	}
@@ -305,7 +301,8 @@ func (l *loop) endAdoption(deadline context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Learner, l.Offsets, l.records, l.decoded = learner, b.offsets, b.records, b.decoded
+	l.Learner, l.Offsets, l.records = learner, b.offsets, b.records
+	l.Learner.SetSchema(b.schema)
 	s := &l.current
 	s.Learned, s.Unlabelled, s.Refused, s.RefusedBy = b.status.Learned, b.status.Unlabelled, b.status.Refused, b.status.RefusedBy
 	s.HeldOut, s.Holdout, s.Validation.Adopting = b.status.HeldOut, b.status.Holdout, 0

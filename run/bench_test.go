@@ -78,7 +78,7 @@ func benchBatches(batches, size int) (*blankout.Schema, []blankout.Batch) {
 	r := rand.New(rand.NewPCG(1, 1))
 	made := make([]blankout.Batch, batches)
 	for i := range made {
-		made[i] = blankout.Batch{Topic: "t", Fields: 1, Classes: 2, HighWater: -1}
+		made[i] = blankout.Batch{Topic: "t", HighWater: -1}
 		for range size {
 			e := blankout.Example{Weight: 1, Label: r.IntN(2), Time: 1}
 			for d := range 20 {

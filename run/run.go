@@ -301,6 +301,7 @@ func (r *Runner) Run(ctx context.Context) error {
 
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
+	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
 	l.startReading(ctx)
 	err := l.learn(ctx)
 	l.ahead.stop()
@@ -380,8 +381,7 @@ type loop struct {
 	log       *slog.Logger
 	current   Status
 	highWater map[partition]int64
-	decoded   blankout.Batch // how much of the Schema the last batch knew; no examples
-	records   uint64         // since Run began
+	records   uint64 // since Run began
 
 	reported    time.Time
 	unreported  bool
@@ -522,7 +522,7 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 		n = int(max - l.records)
 	}
 	if l.Unnamed {
-		if err := l.Learner.CheckNumbers(l.Schema, b, n); err != nil {
+		if err := l.Learner.CheckNumbers(b, n); err != nil {
 			return err
 		}
 	}
@@ -542,10 +542,9 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 			return err
 		}
 	}
-	if d := &l.decoded; d.Fields != b.Fields || d.Classes != b.Classes {
-		l.Learner.SetSchema(l.Schema.At(b))
+	if b.Schema != nil {
+		l.Learner.SetSchema(b.Schema)
 	}
-	l.decoded.Fields, l.decoded.Classes, l.decoded.Names = b.Fields, b.Classes, b.Names
 	before, known := l.Offsets.Lookup(b.Topic, b.Partition)
 	start := b.Next
 	if len(b.Examples) > 0 {
@@ -846,9 +845,6 @@ func (l *loop) publish() {
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
 func (l *loop) freeze() *online.Snapshot {
-	if l.current.Batches > 0 {
-		l.Learner.SetSchema(l.Schema.At(&l.decoded))
-	}
 	return l.Learner.Snapshot()
 }
 

@@ -81,7 +81,7 @@ func (s *testStream) Next(ctx context.Context, b *blankout.Batch) error {
 		s.next++
 	}
 	b.Next = int64(s.next)
-	b.Fields, b.Classes, b.Names = len(s.schema.Fields), s.schema.NamedClasses(), s.schema.Names.Len()
+	b.Schema = s.schema.View()
 	return nil
 }
 

@@ -20,7 +20,7 @@ type learning struct {
 }
 
 func newLearning(s *Subject, stage *Stage) (*learning, error) {
-	schema := s.Schema.Clone(-1, -1)
+	schema := s.Schema.Clone()
 	stage.Schema = schema
 	l, err := online.New(*s.Learn, schema)
 	if err != nil {

@@ -198,7 +198,7 @@ func TestLearningQuiet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		learner, err := online.New(c, m.Schema.Clone(-1, -1))
+		learner, err := online.New(c, m.Schema.Clone())
 		if err != nil {
 			t.Fatal(err)
 		}

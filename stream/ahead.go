@@ -29,6 +29,7 @@ type block struct {
 	bytes []byte
 	err   error
 
+	packed any // what pack has made of the examples
 	// Of lines that are decoded apart.
 	lines   record.Lines // in bytes
 	records []record.Record
@@ -43,12 +44,13 @@ const blockLines = 1 << 10
 
 // Ahead makes the File read and decode in goroutines of its own, a few batches
 // ahead of Next: svmlight with numeric indices on the given number of threads,
-// other formats on one. The Schema then grows while a batch is being learned:
-// everybody but the File must work on Schema.At of their batch. Close ends it.
+// other formats on one. The Schema then grows while a batch is being learned: a
+// caller must read the Batch's Schema and not the one that the File adds to. Close
+// ends the goroutines.
 //
-// A pack that is not nil makes in those goroutines, which may call it at the same
-// time, the Packed of each Batch of its Examples. They have no Labels yet, for which some may
-// still be refused.
+// A pack that is not nil is called in those goroutines, several at the same time, with
+// the Examples of each Batch; Packed returns what it has returned. The Examples have no
+// Labels yet, and one whose Label cannot be used is refused afterwards.
 func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +68,7 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	}
 	fill := func(k *block) {
 		if f.fill(ctx, k, false); k.err == nil {
-			k.batch.Packed = pack(k.batch.Examples)
+			k.packed = pack(k.batch.Examples)
 		}
 		k.decoded <- struct{}{}
 	}
@@ -85,7 +87,7 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 			a.done.Go(func() {
 				for k := range a.work {
 					f.decode(k, d, lines)
-					k.batch.Packed = pack(k.batch.Examples)
+					k.packed = pack(k.batch.Examples)
 					k.decoded <- struct{}{}
 				}
 			})
@@ -169,3 +171,7 @@ func (f *File) decodeLabels(k *block) {
 	}
 	f.complete(&k.batch, k.lines.First+int64(k.lines.Count))
 }
+
+// Packed returns what the function given to Ahead has made of the Examples that Next
+// returned last.
+func (f *File) Packed() any { return f.ahead.held.packed }

@@ -501,7 +501,7 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 		return err
 	}
 	b.Next = max(next, cur.wanted)
-	b.Fields, b.Classes, b.Names = len(c.schema.Fields), c.schema.NamedClasses(), c.schema.Names.Len()
+	b.Schema = c.schema.View()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
 	if c.at == len(cur.batches) {

@@ -182,8 +182,7 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 // and what the Schema knows.
 func (f *File) complete(b *blankout.Batch, next int64) {
 	*b = blankout.Batch{
-		Topic: f.scanner.Name, Examples: b.Examples, Packed: b.Packed, Next: next, HighWater: -1,
-		Fields: len(f.schema.Fields), Classes: f.schema.NamedClasses(), Names: f.schema.Names.Len(),
+		Topic: f.scanner.Name, Examples: b.Examples, Next: next, HighWater: -1, Schema: f.schema.View(),
 	}
 }
 

@@ -74,11 +74,11 @@ func readAll(path string, c record.Config, threads int, from int64) (lines []str
 			}
 			return lines, position.Sum, err
 		}
-		known := s.At(&b)
+		known := b.Schema
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if threads > 0 && e.Refused == nil {
-				if packed := b.Packed.([]blankout.Vec)[i]; !slices.Equal(packed.Index, e.Features.Index) || !slices.Equal(packed.Value, e.Features.Value) {
+				if packed := f.Packed().([]blankout.Vec)[i]; !slices.Equal(packed.Index, e.Features.Index) || !slices.Equal(packed.Value, e.Features.Value) {
 					return nil, 0, fmt.Errorf("offset %d: packed as %v", e.Offset, packed)
 				}
 			}

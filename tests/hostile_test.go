@@ -126,7 +126,7 @@ func (s *records) Next(ctx context.Context, b *blankout.Batch) error {
 		b.Examples = append(b.Examples, e)
 		s.offset++
 	}
-	b.Next, b.Fields, b.Classes, b.Names = s.offset, len(s.schema.Fields), s.schema.NamedClasses(), s.schema.Names.Len()
+	b.Next, b.Schema = s.offset, s.schema.View()
 	return nil
 }
 

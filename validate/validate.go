@@ -97,7 +97,7 @@ func (v *Validator) gather(ctx context.Context, s Subject, pace *throttle) (*gat
 	if err != nil {
 		return nil, err
 	}
-	schema := s.Live.Schema.Clone(-1, -1)
+	schema := s.Live.Schema.Clone()
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
 	wanted := uint64(0)
 	if v.Open != nil {

@@ -122,7 +122,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	}
 	p.sayReadAs(m)
 	o.data.record.KeepValue = true // for its names
-	schema := m.Schema.Clone(-1, -1)
+	schema := m.Schema.Clone()
 	schema.Names = nil
 	// A label that the model does not know is shown, not refused.
 	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
@@ -187,7 +187,7 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
 	for _, path := range a.flags.data.paths {
-		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *blankout.Batch, i int, place func() string) error {
+		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *input, i int, place func() string) error {
 			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
 				return errEnough
 			}

@@ -96,7 +96,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	// Labels that are none of the model's classes come as further ones. 0 is such
 	// a label in a file of nothing but 0, which is unlabelled.
 	known := len(schema.Classes)
-	schema = schema.Clone(-1, -1)
+	schema = schema.Clone()
 	schema.MaxClasses = known + 2
 	zero := -1 // that class, once it has been seen
 	zeros, labelled := 0, 0
@@ -120,10 +120,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	asJSON := strings.HasSuffix(o.out, ".jsonl")
 	o.data.record.KeepValue = asJSON
 	names := namer{model: read, data: &o.data}
-	err = o.data.each(ctx, o.data.paths, schema, func(e *blankout.Example) error {
+	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *input, i int, _ func() string) error {
+		e := &in.Examples[i]
 		switch {
 		case e.Label >= known && e.Label != zero:
-			name := schema.Clone(-1, -1).Classes[e.Label]
+			name := in.Schema.Classes[e.Label]
 			if name != "0" {
 				return fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))
 			}

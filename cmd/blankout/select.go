@@ -114,14 +114,15 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 
 // loadValidation reads the validation set the way the training set d was read.
 func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear) (*batch.Data, error) {
-	schema := d.Schema.Clone(-1, -1)
+	schema := d.Schema.Clone()
 	known := len(schema.Classes)
 	schema.MaxClasses = known + 1 // room for a strange one, to name it
 	var b batch.Builder
 	var x blankout.Vec
-	err := o.data.each(ctx, o.validation, schema, func(e *blankout.Example) error {
+	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *input, i int, _ func() string) error {
+		e := &in.Examples[i]
 		if e.Label >= known {
-			return fmt.Errorf("label %.40q is none of the training classes %q", schema.Clone(-1, -1).Classes[e.Label], d.Schema.Classes)
+			return fmt.Errorf("label %.40q is none of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)
 		}
 		if scaler != nil {
 			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})

@@ -337,7 +337,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var x blankout.Vec
 	var fit batch.Standardiser
 	count := 0
-	add := func(in *blankout.Batch, i int, at func() string) error {
+	add := func(in *input, i int, at func() string) error {
 		e := &in.Examples[i]
 		if o.influences != "" {
 			o.places = append(o.places, place{at(), string(e.Key)})
@@ -352,7 +352,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if mode != blankout.StandardiseNone {
 			fit.Observe(e, schema)
 		}
-		if p, ok := in.Packed.(*batch.Packed); ok {
+		if p, ok := in.packed.(*batch.Packed); ok {
 			return b.AddPacked(p, i, e)
 		}
 		return b.Add(e)
