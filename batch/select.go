@@ -42,6 +42,15 @@ type Axis struct {
 	Values []string
 }
 
+// ParseAxis reads an Axis written as KEY=VALUE,VALUE,…
+func ParseAxis(text string) (Axis, error) {
+	key, list, ok := strings.Cut(text, "=")
+	if !ok || key == "" || list == "" {
+		return Axis{}, fmt.Errorf("%q: want KEY=VALUE,VALUE,…", text)
+	}
+	return Axis{Key: key, Values: strings.Split(list, ",")}, nil
+}
+
 // Candidate is one point of the grid. Error, Deviation (of the folds) and LogLoss
 // go by deletion level; Error is in percent.
 type Candidate struct {
@@ -54,8 +63,8 @@ type Candidate struct {
 	chain     string // candidates of one chain differ in their cost alone
 }
 
-// Table is a finished search.
-type Table struct {
+// Ranking is a finished search.
+type Ranking struct {
 	Keys       []string    `json:"keys"`
 	Deletions  []float64   `json:"deletions"`
 	Candidates []Candidate `json:"candidates"`
@@ -65,14 +74,14 @@ type Table struct {
 }
 
 // Config returns the settings of a candidate.
-func (t *Table) Config(candidate int) Config { return t.Candidates[candidate].config }
+func (t *Ranking) Config(candidate int) Config { return t.Candidates[candidate].config }
 
 // KernelConfig returns those settings of a candidate that kernel machines have
 // besides.
-func (t *Table) KernelConfig(candidate int) KernelConfig { return t.Candidates[candidate].kernel }
+func (t *Ranking) KernelConfig(candidate int) KernelConfig { return t.Candidates[candidate].kernel }
 
 // Name says which candidate i is, for people.
-func (t *Table) Name(i int) string {
+func (t *Ranking) Name(i int) string {
 	var parts []string
 	for k, v := range t.Candidates[i].Values {
 		parts = append(parts, t.Keys[k]+" = "+v)
@@ -234,7 +243,7 @@ func (s *Selection) candidates(c Config) ([]Candidate, error) {
 // alone are a chain: one begins where the one before ended, or shares its kernel
 // matrices. Chains run side by side; the table does not depend on how many at a
 // time.
-func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error) {
+func Select(ctx context.Context, d *Data, c Config, s Selection) (*Ranking, error) {
 	if s.Folds < 2 && s.Validation == nil {
 		return nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
 	}
@@ -246,7 +255,7 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 			return nil, fmt.Errorf("deletion %v: want a share in [0, 1)", q)
 		}
 	}
-	t := &Table{Deletions: s.Deletions}
+	t := &Ranking{Deletions: s.Deletions}
 	for _, axis := range s.Grid {
 		t.Keys = append(t.Keys, axis.Key)
 	}
@@ -310,7 +319,7 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Table, error)
 type cell struct{ err, logLoss []float64 }
 
 // chains returns the candidates that differ in their cost alone together.
-func (t *Table) chains() (chains [][]int) {
+func (t *Ranking) chains() (chains [][]int) {
 	for i := range t.Candidates {
 		at := slices.IndexFunc(chains, func(chain []int) bool { return t.Candidates[chain[0]].chain == t.Candidates[i].chain })
 		if at < 0 {
@@ -322,7 +331,7 @@ func (t *Table) chains() (chains [][]int) {
 }
 
 // measured fills in the means over the folds and the best candidates.
-func (t *Table) measured(cells []cell, folds int) {
+func (t *Ranking) measured(cells []cell, folds int) {
 	for i := range t.Candidates {
 		n := &t.Candidates[i]
 		for j := range t.Deletions {

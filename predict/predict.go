@@ -85,7 +85,7 @@ func (c Config) Check() error {
 	return probe.Check()
 }
 
-// Prediction is the value of a record in the topic of predictions, in JSON. Its
+// Output is the value of a record in the topic of predictions, in JSON. Its
 // key is the event's key, or, if that has none, the event's id. Topic, Partition
 // and Offset name the event: a prediction that comes twice, after a crash, has
 // them twice.
@@ -93,7 +93,7 @@ func (c Config) Check() error {
 // Where the topic does not take a prediction for its size, key and id are cut to 256
 // bytes, and the header truncated_key says how many the key had. If it still is too
 // large, Error says so in the place of the scores.
-type Prediction struct {
+type Output struct {
 	*client.Prediction        // nil if the event cannot be used
 	Error              string `json:"error,omitempty"` // why not
 	Version            uint64 `json:"version"`         // of the model
@@ -302,7 +302,7 @@ func (r *run) predict(ctx context.Context, model *client.Model, b stream.RawBatc
 		b.Refused = nil
 	}
 	scored, refused := uint64(0), uint64(0)
-	write := func(key []byte, p Prediction) error {
+	write := func(key []byte, p Output) error {
 		p.Version, p.Topic, p.Partition = model.Version, b.Topic, b.Partition
 		if p.Prediction != nil {
 			scored++
@@ -320,7 +320,7 @@ func (r *run) predict(ctx context.Context, model *client.Model, b stream.RawBatc
 	}
 	for _, record := range b.Records[:n] {
 		p, err := model.PredictRecord(record, 0)
-		out := Prediction{Offset: record.Offset, Time: record.Time}
+		out := Output{Offset: record.Offset, Time: record.Time}
 		key := record.Key
 		if err == nil {
 			out.Prediction = &p
@@ -337,7 +337,7 @@ func (r *run) predict(ctx context.Context, model *client.Model, b stream.RawBatc
 		}
 	}
 	for _, e := range b.Refused {
-		if err := write(nil, Prediction{Offset: e.Offset, Time: e.Time, Error: e.Refused.Error()}); err != nil {
+		if err := write(nil, Output{Offset: e.Offset, Time: e.Time, Error: e.Refused.Error()}); err != nil {
 			return err
 		}
 	}
@@ -371,7 +371,7 @@ const maxKey = 256
 
 // shrink makes a prediction smaller that the topic does not take for its size.
 func shrink(m *stream.Message) bool {
-	var p Prediction
+	var p Output
 	if err := json.Unmarshal(m.Value, &p); err != nil {
 		return false
 	}

@@ -80,7 +80,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 }
 
 // predictions reads the whole topic of predictions.
-func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Prediction) {
+func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Output) {
 	t.Helper()
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
@@ -98,7 +98,7 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 			t.Fatal(err)
 		}
 		for _, r := range b.Records {
-			var p predict.Prediction
+			var p predict.Output
 			if err := json.Unmarshal(r.Value, &p); err != nil {
 				t.Fatalf("%s: %v", r.Value, err)
 			}
@@ -115,7 +115,7 @@ func predictor(c *kfake.Cluster, m func() *client.Model) *predict.Predictor {
 }
 
 // times counts the predictions of every event by topic, partition and offset.
-func times(values []predict.Prediction) map[string]int {
+func times(values []predict.Output) map[string]int {
 	n := map[string]int{}
 	for _, p := range values {
 		n[fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)]++
@@ -160,7 +160,7 @@ func TestPredict(t *testing.T) {
 			t.Errorf("%s predicted %d times", place, n)
 		}
 	}
-	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Prediction) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
+	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
 		t.Errorf("%d predictions", len(values))
 	}
 }

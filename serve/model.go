@@ -204,8 +204,8 @@ func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
 	return out.Flush()
 }
 
-// prediction is the answer for one event: a prediction, or why there is none.
-type prediction struct {
+// answer is what is said of one event: a prediction, or why there is none.
+type answer struct {
 	*client.Prediction
 	Error string `json:"error,omitempty"`
 	Where string `json:"where,omitempty"`
@@ -317,10 +317,10 @@ func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events 
 		var data []byte
 		p, err := m.Predict(event, explain)
 		if err == nil {
-			data, err = json.Marshal(prediction{Prediction: &p})
+			data, err = json.Marshal(answer{Prediction: &p})
 		}
 		if err != nil {
-			if data, err = json.Marshal(prediction{Error: err.Error(), Where: "event " + strconv.Itoa(i)}); err != nil {
+			if data, err = json.Marshal(answer{Error: err.Error(), Where: "event " + strconv.Itoa(i)}); err != nil {
 				return err
 			}
 		}

@@ -57,7 +57,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, record := range b.Records {
-			var p predict.Prediction
+			var p predict.Output
 			if err := json.Unmarshal(record.Value, &p); err != nil {
 				t.Fatalf("%s: %v", record.Value, err)
 			}

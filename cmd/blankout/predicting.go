@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -106,20 +105,11 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	predictor := newPredictor(c, model, log)
 	predictor.MaxEvents = o.maxEvents
 	if c.HTTP.Address != "" {
-		version, revision := buildVersion()
-		server, err := serve.Start(c.HTTP.Config, serve.Service{
-			Version: strings.TrimSpace(version + " " + revision),
-			Model:   model, Predictions: predictor.Stats,
-		}, log)
-		if err != nil {
+		var s service
+		if err := s.startServer(c, serve.Service{Model: model, Predictions: predictor.Stats}, log); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
-		log.Info("serving", "url", server.URL())
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			err = errors.Join(err, server.Close(ctx))
-		}()
+		defer func() { err = errors.Join(err, s.Close()) }()
 	}
 	if err := predictor.Run(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)

@@ -40,7 +40,7 @@ func (o *trainFlags) checkSelection() error {
 // selectSettings chooses among the settings of the grid and puts the best into
 // o. The first deletion level of the table is the expected one; the others are for
 // people to compare.
-func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Table, error) {
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Ranking, error) {
 	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
 	for _, q := range o.deletions {
 		if !slices.Contains(s.Deletions, q) {
@@ -48,11 +48,11 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 		}
 	}
 	for _, g := range o.grid {
-		key, list, ok := strings.Cut(g, "=")
-		if !ok || key == "" || list == "" {
-			return nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
+		axis, err := batch.ParseAxis(g)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--grid %w", err)}
 		}
-		s.Grid = append(s.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
+		s.Grid = append(s.Grid, axis)
 	}
 	if batch.IsKernel(o.config.Loss) {
 		s.Kernel = &o.kernel.config
@@ -145,7 +145,7 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 
 // plotTable draws the candidates' errors over the deletion level into path, and
 // beside it, for each setting of numbers, the best error over its values.
-func plotTable(t *batch.Table, path string) error {
+func plotTable(t *batch.Ranking, path string) error {
 	order := make([]int, len(t.Deletions))
 	for i := range order {
 		order[i] = i
@@ -184,7 +184,7 @@ func plotTable(t *batch.Table, path string) error {
 
 // profile draws the lowest error over the values of setting k, a line for each
 // deletion level; false where the values are not at least two numbers.
-func profile(t *batch.Table, k int, order []int) (f simulate.Figure, ok bool) {
+func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) {
 	var values []float64
 	for _, c := range t.Candidates {
 		x, err := strconv.ParseFloat(c.Values[k], 64)

@@ -250,11 +250,9 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 
 // serve starts the HTTP server.
 func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *client.Model, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
-	version, revision := buildVersion()
 	shown := serve.Service{
-		Version: strings.TrimSpace(version + " " + revision),
-		Status:  s.runner.Status,
-		Model:   model,
+		Status: s.runner.Status,
+		Model:  model,
 		Source: func() *stream.ConsumerStats {
 			if consumer := consuming.Load(); consumer != nil {
 				stats := consumer.Stats()
@@ -267,6 +265,13 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
 	}
+	return s.startServer(c, shown, log)
+}
+
+// startServer starts an HTTP server that ends with s.
+func (s *service) startServer(c *config.Config, shown serve.Service, log *slog.Logger) error {
+	version, revision := buildVersion()
+	shown.Version = strings.TrimSpace(version + " " + revision)
 	server, err := serve.Start(c.HTTP.Config, shown, log)
 	if err != nil {
 		return err

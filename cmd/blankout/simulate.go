@@ -476,11 +476,11 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 			}
 		}
 		for _, g := range o.grid {
-			key, list, ok := strings.Cut(g, "=")
-			if !ok || key == "" || list == "" {
-				return nil, nil, usageError{fmt.Errorf("--grid %q: want KEY=VALUE,VALUE,…", g)}
+			axis, err := batch.ParseAxis(g)
+			if err != nil {
+				return nil, nil, usageError{fmt.Errorf("--grid %w", err)}
 			}
-			m.Grid = append(m.Grid, batch.Axis{Key: key, Values: strings.Split(list, ",")})
+			m.Grid = append(m.Grid, axis)
 		}
 		methods = append(methods, m)
 	}

@@ -182,7 +182,7 @@ type trainResult struct {
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
 	// Selection is the cross validation of --folds, Chosen the settings taken.
-	Selection *batch.Table      `json:"selection,omitempty"`
+	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
 	// Penalty is the report of --penalty-report.
 	Penalty *batch.Penalties `json:"penalty,omitempty"`
@@ -198,7 +198,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return err
 	}
 	load := time.Since(begin).Seconds()
-	var table *batch.Table
+	var table *batch.Ranking
 	if len(o.grid) > 0 {
 		if table, err = p.selectSettings(ctx, o, d, scaler, screen); err != nil {
 			return err
