@@ -122,6 +122,9 @@ func (b *Builder) take(c *chunk, x blankout.Vec) error {
 // add adds the row of an example.
 func (b *Builder) add(e *blankout.Example, row rowRef) {
 	d := &b.d
+	if len(e.Field) == e.Features.Len() {
+		b.Fields(e)
+	}
 	d.rows = append(d.rows, row)
 	d.entries += int(row.n)
 	if e.Weight != 1 && d.weights == nil {

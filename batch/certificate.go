@@ -151,8 +151,10 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 		thetaDown = up / down
 	}
 	o.passes++
+	o.setPair(w, w)
 	kink := o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
+		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
 			m := o.m[i]
 			if m == 0 {
@@ -162,7 +164,10 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 			if o.df[i] > 0 {
 				theta = thetaUp
 			}
-			o.scatter(acc, i, theta*m*o.df[i], 2*theta*m*o.dv[i])
+			if o.groups != nil {
+				o.gather(i, z) // for V w
+			}
+			o.scatter(acc, i, theta*m*o.df[i], 2*theta*m*o.dv[i], z.z)
 			sum += m * max(slack(i, theta), 0)
 		}
 		return sum

@@ -18,18 +18,57 @@ type Corrupter struct {
 	// Keep leaves the survivors of dropout as they are instead of scaling them
 	// by 1/(1-q).
 	Keep bool
+	// Grouping says what a GroupDropout deletes. Whether a group dies depends on its
+	// name, not on the columns, and not on what happens to single features.
+	Grouping *blankout.Grouping
 
 	pcg  rand.PCG
 	rand *rand.Rand
 }
 
 // Vec replaces the values of x, example number n's, by those of a noisy copy.
-// Entries may become zero; columns that x does not hold stay zero.
-func (c *Corrupter) Vec(x blankout.Vec, n, copy int) {
+// Entries may become zero; columns that x does not hold stay zero. field holds the ids
+// of the entries' fields, as Example.Field does; only a GroupDropout looks at it.
+func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
 	r := c.at(n, copy)
-	for i, v := range x.Value {
-		x.Value[i] = c.value(v, r)
+	noise, groups := c.Noise.(blankout.GroupDropout)
+	if !groups {
+		for i, v := range x.Value {
+			x.Value[i] = c.value(c.Noise, v, r)
+		}
+		return
 	}
+	features := blankout.Dropout{Q: noise.Q}
+	mask := groupMask{noise.Groups, c.Seed, n, copy}
+	for i, v := range x.Value {
+		id := uint16(0)
+		if i < len(field) {
+			id = field[i]
+		}
+		unit := c.Grouping.Of(id, x.Index[i])
+		hashes := []uint64{0, 0}
+		if a, b, pair := c.Grouping.Pair(unit); pair {
+			hashes[0], hashes[1] = c.Grouping.Hash(a), c.Grouping.Hash(b)
+		} else {
+			hashes = append(hashes[:0], c.Grouping.Hash(unit))
+		}
+		x.Value[i] = c.grouped(features, mask, hashes, v, r)
+	}
+}
+
+// grouped returns the noisy copy of the value of a feature that dies with the groups of
+// these hashes.
+func (c *Corrupter) grouped(features blankout.Dropout, mask groupMask, hashes []uint64, x float64, r *rand.Rand) float64 {
+	x = c.value(features, x, r)
+	if mask.dead(hashes...) {
+		return 0
+	}
+	if !c.Keep {
+		for range hashes {
+			x /= 1 - mask.q
+		}
+	}
+	return x
 }
 
 func (c *Corrupter) at(n, copy int) *rand.Rand {
@@ -40,9 +79,9 @@ func (c *Corrupter) at(n, copy int) *rand.Rand {
 	return c.rand
 }
 
-func (c *Corrupter) value(x float64, r *rand.Rand) float64 {
-	y := c.Noise.Corrupt(x, r)
-	if _, ok := c.Noise.(blankout.Dropout); ok && c.Keep && y != 0 {
+func (c *Corrupter) value(noise blankout.Noise, x float64, r *rand.Rand) float64 {
+	y := noise.Corrupt(x, r)
+	if _, ok := noise.(blankout.Dropout); ok && c.Keep && y != 0 {
 		return x
 	}
 	return y
@@ -53,7 +92,8 @@ type corruption struct {
 	noise  blankout.Noise
 	copies int
 	seed   uint64
-	dense  bool // the noise acts on absent features too
+	dense  bool   // the noise acts on absent features too
+	units  *units // of a GroupDropout
 }
 
 // Corrupted returns copies noisy copies of every example, each of weight
@@ -67,8 +107,12 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")
 	}
+	var u *units
 	if _, ok := noise.(blankout.GroupDropout); ok {
-		return nil, fmt.Errorf("noise %v: copies do not know groups yet", noise)
+		var err error
+		if u, err = d.units(); err != nil {
+			return nil, fmt.Errorf("noise %v: %w", noise, err)
+		}
 	}
 	c0, c1, _ := noise.Coefficients()
 	if c1 != 0 {
@@ -77,7 +121,7 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 		}
 	}
 	s := *d
-	s.corruption = &corruption{noise, copies, seed, c0 != 0}
+	s.corruption = &corruption{noise, copies, seed, c0 != 0, u}
 	n := d.Rows() * copies
 	s.rows, s.labels, s.weights = make([]rowRef, n), make([]int32, n), make([]float64, n)
 	s.entries = 0
@@ -98,10 +142,18 @@ func (c *corruption) row(d *Data, i int) Row {
 	x := d.clean.Row(i / c.copies)
 	draw := Corrupter{Noise: c.noise, Seed: c.seed}
 	r := draw.at(i/c.copies, i%c.copies)
+	if noise, ok := c.noise.(blankout.GroupDropout); ok {
+		values := make([]float64, x.Len())
+		mask := groupMask{noise.Groups, c.seed, i / c.copies, i % c.copies}
+		for j, column := range x.Index {
+			values[j] = draw.grouped(blankout.Dropout{Q: noise.Q}, mask, c.units.hashes(c.units.of[column]), x.At(j), r)
+		}
+		return Row{Index: x.Index, f64: values}
+	}
 	if !c.dense {
 		values := make([]float64, x.Len())
 		for j := range values {
-			values[j] = draw.value(x.At(j), r)
+			values[j] = draw.value(c.noise, x.At(j), r)
 		}
 		return Row{Index: x.Index, f64: values}
 	}
@@ -111,7 +163,7 @@ func (c *corruption) row(d *Data, i int) Row {
 	}
 	for j := range row.Index {
 		row.Index[j] = uint32(j)
-		row.f64[j] = draw.value(row.f64[j], r)
+		row.f64[j] = draw.value(c.noise, row.f64[j], r)
 	}
 	return row
 }

@@ -20,7 +20,7 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 			for j := range x.Value {
 				x.Index[j], x.Value[j] = uint32(j), 1
 			}
-			c.Vec(x, example(i), copy(i))
+			c.Vec(x, nil, example(i), copy(i))
 			for j, v := range x.Value {
 				x.Value[j] = (v - (1 - q)) / math.Sqrt(q*(1-q))
 			}

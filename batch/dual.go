@@ -18,7 +18,7 @@ import (
 //
 // I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
 // them. For IRLS and without noise P is the very matrix of HessVec; otherwise
-// the Hessian's mixed terms are missing, and P is what conjugate gradients on
+// the Hessian's mixed terms are missing, with groups also what V_n has beside its diagonal, and P is what conjugate gradients on
 // the Hessian are preconditioned by.
 type dual struct {
 	o       *Expected
@@ -46,10 +46,11 @@ func (o *Expected) dual() *dual {
 		return nil
 	}
 	o.curve()
-	d := &dual{o: o, inverse: make([]float64, o.dim), root: make([]float64, o.p.Data.Rows()), exact: true}
+	d := &dual{o: o, inverse: make([]float64, o.dim), root: make([]float64, o.p.Data.Rows()), exact: o.groups == nil}
+	shrink := o.variances()
 	for i, r := range o.p.Penalty.R {
 		if i < o.columns && o.noisy {
-			r += o.shrink[i]
+			r += shrink[i]
 		}
 		if !(r > 0) || math.IsInf(1/r, 0) {
 			return nil

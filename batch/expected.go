@@ -17,7 +17,7 @@ import (
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
-// with m_n the importance of example n and the intercept b as the last
+// (of noise that deletes whole groups V_n is not diagonal, see groups.go) with m_n the importance of example n and the intercept b as the last
 // parameter. The noise's c0, which acts on absent features as well, adds
 // c0 |w|^2 to every v_n; no row is ever filled in. Every convex loss of the
 // table of package loss gets its gradient, its exact Hessian, the majoriser of IRLS and
@@ -27,6 +27,7 @@ type Expected struct {
 	loss, free loss.Loss // of labelled and of unlabelled rows; free is nil if those are left out
 	c0, c1, c2 float64
 	noisy      bool
+	groups     *groupNoise // nil where features are noisy each on its own
 	columns    int
 	dim        int
 	facts      loss.Facts
@@ -179,8 +180,11 @@ func NewExpected(p Problem) (*Expected, error) {
 	if p.Noise == nil {
 		p.Noise = blankout.NoNoise{}
 	}
-	if _, ok := p.Noise.(blankout.GroupDropout); ok {
-		return nil, fmt.Errorf("noise %v: the solvers do not know groups yet", p.Noise)
+	if n, ok := p.Noise.(blankout.GroupDropout); ok {
+		var err error
+		if o.groups, err = newGroupNoise(d, n); err != nil {
+			return nil, err
+		}
 	}
 	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
 	o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0
@@ -368,25 +372,37 @@ func (o *Expected) scores(w []float64) {
 	})
 }
 
-// rowBuffer returns room for the z of a row.
-func (o *Expected) rowBuffer() []float64 {
-	if !o.noisy {
-		return nil
-	}
-	return make([]float64, o.longest)
+// rowBuffer is what one goroutine needs while it reads a row.
+type rowBuffer struct {
+	z    []float64 // V b of the last gather, by entry; nil without noise
+	sums *groupSums
 }
 
-// gather returns the sums over row i that setPair prepared. z is a rowBuffer.
-func (o *Expected) gather(i int, z []float64) (s, t, u float64) {
+func (o *Expected) rowBuffer() (b rowBuffer) {
+	if o.noisy {
+		b.z = make([]float64, o.longest)
+	}
+	if o.groups != nil {
+		b.sums = o.groups.sums()
+	}
+	return b
+}
+
+// gather returns the sums over row i that setPair prepared, a.x, a'V b and a'V a.
+func (o *Expected) gather(i int, b rowBuffer) (s, t, u float64) {
 	r := o.p.Data.Row(i)
-	if !o.noisy {
+	switch {
+	case !o.noisy:
 		return r.Dot(o.pair), 0, 0
+	case o.groups != nil:
+		return o.groups.gather(r, o.pair, b.z, nil, b.sums)
 	}
-	return r.gather(o.pair, z, o.c1, o.c2)
+	return r.gather(o.pair, b.z, o.c1, o.c2)
 }
 
-// scatter adds a x_i + b V_i to a partial sum.
-func (o *Expected) scatter(acc []float64, i int, a, b float64) {
+// scatter adds a x_i + b V_i to a partial sum, of groups a x_i + b z with the z of the
+// row's last gather.
+func (o *Expected) scatter(acc []float64, i int, a, b float64, z []float64) {
 	if a == 0 && b == 0 {
 		return
 	}
@@ -397,6 +413,13 @@ func (o *Expected) scatter(acc []float64, i int, a, b float64) {
 		o.p.Data.Row(i).AddTo(acc, a)
 		return
 	}
+	if o.groups != nil {
+		r := o.p.Data.Row(i)
+		for j, c := range r.Index {
+			acc[2*c] += a*r.At(j) + b*z[j]
+		}
+		return
+	}
 	o.p.Data.Row(i).addPair(acc, a, b, o.c1, o.c2)
 }
 
@@ -404,7 +427,8 @@ func (o *Expected) scatter(acc []float64, i int, a, b float64) {
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil.
+// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil. Of groups
+// out = sum a_n x_n + b_n z_n, and diag is of no use.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {
@@ -457,7 +481,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 			sum += m * value
 			if acc != nil {
 				o.f[i], o.v[i], o.df[i], o.dv[i] = f, v, df, dv
-				o.scatter(acc, i, m*df, 2*m*dv)
+				o.scatter(acc, i, m*df, 2*m*dv, z.z)
 			}
 		}
 		return sum
@@ -500,6 +524,10 @@ func (o *Expected) Majorise(on bool) {
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
 	o.curve()
+	if o.groups != nil {
+		o.groupHessVec(v, out)
+		return
+	}
 	b := o.bias(v)
 	if !o.noisy || o.majorise {
 		o.pass()
@@ -540,10 +568,10 @@ func (o *Expected) HessVec(v, out []float64) {
 				continue
 			}
 			r := o.p.Data.Row(i)
-			s, t, _ := r.gather(o.pair, z, o.c1, o.c2)
+			s, t, _ := r.gather(o.pair, z.z, o.c1, o.c2)
 			s, t = s+b, t+base
 			df, dz := m*(ff*s+2*fv*t), m*(2*fv*s+4*vv*t)
-			r.addMixed(acc, z, df, dz)
+			r.addMixed(acc, z.z, df, dz)
 			acc[o.columns] += df
 			acc[o.columns+1] += dz
 		}
@@ -574,6 +602,7 @@ func (o *Expected) Diagonal(out []float64) {
 		}
 		return
 	}
+	shrink := o.variances()
 	clear(out)
 	o.pass()
 	d := o.p.Data
@@ -606,7 +635,7 @@ func (o *Expected) Diagonal(out []float64) {
 	})
 	for i := range out {
 		if i < o.columns && o.noisy {
-			out[i] += o.shrink[i]
+			out[i] += shrink[i]
 		}
 		out[i] += o.p.Penalty.R[i]
 	}
@@ -616,7 +645,7 @@ func (o *Expected) Diagonal(out []float64) {
 // Gaussian noise, and V_d a multiple of x_d^2: then the sum of ff x_d^2 is a multiple
 // of shrink.
 func (o *Expected) heat() bool {
-	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 {
+	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil {
 		return false
 	}
 	for i, m := range o.m {
@@ -702,16 +731,18 @@ func (o *Expected) dense() *mat.SymDense {
 		mixed = mixed || m != 0 && (o.fv[i] != 0 || o.vv[i] != 0)
 	}
 	o.pass()
+	o.setPair(o.w, o.w)
 	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. Of that
 	// the matrix takes the part of z that lies in the row's own columns, the
 	// two vectors behind it sum what meets the rest of z, which is c0 w.
 	o.denseSum.sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z []float64
+		buffer := o.rowBuffer()
 		for i := lo; i < hi; i++ {
 			m := o.m[i]
 			ff, fv, vv := m*o.ff[i], m*o.fv[i], m*o.vv[i]
-			if ff == 0 && fv == 0 && vv == 0 {
+			if ff == 0 && fv == 0 && vv == 0 && (o.groups == nil || o.dv[i] == 0) {
 				continue
 			}
 			r := o.p.Data.Row(i)
@@ -720,6 +751,11 @@ func (o *Expected) dense() *mat.SymDense {
 				v := r.At(j)
 				x = append(x, v)
 				z = append(z, v*(o.c1+o.c2*v)*o.w[c])
+			}
+			if o.groups != nil {
+				o.gather(i, buffer)
+				copy(z, buffer.z)
+				o.groups.addTo(a, n, r, 2*m*o.dv[i], buffer.sums)
 			}
 			for j, c := range r.Index {
 				row := a[int(c)*n : int(c)*n+n]
@@ -763,7 +799,7 @@ func (o *Expected) dense() *mat.SymDense {
 		}
 	}
 	for i := range n {
-		if i < o.columns && o.noisy {
+		if i < o.columns && o.noisy && o.groups == nil {
 			a[i*n+i] += o.shrink[i]
 		}
 		a[i*n+i] += o.p.Penalty.R[i]

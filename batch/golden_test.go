@@ -105,13 +105,29 @@ func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 			if v != 0 || i == 0 { // the first row names every column
 				e.Features.Index = append(e.Features.Index, uint32(d))
 				e.Features.Value = append(e.Features.Value, v)
+				e.Field = append(e.Field, uint16(1+d%len(denseFields)))
 			}
 		}
 		if err := b.Add(&e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return b.Data(blankout.NewSchema(20, []string{"-1", "1"}, 2))
+	schema := blankout.NewSchema(20, []string{"-1", "1"}, 2)
+	schema.Crosses = [][2]string{{"a", "b"}}
+	for _, f := range denseFields {
+		schema.AddField(f)
+	}
+	return b.Data(schema)
+}
+
+// denseFields are the fields of denseData, column after column and again from the first
+// on: of the groups g, h, c, of both g and h, and of g.
+var denseFields = []blankout.Field{
+	{Name: "a", Kind: blankout.Numeric, Group: "g"},
+	{Name: "b", Kind: blankout.Numeric, Group: "h"},
+	{Name: "c", Kind: blankout.Numeric},
+	{Name: "a^b", Kind: blankout.Cross},
+	{Name: "d", Kind: blankout.Numeric, Group: "g"},
 }
 
 func targets(y []float64, rows int) []float64 {

@@ -114,7 +114,7 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 				shrink := 0.0 // the largest part of a distance to its bound that a full step uses
 				for i := lo; i < hi; i++ {
 					if o.m[i] != 0 {
-						a, _, _ := o.gather(i, nil)
+						a, _, _ := o.gather(i, rowBuffer{})
 						df[i] = -o.p.Y[i] * (a + db)
 						dp, dxi, ds := change(i)
 						shrink = max(shrink, -dp/p[i], dp/(1-p[i]), -dxi/xi[i], -ds/slack[i])
@@ -191,7 +191,7 @@ func (o *Expected) scatterAll(df, out, w []float64) {
 	o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				o.scatter(acc, i, o.m[i]*df[i], 0)
+				o.scatter(acc, i, o.m[i]*df[i], 0, nil)
 			}
 		}
 		return 0

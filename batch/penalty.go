@@ -54,6 +54,15 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 		return nil, err
 	}
 	c0, c1, c2 := noise.Coefficients()
+	var groups *groupNoise
+	var pair, z []float64
+	var sums *groupSums
+	if n, ok := noise.(blankout.GroupDropout); ok {
+		if groups, err = newGroupNoise(d, n); err != nil {
+			return nil, err
+		}
+		pair, z, sums = make([]float64, 2*d.Columns()), make([]float64, d.Columns()), groups.sums()
+	}
 	p := &Penalties{Copies: copies}
 	variance := 0.0
 	for _, r := range f.Problems {
@@ -62,6 +71,11 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 			b = r.W[d.Columns()]
 		}
 		norm := dot(w, w)
+		for c, v := range w {
+			if groups != nil {
+				pair[2*c], pair[2*c+1] = v, v
+			}
+		}
 		for i := range d.Rows() {
 			m := d.Weight(i)
 			if d.Label(i) < 0 || m == 0 {
@@ -69,9 +83,13 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 			}
 			row := d.Row(i)
 			v := c0 * norm
-			for j, c := range row.Index {
-				x := row.At(j)
-				v += w[c] * w[c] * (c1*x + c2*x*x)
+			if groups != nil {
+				_, v, _ = groups.gather(row, pair, z, nil, sums)
+			} else {
+				for j, c := range row.Index {
+					x := row.At(j)
+					v += w[c] * w[c] * (c1*x + c2*x*x)
+				}
 			}
 			s := row.Dot(w) + b
 			a, slope, half := l.At(y, s, 0) // half is A''(s)/2

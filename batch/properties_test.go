@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -43,7 +44,8 @@ var everyLoss = func() []loss.Loss {
 	return out
 }()
 
-var everyNoise = []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 0.4}, blankout.Laplace{B: 0.3}}
+var everyNoise = []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 0.4}, blankout.Laplace{B: 0.3},
+	blankout.GroupDropout{Groups: 0.5}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept}
 
@@ -79,12 +81,94 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n blankout.Noise, kap
 		f, v := b, 0.0
 		for j, x := range row {
 			f += w[j] * x
-			v += w[j] * w[j] * blankout.Var(n, x)
+			for k, z := range row {
+				v += w[j] * w[k] * slowCovariance(n, j, k, x, z)
+			}
 		}
 		e, _, _ := l.At(y[i], f, v)
 		value += kappa * e
 	}
 	return value
+}
+
+// slowCovariance is that of the noisy values of columns j and k of denseData.
+func slowCovariance(n blankout.Noise, j, k int, x, z float64) float64 {
+	g, groups := n.(blankout.GroupDropout)
+	if !groups {
+		if j != k {
+			return 0
+		}
+		return blankout.Var(n, x)
+	}
+	// The product of the expectations of the squares of the factors that both share.
+	product := 1.0
+	for _, group := range slowGroups(j) {
+		if slices.Contains(slowGroups(k), group) {
+			product /= 1 - g.Groups
+		}
+	}
+	if j == k {
+		product /= 1 - g.Q
+	}
+	return x * z * (product - 1)
+}
+
+// slowGroups returns the groups that a column of denseData dies with.
+func slowGroups(column int) []string {
+	return [][]string{{"g"}, {"h"}, {"c"}, {"g", "h"}, {"g"}}[column%5]
+}
+
+// What slowCovariance says is what summing over every mask of groups and of features
+// comes to.
+func TestGroupsByEnumeration(t *testing.T) {
+	x := []float64{0.7, -1.3, 2, 0.5, -0.4, 1.1}
+	w := []float64{1, -0.6, 0.3, 0.9, 2, -0.5}
+	n := blankout.GroupDropout{Q: 0.3, Groups: 0.4}
+	groups := []string{"g", "h", "c"}
+	mean, square := 0.0, 0.0
+	for mask := range 1 << (len(groups) + len(x)) {
+		p, f := 1.0, 0.0
+		dies := func(bit int, q float64) bool {
+			if mask>>bit&1 == 1 {
+				p *= q
+				return true
+			}
+			p *= 1 - q
+			return false
+		}
+		var dead []string
+		for i, g := range groups {
+			if dies(i, n.Groups) {
+				dead = append(dead, g)
+			}
+		}
+		for j := range x {
+			alive, scale := !dies(len(groups)+j, n.Q), 1/(1-n.Q)
+			for _, g := range slowGroups(j) {
+				alive, scale = alive && !slices.Contains(dead, g), scale/(1-n.Groups)
+			}
+			if alive {
+				f += scale * w[j] * x[j]
+			}
+		}
+		mean += p * f
+		square += p * f * f
+	}
+	f, v := 0.0, 0.0
+	for j := range x {
+		f += w[j] * x[j]
+		for k := range x {
+			v += w[j] * w[k] * slowCovariance(n, j, k, x[j], x[k])
+		}
+	}
+	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
+		t.Errorf("mean %v and variance %v by masks, %v and %v by the formula", mean, square-mean*mean, f, v)
+	}
+	// And so says the objective: of the expected quadratic loss (f - y)^2 + v.
+	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
+	if got, want := o.ValueGrad(w, nil)-dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
+		t.Errorf("quadratic loss %v, want %v", got, want)
+	}
 }
 
 func TestExpectedAgainstTheFormula(t *testing.T) {
@@ -209,7 +293,7 @@ func TestCertificateIsABound(t *testing.T) {
 		x, y := drawProblem(t, 6, 60, 5, uncentred)
 		data := denseData(t, x, y)
 		for _, l := range everyLoss {
-			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}} {
+			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}, blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.9}} {
 				for _, it := range everyIntercept {
 					name := fmt.Sprintf("%v %v %v uncentred=%v", l, n, it, uncentred)
 					o := newExpected(t, data, y, l, n, 1, it)

@@ -457,7 +457,7 @@ func measureDeleted(model blankout.Model, d *Data, q float64, seed uint64) (err,
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		if q > 0 {
-			c.Vec(x, i, 0)
+			c.Vec(x, nil, i, 0)
 		}
 		s := model.ScoreVec(x, scores)
 		probabilities = model.About().Probabilities(s, probabilities)

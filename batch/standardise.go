@@ -98,5 +98,6 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 			return nil, nil, err
 		}
 	}
+	b.d.fields = d.fields
 	return b.Data(d.Schema), m, nil
 }

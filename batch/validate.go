@@ -180,13 +180,12 @@ type Evidence struct {
 	aside   []int
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
-	fieldOf map[uint32]uint16 // by column, of named fields
 	lacks
 }
 
 // NewEvidence returns empty Evidence about a live model.
 func NewEvidence(live *blankout.Linear) *Evidence {
-	return &Evidence{live: live, fieldOf: map[uint32]uint16{}}
+	return &Evidence{live: live}
 }
 
 // Learned copies in an event that the live model has learned, importance being
@@ -215,11 +214,7 @@ func (v *Evidence) Unlabelled(e *blankout.Example) error { return v.add(e, e.Wei
 
 func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
-	for i, id := range e.Field {
-		if column := e.Features.Index[i]; id != 0 && int(id) < len(v.live.Schema.Fields) && v.fieldOf[column] != id {
-			v.fieldOf[column] = id
-		}
-	}
+	v.builder.Fields(e)
 	v.lacks.add(v.live.Lack(e))
 	v.rows++
 	v.times = append(v.times, e.Time)
@@ -660,7 +655,9 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	fields := v.live.Schema.Fields
 	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
 	for j := range part {
-		part[j] = int(v.fieldOf[d.Column(j)])
+		if id := int(d.fields.of(d.Column(j))); id < len(fields) {
+			part[j] = id
+		}
 	}
 	// A product of two fields is lost with either; by itself it cannot die.
 	factors := make([][2]int, len(fields)) // of a field: twice itself, of a cross its two fields

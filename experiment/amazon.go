@@ -331,7 +331,7 @@ func corruptedCopies(examples []blankout.Example, noise blankout.Noise, copies i
 		e.Weight /= float64(copies)
 		for j := range copies {
 			x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
-			corrupter.Vec(x, i, j)
+			corrupter.Vec(x, nil, i, j)
 			e.Features = blankout.Vec{}
 			for k, v := range x.Value {
 				if v != 0 {

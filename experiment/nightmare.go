@@ -297,7 +297,7 @@ func (s *Setting) compare(ctx context.Context, c nightmareConfig, contenders []c
 				bad := make([]byte, len(images))
 				for n := range images {
 					x = m.Standardised(&images[n], blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-					corrupter.Vec(x, n, 0)
+					corrupter.Vec(x, nil, n, 0)
 					if m.Predict(m.ScoreVec(x, scores)) != images[n].Label {
 						bad[n] = 1
 					}

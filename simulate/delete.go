@@ -25,7 +25,7 @@ func (r Random) Kill(e *Event) {
 	for range e.Dead {
 		e.ones = append(e.ones, 1)
 	}
-	e.corrupter.Vec(blankout.Vec{Index: e.X.Index, Value: e.ones}, e.Number, e.Repeat)
+	e.corrupter.Vec(blankout.Vec{Index: e.X.Index, Value: e.ones}, e.Field, e.Number, e.Repeat)
 	for i, v := range e.ones {
 		e.Dead[i] = v == 0
 	}

@@ -129,7 +129,7 @@ func TestRandom(t *testing.T) {
 			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 7, Repeat: repeat}, X: examples[n].Features, Number: n, Dead: make([]bool, examples[n].Features.Len())}
 			Random{Share: 0.3}.Kill(&e)
 			x := examples[n].Features.Clone()
-			c.Vec(x, n, repeat)
+			c.Vec(x, nil, n, repeat)
 			for i, d := range e.Dead {
 				if d != (x.Value[i] == 0) {
 					t.Fatalf("repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])

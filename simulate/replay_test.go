@@ -52,7 +52,7 @@ func TestReplay(t *testing.T) {
 		c := batch.Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 11}
 		for n := range examples {
 			x := examples[n].Features.Clone()
-			c.Vec(x, n, repeat)
+			c.Vec(x, nil, n, repeat)
 			if other.Predict(other.ScoreVec(x, make([]float64, 4))) != examples[n].Label {
 				wrong++
 			}

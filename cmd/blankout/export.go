@@ -211,7 +211,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 		for copy := range o.copies {
 			x.Index = append(x.Index[:0], e.Features.Index...)
 			x.Value = append(x.Value[:0], e.Features.Value...)
-			corrupter.Vec(x, n, copy)
+			corrupter.Vec(x, e.Field, n, copy)
 			keep := 0
 			for i, v := range x.Value { // svmlight leaves zeros out
 				if v != 0 {

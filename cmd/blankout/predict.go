@@ -209,7 +209,7 @@ func deleting(m blankout.Model, o *predictFlags) func(*blankout.Example, []float
 	var x blankout.Vec
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		c.Vec(x, n, 0)
+		c.Vec(x, nil, n, 0)
 		n++
 		return m.ScoreVec(x, out)
 	}

@@ -183,7 +183,7 @@ func (c *comparison) corruptedPeers(train, test *set, row func(string, func(floa
 		x := batch.Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
 		return func(i int, v blankout.Vec) blankout.Vec {
 			if q > 0 {
-				x.Vec(v, i, copy)
+				x.Vec(v, nil, i, copy)
 			}
 			return v
 		}

@@ -213,7 +213,7 @@ func testError(m *blankout.Linear, s *set, d float64) float64 {
 		e := s.examples[i]
 		e.Features = m.Standardised(&e, blankout.Vec{})
 		if d > 0 {
-			corrupt.Vec(e.Features, i, 0)
+			corrupt.Vec(e.Features, nil, i, 0)
 		}
 		if blankout.Predict(scoreVec(m, e.Features, scores)) != e.Label {
 			wrong++

@@ -1,0 +1,315 @@
+package batch
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"blankout"
+)
+
+// This file is about noise that deletes whole groups of features at once
+// (blankout.GroupDropout). The features of a group then vary together, and V_n, the
+// covariance of row n's noisy features, is no diagonal matrix:
+//
+//	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
+//
+// x_u being the part of the row whose features die with the unit u. A unit is a group of
+// rate r_g, with the products that one of its fields takes part in, or the products of
+// the pair of groups a and b, of rate r_a r_b; own_d = r prod (1 + r_g) over the groups
+// that feature d dies with. V stays a sum of squares of linear maps, so that v = w'V w is
+// a squared norm and whatever holds of the losses and of the certificate holds here too.
+// What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
+// own_d^1/2 w_d x_d.
+
+// columnFields tells which field a column of the Schema is of: one number, 0 for the
+// anonymous field, in pages of columns.
+type columnFields [][]uint16
+
+// fieldPage is the number of columns on a page.
+const fieldPage = 1 << 12
+
+func (f columnFields) of(column uint32) uint16 {
+	if page := int(column / fieldPage); page < len(f) && f[page] != nil {
+		return f[page][column%fieldPage]
+	}
+	return 0
+}
+
+// Fields notes of which fields the columns of an example are. Add does so itself for an
+// example that has its Field; one that has passed a Scaler may have got more columns and
+// must be noted as it was before. A column in which two fields meet is of the one of the
+// lower id.
+func (b *Builder) Fields(e *blankout.Example) {
+	for i, id := range e.Field {
+		if id == 0 {
+			continue
+		}
+		column := e.Features.Index[i]
+		page := int(column / fieldPage)
+		for page >= len(b.d.fields) {
+			b.d.fields = append(b.d.fields, nil)
+		}
+		if b.d.fields[page] == nil {
+			b.d.fields[page] = make([]uint16, fieldPage)
+		}
+		if at := &b.d.fields[page][column%fieldPage]; *at == 0 || id < *at {
+			*at = id
+		}
+	}
+}
+
+// units tells which columns of Data die together.
+type units struct {
+	of   []int32    // unit by compact column
+	pair [][2]int32 // by unit: the two groups of a pair, -1 and -1 for a group
+	hash []uint64   // by unit, see blankout.Grouping.Hash
+}
+
+// units returns the units of the columns under the Schema's groups. It is an error if
+// nothing says what a group is.
+func (d *Data) units() (*units, error) {
+	if d.Schema == nil || d.Schema.ColumnGroups == nil && d.fields == nil {
+		return nil, fmt.Errorf("the examples have no fields that could be groups: say which columns die together, as by --groups every:8 or --groups FILE")
+	}
+	g := blankout.NewGrouping(d.Schema)
+	u := &units{of: make([]int32, d.Columns())}
+	for c := range u.of {
+		column := d.Column(c)
+		field := d.fields.of(column)
+		if int(field) >= len(d.Schema.Fields) {
+			field = 0 // of an event that knows more than the Schema
+		}
+		u.of[c] = g.Of(field, column)
+	}
+	for i := range int32(g.Len()) {
+		a, b, ok := g.Pair(i)
+		if !ok {
+			a, b = -1, -1
+		}
+		u.pair, u.hash = append(u.pair, [2]int32{a, b}), append(u.hash, g.Hash(i))
+	}
+	return u, nil
+}
+
+// groupNoise is GroupDropout on the columns of Data.
+type groupNoise struct {
+	*units
+	rate []float64 // by unit
+	own  []float64 // by unit, of each of its features
+}
+
+func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
+	u, err := d.units()
+	if err != nil {
+		return nil, fmt.Errorf("noise %v: %w", n, err)
+	}
+	g := &groupNoise{u, make([]float64, len(u.pair)), make([]float64, len(u.pair))}
+	r, rg := n.Odds()
+	for i, pair := range u.pair {
+		g.rate[i], g.own[i] = rg, r*(1+rg)
+		if pair[0] >= 0 {
+			g.rate[i], g.own[i] = rg*rg, r*(1+rg)*(1+rg)
+		}
+	}
+	return g, nil
+}
+
+// groupSums is what is summed by unit while a row is read. Between rows it is zero.
+type groupSums struct {
+	a, b []float64
+	met  []bool
+	list []int32   // of the units met
+	in   [][]int32 // entries of the row by unit, for addTo
+}
+
+func (g *groupNoise) sums() *groupSums {
+	n := len(g.pair)
+	s := make([]float64, 2*n)
+	return &groupSums{a: s[:n], b: s[n:], met: make([]bool, n)}
+}
+
+func (s *groupSums) meet(unit int32) {
+	if !s.met[unit] {
+		s.met[unit] = true
+		s.list = append(s.list, unit)
+	}
+}
+
+// gather returns for the pairs (a_d, b_d) of p
+//
+//	s = x.a,  t = a'V b,  u = a'V a,
+//
+// and writes V b to z by entry and, unless za is nil, V a to za.
+func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u float64) {
+	sums.list = sums.list[:0]
+	for j, c := range r.Index {
+		x, unit := r.At(j), g.of[c]
+		a, b := x*p[2*c], x*p[2*c+1]
+		sums.meet(unit)
+		sums.a[unit] += a
+		sums.b[unit] += b
+		s += a
+		z[j] = b
+		if za != nil {
+			za[j] = a
+		}
+		t += g.own[unit] * a * b
+		u += g.own[unit] * a * a
+	}
+	// A pair's features die with both of its groups.
+	for _, unit := range sums.list {
+		if pair := g.pair[unit]; pair[0] >= 0 {
+			for _, group := range pair {
+				sums.meet(group)
+				sums.a[group] += sums.a[unit]
+				sums.b[group] += sums.b[unit]
+			}
+		}
+	}
+	for _, unit := range sums.list {
+		a, b, rate := sums.a[unit], sums.b[unit], g.rate[unit]
+		t += rate * a * b
+		u += rate * a * a
+		sums.a[unit], sums.b[unit] = rate*a, rate*b
+	}
+	for _, unit := range sums.list {
+		if pair := g.pair[unit]; pair[0] >= 0 {
+			sums.a[unit] += sums.a[pair[0]] + sums.a[pair[1]]
+			sums.b[unit] += sums.b[pair[0]] + sums.b[pair[1]]
+		}
+	}
+	for j, c := range r.Index {
+		x, unit := r.At(j), g.of[c]
+		z[j] = x * (sums.b[unit] + g.own[unit]*z[j])
+		if za != nil {
+			za[j] = x * (sums.a[unit] + g.own[unit]*za[j])
+		}
+	}
+	for _, unit := range sums.list {
+		sums.a[unit], sums.b[unit], sums.met[unit] = 0, 0, false
+	}
+	return s, t, u
+}
+
+// variance returns V_dd/x_d^2 of a feature of a unit.
+func (g *groupNoise) variance(unit int32) float64 {
+	v := g.own[unit] + g.rate[unit]
+	if pair := g.pair[unit]; pair[0] >= 0 {
+		v += g.rate[pair[0]] + g.rate[pair[1]]
+	}
+	return v
+}
+
+// addTo adds k V of a row to the upper triangle of a matrix of n columns.
+func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums) {
+	if sums.in == nil {
+		sums.in = make([][]int32, len(g.pair))
+	}
+	sums.list = sums.list[:0]
+	add := func(unit int32, j int) {
+		sums.meet(unit)
+		sums.in[unit] = append(sums.in[unit], int32(j))
+	}
+	for j, c := range r.Index {
+		unit, x := g.of[c], r.At(j)
+		a[int(c)*n+int(c)] += k * g.own[unit] * x * x
+		add(unit, j)
+		if pair := g.pair[unit]; pair[0] >= 0 {
+			add(pair[0], j)
+			add(pair[1], j)
+		}
+	}
+	for _, unit := range sums.list {
+		in := sums.in[unit]
+		for i, j := range in {
+			row, x := a[int(r.Index[j])*n:], k*g.rate[unit]*r.At(int(j))
+			for _, l := range in[i:] {
+				row[r.Index[l]] += x * r.At(int(l))
+			}
+		}
+		sums.in[unit], sums.met[unit] = in[:0], false
+	}
+}
+
+// groupHessVec is HessVec where features die together.
+func (o *Expected) groupHessVec(v, out []float64) {
+	b := o.bias(v)
+	o.setPair(v, o.w)
+	total := o.total[:o.columns+1]
+	o.pass()
+	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+		buffer, zv := o.rowBuffer(), make([]float64, o.longest)
+		for i := lo; i < hi; i++ {
+			m := o.m[i]
+			ff, fv, vv, dv := m*o.ff[i], m*o.fv[i], m*o.vv[i], m*o.dv[i]
+			if ff == 0 && fv == 0 && vv == 0 && dv == 0 {
+				continue
+			}
+			r := o.p.Data.Row(i)
+			s, t, _ := o.groups.gather(r, o.pair, buffer.z, zv, buffer.sums)
+			s += b
+			df, dz := ff*s+2*fv*t, 2*fv*s+4*vv*t
+			for j, c := range r.Index {
+				acc[c] += df*r.At(j) + dz*buffer.z[j] + 2*dv*zv[j]
+			}
+			acc[o.columns] += df
+		}
+		return 0
+	})
+	for d, v := range v {
+		out[d] = total[d] + o.p.Penalty.R[d]*v
+	}
+}
+
+// variances returns by column the sum over the rows of 2 dv V_dd, at the point of the
+// last gradient.
+func (o *Expected) variances() []float64 {
+	if o.groups == nil {
+		return o.shrink
+	}
+	o.pass()
+	o.sum.sum(o.shrink, func(lo, hi int, acc []float64) float64 {
+		for i := lo; i < hi; i++ {
+			k := 2 * o.m[i] * o.dv[i]
+			if k == 0 {
+				continue
+			}
+			r := o.p.Data.Row(i)
+			for j, c := range r.Index {
+				x := r.At(j)
+				acc[c] += k * o.groups.variance(o.groups.of[c]) * x * x
+			}
+		}
+		return 0
+	})
+	return o.shrink
+}
+
+// A groupMask draws which groups die in a copy of an example: each with probability q,
+// by the seed, the numbers of example and copy and the name of the group alone.
+type groupMask struct {
+	q       float64
+	seed    uint64
+	n, copy int
+}
+
+// dead reports whether a unit dies, given its groups' hashes: one or, of a pair, which
+// dies with either, two.
+func (m groupMask) dead(hashes ...uint64) bool {
+	for _, hash := range hashes {
+		var pcg rand.PCG
+		pcg.Seed(m.seed^hash, uint64(m.n)<<16^uint64(m.copy))
+		if float64(pcg.Uint64()>>11)/(1<<53) < m.q {
+			return true
+		}
+	}
+	return false
+}
+
+// hashes returns those of the groups that a unit dies with.
+func (u *units) hashes(unit int32) []uint64 {
+	if pair := u.pair[unit]; pair[0] >= 0 {
+		return []uint64{u.hash[pair[0]], u.hash[pair[1]]}
+	}
+	return u.hash[unit : unit+1]
+}
