@@ -39,6 +39,28 @@ type Example struct {
 	Refused *Refusal
 }
 
+// FieldsOf writes the field of every one of the columns, which ascend, to out: that of
+// e's own entry, 0 for a column that e does not hold. It returns nil where e has no
+// fields.
+func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
+	if e.Field == nil {
+		return nil
+	}
+	out = out[:0]
+	j := 0
+	for _, column := range columns {
+		for j < e.Features.Len() && e.Features.Index[j] < column {
+			j++
+		}
+		id := uint16(0)
+		if j < e.Features.Len() && e.Features.Index[j] == column {
+			id = e.Field[j]
+		}
+		out = append(out, id)
+	}
+	return out
+}
+
 // Reason says why a record was refused. The values are the ones of the metric
 // label and of the dead letter's header.
 type Reason string

@@ -1,6 +1,7 @@
 package blankout
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -107,6 +108,17 @@ type unit struct {
 // NewGrouping returns the Grouping of a Schema.
 func NewGrouping(s *Schema) *Grouping {
 	return &Grouping{schema: s, byName: map[string]int32{}}
+}
+
+// ErrNoGroups says that nothing tells which features die together.
+var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups, record.group_every)")
+
+// Check returns ErrNoGroups if all features would be in one group for want of any fields.
+func (g *Grouping) Check() error {
+	if g.schema.ColumnGroups == nil && len(g.schema.Fields) < 2 {
+		return ErrNoGroups
+	}
+	return nil
 }
 
 // Of returns the unit of a feature in this column that came from the field of this id.

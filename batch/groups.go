@@ -65,13 +65,13 @@ type units struct {
 	hash []uint64   // by unit, see blankout.Grouping.Hash
 }
 
-// units returns the units of the columns under the Schema's groups. It is an error if
-// nothing says what a group is.
+// units returns the units of the columns under the Schema's groups, or
+// blankout.ErrNoGroups.
 func (d *Data) units() (*units, error) {
-	if d.Schema == nil || d.Schema.ColumnGroups == nil && d.fields == nil {
-		return nil, fmt.Errorf("the examples have no fields that could be groups: say which columns die together, as by --groups every:8 or --groups FILE")
-	}
 	g := blankout.NewGrouping(d.Schema)
+	if err := g.Check(); err != nil {
+		return nil, err
+	}
 	u := &units{of: make([]int32, d.Columns())}
 	for c := range u.of {
 		column := d.Column(c)

@@ -115,12 +115,31 @@ func (c *Config) Set(key, value string) error {
 		c.Bound = value
 	case "noise":
 		c.Noise = value
-	case "level", "q":
+	case "level":
 		noise, _, _ := strings.Cut(c.Noise, ":")
-		if key == "q" || noise == "none" || noise == "" {
+		if strings.Contains(c.Noise, "+") {
+			return fmt.Errorf("level: noise %s has two of them; vary q, of features, or group", c.Noise)
+		}
+		if noise == "none" || noise == "" {
 			noise = "dropout"
 		}
 		c.Noise = noise + ":" + value
+	case "q", "group": // of noise that has the other level it stays
+		features, groups := "", ""
+		for part := range strings.SplitSeq(c.Noise, "+") {
+			switch noise, _, _ := strings.Cut(part, ":"); noise {
+			case "dropout":
+				features = part
+			case "group":
+				groups = part
+			}
+		}
+		if key == "q" {
+			features = "dropout:" + value
+		} else {
+			groups = "group:" + value
+		}
+		c.Noise = strings.Trim(features+"+"+groups, "+")
 	case "t", "k":
 		c.Loss = name + ":" + value
 	case "intercept":
@@ -130,7 +149,7 @@ func (c *Config) Set(key, value string) error {
 	case "prior":
 		c.Prior = value
 	default:
-		return fmt.Errorf("no setting %q to vary: want one of c, l2, ell, alpha, loss, bound, noise, level, q, t, k, intercept, multiclass, prior", key)
+		return fmt.Errorf("no setting %q to vary: want one of c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior", key)
 	}
 	return nil
 }

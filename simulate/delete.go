@@ -19,8 +19,13 @@ type Random struct {
 	Share float64
 }
 
-func (r Random) Kill(e *Event) {
-	e.corrupter.Noise, e.corrupter.Seed = blankout.Dropout{Q: r.Share}, e.Seed
+func (r Random) Kill(e *Event) { e.drop(blankout.Dropout{Q: r.Share}, r.Share) }
+
+func (r Random) String() string { return "random:" + number(r.Share) }
+
+// drop marks what noise that deletes features deletes.
+func (e *Event) drop(noise blankout.Noise, share float64) {
+	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping = noise, e.Seed, e.grouped()
 	e.ones = e.ones[:0]
 	for range e.Dead {
 		e.ones = append(e.ones, 1)
@@ -29,10 +34,29 @@ func (r Random) Kill(e *Event) {
 	for i, v := range e.ones {
 		e.Dead[i] = v == 0
 	}
-	e.Left = 1 - r.Share
+	e.Left = 1 - share
 }
 
-func (r Random) String() string { return "random:" + number(r.Share) }
+// grouped returns which features of the events die together.
+func (s *Stage) grouped() *blankout.Grouping {
+	if s.grouping == nil {
+		s.grouping = blankout.NewGrouping(s.Schema)
+	}
+	return s.grouping
+}
+
+// Groups lets every group of features die with probability Share in [0, 1),
+// independently: a group of fields, a field that is in none, a group of columns (see
+// blankout.Grouping). The masks are those of blankout predict --delete-groups with the
+// same seed, in repetition r those of the corrupt command's copy r.
+type Groups struct {
+	deletion
+	Share float64
+}
+
+func (g Groups) Kill(e *Event) { e.drop(blankout.GroupDropout{Groups: g.Share}, g.Share) }
+
+func (g Groups) String() string { return "groups:" + number(g.Share) }
 
 // Worst lets those K features of an event die that the model needs most for its
 // true class y (Globerson & Roweis 2006, section 2): the largest positive

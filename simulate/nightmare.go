@@ -56,7 +56,8 @@ type Stage struct {
 
 	members   map[string]*members
 	pcg       rand.PCG
-	corrupter batch.Corrupter // of Random
+	grouping  *blankout.Grouping
+	corrupter batch.Corrupter // of Random and Groups
 	ones      []float64
 }
 
@@ -138,11 +139,12 @@ var nightmares = []struct {
 }{
 	{"none", "", false, func(string) (Nightmare, error) { return None{}, nil }},
 	{"random", "SHARE", true, func(a string) (Nightmare, error) {
-		d, err := strconv.ParseFloat(a, 64)
-		if err != nil || !(d >= 0 && d < 1) {
-			return nil, fmt.Errorf("the share %q must be a number in [0, 1)", a)
-		}
-		return Random{Share: d}, nil
+		d, err := parseShare(a)
+		return Random{Share: d}, err
+	}},
+	{"groups", "SHARE", true, func(a string) (Nightmare, error) {
+		d, err := parseShare(a)
+		return Groups{Share: d}, err
 	}},
 	{"worst", "K", true, func(a string) (Nightmare, error) {
 		k, err := strconv.Atoi(a)
@@ -157,6 +159,14 @@ var nightmares = []struct {
 	{"drift", "NAME:A,B", false, parseDrift},
 	{"stuck", "NAME:VALUE", true, parseStuck},
 	{"noise", "SD or NAME:SD", true, parseAdditive},
+}
+
+func parseShare(a string) (float64, error) {
+	d, err := strconv.ParseFloat(a, 64)
+	if err != nil || !(d >= 0 && d < 1) {
+		return 0, fmt.Errorf("the share %q must be a number in [0, 1)", a)
+	}
+	return d, nil
 }
 
 // Usage tells the forms that Parse reads.

@@ -258,6 +258,8 @@ func isRandom(n Nightmare) bool {
 		return isRandom(n.Nightmare)
 	case Random:
 		return n.Share > 0
+	case Groups:
+		return n.Share > 0
 	case Additive:
 		return n.SD > 0
 	case Block:
@@ -379,6 +381,11 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	} else {
 		meet = learner.meet
 	}
+	if _, ok := base(u.nightmare).(Groups); ok {
+		if err := stage.grouped().Check(); err != nil {
+			return o, &RequestError{err}
+		}
+	}
 	event := Event{Stage: stage}
 	for n := range u.subject.Examples {
 		if n%256 == 0 && ctx.Err() != nil {
@@ -455,7 +462,8 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	u.nightmare.Distort(event)
 	f.raw.Features, f.raw.Field = event.X, event.Field
 	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
-	event.X, event.Field = f.x, f.fields()
+	f.field = f.raw.FieldsOf(f.x.Index, f.field) // what the Scaler filled in is of no field
+	event.X, event.Field = f.x, f.field
 	u.strike(event)
 	left := event.Left
 	if left == 0 {
@@ -511,27 +519,6 @@ func (f *fixed) answered(event *Event, e *blankout.Example) float64 {
 	left.Missing = slices.Compact(left.Missing)
 	scale, _ := head.Answer(&left)
 	return scale
-}
-
-// fields returns the field of every entry of f.x. Both it and the event it was
-// made of are in ascending order of columns; what the Scaler filled in is of no field.
-func (f *fixed) fields() []uint16 {
-	if f.raw.Field == nil {
-		return nil
-	}
-	f.field = f.field[:0]
-	j := 0
-	for _, column := range f.x.Index {
-		for j < f.raw.Features.Len() && f.raw.Features.Index[j] < column {
-			j++
-		}
-		id := uint16(0)
-		if j < f.raw.Features.Len() && f.raw.Features.Index[j] == column {
-			id = f.raw.Field[j]
-		}
-		f.field = append(f.field, id)
-	}
-	return f.field
 }
 
 // standardisedZeros returns what the Scaler makes of the number 0 in each column of f.x,

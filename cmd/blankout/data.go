@@ -134,6 +134,13 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 	}
 }
 
+// regroup gives a model's Schema the groups of --groups, if that was given.
+func (d *dataFlags) regroup(s *blankout.Schema) {
+	if d.given("groups") {
+		d.record.Regroup(s)
+	}
+}
+
 // suits refuses flags that say of columns what a model knows better.
 func (d *dataFlags) suits(m *blankout.Head) error {
 	switch s := m.Schema; {

@@ -168,7 +168,7 @@ the same seed.`,
 	}
 	o.data.add(c)
 	f := c.Flags()
-	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q or poisson")
+	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
 	f.IntVar(&o.copies, "copies", 1, "copies of every example")
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
@@ -189,7 +189,8 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 		return err
 	}
 	schema := o.data.record.Schema()
-	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale}
+	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: blankout.NewGrouping(schema)}
+	_, grouped := noise.(blankout.GroupDropout)
 	_, c1, _ := noise.Coefficients()
 	var x blankout.Vec
 	var line []byte
@@ -198,6 +199,11 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 	err = o.data.each(c.Context(), o.data.paths, schema, func(e *blankout.Example) error {
 		if e.Weight != 1 {
 			return fmt.Errorf("the importance %v of an example has no place in svmlight", e.Weight)
+		}
+		if grouped {
+			if err := corrupter.Grouping.Check(); err != nil {
+				return err
+			}
 		}
 		label := "0"
 		if e.Label >= 0 {

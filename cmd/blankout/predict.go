@@ -24,6 +24,7 @@ type predictFlags struct {
 	model      string
 	out        string
 	remove     float64
+	groups     float64 // share of the groups to delete
 	rescale    bool
 	missing    string
 	unlabelled bool
@@ -47,13 +48,17 @@ A checkpoint or snapshot tells how events are read (label, id, categorical and
 dropped fields, …); flags override that.
 
 --delete D sets each feature of each example to zero with probability D, after
-standardising; --rescale multiplies the survivors by 1/(1-D).`,
+standardising, --delete-groups D each group of features, as the model or --groups has
+them; --rescale multiplies the survivors by 1/(1-D), for groups too.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !(o.remove >= 0 && o.remove <= 1) || o.rescale && o.remove == 1 {
+			if !(o.groups >= 0 && o.groups < 1) {
+				return usageError{fmt.Errorf("predict: --delete-groups %v: want a probability in [0, 1)", o.groups)}
+			}
+			if !(o.remove >= 0 && o.remove <= 1) || o.groups > 0 && o.remove == 1 || o.rescale && o.remove == 1 {
 				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
 			}
 			if err := p.runPredict(c.Context(), &o); err != nil {
@@ -67,6 +72,7 @@ standardising; --rescale multiplies the survivors by 1/(1-D).`,
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
+	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	f.StringVar(&o.missing, "missing", "auto", "what an example scores that is known to lack fields: as-is, rescale (by 1/(1 - share\nmissing)) or auto, which is what the model has measured to be better")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
@@ -91,6 +97,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	p.sayReadAs(read)
 	head := read.Head
 	schema := head.Schema
+	o.data.regroup(schema)
 	regression := loss.IsRegression(head.Loss)
 	o.data.record.Unlabelled = o.unlabelled || regression
 	// Labels that are none of the model's classes come as further ones. 0 is such
@@ -110,8 +117,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures := batch.NewMeasures(len(classes))
 	measures.Decide = head.Predict
 	score := read.Score
-	if o.remove > 0 {
-		score = deleting(read.Model, o)
+	if o.remove > 0 || o.groups > 0 {
+		if score, err = deleting(read.Model, o, schema); err != nil {
+			return err
+		}
 	}
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
@@ -145,7 +154,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		s := score(e, scores)
 		probabilities = head.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
-		if _, rule := head.Answer(e); rule != "" && o.remove == 0 {
+		if _, rule := head.Answer(e); rule != "" && o.remove == 0 && o.groups == 0 {
 			lacking++
 			if rule == blankout.MissingRescale {
 				rescaled++
@@ -203,16 +212,24 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies.
-func deleting(m blankout.Model, o *predictFlags) func(*blankout.Example, []float64) []float64 {
-	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale}
+func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(*blankout.Example, []float64) []float64, error) {
+	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema)}
+	if o.groups > 0 {
+		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
+		if err := c.Grouping.Check(); err != nil {
+			return nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
+		}
+	}
 	n := 0
 	var x blankout.Vec
+	var field []uint16
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		c.Vec(x, nil, n, 0)
+		field = e.FieldsOf(x.Index, field)
+		c.Vec(x, field, n, 0)
 		n++
 		return m.ScoreVec(x, out)
-	}
+	}, nil
 }
 
 // printable returns names as they are shown.

@@ -30,6 +30,7 @@ type simulateFlags struct {
 	settings   configFlags
 	models     []string
 	nightmares []string
+	deletes    [2]string // shares of features and of groups
 	groups     []string
 	dead       []string
 	rescale    bool
@@ -55,6 +56,7 @@ die, drift or turn noisy. It writes results.json, results.csv, results.md and fi
 (PNG and SVG) of the error against the level of the nightmare and over time.
 
   random:SHARE         every feature dies with this probability
+  groups:SHARE         every group of features does (record.groups, --groups, else fields)
   worst:K              the K features die that the model needs most for the true class
   group:NAME           a field, a group of fields, or columns by number as in 1-8
   group:*              each field and group in turn
@@ -76,6 +78,7 @@ trained, and for each nightmare each loss takes the one that does best on events
 out from FILE that are struck in the same way.`,
 		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
+			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
 			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead null,zero -o bursts\n" +
 			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned",
 		Args: noArgs,
@@ -94,6 +97,8 @@ out from FILE that are struck in the same way.`,
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
 	f.StringArrayVar(&o.nightmares, "nightmare", nil, "`NIGHTMARE`, several for as many tables and figures")
+	f.StringVar(&o.deletes[0], "delete", "", "`D,…`: short for --nightmare random:D,…")
+	f.StringVar(&o.deletes[1], "delete-groups", "", "`D,…`: short for --nightmare groups:D,…")
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
 	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (known to be missing), zero (silently), or both")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(share left), or =false not to (default: show both)")
@@ -113,7 +118,7 @@ out from FILE that are struck in the same way.`,
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	for name, values := range map[string][]string{
-		"nightmare": {"random:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
+		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
 		"dead":      {"null", "zero", "null,zero"},
 		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10"},
 	} {
@@ -126,6 +131,11 @@ out from FILE that are struck in the same way.`,
 // check fills in the replay and returns the first thing wrong with the flags.
 func (o *simulateFlags) check(c *cobra.Command) error {
 	r := &o.replay
+	for i, name := range []string{"random:", "groups:"} {
+		if o.deletes[i] != "" {
+			o.nightmares = append(o.nightmares, name+o.deletes[i])
+		}
+	}
 	if len(o.nightmares) == 0 {
 		return fmt.Errorf("name a nightmare with --nightmare: %s", simulate.Usage())
 	}
@@ -318,6 +328,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if err := o.data.suits(m.Head); err != nil {
 			return nil, err
 		}
+		o.data.regroup(m.Schema)
 		data, err := o.dataFor(m)
 		if err != nil {
 			return nil, err

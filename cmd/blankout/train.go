@@ -60,6 +60,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
 			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -m model\n" +
+			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -m model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -86,7 +87,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; online also auto")
+	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -107,7 +108,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.IntVar(&o.penalties, "penalty-report", 0, "compare the quadratic noising penalty with the exact one, in closed form and by `COPIES`\ndrawn from the noise")
 	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
 	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
@@ -331,6 +332,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			return nil, nil, err
 		}
 		scaler, schema = linear, linear.Schema
+		o.data.regroup(schema)
 	}
 	mode := blankout.Standardise(o.standardise)
 	b := batch.Builder{Threads: o.config.Threads}
@@ -346,6 +348,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			screen.progress(humanize.Comma(int64(count)) + " examples read")
 		}
 		if scaler != nil {
+			b.Fields(e)
 			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
