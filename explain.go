@@ -28,7 +28,9 @@ type Term struct {
 	// fields are missing.
 	Contribution float64
 	// Share is the feature's share of the score's variance under the model's
-	// noise. Without noise it is that of dropout, which at any level is the same.
+	// noise, its covariance with the score; that is negative for a feature that makes up
+	// for others of its group. Without noise it is that of dropout, which at any level is
+	// the same.
 	Share float64
 	Known bool // the model has met the column
 }
@@ -43,17 +45,34 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 	for k, s := range side {
 		x.Intercept += s * m.Intercept[k]
 	}
-	c0, c1, c2 := m.coefficients()
-	scale, _ := m.Answer(e)
-	variance := func(t *Term) float64 {
-		return scale * scale * t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value)
+	noise, err := ParseNoise(m.Noise)
+	if err != nil {
+		noise = NoNoise{} // a model may name one that is not known
 	}
+	c0, c1, c2 := noise.Coefficients()
+	scale, _ := m.Answer(e)
 	for t := range m.Terms(e, class) {
 		x.Score += t.Contribution
-		x.Variance += variance(&t)
 		x.Terms = append(x.Terms, t)
 	}
 	x.Score += x.Intercept
+	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
+	if n, ok := noise.(GroupDropout); ok {
+		g := NewGrouping(m.Schema)
+		var units []int32
+		var parts []float64
+		for _, t := range x.Terms {
+			units, parts = append(units, g.Of(t.Field, t.Column)), append(parts, t.Contribution)
+		}
+		of = g.covariances(n, units, parts)
+	} else {
+		for i, t := range x.Terms {
+			of[i] = scale * scale * t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value)
+		}
+	}
+	for _, v := range of {
+		x.Variance += v
+	}
 	if c0 > 0 { // acts on every column, those not in the event too
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
@@ -61,7 +80,10 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 			x.Variance += scale * scale * c0 * w * w
 		}
 	}
-	x.shares(func(t *Term) float64 { return variance(t) + scale*scale*c0*t.Weight*t.Weight })
+	for i, t := range x.Terms {
+		of[i] += scale * scale * c0 * t.Weight * t.Weight
+	}
+	x.shares(of)
 	slices.SortStableFunc(x.Terms, func(a, b Term) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
 	})
@@ -107,20 +129,20 @@ func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	return w
 }
 
-// shares fills in the terms' shares of the variance.
-func (x *Explanation) shares(of func(*Term) float64) {
+// shares fills in the terms' shares of the variance, given their parts of it.
+func (x *Explanation) shares(of []float64) {
 	total := x.Variance
 	if total == 0 {
-		of = func(t *Term) float64 { return t.Contribution * t.Contribution }
-		for i := range x.Terms {
-			total += of(&x.Terms[i])
+		for i, t := range x.Terms {
+			of[i] = t.Contribution * t.Contribution
+			total += of[i]
 		}
 	}
 	if total == 0 {
 		return
 	}
 	for i := range x.Terms {
-		x.Terms[i].Share = of(&x.Terms[i]) / total
+		x.Terms[i].Share = of[i] / total
 	}
 }
 
@@ -149,13 +171,4 @@ func (m *Linear) Side(class int) []float64 {
 		side[class] = 1
 	}
 	return side
-}
-
-// coefficients returns those of the model's noise, 0 for one that is not known.
-func (m *Linear) coefficients() (c0, c1, c2 float64) {
-	n, err := ParseNoise(m.Noise)
-	if err != nil {
-		return 0, 0, 0
-	}
-	return n.Coefficients()
 }

