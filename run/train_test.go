@@ -61,6 +61,9 @@ func TestTraining(t *testing.T) {
 			if got.Passes != 2 || got.Learned+got.Unlabelled != n || got.Progressive.Weight >= slow.Metrics().Total.Weight {
 				t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
 			}
+			if want := l.Level(); got.Level != want || want == 0 {
+				t.Errorf("level %v, want %v", got.Level, want)
+			}
 			l.EndPass()
 			if got.Objective != wantJ && math.Abs(got.Objective-wantJ) > 1e-9*wantJ || got.Error != wantError || !bytes.Equal(state(l), state(slow)) {
 				t.Errorf("memory %d, %d threads: J = %v, error %v; by hand %v, %v", memory, threads, got.Objective, got.Error, wantJ, wantError)
