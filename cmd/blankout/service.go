@@ -321,7 +321,7 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 // openSource opens the events, from where the checkpoint left them. Standard input is
 // new every time.
 func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
-	r, in := s.runner, input(c, data)
+	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
 	in.Record.Growing = data != "-" // the next run goes on where this one ends
 	open := func(ctx context.Context) (stream.Opened, error) {

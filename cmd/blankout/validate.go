@@ -100,7 +100,7 @@ func learnedAs(c *config.Config, s *blankout.Schema) (own []string) {
 // events come from the file data or, if that is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
-	events := input(c, data)
+	events := inputOf(c, data)
 	// What is in the log by now is read. What is gone from it is left out, and the report
 	// says so.
 	events.Kafka.Log = log
@@ -119,9 +119,9 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	return v
 }
 
-// input returns where a learner of this configuration has its events from: the file,
+// inputOf returns where a learner of this configuration has its events from: the file,
 // standard input or address data, or if that is "" the topics of the configuration.
-func input(c *config.Config, data string) stream.Input {
+func inputOf(c *config.Config, data string) stream.Input {
 	in := stream.Input{Where: data, Record: c.Record, Kafka: c.Kafka.ConsumerConfig}
 	if data == "-" {
 		in.Format = "json"
@@ -236,7 +236,7 @@ func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) e
 	}
 	for _, p := range offsets {
 		switch {
-		case input(c, o.data).Holds(p.Topic):
+		case inputOf(c, o.data).Holds(p.Topic):
 		case o.data != "":
 			return fmt.Errorf("it was learned from %q, not from %q: name it as run did", p.Topic, o.data)
 		default:
