@@ -187,7 +187,7 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
 	for _, path := range a.flags.data.paths {
-		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *input, i int, place func() string) error {
+		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *packedBatch, i int, place func() string) error {
 			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
 				return errEnough
 			}

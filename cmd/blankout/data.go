@@ -220,18 +220,18 @@ func unnamedColumns(numbers []int) string {
 // each calls f for every example of the paths. A record that cannot be used is
 // an error that names its place.
 func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example) error) error {
-	return d.eachPlaced(ctx, paths, s, func(in *input, i int, _ func() string) error { return f(&in.Examples[i]) })
+	return d.eachPlaced(ctx, paths, s, func(in *packedBatch, i int, _ func() string) error { return f(&in.Examples[i]) })
 }
 
-// input is a batch of a source and what dataFlags.pack has made of its examples.
-type input struct {
+// packedBatch is a batch of a source and what dataFlags.pack has made of its examples.
+type packedBatch struct {
 	blankout.Batch
 	packed any
 }
 
 // eachPlaced is each for an f that may want the batch that the example is in, and
 // the example's place: file and line, or topic, partition and offset.
-func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(in *input, i int, place func() string) error) error {
+func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(in *packedBatch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
@@ -243,14 +243,14 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.
 	return nil
 }
 
-func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(in *input, i int, place func() string) error) (err error) {
+func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(in *packedBatch, i int, place func() string) error) (err error) {
 	src, err := d.open(ctx, path, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	topic := strings.HasPrefix(path, "kafka://")
-	var b input
+	var b packedBatch
 	for {
 		if err := src.Next(ctx, &b.Batch); errors.Is(err, io.EOF) {
 			return nil

@@ -129,7 +129,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	asJSON := strings.HasSuffix(o.out, ".jsonl")
 	o.data.record.KeepValue = asJSON
 	names := namer{model: read, data: &o.data}
-	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *input, i int, _ func() string) error {
+	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, _ func() string) error {
 		e := &in.Examples[i]
 		switch {
 		case e.Label >= known && e.Label != zero:

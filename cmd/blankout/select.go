@@ -119,7 +119,7 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	schema.MaxClasses = known + 1 // room for a strange one, to name it
 	var b batch.Builder
 	var x blankout.Vec
-	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *input, i int, _ func() string) error {
+	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {
 		e := &in.Examples[i]
 		if e.Label >= known {
 			return fmt.Errorf("label %.40q is none of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)

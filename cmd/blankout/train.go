@@ -339,7 +339,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var x blankout.Vec
 	var fit batch.Standardiser
 	count := 0
-	add := func(in *input, i int, at func() string) error {
+	add := func(in *packedBatch, i int, at func() string) error {
 		e := &in.Examples[i]
 		if o.influences != "" {
 			o.places = append(o.places, place{at(), string(e.Key)})
