@@ -1,8 +1,12 @@
 package online
 
 import (
+	"math"
 	"reflect"
+	"strings"
 	"testing"
+
+	"blankout"
 )
 
 // The settings that a fingerprint tells are those that it was made of.
@@ -24,6 +28,21 @@ func TestFingerprintConfig(t *testing.T) {
 	for key, value := range map[string]string{"c": "one", "adapt": "perhaps", "refresh": "1.5", "class_weight": "map[x]", "noise": "auto [x]", "loss": "none"} {
 		if _, err := (Fingerprint{key: value}).Config(); err == nil {
 			t.Errorf("%s = %s is taken", key, value)
+		}
+	}
+}
+
+// A half-life is at least one event, or 0 for never.
+func TestHalfLivesAreChecked(t *testing.T) {
+	for _, x := range []float64{-1, 0.5, math.NaN(), math.Inf(1)} {
+		for key, set := range map[string]func(*Config){
+			"half_life": func(c *Config) { c.HalfLife = x }, "half_life_time": func(c *Config) { c.HalfLifeTime = x },
+		} {
+			c := DefaultConfig()
+			set(&c)
+			if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), key+" = ") {
+				t.Errorf("%s = %v: %v", key, x, err)
+			}
 		}
 	}
 }
