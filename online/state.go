@@ -150,8 +150,9 @@ func (l *Learner) Level() float64 {
 	return 0
 }
 
-// stateVersion counts the layouts of the block "learner".
-const stateVersion = 4
+// stateVersion counts the layouts of the block "learner", oldestVersion is the first
+// that this program goes on from. No number is ever used again.
+const stateVersion, oldestVersion = 4, 3
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -181,27 +182,17 @@ func (l *Learner) state(c *coder.Coder) {
 		c.Floats(&lv.sumsq)
 		c.Float(&lv.blend)
 		c.Float(&lv.gain)
-		if c.Version > 1 {
-			c.Float(&lv.squares)
-			c.Float(&lv.judged)
-		} else {
-			lv.gain = 0 // a curvature was here
-		}
+		c.Float(&lv.squares)
+		c.Float(&lv.judged)
 		c.Float(&lv.raise)
 		c.Float(&lv.square)
 		f := &lv.forecast
-		if c.Version > 1 {
-			for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
-				for i := range p {
-					c.Float(&p[i])
-				}
+		for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
+			for i := range p {
+				c.Float(&p[i])
 			}
-		} else {
-			f.version1(c)
 		}
-		if c.Version > 2 {
-			c.Float(&f.squares)
-		}
+		c.Float(&f.squares)
 	}
 	c.Uint(&l.dense.events)
 	c.Uint32s(&l.dense.candidates)
@@ -282,18 +273,6 @@ func (g *recentReadings) state(c *coder.Coder) {
 	}
 }
 
-// version1 reads a forecast of which all points had the same samples.
-func (f *forecast) version1(c *coder.Coder) {
-	var samples uint64
-	var weight float64
-	c.Uint(&samples)
-	c.Float(&weight)
-	for i := range f.wrong {
-		f.samples[i], f.weight[i] = float64(samples), weight
-		c.Float(&f.wrong[i])
-	}
-}
-
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the
 // other would have. An error names the settings in which c differs, if weights
 // learned under the old ones would mean something else.
@@ -313,8 +292,12 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, err
 	}
 	d := coder.Read(data)
-	if d.Version = d.Uint32(); d.Version < 1 || d.Version > stateVersion {
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d; this program reads up to %d", d.Version, stateVersion)
+	switch d.Version = d.Uint32(); {
+	case d.Version < oldestVersion:
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from versions %d to %d only: start afresh with --reset, "+
+			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, oldestVersion, stateVersion)
+	case d.Version > stateVersion:
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
 	}
 	was, err := readFingerprint(d)
 	if err != nil {
@@ -324,6 +307,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if _, ok := was["refresh"]; !ok {
 		was["refresh"] = now["refresh"] // an older file does not say; its rows have room for one, or none
 	}
+	was["missing"] = now["missing"] // no weight depends on it
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
@@ -411,5 +395,5 @@ func (e *MismatchError) Error() string {
 		}
 		s += d
 	}
-	return s + "): restore the settings, or start afresh with --reset"
+	return s + "): restore the settings, or start afresh with --reset, which sets the checkpoints aside"
 }

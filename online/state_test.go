@@ -150,9 +150,8 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 }
 
-// A checkpoint of version 1 had less of the choice between average and iterate
-// and one count of samples for all points of a forecast; version 2 less of the choice
-// of a level; version 3 nothing that warnings are made from.
+// A checkpoint of version 3 had nothing that warnings are made from. Earlier versions,
+// and later ones, are refused with a sentence that says what to do.
 func TestOldVersions(t *testing.T) {
 	c := DefaultConfig()
 	l, s := mustNew(t, c, 3), newStream(4, 3)
@@ -169,7 +168,7 @@ func TestOldVersions(t *testing.T) {
 	}
 	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == "learner" })
 	var restored []*Learner
-	for version := uint32(stateVersion - 1); version > 0; version-- {
+	for version := uint32(stateVersion - 1); version >= oldestVersion; version-- {
 		old := &coder.Coder{Version: version, Out: binary.LittleEndian.AppendUint32(nil, version)}
 		old.Bytes(&fingerprint)
 		l.state(old)
@@ -182,6 +181,12 @@ func TestOldVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		restored = append(restored, r)
+	}
+	for version, want := range map[uint32]string{0: "start afresh with --reset", 2: "start afresh with --reset", stateVersion + 1: "a newer program"} {
+		binary.LittleEndian.PutUint32(blocks[at].Data, version)
+		if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %d: %v, want %q", version, err, want)
+		}
 	}
 	e := s.next()
 	want := slices.Clone(l.Learn(e))

@@ -115,9 +115,9 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 }
 
 // Files of every format version that was ever written stay readable, score as
-// they did, and a checkpoint is gone on with: of every version of the learner's
-// state, the former ones being checkpoint-VERSION. Those of a newer format are
-// refused with a message that says so.
+// they did, and a checkpoint is gone on with: of the learner's state this version and
+// the one before, checkpoint-3. States of versions 1 and 2, which no program in use
+// writes, and files of a newer format are refused with a message that says so.
 func TestFormats(t *testing.T) {
 	current := filepath.Join("testdata", "format1")
 	if *updateFormat {
@@ -159,7 +159,12 @@ func TestFormats(t *testing.T) {
 			t.Fatal(checkpoints, err)
 		}
 		for _, path := range checkpoints {
-			goOn(t, path)
+			switch filepath.Base(path) {
+			case "checkpoint-1.blankout", "checkpoint-2.blankout":
+				refuseState(t, path)
+			default:
+				goOn(t, path)
+			}
 		}
 		kernel, err := checkpoint.ReadFile(filepath.Join(dir, "kernel.blankout"))
 		if err == nil {
@@ -168,6 +173,20 @@ func TestFormats(t *testing.T) {
 		if err != nil || kernel.Kind != checkpoint.Kernel {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// refuseState sees that a learner does not go on from a checkpoint of writeFormat.
+func refuseState(t *testing.T, path string) {
+	t.Helper()
+	file, err := checkpoint.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := online.DefaultConfig()
+	config.Refresh = 100
+	if _, _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from versions 3 to 4 only: start afresh with --reset") {
+		t.Errorf("%s: %v", path, err)
 	}
 }
 

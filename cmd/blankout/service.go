@@ -95,18 +95,6 @@ func runFingerprint(c record.Config, v validate.Config) online.Fingerprint {
 	return f
 }
 
-// deadLetters is what a Runner takes refused records to.
-type deadLetters struct{ *stream.DeadLetters }
-
-func (d deadLetters) Write(ctx context.Context, b *blankout.Batch) error {
-	for i := range b.Examples {
-		if err := d.Add(ctx, b.Topic, b.Partition, &b.Examples[i]); err != nil {
-			return err
-		}
-	}
-	return d.Flush(ctx)
-}
-
 // suspects is what a Runner takes events with a doubtful label to.
 type suspects struct{ *stream.DeadLetters }
 
@@ -304,7 +292,7 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 			}
 			return nil
 		})
-		s.runner.DeadLetters = deadLetters{d}
+		s.runner.DeadLetters = d
 	}
 	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
 		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)

@@ -35,7 +35,7 @@ func TestOldCheckpoint(t *testing.T) {
 		return code, out.String(), log.String()
 	}
 	code, _, log := blankout("run", "-f", "blankout.toml", "-d", "events.jsonl", "--set", "learner.eta=0.7")
-	if code != 2 || !strings.Contains(log, name+`: the saved weights were learned under other settings (eta: was "0", is "0.7"): restore the settings, or start afresh with --reset`) {
+	if code != 2 || !strings.Contains(log, name+`: the saved weights were learned under other settings (eta: was "0", is "0.7"): restore the settings, or start afresh with --reset, which sets the checkpoints aside`) {
 		t.Errorf("another setting: exit code %d\n%s", code, log)
 	}
 	code, out, log := blankout("run", "-f", "blankout.toml", "-d", "events.jsonl", "--json")
