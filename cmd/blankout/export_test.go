@@ -117,7 +117,7 @@ func TestExportsScore(t *testing.T) {
 					clipped, filled, transformed = clipped || f.clipped, filled || f.filled, transformed || f.transformed
 				}
 			}
-			if want := c.standardise == "auto" || c.standardise == "all"; clipped != want {
+			if want := c.standardise != "none"; clipped != want {
 				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
 			}
 			if want := c.format == "json" && c.standardise == "auto"; transformed != want {
