@@ -5,329 +5,217 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"blankout"
-	"blankout/batch"
 	"blankout/internal/failpoint"
-	"blankout/online"
 	"blankout/validate"
 )
 
-// Under the policy adopt the exact solution over the first N records becomes
-// the live state after N records, for N every multiple of ValidateConfig.Events,
-// and the records since are learned again. The state after a number of records
-// then still depends on those records alone, not on how long the solver took:
+// Under the policy adopt the exact solution over the first N records becomes the live
+// state after N records, for N every multiple of validate.Config.Events. Learning waits
+// for it, so that the state after a number of records depends on those records alone and
+// not on how long the solver took:
 //
-//   - The state after exactly N records, wherever a batch ends, is kept: the base.
-//     It is saved, and solved for beside learning.
-//   - What is learned meanwhile is provisional. Readers see it; it is never saved.
-//     At 2N at the latest learning waits for the solver: none is skipped.
-//   - Then the adopted state takes the place of the base, the Source goes back to
-//     the base's offsets, and learning goes on from there.
+//  1. After exactly N records, wherever a batch ends, the state is frozen. It is saved,
+//     and solved for beside the loop. Meanwhile models are served and checkpoints written.
+//  2. When the solution is there, the Learner made of it takes the place of the live one.
+//     The learned state stays if the solution is not certified, is not over exactly the
+//     records that were counted in, or is not better on the newest of them. It also stays
+//     if there is no solution after validate.Config.AdoptWait.
+//  3. The decision is saved, and learning goes on once it is safe.
 //
-// The program may die at any instant: the newest checkpoint holds the base, which
-// says that its adoption is still to come, or the adopted state.
-//
-// Only a certified solution over exactly the records that were counted in is
-// adopted, and only if it is better on the newest of them. If the log no longer holds them, or nothing can be solved, the
-// provisional state stays, and the report and the log say why. If they cannot be
-// read for another reason, it is tried again until they can.
+// A program that dies before 3 finds the state of 1 and does all of it again. One that
+// dies later goes on from the decision. This is how even a decision that depended on the
+// clock, the one after AdoptWait, is repeated by every restart.
 
-// Seeker is a Source that can go back, which the policy adopt needs.
-type Seeker interface {
-	// Seek makes Next go on at the given places, and with what is not among them
-	// at where it first began. No Next is under way.
-	Seek(to blankout.Offsets) error
+// Adoptions is what has been decided about exact solutions.
+type Adoptions struct {
+	// Decided is the number of records at the latest decision.
+	Decided uint64 `json:"decided"`
+	// TimedOut are those at which there was no solution in time.
+	TimedOut []uint64 `json:"timed_out,omitempty"`
 }
 
-// adopting is the part of a loop that adopts exact solutions.
-type adopting struct {
-	every   uint64 // 0: the policy is another one
-	due     uint64 // records, those before Run included, at which the next is
-	base    *base  // of the one under way, nil if there is none
-	solving context.CancelFunc
-	adopted chan adoptionResult
-	// again holds by partition the offset up to which records have been counted
-	// into the Status, stored that up to which dead letters are: they are not a
-	// second time after a return to a base.
-	again, stored map[partition]int64
-	// soon asks for a checkpoint at once.
-	soon bool
+// blockAdoption is the block of a checkpoint that holds Adoptions, under the policy adopt.
+const blockAdoption = "adoption" // JSON
+
+// ReadAdoptions returns Runner.Adoptions of a checkpoint.
+func ReadAdoptions(blocks []blankout.Block) (a Adoptions, err error) {
+	if _, err := blankout.FindBlock(blocks, blockAdoption); err != nil {
+		return a, nil
+	}
+	return a, readJSON(blocks, blockAdoption, &a)
 }
 
-// base is the state that a solution is computed for.
-type base struct {
-	at      uint64 // records, those before Run included
-	records uint64 // since Run began
-	state   *online.Snapshot
-	offsets blankout.Offsets
-	schema  *blankout.Schema
-	status  Status        // with maps of its own
-	saved   bool          // or being saved
-	wait    time.Duration // after a failure
-	retry   time.Time
+func (a *Adoptions) block() blankout.Block {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // numbers
+	}
+	return blankout.Block{Name: blockAdoption, Data: data}
 }
 
-type adoptionResult struct {
-	*validate.Adoption
-	err error
+// adopter is the part of a loop that adopts exact solutions.
+type adopter struct {
+	job
+	every   uint64        // records; 0: the policy is another one
+	most    time.Duration // that learning waits, 0 for as long as it takes
+	trouble string        // why there is no solution yet, "" while the solver works
 }
-
-// errBack says that learning has gone back to a base: the batch at hand is void.
-var errBack = errors.New("the state has gone back")
 
 func (l *loop) startAdopting() error {
 	v := l.Validator
 	if v == nil || v.Config.Policy != "adopt" {
 		return nil
 	}
-	if _, ok := l.Source.(Seeker); !ok || v.Open == nil {
+	if v.Open == nil {
 		return errors.New("policy adopt: these events cannot be read again")
 	}
-	if err := validate.CheckAdopt(v.Learner); err != nil {
-		return err
-	}
-	l.every, l.adopted, l.again, l.stored = v.Config.Events, make(chan adoptionResult, 1), map[partition]int64{}, map[partition]int64{}
-	l.due = (l.before/l.every + 1) * l.every
-	if l.before > 0 && l.before%l.every == 0 && l.Decided < l.before {
-		l.due = l.before
-		l.beginAdoption()
-	}
-	return nil
+	l.adopter.every, l.adopter.most = v.Config.Events, v.Config.AdoptWait
+	return validate.CheckAdopt(v.Learner)
 }
 
-// untilAdoption returns to, or a number of examples before it after which an
-// adoption is due.
-func (l *loop) untilAdoption(from, to int) int {
-	if l.every == 0 {
-		return to
+// untilAdoption returns n, or a number of records below it after which an adoption is due.
+func (l *loop) untilAdoption(n int) int {
+	if every := l.adopter.every; every > 0 {
+		return int(min(uint64(n), every-(l.before+l.records)%every))
 	}
-	if left := l.due - (l.before + l.records); left < uint64(to-from) {
-		to = from + int(left)
-	}
-	return to
+	return n
 }
 
-// adoptIfDue begins an adoption if one is due. It first waits for one under way,
-// and returns errBack if the state has gone back with that.
+// adoptIfDue waits, where an adoption is due, until it is decided and the decision is
+// saved. It returns an error if ctx ends before.
 func (l *loop) adoptIfDue(ctx context.Context) error {
-	if l.every == 0 || l.before+l.records != l.due {
+	at := l.before + l.records
+	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {
 		return nil
 	}
-	if err := l.awaitAdoption(ctx); err != nil {
-		return err
-	}
-	l.beginAdoption()
-	return nil
-}
-
-// beginAdoption makes the present state the base.
-func (l *loop) beginAdoption() {
-	if l.cancel != nil { // a validation that was asked for gives way, and comes afterwards
-		l.cancel()
+	if l.validator.running() { // it gives way, and comes afterwards
+		l.validator.cancel()
 		l.validation.Store(true)
 	}
-	l.base = &base{
-		at: l.due, records: l.records, state: l.freeze(), offsets: l.Offsets.Clone(),
-		schema: l.Learner.Schema().View(), status: l.current, wait: time.Second,
+	s := &l.current.Validation
+	s.Adopting, s.WaitingSince = at, time.Now()
+	l.saver.urgent, l.unreported = true, true
+	defer func() {
+		s.Waited += time.Since(s.WaitingSince)
+		s.Adopting, s.WaitingSince, l.adopter.trouble, l.unreported = 0, time.Time{}, "", true
+	}()
+	solution, err := l.solve(ctx)
+	if err != nil {
+		return err
 	}
-	l.base.status.RefusedBy = maps.Clone(l.current.RefusedBy)
-	l.current.Validation.Adopting = l.due
-	l.due += l.every
-	l.moved, l.soon, l.unreported = true, true, true
-	l.solve()
+	if err := l.decide(at, solution); err != nil {
+		return err
+	}
+	return l.attend(ctx, l.saver.safe)
 }
 
-// solve has a goroutine find the exact solution for the base.
-func (l *loop) solve() {
-	ctx, cancel := context.WithCancel(context.Background())
-	l.solving = cancel
-	b, v := l.base, l.Validator
-	go func() {
-		var r adoptionResult
+type solved struct {
+	*validate.Adoption
+	err error
+}
+
+// solve waits for the exact solution of the present state. What fails, such as reading
+// the events again, is tried again. It returns nil if there is none within the time that
+// learning may wait, and an error if ctx ends.
+func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
+	limited, cancel := context.WithCancel(ctx)
+	if l.adopter.most > 0 {
+		limited, cancel = context.WithTimeout(ctx, l.adopter.most)
+	}
+	defer cancel()
+	state := l.freeze()
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		var result *solved
+		l.beginSolving(state, func(r solved) { result = &r })
+		err := l.attend(limited, func() bool { return result != nil })
+		switch {
+		case err != nil:
+		case result.err == nil:
+			return result.Adoption, nil
+		default:
+			l.current.Validation.Failed++
+			l.adopter.trouble = fmt.Sprintf("the exact solution over %d records, for which learning waits, could not be computed: %v", state.records, result.err)
+			l.log.Error("an exact solution to adopt could not be computed; it is tried again", "records", state.records, "retry_in", wait, "err", result.err)
+			retry := time.Now().Add(wait)
+			err = l.attend(limited, func() bool { return !time.Now().Before(retry) })
+		}
+		if err == nil {
+			continue
+		}
+		if l.adopter.running() {
+			l.adopter.cancel()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // endSolving waits for the solver
+		}
+		return nil, l.attend(ctx, func() bool { return !l.adopter.running() })
+	}
+}
+
+// beginSolving has a goroutine find the exact solution.
+func (l *loop) beginSolving(state *frozen, take func(solved)) {
+	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
+	begin(&l.adopter.job, func(ctx context.Context) (r solved) {
 		if r.err = failpoint.Here("run.solve"); r.err == nil {
-			r.Adoption, r.err = v.Adopt(ctx, b.state, b.offsets)
+			r.Adoption, r.err = validator.Adopt(ctx, state.Snapshot, state.offsets)
 		}
 		if r.err == nil && r.Report != nil {
-			r.err = l.keep(r.Report)
+			keep(log, r.Report)
 		}
-		l.adopted <- r // one place, one at a time: never blocks
-	}()
+		return r
+	}, take)
 }
 
-// keep names a report and hands it on. That it cannot be kept is logged only: it
-// decides nothing.
-func (l *loop) keep(r *batch.Validation) error {
-	// Named so that the order of names is that of time.
-	r.ID = fmt.Sprintf("%s-%012d", r.Time.Format("20060102T150405.000Z"), r.Records)
-	if l.Report == nil {
-		return nil
+// endSolving waits for a solver that was told to stop.
+func (l *loop) endSolving(deadline context.Context) {
+	for l.adopter.running() {
+		select {
+		case take := <-l.finished:
+			take()
+		case <-deadline.Done():
+			l.log.Warn("the solver does not stop; it is left behind", "after", l.Config.ShutdownTimeout)
+			return
+		}
 	}
-	if err := l.Report(r); err != nil {
-		l.log.Error("a validation's report could not be kept", "id", r.ID, "err", err)
-	}
-	return nil
 }
 
-// finishAdoption takes a result over. It returns errBack if the state has gone
-// back to the base and been replaced.
-func (l *loop) finishAdoption(ctx context.Context, r adoptionResult) error {
-	b, s := l.base, &l.current.Validation
-	l.solving()
-	l.solving, l.unreported = nil, true
-	if r.err != nil {
-		s.Failed++
-		b.retry = time.Now().Add(b.wait)
-		l.log.Error("an exact solution to adopt could not be computed; it is tried again", "records", b.at, "retry_in", b.wait, "err", r.err)
-		b.wait = min(2*b.wait, time.Minute)
-		return nil
-	}
-	if r.Learner != nil {
+// decide takes a solution over, or leaves the learned state, nil being none in time.
+func (l *loop) decide(at uint64, a *validate.Adoption) error {
+	s := &l.current.Validation
+	if a != nil && a.Learner != nil {
 		if err := failpoint.Here("run.adopt"); err != nil {
 			return err
 		}
+		a.Learner.SetSchema(l.Learner.Schema())
+		l.Learner = a.Learner
 	}
-	if r.Report != nil {
-		l.exact.Store(r.Exact)
-		s.Last = r.Report
-		s.Done++
-	}
-	s.Adopting, l.Decided, l.base = 0, b.at, nil
-	l.moved, l.soon = true, true
-	if r.Learner == nil {
+	switch {
+	case a == nil:
+		s.TimedOut++
+		l.Adoptions.TimedOut = append(l.Adoptions.TimedOut, at)
+		l.log.Error("there is no exact solution after adopt_wait, the learned state stays", "records", at, "adopt_wait", l.adopter.most)
+	case a.Learner != nil:
+		s.Adopted++
+		l.log.Info("adopted the exact solution", "id", a.Report.ID, "records", at, "relative_gap", a.Report.RelativeGap,
+			"waited", time.Since(s.WaitingSince).Round(time.Millisecond))
+	default:
 		s.NotAdopted++
 		log := l.log.Error
-		if r.Kept {
+		if a.Kept {
 			log = l.log.Info
 		}
-		log("an exact solution was not adopted, the learned state stays", "records", b.at, "reason", r.Reason)
-		return nil
+		log("an exact solution was not adopted, the learned state stays", "records", at, "reason", a.Reason)
 	}
-	provisional := l.records - b.records
-	if err := l.backTo(ctx, b, r.Learner); err != nil {
-		return err
+	if a != nil && a.Report != nil {
+		l.exact.Store(a.Exact)
+		s.Last = a.Report
+		s.Done++
 	}
-	s.Adopted++
-	l.log.Info("adopted the exact solution", "id", r.Report.ID, "records", b.at, "relative_gap", r.Report.RelativeGap,
-		"learned_again", provisional, "took", time.Duration((r.Report.Reading+r.Report.Seconds)*float64(time.Second)))
-	if err := failpoint.Here("run.adopted"); err != nil {
-		return err
-	}
-	return errBack
-}
-
-// backTo puts a Learner in the place of the base, and has the Source go back.
-func (l *loop) backTo(ctx context.Context, b *base, learner *online.Learner) error {
-	l.stopReading()
-	for _, p := range l.Offsets {
-		at := partition{p.Topic, p.Partition}
-		l.again[at] = max(l.again[at], p.Next)
-	}
-	l.Learner, l.Offsets, l.records, l.current.Holdout = learner, b.offsets.Clone(), b.records, b.status.Holdout
-	// The decoder's Schema stays as it is: it meets the same fields, classes and
-	// names again, in the same order.
-	l.Learner.SetSchema(b.schema)
-	if err := l.Source.(Seeker).Seek(l.Offsets.Clone()); err != nil {
-		return fmt.Errorf("going back to the records after those of an adopted solution: %w", err)
-	}
+	l.Adoptions.Decided, l.adopter.trouble = at, ""
+	l.saver.moved, l.saver.urgent = true, true
 	l.publish()
-	l.report("")
-	l.startReading(ctx)
-	return nil
-}
-
-// awaitAdoption waits for an adoption under way, if there is one; then it
-// returns errBack if the state has gone back with it. It returns the context's
-// error when that ends first.
-func (l *loop) awaitAdoption(ctx context.Context) error {
-	if l.base == nil {
-		return nil
-	}
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
-	for l.base != nil {
-		if err := l.takeStock(ctx); err != nil { // the base may be still to be saved
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case r := <-l.saved:
-			l.finishSave(r)
-		case r := <-l.validated:
-			l.finishValidation(r)
-		case r := <-l.adopted:
-			if err := l.finishAdoption(ctx, r); err != nil {
-				return err
-			}
-		case <-tick.C:
-			l.report("waiting for the exact solution that is to be adopted")
-		}
-	}
-	return nil
-}
-
-// solveIfDue tries again what failed.
-func (l *loop) solveIfDue(now time.Time) {
-	if b := l.base; b != nil && l.solving == nil && !now.Before(b.retry) {
-		l.solve()
-	}
-}
-
-// endAdoption gives an adoption under way up, as the run ends: the state goes
-// back to the base, where the next run finds the adoption still to be made.
-func (l *loop) endAdoption(deadline context.Context) error {
-	b := l.base
-	if b == nil {
-		return nil
-	}
-	if l.solving != nil {
-		l.solving()
-		select {
-		case <-l.adopted:
-		case <-deadline.Done():
-			l.log.Warn("the solver does not stop; it is left behind", "after", l.Config.ShutdownTimeout)
-			l.moved = !b.saved // of the base alone
-			return nil
-		}
-	}
-	blocks, err := b.state.Blocks()
-	if err != nil {
-		return err
-	}
-	learner, err := online.Restore(l.Validator.Learner, blocks)
-	if err != nil {
-		return err
-	}
-	l.Learner, l.Offsets, l.records = learner, b.offsets, b.records
-	l.Learner.SetSchema(b.schema)
-	s := &l.current
-	s.Learned, s.Unlabelled, s.Refused, s.RefusedBy = b.status.Learned, b.status.Unlabelled, b.status.Refused, b.status.RefusedBy
-	s.HeldOut, s.Holdout, s.Validation.Adopting = b.status.HeldOut, b.status.Holdout, 0
-	l.base, l.moved = nil, !b.saved
-	l.log.Info("stopped before an exact solution could be adopted; it will be after the next start", "records", b.at)
-	return nil
-}
-
-// blockAdoption is the block of a checkpoint that says how far adoptions have
-// been decided.
-const blockAdoption = "adoption" // JSON of adoptionState
-
-type adoptionState struct {
-	Decided uint64 `json:"decided"` // records at the latest one
-}
-
-// ReadDecided returns Runner.Decided of a checkpoint, 0 if it has none.
-func ReadDecided(blocks []blankout.Block) (uint64, error) {
-	data, err := blankout.FindBlock(blocks, blockAdoption)
-	if err != nil {
-		return 0, nil
-	}
-	var s adoptionState
-	if err := json.Unmarshal(data, &s); err != nil {
-		return 0, fmt.Errorf("block %s: %w", blockAdoption, err)
-	}
-	return s.Decided, nil
+	return failpoint.Here("run.adopted")
 }

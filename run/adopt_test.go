@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,12 +20,6 @@ import (
 	"blankout/run"
 	"blankout/validate"
 )
-
-func (s *testStream) Seek(to blankout.Offsets) error {
-	p, _ := to.Lookup("t", 3)
-	s.next = int(p.Next)
-	return nil
-}
 
 // adopting has a service adopt the exact solution after so many records, found
 // after a delay.
@@ -55,7 +50,7 @@ func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 
 func at0() time.Duration { return 0 }
 
-// resume reads Runner.Decided of the newest checkpoint, as a program does.
+// resume reads Runner.Adoptions of the newest checkpoint, as a program does.
 func (s *service) resume(t *testing.T) *service {
 	t.Helper()
 	file, _, err := s.store.Load()
@@ -63,7 +58,7 @@ func (s *service) resume(t *testing.T) *service {
 		return s
 	}
 	if err == nil {
-		s.Decided, err = run.ReadDecided(file.Blocks)
+		s.Adoptions, err = run.ReadAdoptions(file.Blocks)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -192,9 +187,9 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// While an adoption is under way the checkpoint holds the base alone, whatever
-// is learned meanwhile; the run waits where the next is due.
-func TestAdoptIsNeverSkipped(t *testing.T) {
+// While the solver works learning waits, right after the record that the solution is
+// for. The state of that record is saved, and it is what readers get.
+func TestLearningWaits(t *testing.T) {
 	const n, every = 1000, 300
 	dir := t.TempDir()
 	s := startOne(t, dir, n, 3)
@@ -203,33 +198,34 @@ func TestAdoptIsNeverSkipped(t *testing.T) {
 		<-solver
 		return 0
 	})
-	s.Config.SaveEvents = 20
-	furthest := uint64(0)
+	s.Config.SaveEvents, s.Config.PublishEvents = 0, 1
+	waited := false
 	s.Observe = func(status *run.Status) {
-		if status.Validation.Adopting != every || len(status.Partitions) == 0 {
+		v := &status.Validation
+		if v.Adopting == 0 || v.Adopting > every {
 			return
 		}
-		furthest = max(furthest, status.Partitions[0].Records)
-		if status.Save.Saved > 0 && furthest == 2*every && strings.Contains(status.NotReady, "waiting") {
-			if _, p := newest(t, dir); p.Records == every {
-				select {
-				case <-solver:
-				default:
-					close(solver)
-				}
+		if v.Adopting != every || status.NotReady != "" || v.WaitingSince.IsZero() || status.Partitions[0].Records != every {
+			t.Errorf("waiting with status %+v", status)
+		}
+		if status.Save.Saved > 0 && !waited {
+			waited = true
+			if _, p := newest(t, dir); p.Records != every {
+				t.Errorf("saved at %+v", p)
 			}
+			if m := s.Published(); m.Offsets[0].Records != every {
+				t.Errorf("published %+v", m.Offsets)
+			}
+			close(solver)
 		}
 	}
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if furthest != 2*every {
-		t.Errorf("it went on to %d records", furthest)
-	}
-	if v := s.Status().Validation; v.Adopted != 3 {
+	if v := s.Status().Validation; v.Adopted != 3 || !waited || v.Waited == 0 || v.Adopting != 0 || !v.WaitingSince.IsZero() {
 		t.Errorf("%+v", v)
 	}
-	// What was stored and counted before the return is not stored or counted again.
+	// Dead letters are stored and counted once, those of a batch with the place to wait too.
 	letters := &letters{}
 	s = startOne(t, t.TempDir(), n, 3)
 	s.adopting(every, func() time.Duration { return 20 * time.Millisecond })
@@ -261,6 +257,96 @@ func (l *letters) Add(_ context.Context, _ string, _ int32, e *blankout.Example)
 }
 
 func (*letters) Flush(context.Context) error { return nil }
+
+// Where there is no solution in time learning goes on without, once that is saved: a
+// restart never decides anew, however fast its solver is.
+func TestAdoptWait(t *testing.T) {
+	const n, every = 1500, 400
+	never := func(s *service) {
+		s.adopting(every, at0)
+		s.Validator.Config.AdoptWait = time.Millisecond
+		s.Validator.Open = func(ctx context.Context, _ *blankout.Schema, _ blankout.Offsets) (blankout.Source, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // but for what adopting asks for
+	}
+	finish := func(dir string) []byte {
+		s := startOne(t, dir, n, 8).resume(t)
+		if !slices.Equal(s.Adoptions.TimedOut, []uint64{every}) {
+			t.Errorf("the checkpoint has %+v", s.Adoptions)
+		}
+		s.adopting(every, at0)
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.Status().Validation; v.Adopted != 2 || v.TimedOut != 0 {
+			t.Errorf("after the restart %+v", v)
+		}
+		s.store.Close()
+		data, _ := newest(t, dir)
+		return data
+	}
+	whole := t.TempDir()
+	s := startOne(t, whole, n, 0)
+	never(s)
+	s.Config.MaxEvents = 450
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Status().Validation; v.TimedOut != 1 || v.Adopted != 0 || v.Waited == 0 {
+		t.Errorf("%+v", v)
+	}
+	s.store.Close()
+	want := finish(whole)
+
+	// Killed when it has gone on a little. The decision's checkpoint cannot be written at first.
+	dir := t.TempDir()
+	s = startOne(t, dir, n, 5)
+	never(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var failed, safe atomic.Int64
+	save := s.Save
+	s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		if ctx.Err() != nil {
+			return "", 0, errors.New("killed")
+		}
+		var all []blankout.Block
+		for b := range blocks {
+			all = append(all, b)
+		}
+		if a, err := run.ReadAdoptions(all); err != nil {
+			return "", 0, err
+		} else if a.Decided == every {
+			if failed.Add(1) < 3 {
+				return "", 0, errors.New("the disk is full")
+			}
+			safe.Store(1)
+		}
+		return save(blocks)
+	}
+	s.source.passing = func(offset int) {
+		// Three batches are read ahead.
+		if offset > every+200 && safe.Load() == 0 {
+			t.Error("learning went on before it was saved that there was no solution")
+			cancel()
+		}
+		if offset == every+300 {
+			cancel()
+		}
+	}
+	if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatal(err)
+	}
+	s.store.Close()
+	if _, p := newest(t, dir); p.Records != every {
+		t.Errorf("the newest checkpoint is at %+v", p)
+	}
+	if got := finish(dir); !bytes.Equal(got, want) {
+		t.Error("killed after the wait was cut short it ends in another state")
+	}
+}
 
 // What cannot be adopted leaves the learned state and says why; what cannot be
 // read is tried again.

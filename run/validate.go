@@ -3,12 +3,13 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
 	"blankout"
 	"blankout/batch"
-	"blankout/online"
 	"blankout/validate"
 )
 
@@ -32,24 +33,33 @@ type ValidationStatus struct {
 	Running      bool
 	Done, Failed uint64
 	Last         *batch.Validation // nil before the first; shared, never changed
-	// Adopting is the number of records at which the solution under way is to be
-	// adopted, 0 if there is none.
-	Adopting            uint64
-	Adopted, NotAdopted uint64
+	// Adopting is the number of records at which learning waits for the exact solution
+	// that is to be adopted, and WaitingSince since when; zero if it does not wait.
+	Adopting     uint64
+	WaitingSince time.Time
+	Waited       time.Duration // in all, but for the wait under way
+	Adopted      uint64
+	NotAdopted   uint64 // refused: the learned state stayed
+	TimedOut     uint64 // given up after validate.Config.AdoptWait
 	// Alarm is set, under the policy alarm, while the last one's gap is too large.
 	Alarm bool
 }
 
-// validating is the part of a loop that validates.
-type validating struct {
-	holdout    uint64
-	before     uint64 // records counted in before Run began
-	validateAt uint64 // records, those before included, at which the next is due
-	// validatedAt is when the latest began, at first when Run did.
-	validatedAt time.Time
-	sample      *validate.Reservoir
-	validated   chan validationResult
-	cancel      context.CancelFunc // of the one under way, nil if there is none
+// Waiting returns for how long learning has been waiting for an exact solution.
+func (s *ValidationStatus) Waiting() time.Duration {
+	if s.WaitingSince.IsZero() {
+		return 0
+	}
+	return time.Since(s.WaitingSince)
+}
+
+// validator is the part of a loop that validates.
+type validator struct {
+	job
+	holdout uint64
+	at      uint64    // records, those before Run included, at which the next is due
+	began   time.Time // when the latest did, at first when Run did
+	sample  *validate.Reservoir
 }
 
 type validationResult struct {
@@ -58,22 +68,16 @@ type validationResult struct {
 	err    error
 }
 
-func (l *loop) startValidating() error {
+func (l *loop) startValidating() (err error) {
 	if l.Validator == nil {
 		return nil
 	}
 	if l.Validator.Config.Policy != "adopt" {
-		sample, err := validate.NewReservoir(l.Validator.Config.Reservoir, l.Reservoir)
-		if err != nil {
+		if l.validator.sample, err = validate.NewReservoir(l.Validator.Config.Reservoir, l.Reservoir); err != nil {
 			return err
 		}
-		l.sample = sample
 	}
-	l.holdout, l.validatedAt = l.Validator.Config.Holdout, time.Now()
-	l.validated = make(chan validationResult, 1)
-	for _, p := range l.Offsets {
-		l.before += p.Records
-	}
+	l.validator.holdout, l.validator.began = l.Validator.Config.Holdout, time.Now()
 	l.nextValidation()
 	return nil
 }
@@ -81,54 +85,57 @@ func (l *loop) startValidating() error {
 // nextValidation puts the next one at the next multiple of the configured number.
 func (l *loop) nextValidation() {
 	if n := l.Validator.Config.Events; n > 0 && l.Validator.Config.Policy != "adopt" {
-		l.validateAt = ((l.before+l.records)/n + 1) * n
+		l.validator.at = ((l.before+l.records)/n + 1) * n
 	}
-}
-
-// hold scores a held-out event.
-func (l *loop) hold(e *blankout.Example) {
-	if e.Label == blankout.Unlabelled || !online.Usable(e) {
-		return
-	}
-	l.Learner.Assess(e, &l.current.Holdout)
 }
 
 // validateIfDue begins a validation if one is due or asked for.
 func (l *loop) validateIfDue() {
-	if l.Validator == nil || l.Validator.Open == nil && l.Validator.Config.Reservoir == 0 || l.cancel != nil || l.base != nil {
+	v := &l.validator
+	if l.Validator == nil || l.Validator.Open == nil && l.Validator.Config.Reservoir == 0 || v.running() || l.current.Validation.Adopting > 0 {
 		return
 	}
-	due := l.validateAt > 0 && l.before+l.records >= l.validateAt ||
-		l.Validator.Config.Interval > 0 && time.Since(l.validatedAt) >= l.Validator.Config.Interval
+	due := v.at > 0 && l.before+l.records >= v.at ||
+		l.Validator.Config.Interval > 0 && time.Since(v.began) >= l.Validator.Config.Interval
 	if !due && !l.validation.Load() || l.before+l.records == 0 {
 		return
 	}
 	l.validation.Store(false)
-	l.validatedAt = time.Now()
+	v.began = time.Now()
 	l.nextValidation()
 	l.beginValidation()
 }
 
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
-	subject := validate.Subject{Live: l.freeze().Model(), At: l.Offsets.Clone(), Reservoir: l.sample.Encode(), Earlier: l.exact.Load()}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
+	state := l.freeze()
+	subject := validate.Subject{Live: state.Model(), At: state.offsets, Reservoir: l.validator.sample.Encode(), Earlier: l.exact.Load()}
 	l.current.Validation.Running, l.unreported = true, true
-	go func() {
-		var r validationResult
-		r.report, r.exact, r.err = l.Validator.Validate(ctx, subject)
-		if r.err == nil {
-			l.keep(r.report)
+	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
+	begin(&l.validator.job, func(ctx context.Context) (r validationResult) {
+		if r.report, r.exact, r.err = validator.Validate(ctx, subject); r.err == nil {
+			keep(log, r.report)
 		}
-		l.validated <- r // one place, one validation at a time: never blocks
-	}()
+		return r
+	}, l.finishValidation)
+}
+
+// keepReport names a report and hands it on. That it cannot be kept is logged only: it
+// decides nothing.
+func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
+	// Named so that the order of names is that of time.
+	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
+	if r.Report == nil {
+		return
+	}
+	if err := r.Report(v); err != nil {
+		log.Error("a validation's report could not be kept", "id", v.ID, "err", err)
+	}
 }
 
 // finishValidation takes the result over.
 func (l *loop) finishValidation(r validationResult) {
-	l.cancel()
-	l.cancel, l.unreported = nil, true
+	l.unreported = true
 	s := &l.current.Validation
 	s.Running = false
 	if r.report != nil {
@@ -166,16 +173,16 @@ func (l *loop) endValidation(ctx context.Context, failed error) {
 		if failed == nil && ctx.Err() == nil {
 			l.validateIfDue()
 		}
-		if l.cancel == nil {
+		if !l.validator.running() {
 			return
 		}
 		if failed != nil || ctx.Err() != nil {
-			l.cancel()
+			l.validator.cancel()
 			done = nil
 		}
 		select {
-		case r := <-l.validated:
-			l.finishValidation(r)
+		case take := <-l.finished:
+			take()
 		case <-done:
 		}
 	}

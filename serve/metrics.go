@@ -307,13 +307,18 @@ var metrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, or refused because they were not certified, not over all records or not better on the newest events.",
+	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, refused because they were not certified, not over all records or not better on the newest events, or timed_out because there was none within validate.adopt_wait.",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Validation.Adopted), "adopted")
 			emit(float64(v.status.Validation.NotAdopted), "refused")
+			emit(float64(v.status.Validation.TimedOut), "timed_out")
 		}},
-	{"blankout_adopting_records", gauge, nil, "Number of records whose exact solution is being computed to be adopted, 0 if none is: what is learned meanwhile is provisional.",
+	{"blankout_adopting_records", gauge, nil, "Number of records at which learning waits for the exact solution that is to be adopted, 0 if it does not wait.",
 		one(func(v *view) float64 { return float64(v.status.Validation.Adopting) })},
+	{"blankout_adoption_wait_seconds", gauge, nil, "Time that learning has been waiting for that solution, 0 if it does not wait.",
+		one(func(v *view) float64 { return v.status.Validation.Waiting().Seconds() })},
+	{"blankout_adoption_wait_seconds_total", counter, nil, "Time that learning has waited for exact solutions, the wait under way included.",
+		one(func(v *view) float64 { return (v.status.Validation.Waited + v.status.Validation.Waiting()).Seconds() })},
 	{"blankout_validation_running", gauge, nil, "1 while a validation is under way.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
 	{"blankout_validation_alarm", gauge, nil, "1 under validate.policy alarm while the last validation's gap exceeds max_gap.",

@@ -212,7 +212,7 @@ func reportOf(v *view) report {
 		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
-	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted}); a != (adoption{}) {
+	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {
 		r.Adoption = &a
 	}
 	if m.Binary != nil {

@@ -154,6 +154,20 @@ func (s Service) notReady() string {
 	return why
 }
 
+// ready is the answer of /readyz where nothing is amiss.
+type ready struct {
+	Ready   bool   `json:"ready"`
+	Waiting string `json:"waiting,omitempty"` // for what learning waits, as it should
+}
+
+func (s Service) waiting() string {
+	v := s.status().Validation
+	if v.Adopting == 0 {
+		return ""
+	}
+	return fmt.Sprintf("learning waits for the exact solution over %d records, for %v so far", v.Adopting, v.Waiting().Round(time.Second))
+}
+
 func (s Service) failing() string {
 	if s.Source == nil {
 		return ""
@@ -335,7 +349,7 @@ func (t *site) handler() http.Handler {
 			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
 			return
 		}
-		reply(w, http.StatusOK, map[string]bool{"ready": true})
+		reply(w, http.StatusOK, ready{true, s.waiting()})
 	})
 	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /v1/events", t.events)

@@ -227,6 +227,25 @@ func TestFailingPartitions(t *testing.T) {
 	}
 }
 
+// Learning that waits for an exact solution, as it should, leaves a service ready.
+func TestWaitingIsReady(t *testing.T) {
+	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
+	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
+	if code, text, _ := call(t, "GET", url+"/readyz", ""); code != 200 || !strings.Contains(text, `"waiting":"learning waits for the exact solution over 2000 records, for `) {
+		t.Errorf("%d %s", code, text)
+	}
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	for _, want := range []string{"blankout_ready 1", "blankout_adopting_records 2000", "blankout_adoption_wait_seconds_total 3600."} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	status.NotReady = "the disk is full"
+	if code, _, _ := call(t, "GET", url+"/readyz", ""); code != 503 {
+		t.Errorf("with a failure %d", code)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()

@@ -339,7 +339,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 }
 
 func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, topicID: id, partition: partition, begun: next, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
 	if c.config.Duplicates > 0 {
 		f.repeated = &repeated{window: c.config.Duplicates}
 	}
@@ -398,17 +398,22 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 }
 
 // watch takes up partitions that are added to the topics, and has the fetchers of
-// a topic look whether it is still the same one when its id has changed.
+// a topic look whether it is still the same one when its id has changed. While nothing
+// is taken from the Consumer it asks where the partitions end.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()
-	known := maps.Clone(c.ids)
+	known, taken := maps.Clone(c.ids), uint64(0)
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		if before := taken; c.records.Load() == before {
+			c.findEnds(ctx)
+		}
+		taken = c.records.Load()
 		ids, err := c.cluster.topicIDs(ctx, c.topics)
 		if err != nil {
 			continue // the fetchers meet the same trouble and report it
@@ -452,6 +457,31 @@ func (c *Consumer) watch(ctx context.Context) {
 				c.fetchers = slices.Insert(c.fetchers, i, f)
 				c.mu.Unlock()
 				c.running.Go(func() { f.run(ctx) })
+			}
+		}
+	}
+}
+
+// findEnds asks where the partitions end. A fetcher learns that by fetching, but it does
+// not fetch while nobody takes what it has.
+func (c *Consumer) findEnds(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.MetadataInterval)
+	defer cancel()
+	c.mu.Lock()
+	fetchers := slices.Clone(c.fetchers)
+	c.mu.Unlock()
+	partitions := map[string][]int32{}
+	for _, f := range fetchers {
+		partitions[f.topic] = append(partitions[f.topic], f.partition)
+	}
+	for topic, numbers := range partitions {
+		ends, err := c.cluster.offsets(ctx, topic, numbers, kafka.LastOffset, false)
+		if err != nil {
+			continue // at the next tick
+		}
+		for _, f := range fetchers {
+			if end, ok := ends[f.partition]; ok && f.topic == topic && end > f.highWater.Load() {
+				f.highWater.Store(end)
 			}
 		}
 	}
@@ -668,40 +698,6 @@ func (c *Consumer) Stats() ConsumerStats {
 		s.Partitions = append(s.Partitions, p)
 	}
 	return s
-}
-
-// Seek makes the Consumer deliver every partition again from the given places on,
-// and partitions that are not among them from where the Consumer first began.
-// Where UntilEnd ends it stays. Next must not be under way; what it returned stays
-// valid. After an error that is final it returns that error.
-func (c *Consumer) Seek(to blankout.Offsets) error {
-	if c.ended != nil && c.ended != io.EOF {
-		return c.ended
-	}
-	c.cancel()
-	c.running.Wait()
-	for len(c.filled) > 0 {
-		<-c.filled
-	}
-	running, cancel := context.WithCancel(context.Background())
-	c.cancel, c.current, c.open, c.ended = cancel, nil, false, nil
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, old := range c.fetchers {
-		next, least := old.begun, old.begun
-		if p, ok := to.Lookup(old.topic, old.partition); ok {
-			next, least = p.Next, p.First
-		}
-		f := c.newFetcher(old.topic, old.topicID, old.partition, next, old.end, old.highWater.Load())
-		f.next, f.begun = max(next-c.config.Duplicates, least), old.begun
-		c.fetchers[i] = f
-		c.running.Go(func() { f.run(running) })
-	}
-	c.active = len(c.fetchers)
-	if c.watching {
-		c.running.Go(func() { c.watch(running) })
-	}
-	return nil
 }
 
 // Commit stores offsets with the brokers under a group's name, where lag

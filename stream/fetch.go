@@ -265,7 +265,6 @@ type fetcher struct {
 	topic      string
 	topicID    string // of the topic that next belongs to, "" if unknown
 	partition  int32
-	begun      int64 // first offset to fetch
 	next       int64 // offset to fetch
 	wanted     int64 // offset to deliver from; those before are for repeated
 	end        int64 // stop here; -1: never

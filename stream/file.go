@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -86,24 +85,6 @@ func (f *File) Resume(from blankout.Offsets) error {
 	}
 	f.scanner.Name = found.Topic
 	return f.Skip(found.Next)
-}
-
-// Seek goes back to where Resume would begin. Standard input cannot be read again.
-func (f *File) Seek(to blankout.Offsets) error {
-	if f.records.pump != nil {
-		return errors.New("standard input cannot be read again")
-	}
-	again, err := OpenFile(f.records.path, f.config, f.schema)
-	if err != nil {
-		return fmt.Errorf("reading again: %w", err)
-	}
-	again.scanner.Name = f.scanner.Name
-	if err := again.Resume(to); err != nil {
-		return errors.Join(fmt.Errorf("reading again: %w", err), again.Close())
-	}
-	err = f.Close()
-	*f = *again
-	return err
 }
 
 // Held returns the number of the last line, from 1, if it was left because it may

@@ -482,24 +482,24 @@ func TestSkipBehindLongLine(t *testing.T) {
 	}
 }
 
-// Seek reads a file again from a place on, the header of CSV stepped over as
-// the first time.
-func TestFileSeek(t *testing.T) {
+// Resume reads a file from a place on, the header of CSV stepped over as from its
+// beginning.
+func TestFileResumes(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("label,x,shop\n")
 	for i := range 2000 {
 		fmt.Fprintf(&text, "%d,%d,s%d\n", i%2, i, i%7)
 	}
 	path := write(t, "some.csv.gz", gz(text.String()))
-	f, err := OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	for _, from := range []int64{0, 1, 1500, 3} {
+		f, err := OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
 		var to blankout.Offsets
 		to.At(path, 0, from)
-		if err := f.Seek(to); err != nil {
+		if err := f.Resume(to); err != nil {
 			t.Fatal(err)
 		}
 		var b blankout.Batch

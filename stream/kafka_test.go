@@ -479,39 +479,25 @@ func noLeaks(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 }
 
-// Seek delivers again what follows the given places, partitions without one from
-// where the Consumer began, and the end stays where it was.
-func TestSeek(t *testing.T) {
+// How far behind a consumer is goes on being known while nothing is taken from it.
+func TestEndsWhileNothingIsTaken(t *testing.T) {
 	noLeaks(t)
-	b := startBroker(t, map[string]int32{"t": 3})
+	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, numbered(3000)...)
-	byPlace := func(a, b got) int { return int(a.partition-b.partition)*1e6 + int(a.offset-b.offset) }
-	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 5000, 64 })
-	whole := c.all()
-	slices.SortFunc(whole, byPlace)
+	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
+		c.MaxBytes, c.UntilEnd, c.MetadataInterval = 5000, false, 20*time.Millisecond
+	})
+	defer c.Close()
 	produce(t, b, "t", nil, numbered(100)...)
-	for _, after := range []int{0, 1, 700, 1 << 30} {
-		var to blankout.Offsets
-		to.At("t", 1, 100)
-		to.At("t", 2, 40)
-		if err := c.Seek(to); err != nil {
-			t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for c.Stats().Partitions[0].HighWater != 3100 {
+		if ctx.Err() != nil {
+			t.Fatal("the end is not found")
 		}
-		clear(c.position)
-		again, err := c.until(after)
-		if err != nil && err != io.EOF {
-			t.Fatal(err)
-		}
-		if err != io.EOF {
-			continue // in the middle of it, once more
-		}
-		slices.SortFunc(again, byPlace)
-		want := slices.DeleteFunc(slices.Clone(whole), func(g got) bool {
-			return g.partition == 1 && g.offset < 100 || g.partition == 2 && g.offset < 40
-		})
-		if !slices.Equal(again, want) {
-			t.Errorf("%d records again, want %d", len(again), len(want))
-		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	c.Close()
+	if p := c.Stats().Partitions[0]; p.Lag != 3100 {
+		t.Errorf("%+v", p)
+	}
 }

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout"
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
 	"blankout/run"
@@ -125,4 +127,89 @@ func TestCrashAdopting(t *testing.T) {
 		l.finish(t)
 		l.check(t, "short", whole)
 	}
+}
+
+// A wait for a solution that was cut short is saved before anything is learned after it:
+// wherever the program is killed, and however fast a later life solves, it ends where one
+// left alone does.
+func TestCrashAfterWaiting(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t, "short")
+	const points = "BLANKOUT_FAILPOINTS=run.solve=error"
+	start := func() *learner {
+		l := newLearner(t, program, broker.Brokers()[0], "short").adopting()
+		l.flags = append(l.flags, "--set=checkpoint.events=1000000", "--set=checkpoint.interval=1h", "--set=kafka.batch_records=97")
+		return l
+	}
+	// finish learns the rest, with a solver that works.
+	finish := func(l *learner) {
+		t.Helper()
+		l.env = nil
+		l.finish(t)
+	}
+	whole := start()
+	flags := whole.flags
+	whole.env, whole.flags = []string{points}, append(whole.flags, "--set=validate.adopt_wait=10ms", "--max-events=2100")
+	whole.finish(t)
+	whole.flags = flags
+	finish(whole)
+	if log := whole.log(); strings.Count(log, "there is no exact solution after adopt_wait") != 1 || strings.Count(log, "adopted the exact solution") != 2 {
+		t.Fatalf("not one wait that was cut short and two adoptions\n%s", log)
+	}
+	for point, past := range map[string]bool{
+		"run.solve=kill@1":         false, // while it waits
+		"run.adopted=kill@1":       false, // decided, and not saved
+		"checkpoint.rename=kill@2": false, // about to save one or the other
+		"run.commit=kill@2":        false, // saved
+		"run.deadletters=kill@22":  true,  // 21 come before: learning has gone on
+	} {
+		l := start()
+		flags := l.flags
+		l.env, l.flags = []string{"BLANKOUT_FAILPOINTS=run.solve=error," + point}, append(flags, "--set=validate.adopt_wait=10ms")
+		if strings.HasPrefix(point, "run.solve") {
+			l.env = []string{"BLANKOUT_FAILPOINTS=" + point}
+		}
+		if err := l.live(t, 0, nil); err == nil {
+			t.Errorf("%s: the place was not reached", point)
+		}
+		if !l.decided(t) { // it waits again
+			if past {
+				t.Errorf("%s: learning went on, and it was not saved that there was no solution\n%s", point, l.log())
+			}
+			l.env, l.flags = []string{points}, append(flags, "--set=validate.adopt_wait=10ms", "--max-events=2100")
+			if _, offsets, err := l.newest(); err == nil && len(offsets) > 0 {
+				l.flags[len(l.flags)-1] = fmt.Sprint("--max-events=", 2100-offsets[0].Records)
+			}
+			l.finish(t)
+		}
+		l.flags = flags
+		finish(l)
+		l.check(t, "short", whole)
+	}
+}
+
+// newest returns what the newest checkpoint says of adoptions and its place.
+func (l *learner) newest() (a run.Adoptions, offsets blankout.Offsets, err error) {
+	names, err := checkpoint.List(l.checkpoints())
+	if err != nil || len(names) == 0 {
+		return a, nil, err
+	}
+	file, err := checkpoint.ReadFile(filepath.Join(l.checkpoints(), names[0]))
+	if err != nil {
+		return a, nil, err
+	}
+	if a, err = run.ReadAdoptions(file.Blocks); err == nil {
+		offsets, err = run.ReadOffsets(file.Blocks)
+	}
+	return a, offsets, err
+}
+
+// decided says whether the newest checkpoint knows that there was no solution in time.
+func (l *learner) decided(t *testing.T) bool {
+	a, _, err := l.newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Equal(a.TimedOut, []uint64{adoptEvery})
 }

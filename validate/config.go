@@ -45,6 +45,9 @@ type Config struct {
 	// newest events (batch.Newest) its log-loss is lower by more than so many standard
 	// errors of the difference; -Inf adopts it whatever it is there.
 	AdoptMargin float64 `toml:"adopt_margin"`
+	// AdoptWait is for how long learning waits, under the policy adopt, for each exact
+	// solution; then it goes on with the learned state. 0 waits for as long as it takes.
+	AdoptWait time.Duration `toml:"adopt_wait"`
 	// Tol is the certified gap, relative to the objective, at which a solution
 	// counts as exact.
 	Tol float64 `toml:"tol"`
@@ -54,7 +57,7 @@ type Config struct {
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, AdoptMargin: 1, Tol: 1e-6, Top: 20}
+	return Config{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, AdoptMargin: 1, AdoptWait: 10 * time.Minute, Tol: 1e-6, Top: 20}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
@@ -84,6 +87,8 @@ func (c Config) Check() error {
 		return blankout.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
 	case math.IsNaN(c.AdoptMargin):
 		return blankout.KeyErrorf("adopt_margin", "adopt_margin %v: want a number of standard errors", c.AdoptMargin)
+	case c.AdoptWait < 0:
+		return blankout.KeyErrorf("adopt_wait", "adopt_wait %v is negative", c.AdoptWait)
 	case !(c.Tol > 0 && c.Tol < 1):
 		return blankout.KeyErrorf("tol", "tol %v: want a number between 0 and 1", c.Tol)
 	case c.Top < 1:

@@ -27,6 +27,7 @@ func TestConfigCheck(t *testing.T) {
 		{"reservoir -1", func(c *Config) { c.Reservoir = -1 }},
 		{"reservoir 1000001", func(c *Config) { c.Reservoir = 1_000_001 }},
 		{"max_gap", func(c *Config) { c.MaxGap = math.NaN() }},
+		{"adopt_wait", func(c *Config) { c.AdoptWait = -1 }},
 		{"tol 0", func(c *Config) { c.Tol = 0 }},
 		{"tol 1", func(c *Config) { c.Tol = 1 }},
 		{"top 0", func(c *Config) { c.Top = 0 }},

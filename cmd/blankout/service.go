@@ -76,7 +76,7 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, s
 			}
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
-		if r.Decided, err = run.ReadDecided(file.Blocks); err != nil {
+		if r.Adoptions, err = run.ReadAdoptions(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
 		r.Reservoir = validate.ReadReservoir(file.Blocks)

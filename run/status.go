@@ -1,0 +1,90 @@
+package run
+
+import (
+	"time"
+
+	"blankout"
+	"blankout/online"
+)
+
+// Published is a Model handed to readers and where it belongs. It is immutable.
+type Published struct {
+	*blankout.Linear
+	Version uint64           // larger means published later
+	Offsets blankout.Offsets // how far the stream had been learned
+	At      time.Time
+}
+
+// Status is what Run publishes about itself after a batch. It is immutable.
+type Status struct {
+	// NotReady says why the run is not consuming, "" if it is.
+	NotReady string
+	Started  time.Time
+	// Counts of records since Run began.
+	Learned, Unlabelled, Refused uint64
+	HeldOut                      uint64          // and not learned
+	Holdout                      online.Progress // their scores as they came
+	Batches                      uint64
+	RefusedBy                    map[blankout.Reason]uint64
+	DeadLetters                  map[blankout.Reason]uint64 // those stored
+	DeadLetterFailures           uint64                     // attempts to store that failed
+	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
+	Suspected, DriftAlarms       uint64                     // counted and raised; Metrics has those before Run began too
+	Partitions                   []PartitionStatus          // ordered by topic and partition
+	// NewestTime is the largest event time learned, NewestAge how old the newest
+	// event of the last batch was when it had been learned. Zero if events have no time.
+	NewestTime time.Time
+	NewestAge  time.Duration
+	LearnTime  time.Duration // spent in the Learner
+	Save       SaveStatus
+	Published  uint64         // Models handed to readers
+	Metrics    online.Metrics // the Learner's
+	Warnings   []online.Warning
+	Validation ValidationStatus
+}
+
+// PartitionStatus is how far one partition has been learned.
+type PartitionStatus struct {
+	blankout.Position
+	HighWater int64 // -1 if unknown
+}
+
+// Lag returns how many offsets the learner is behind, -1 if that is unknown.
+func (p PartitionStatus) Lag() int64 {
+	if p.HighWater < 0 {
+		return -1
+	}
+	return max(p.HighWater-p.Next, 0)
+}
+
+// SaveStatus is about checkpoints.
+type SaveStatus struct {
+	Saved, Failed uint64
+	Name          string // of the last one saved
+	Bytes         int64
+	At            time.Time     // when it was saved
+	Took, TookSum time.Duration // encoding and writing, beside learning
+	// Pause is for how long learning stood still for the copy.
+	Pause, PauseSum, PauseMax time.Duration
+	CommitFailures            uint64
+}
+
+// Status returns the latest Status. It may be called by anyone at any time.
+func (r *Runner) Status() *Status {
+	if s := r.status.Load(); s != nil {
+		return s
+	}
+	return &Status{NotReady: "not started"}
+}
+
+// Published returns the latest published Model, nil if there is none yet. It may
+// be called by anyone at any time.
+func (r *Runner) Published() *Published { return r.published.Load() }
+
+// Model returns the Model of Published.
+func (r *Runner) Model() *blankout.Linear {
+	if p := r.published.Load(); p != nil {
+		return p.Linear
+	}
+	return nil
+}
