@@ -36,7 +36,7 @@ func newAdagrad(c ruleSettings) rule {
 const adagradEps = 1e-8
 
 func (r *adagrad) step(s *step) {
-	c := adagradConstants{r.startSum, adagradEps, s.inverse}
+	c := adagradConstants{r.startSum, adagradEps}
 	ridge, root := s.ridge, math.Sqrt(s.growth)
 	if root != 1 {
 		// With gradients times the root of growth the step is the same, and what is
@@ -58,7 +58,7 @@ func (r *adagrad) step(s *step) {
 			temperRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, r.kappa, &c)
 			r.shorten(s, root)
 		}
-		adagradRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, s.minusEta, &c)
+		adagradRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, s.rates, &c)
 		return
 	}
 	n := len(s.rows)
@@ -69,7 +69,7 @@ func (r *adagrad) step(s *step) {
 		r.kappa[0] = kappa
 		r.shorten(s, root)
 	}
-	adagradRows1(s.rows, firstPart, r.gradients, r.roots, s.minusEta[0], c.inverse)
+	adagradRows1(s.rows, firstPart, r.gradients, r.roots, s.minusEta[0], s.inverse[0])
 }
 
 // shorten multiplies the rates by the share of a step that does not overshoot;

@@ -38,15 +38,15 @@ func TestAverageOrIterate(t *testing.T) {
 	}
 	a := &l.levels[0].adaptation
 	learn(6000)
-	if a.blend != 1 || l.taken != 6000 {
-		t.Errorf("in a stream at rest: share of the average %v, which reaches back over %d steps", a.blend, l.taken)
+	if a.blend != 1 || l.levels[0].average.taken != 6000 {
+		t.Errorf("in a stream at rest: share of the average %v, which reaches back over %d steps", a.blend, l.levels[0].average.taken)
 	}
 	for i := range truth {
 		truth[i] = -truth[i]
 	}
 	learn(1000)
-	if a.blend != 0 || l.taken >= 1000 {
-		t.Errorf("1,000 events after the change: share of the average %v, which reaches back over %d steps", a.blend, l.taken)
+	if a.blend != 0 || l.levels[0].average.taken >= 1000 {
+		t.Errorf("1,000 events after the change: share of the average %v, which reaches back over %d steps", a.blend, l.levels[0].average.taken)
 	}
 	learn(12_000)
 	if a.blend != 1 {

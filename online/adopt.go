@@ -54,9 +54,9 @@ func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(label int, impo
 	}
 	l.growth = 1
 	l.refresh.window.drop(len(l.refresh.window.ends))
-	l.taken = uint64((1 + max(l.power, 0)) * float64(l.steps))
 	for v := range l.levels {
 		lv := &l.levels[v]
+		lv.average.taken = uint64((1 + max(lv.average.power, 0)) * float64(l.steps))
 		lv.blend, lv.raise = 1, 0
 		lv.rejudge()
 		clear(lv.sumsq)

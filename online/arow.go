@@ -34,23 +34,23 @@ func (r *arow) step(s *step) {
 			sx := m[j] * s.x[i]
 			delta := hinge * beta * y * sx
 			w[j] += delta
-			u[j] -= delta * s.inverse
+			u[j] -= delta * s.inverse[j]
 			m[j] -= beta * sx * sx
 		}
 	}
 }
 
 // shifted adds the variance of what the intercepts have taken up.
-func (r *arow) shifted(intercepts, row []float64, shift float64) {
+func (r *arow) shifted(intercepts, row []float64, from, to int, shift float64) {
 	s, m := r.preconditioner(intercepts), r.preconditioner(row)
-	for j := range s {
+	for j := from; j < to; j++ {
 		s[j] = min(s[j]+m[j]*shift*shift, 1)
 	}
 }
 
-func (r *arow) rescale(row []float64, ratio float64) {
+func (r *arow) rescale(row []float64, from, to int, ratio float64) {
 	w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
-	for j := range w {
+	for j := from; j < to; j++ {
 		w[j] *= ratio
 		m[j] *= ratio * ratio
 		u[j] *= ratio

@@ -1,7 +1,9 @@
 package online
 
-// average keeps the published average of the iterates lazily, so that an event
-// costs only its own features.
+import "blankout/internal/coder"
+
+// average keeps the average of a level's iterates lazily, so that an event costs only
+// its own features.
 //
 // The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With
 // e = a - w and a step w_t = w_{t-1} + delta_t this is
@@ -35,33 +37,48 @@ func newAverage(share float64) average {
 
 const steadyReach = 2.5
 
-// advance makes g_t of g_{t-1}, after the rows have been updated.
-func (a *average) advance(l *Learner) {
+// advance makes g_t of g_{t-1}, after the rows have been updated. It says whether g_t
+// has become so small that the lags must take it up, see Learner.rebase.
+func (a *average) advance(steady bool) (small bool) {
 	power := a.power
 	if power < 0 {
-		return
+		return false
 	}
-	if l.levels[l.chosen].steady() {
+	if steady {
 		power = a.steadyPower
 	}
 	a.taken++
 	a.coefficient *= 1 - (1+power)/(float64(a.taken)+1+power)
-	if a.coefficient < 1e-150 {
-		a.rebase(l)
-	}
 	a.inverse = 1 / a.coefficient
+	return a.coefficient < 1e-150
 }
 
 // restart forgets, within a few steps, the iterates so far.
 func (a *average) restart() { a.taken = 0 }
 
-// rebase makes g = 1, multiplying it into every lag.
-func (a *average) rebase(l *Learner) {
+func (a *average) state(c *coder.Coder) {
+	c.Float(&a.coefficient)
+	c.Uint(&a.taken)
+	a.began(*a)
+}
+
+// began makes a go on where another one is.
+func (a *average) began(other average) {
+	a.coefficient, a.taken = other.coefficient, other.taken
+	if a.coefficient != 0 {
+		a.inverse = 1 / a.coefficient
+	}
+}
+
+// rebase makes g = 1 at a level, multiplying it into every lag.
+func (l *Learner) rebase(v int) {
+	a := &l.levels[v].average
 	g := a.coefficient
-	a.coefficient = 1
+	a.coefficient, a.inverse = 1, 1
 	scale := func(row []float64) {
-		for j := range l.lags(row) {
-			l.lags(row)[j] *= g
+		u := l.lags(row)[v*l.k : (v+1)*l.k]
+		for k := range u {
+			u[k] *= g
 		}
 	}
 	scale(l.bias)

@@ -46,7 +46,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					e.Label = 1
 				}
 				l.Learn(&e)
-				if l.taken == 0 {
+				if l.levels[0].average.taken == 0 {
 					restarts, began = restarts+1, n+1
 				}
 				p := 1/tt.share - 1

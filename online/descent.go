@@ -24,7 +24,7 @@ func (r *descent) step(s *step) {
 			g := df*x + s.shrink[j]*basis*w[j]
 			delta := s.minusEta[j] * g / (h0 + m[j]/s.growth)
 			w[j] += delta
-			u[j] -= delta * s.inverse
+			u[j] -= delta * s.inverse[j]
 		}
 	}
 }

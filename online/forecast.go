@@ -146,7 +146,7 @@ func (l *Learner) foretellBinary(y float64) {
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
-		c := l.coefficient * lv.blend
+		c := lv.lagShare()
 		q := 0.0
 		at, n := blankout.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
@@ -185,7 +185,7 @@ func (l *Learner) foretellBinary(y float64) {
 // classes, with a mask drawn for a point.
 func (l *Learner) foretellRule(lack blankout.Lack, point int, positive bool) {
 	now := &l.now
-	c, at, n := l.coefficient*l.levels[l.chosen].blend, blankout.ScalerWidth+l.chosen, 2*l.n
+	c, at, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen, 2*l.n
 	last, killed := l.mask(), 0
 	l.interceptsOf(l.chosen, now.base)
 	now.part[0] = 0
@@ -249,7 +249,7 @@ func (l *Learner) foretellSampled(label, from, to int) {
 			}
 		}
 		for v := range l.levels {
-			c := l.coefficient * l.levels[v].blend
+			c := l.levels[v].lagShare()
 			l.interceptsOf(v, now.base)
 			p := now.published[:l.active]
 			for k, b := range now.base[:l.active] {
@@ -266,7 +266,7 @@ func (l *Learner) foretellSampled(label, from, to int) {
 			l.levels[v].forecast.add(point, wrong[:])
 		}
 		if point > 0 {
-			c, at := l.coefficient*l.levels[l.chosen].blend, l.chosen*l.k
+			c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
 			l.interceptsOf(l.chosen, now.base)
 			for k := range l.active {
 				now.part[k] = f[at+k] + c*lag[at+k]

@@ -37,7 +37,7 @@ func (r *ftrl) step(s *step) {
 			if a := math.Abs(z[j]); a > l1 {
 				w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
 			}
-			u[j] -= (w[j] - was) * s.inverse
+			u[j] -= (w[j] - was) * s.inverse[j]
 		}
 	}
 }
@@ -66,16 +66,16 @@ func (r *ftrl) set(row []float64, j int, b float64) {
 	r.fit(row, j, true)
 }
 
-func (r *ftrl) shifted(intercepts, _ []float64, _ float64) {
-	for j := range r.n {
+func (r *ftrl) shifted(intercepts, _ []float64, from, to int, _ float64) {
+	for j := from; j < to; j++ {
 		r.fit(intercepts, j, true)
 	}
 }
 
-func (r *ftrl) rescale(row []float64, ratio float64) {
-	r.plain.rescale(row, ratio)
+func (r *ftrl) rescale(row []float64, from, to int, ratio float64) {
+	r.plain.rescale(row, from, to, ratio)
 	w, z := r.weights(row), r.own(row)
-	for j := range w {
+	for j := from; j < to; j++ {
 		if w[j] == 0 {
 			z[j] /= max(ratio, 1)
 		}

@@ -41,13 +41,14 @@ func sumRows1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64
 	*f, *lag, *q = sf, sl, sq
 }
 
-// sumAveragesGo adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c u[k].
-func sumAveragesGo(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+// sumAveragesGo adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c[k] u[k].
+func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
+	c = c[:len(q)]
 	for i, row := range rows {
 		w, u := row[at:at+len(q)], row[at+2*n:at+2*n+len(q)]
 		b := basis[i]
 		for k, w := range w {
-			a := math.FMA(c, u[k], w)
+			a := math.FMA(c[k], u[k], w)
 			q[k] = math.FMA(b*a, a, q[k])
 		}
 	}
@@ -57,11 +58,12 @@ func sumAveragesGo(rows [][]float64, at, n int, basis []float64, c float64, q []
 //
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
 //	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
-//	w[k] += delta,  u[k] -= delta inverse.
+//	w[k] += delta,  u[k] -= delta inverse[k].
 //
-// x, basis and ridge are parallel to rows.
-func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
-	shrink, minusEta = shrink[:len(df)], minusEta[:len(df)]
+// x, basis and ridge are parallel to rows. rates holds the n of minusEta and behind
+// them the n of inverse.
+func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants) {
+	shrink, minusEta, inverse := shrink[:len(df)], rates[:len(df)], rates[n:n+len(df)]
 	for i, row := range rows {
 		w, m, u := row[at:at+len(df)], row[at+n:at+n+len(df)], row[at+2*n:at+2*n+len(df)]
 		x, b, ridge := x[i], basis[i], ridge[i]
@@ -70,7 +72,7 @@ func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, min
 			m[k] = math.FMA(g, g, m[k])
 			delta := minusEta[k] * g * inverseRoot(c.start+m[k], c.eps)
 			w[k] += delta
-			u[k] = math.FMA(-delta, c.inverse, u[k])
+			u[k] = math.FMA(-delta, inverse[k], u[k])
 		}
 	}
 }
@@ -154,4 +156,4 @@ func adagradRows1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse 
 	}
 }
 
-type adagradConstants struct{ start, eps, inverse float64 }
+type adagradConstants struct{ start, eps float64 }

@@ -25,22 +25,22 @@ func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) 
 	sumRows1FMA(&rows[0], len(rows), at, &x[0], &basis[0], f, lag, q)
 }
 
-func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+func sumAverages(rows [][]float64, at, n int, basis, c, q []float64) {
 	if !hasAVX2 || len(q) < 2 || len(rows) == 0 {
 		sumAveragesGo(rows, at, n, basis, c, q)
 		return
 	}
-	_ = basis[:len(rows)]
-	sumAveragesAVX2(&rows[0], len(rows), at, n, &basis[0], c, &q[0], len(q))
+	_, _ = basis[:len(rows)], c[:len(q)]
+	sumAveragesAVX2(&rows[0], len(rows), at, n, &basis[0], &c[0], &q[0], len(q))
 }
 
-func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
+func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
-		adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, minusEta, c)
+		adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 		return
 	}
-	_, _, _, _, _ = shrink[:len(df)], minusEta[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
-	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &minusEta[0], len(df), c)
+	_, _, _, _, _ = shrink[:len(df)], rates[:n+len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &rates[0], len(df), c)
 }
 
 func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
@@ -93,10 +93,10 @@ func gradients1FMA(rows *[]float64, count, at int, x, basis, ridge *float64, df,
 func adagradRows1FMA(rows *[]float64, count, at int, grad, r *float64, minusEta, inverse float64)
 
 //go:noescape
-func sumAveragesAVX2(rows *[]float64, count, at, n int, basis *float64, c float64, q *float64, active int)
+func sumAveragesAVX2(rows *[]float64, count, at, n int, basis, c, q *float64, active int)
 
 //go:noescape
-func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)
+func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *adagradConstants)
 
 //go:noescape
 func temperRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)

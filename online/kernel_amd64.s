@@ -223,7 +223,7 @@ sumDone:
 	VZEROUPPER
 	RET
 
-// func sumAveragesAVX2(rows *[]float64, count, at, n int, basis *float64, c float64, q *float64, active int)
+// func sumAveragesAVX2(rows *[]float64, count, at, n int, basis, c, q *float64, active int)
 TEXT ·sumAveragesAVX2(SB), NOSPLIT, $0-64
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), R8
@@ -232,7 +232,7 @@ TEXT ·sumAveragesAVX2(SB), NOSPLIT, $0-64
 	MOVQ n+24(FP), DX
 	SHLQ $4, DX
 	MOVQ basis+32(FP), R10
-	VBROADCASTSD c+40(FP), Y7
+	MOVQ c+40(FP), R9
 	MOVQ q+48(FP), R12
 	MOVQ active+56(FP), BX
 	LEAQ tail<>(SB), R15
@@ -243,6 +243,8 @@ average8:
 	JLT  average4
 	VMOVUPD (R12), Y0
 	VMOVUPD 32(R12), Y1
+	VMOVUPD (R9), Y7
+	VMOVUPD 32(R9), Y8
 	XORQ DI, DI
 	MOVQ SI, R14
 
@@ -252,7 +254,7 @@ averageRow8:
 	VMOVUPD (CX), Y6                 // w
 	VMOVUPD 32(CX), Y3
 	VFMADD231PD (CX)(DX*1), Y7, Y6   // a
-	VFMADD231PD 32(CX)(DX*1), Y7, Y3
+	VFMADD231PD 32(CX)(DX*1), Y8, Y3
 	VBROADCASTSD (R10)(DI*8), Y4
 	VMULPD Y6, Y4, Y5
 	VFMADD231PD Y6, Y5, Y0
@@ -265,6 +267,7 @@ averageRow8:
 	VMOVUPD Y0, (R12)
 	VMOVUPD Y1, 32(R12)
 	ADDQ $64, R12
+	ADDQ $64, R9
 	ADDQ $64, AX
 	SUBQ $8, BX
 	JNE  average8
@@ -278,6 +281,7 @@ average4:
 
 averageLoad:
 	VMASKMOVPD (R12), Y2, Y0
+	VMASKMOVPD (R9), Y2, Y7
 	XORQ DI, DI
 	MOVQ SI, R14
 
@@ -296,13 +300,16 @@ averageRow:
 	JLT  averageRow
 	VMASKMOVPD Y0, Y2, (R12)
 	ADDQ $32, R12
+	ADDQ $32, R9
 	ADDQ $32, AX
 	SUBQ $4, BX
 	JGT  average4
 	VZEROUPPER
 	RET
 
-// func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, minusEta *float64, active int, c *adagradConstants)
+// func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *adagradConstants)
+//
+// The n rates minusEta are followed by those of inverse.
 TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
@@ -316,7 +323,6 @@ TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ c+88(FP), BX
 	VBROADCASTSD 0(BX), Y14  // start
 	VBROADCASTSD 8(BX), Y13  // eps
-	VBROADCASTSD 16(BX), Y12 // inverse
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
 	VXORPD Y15, Y15, Y15
@@ -324,7 +330,6 @@ TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
 	JEQ  stepRow
 	VBROADCASTSD X14, Z14
 	VBROADCASTSD X13, Z13
-	VBROADCASTSD X12, Z12
 	VBROADCASTSD X8, Z8
 	VBROADCASTSD X7, Z7
 
@@ -336,7 +341,7 @@ stepRow:
 	VBROADCASTSD (R10), Y9  // ridge
 	MOVQ df+56(FP), R11
 	MOVQ shrink+64(FP), R12
-	MOVQ minusEta+72(FP), R14
+	MOVQ rates+72(FP), R14
 	MOVQ active+80(FP), BX
 	CMPQ BX, $8
 	JLT  stepUpTo7
@@ -372,7 +377,7 @@ step8:
 	VMULPD Z5, Z3, Z3        // delta
 	VADDPD Z3, Z0, Z0
 	VMOVUPD Z0, (DI)
-	VFNMADD231PD Z12, Z3, Z2
+	VFNMADD231PD (R14)(DX*1), Z3, Z2 // inverse
 	VMOVUPD Z2, (R13)
 	ADDQ $64, DI
 	ADDQ $64, R11
@@ -401,7 +406,7 @@ step4:
 	VMULPD Y5, Y3, Y3
 	VADDPD Y3, Y0, Y0
 	VMOVUPD Y0, (DI)
-	VFNMADD231PD Y12, Y3, Y2
+	VFNMADD231PD (R14)(DX*1), Y3, Y2
 	VMOVUPD Y2, (R13)
 	ADDQ $32, DI
 	ADDQ $32, R11
@@ -430,7 +435,7 @@ stepTail:
 	VMULPD X5, X3, X3
 	VADDPD X3, X0, X0
 	VMOVUPD X0, (DI)
-	VFNMADD231PD X12, X3, X2
+	VFNMADD231PD (R14)(DX*1), X3, X2
 	VMOVUPD X2, (R13)
 	ADDQ $16, DI
 	ADDQ $16, R11
@@ -455,7 +460,7 @@ step1:
 	VMULPD X5, X3, X3
 	VADDPD X3, X0, X0
 	VMOVSD X0, (DI)
-	VFNMADD231PD X12, X3, X2
+	VFNMADD231SD (R14)(DX*1), X3, X2
 	VMOVSD X2, (R13)
 
 stepNext:

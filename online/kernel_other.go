@@ -12,12 +12,12 @@ func sumRows1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) 
 	sumRows1Go(rows, at, x, basis, f, lag, q)
 }
 
-func sumAverages(rows [][]float64, at, n int, basis []float64, c float64, q []float64) {
+func sumAverages(rows [][]float64, at, n int, basis, c, q []float64) {
 	sumAveragesGo(rows, at, n, basis, c, q)
 }
 
-func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants) {
-	adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, minusEta, c)
+func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants) {
+	adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 }
 
 func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {

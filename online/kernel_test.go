@@ -65,13 +65,14 @@ func testKernels(t *testing.T) {
 				}
 				q := random(active)
 				wantQ := slices.Clone(q)
-				sumAveragesGo(want, at, n, basis, 0.3, wantQ)
-				sumAverages(rows, at, n, basis, 0.3, q)
+				factors := random(active)
+				sumAveragesGo(want, at, n, basis, factors, wantQ)
+				sumAverages(rows, at, n, basis, factors, q)
 				if !slices.Equal(q, wantQ) {
 					t.Errorf("sumAverages of %d rows, %d of %d outputs: %v, want %v", count, active, n, q, wantQ)
 				}
-				c := &adagradConstants{1, adagradEps, 1.5}
-				df, shrink, eta := random(active), random(active), random(active)
+				c := &adagradConstants{1, adagradEps}
+				df, shrink, rates := random(active), random(active), random(2*n)
 				kappa := random(active)
 				wantKappa := slices.Clone(kappa)
 				temperRowsGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
@@ -79,7 +80,7 @@ func testKernels(t *testing.T) {
 				if !slices.Equal(kappa, wantKappa) {
 					t.Errorf("temperRows of %d rows, %d of %d outputs: %v, want %v", count, active, n, kappa, wantKappa)
 				}
-				adagradRowsGo(want, at, n, x, basis, ridge, df, shrink, eta, c)
+				adagradRowsGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
 				if n == 1 {
 					g, r := make([]float64, count), make([]float64, count)
 					gradients1(rows, at, x, basis, ridge, df[0], shrink[0], c.start, g, r)
@@ -87,9 +88,9 @@ func testKernels(t *testing.T) {
 					if got, want := inverseRoots(r, x, c.eps), inverseRootsGo(s, x, c.eps); got != want || !slices.Equal(r, s) {
 						t.Errorf("inverseRoots of %d rows: %v and %v, want %v and %v", count, r, got, s, want)
 					}
-					adagradRows1(rows, at, g, r, eta[0], c.inverse)
+					adagradRows1(rows, at, g, r, rates[0], rates[1])
 				} else {
-					adagradRows(rows, at, n, x, basis, ridge, df, shrink, eta, c)
+					adagradRows(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 				}
 				for i := range rows {
 					if !slices.Equal(rows[i], want[i]) {
@@ -145,9 +146,9 @@ func BenchmarkKernels(b *testing.B) {
 		for i := range rows {
 			rows[i] = make([]float64, 5+3*n)
 		}
-		x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, n)
+		x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, 2*n)
 		f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
-		c := &adagradConstants{1, adagradEps, 1.5}
+		c := &adagradConstants{1, adagradEps}
 		for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumRowsGo, "fast": sumRows} {
 			b.Run(fmt.Sprintf("n=%d/sum-%s", n, name), func(b *testing.B) {
 				for b.Loop() {
@@ -155,7 +156,7 @@ func BenchmarkKernels(b *testing.B) {
 				}
 			})
 		}
-		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, minusEta []float64, c *adagradConstants)
+		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants)
 		for name, step := range map[string]step{"go": adagradRowsGo, "fast": adagradRows} {
 			b.Run(fmt.Sprintf("n=%d/step-%s", n, name), func(b *testing.B) {
 				for b.Loop() {

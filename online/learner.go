@@ -20,8 +20,12 @@ import (
 
 // Learner is a linear learner with K outputs: one for two classes, else one
 // against the rest for each class. With noise = "auto" it is a bank of such
-// learners, one for each noise level, of which one at a time is published; each
-// learns exactly as it would alone. It is not safe for concurrent use.
+// learners, one for each noise level, of which one at a time is published. Each
+// level has its own weights, average, learning rate and choice between average and
+// iterate, and learns, to the bit, as it would alone. All share what does not depend
+// on weights: the Scaler's statistics, the counts and the half-life. They also share
+// the drift detector, which watches the published scores: where OnDrift is forget, an
+// alarm is one for all levels. A Learner is not safe for concurrent use.
 //
 // What it knows about a feature is the feature's row in its Table, see layout.
 type Learner struct {
@@ -44,11 +48,10 @@ type Learner struct {
 	// no probabilities that the class shares could be compared with.
 	likelihood bool
 	// The ridge of the first pass: 0 where the preconditioner's start is the ridge.
-	firstRidge float64
-	table      *blankout.Table
-	scaler     blankout.Scaler
-	bias       []float64 // the intercepts, laid out as a row
-	average
+	firstRidge  float64
+	table       *blankout.Table
+	scaler      blankout.Scaler
+	bias        []float64 // the intercepts, laid out as a row
 	dense       denseFinder
 	recent      recentReadings
 	calibration calibration
@@ -73,9 +76,13 @@ type level struct {
 	noise    blankout.Noise
 	strength float64   // the coefficient of its variance that is not 0
 	sumsq    []float64 // sum of squared weights by output, if the noise is constant
+	average  average
 	adaptation
 	forecast forecast
 }
+
+// lagShare returns what a lag is multiplied by in the weight that the level publishes.
+func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.blend }
 
 // event is the scratch memory of one event.
 type event struct {
@@ -88,6 +95,7 @@ type event struct {
 	// more before the Scaler moved.
 	lag, q, moved []float64
 	averageQ      []float64 // sum basis a^2 of the averages, see judge
+	coefficient   []float64 // of the averages
 	hasMoved      bool      // the Scaler did; otherwise moved says nothing
 	value         []float64 // the iterate's loss
 
@@ -146,12 +154,12 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, constantNoise: set.noiseKind == constant,
 	})
 	l.table = blankout.NewTable(width)
-	l.average = newAverage(c.Average)
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
 			noise: n, strength: c0 + c1 + c2,
 			sumsq:      make([]float64, l.k),
+			average:    newAverage(c.Average),
 			adaptation: newAdaptation(c.Adapt && c.Average > 0),
 		})
 		l.now.step.strength = append(l.now.step.strength, c0+c1+c2)
@@ -159,9 +167,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	e := &l.now
 	e.scores = make([]float64, l.k)
 	st := &e.step
-	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink, &st.minusEta} {
+	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
 		*p = make([]float64, l.n)
 	}
+	st.rates = make([]float64, 2*l.n)
+	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	e.published, e.base, e.part = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if l.k > 1 {
 		e.sampledF, e.sampledLag = make([]float64, l.n), make([]float64, l.n)
@@ -373,7 +383,7 @@ func (l *Learner) gather(e *blankout.Example) {
 		now.step.addIntercepts(l.bias, ridge)
 		l.sum(len(now.step.rows) - 1)
 	}
-	c := l.coefficient * l.levels[l.chosen].blend
+	c := l.levels[l.chosen].lagShare()
 	at := l.chosen * l.k
 	for k := range l.active {
 		now.scores[k] = now.step.f[at+k] + c*now.lag[at+k]
@@ -477,7 +487,7 @@ func (l *Learner) step(label int, importance float64) {
 			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
 			value, df, dv := l.loss.At(s.y[j], s.f[j], s.variance[j])
 			now.value[j] = value
-			corr += df * l.coefficient * now.lag[j]
+			corr += df * lv.average.coefficient * now.lag[j]
 			s.df[j], s.h[j] = importance*df, 2*importance*dv
 		}
 		lv.adapt(corr)
@@ -494,13 +504,23 @@ func (l *Learner) step(label int, importance float64) {
 	l.addSumsq(-1)
 	l.update(importance)
 	l.addSumsq(1)
-	l.advance(l)
+	for v := range l.levels {
+		if lv := &l.levels[v]; lv.average.advance(lv.steady()) {
+			l.rebase(v)
+		}
+	}
 }
 
 // update has the rule update the rows of the event at hand.
 func (l *Learner) update(importance float64) {
 	s := &l.now.step
-	s.importance, s.count, s.inverse, s.growth = importance, l.steps, l.inverse, l.growth
+	s.importance, s.count, s.growth = importance, l.steps, l.growth
+	for v := range l.levels {
+		inverse := l.levels[v].average.inverse
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			s.inverse[j] = inverse
+		}
+	}
 	l.rule.step(s)
 }
 
@@ -517,7 +537,6 @@ func (l *Learner) judge() {
 	now := &l.now
 	memory := float64(judgeMemory / every)
 	l.sumAverage()
-	left := false
 	for v := range l.levels {
 		lv := &l.levels[v]
 		gain := 0.0
@@ -527,17 +546,12 @@ func (l *Learner) judge() {
 			if l.config.Marginalised && l.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.loss.At(now.step.y[j], now.step.f[j]+l.coefficient*now.lag[j], variance)
+			average, _, _ := l.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
-		if lv.judge(gain, memory) && v == l.chosen {
-			left = true
-		}
-	}
-	if left && l.taken > restartAfter {
-		l.average.restart()
-		for v := range l.levels {
-			l.levels[v].rejudge()
+		if lv.judge(gain, memory) && lv.average.taken > restartAfter {
+			lv.average.restart()
+			lv.rejudge()
 		}
 	}
 }
@@ -546,8 +560,14 @@ func (l *Learner) judge() {
 func (l *Learner) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
+	for v := range l.levels {
+		coefficient := l.levels[v].average.coefficient
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			now.coefficient[j] = coefficient
+		}
+	}
 	rows := l.features()
-	sumAverages(rows, blankout.ScalerWidth, l.n, now.step.basis[:len(rows)], l.coefficient, now.averageQ)
+	sumAverages(rows, blankout.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.

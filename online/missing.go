@@ -185,7 +185,7 @@ func (l *Learner) interceptsOf(level int, out []float64) {
 	if !l.intercept {
 		return
 	}
-	c, at := l.coefficient*l.levels[level].blend, level*l.k
+	c, at := l.levels[level].lagShare(), level*l.k
 	w, u := l.weights(l.bias), l.lags(l.bias)
 	for k := range l.active {
 		out[k] = w[at+k] + c*u[at+k]

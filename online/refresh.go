@@ -195,7 +195,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 	for c, row := range rows {
 		delta := found[c] - l.weights(row)[j]
 		l.weights(row)[j] = found[c]
-		l.lags(row)[j] -= delta * l.inverse
+		l.lags(row)[j] -= delta * lv.average.inverse
 	}
 	_, c1, c2 := p.Noise.Coefficients()
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))

@@ -11,8 +11,8 @@ import (
 // ruleSettings, keeps what it needs in parts of the rows, and sees of an event
 // the step alone.
 //
-// A rule that changes a weight by delta must subtract delta times step.inverse
-// from its lag.
+// A rule that changes the weight at j by delta must subtract delta times
+// step.inverse[j] from its lag.
 type rule interface {
 	// start fills a new row, which is all zero.
 	start(row []float64)
@@ -24,13 +24,14 @@ type rule interface {
 	step(s *step)
 	// unlabelled adds the curvature s.h[j] times the features to the preconditioner.
 	unlabelled(s *step)
-	// rescale multiplies the weights by ratio because the scale of the feature has
-	// grown by it; gradients shrink by it.
-	rescale(row []float64, ratio float64)
+	// rescale multiplies the weights at from <= j < to by ratio because the scale of
+	// the feature has grown by it; gradients shrink by it.
+	rescale(row []float64, from, to int, ratio float64)
 	// set makes b the intercept at j.
 	set(intercepts []float64, j int, b float64)
-	// shifted says that the intercepts have taken up shift times the weights of row.
-	shifted(intercepts, row []float64, shift float64)
+	// shifted says that the intercepts at from <= j < to have taken up shift times the
+	// weights of row.
+	shifted(intercepts, row []float64, from, to int, shift float64)
 	// forget leaves a share of the preconditioner, as if less had been seen.
 	forget(row []float64, intercepts bool, keep float64)
 }
@@ -69,11 +70,12 @@ type step struct {
 	df, h    []float64 // importance times d/df and 2 d/dv
 	shrink   []float64 // h times the noise's strength, 0 for clean gradients
 	minusEta []float64 // minus the learning rate; at 0 only the preconditioner gathers
+	inverse  []float64 // see average
+	rates    []float64 // minusEta and behind it inverse, in one piece
 
 	strength   []float64 // by level: the coefficient of its noise's variance that is not 0
 	importance float64
 	count      uint64  // of the steps, this one included
-	inverse    float64 // see average
 	growth     float64 // see fade
 }
 
@@ -113,8 +115,8 @@ func (s *step) addIntercepts(row []float64, ridge float64) {
 // once, and the loops over levels and outputs are one loop over contiguous memory.
 //
 // The preconditioner is what a rule divides its steps by, such as AdaGrad's sums of
-// squared gradients. The lag is the published average less the iterate, up to a
-// common factor, see average.
+// squared gradients. The lag is the average less the iterate, up to a
+// factor of the level, see average.
 type layout struct {
 	outputs int
 	n       int // levels times outputs
@@ -174,20 +176,20 @@ func Rules() []string {
 // gradients, or has none.
 type plain struct{ ruleSettings }
 
-func (*plain) start([]float64)                       {}
-func (*plain) shifted(_, _ []float64, _ float64)     {}
-func (*plain) unlabelled(*step)                      {}
-func (r *plain) set(row []float64, j int, b float64) { r.weights(row)[j] = b }
+func (*plain) start([]float64)                             {}
+func (*plain) shifted(_, _ []float64, _, _ int, _ float64) {}
+func (*plain) unlabelled(*step)                            {}
+func (r *plain) set(row []float64, j int, b float64)       { r.weights(row)[j] = b }
 func (r *plain) forget(row []float64, _ bool, keep float64) {
 	m := r.preconditioner(row)
 	for j := range m {
 		m[j] *= keep
 	}
 }
-func (r *plain) rescale(row []float64, ratio float64) {
+func (r *plain) rescale(row []float64, from, to int, ratio float64) {
 	w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
 	inverse := 1 / (ratio * ratio)
-	for j := range w {
+	for j := from; j < to; j++ {
 		w[j] *= ratio
 		m[j] *= inverse
 		u[j] *= ratio

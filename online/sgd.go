@@ -27,7 +27,7 @@ func (r *sgd) step(s *step) {
 		for j, df := range s.df {
 			delta := rate[j] * (df*x + (s.shrink[j]*basis+ridge)*w[j])
 			w[j] += delta
-			u[j] -= delta * s.inverse
+			u[j] -= delta * s.inverse[j]
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 	}
 	w, u := l.weights(row), l.lags(row)
 	for v := range l.levels {
-		c := l.coefficient * l.levels[v].blend
+		c := l.levels[v].lagShare()
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			l.now.moved[j] += sign * x * (w[j] + c*u[j])
 		}
@@ -203,48 +203,54 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 // intercept, which all events share, or the score of a reading one deviation from
 // the centre would change by more than maxMove.
 func (l *Learner) move(row []float64, ratio, shift float64) {
-	w, u := l.weights(row), l.lags(row)
+	if l.intercept && shift != 0 && !l.now.hasMoved {
+		l.addMoved(l.bias, 0, 1) // takes note of the intercepts
+	}
+	for v := range l.levels {
+		l.moveLevel(v, row, ratio, shift)
+	}
+}
+
+// moveLevel is move for a level: whether it moves depends on its own weights, as it
+// would alone.
+func (l *Learner) moveLevel(v int, row []float64, ratio, shift float64) {
+	lv, from, to := &l.levels[v], v*l.k, (v+1)*l.k
+	w, u := l.weights(row)[from:to], l.lags(row)[from:to]
 	most := maxMove / max(math.Abs(shift), ratio-1)
-	for j, w := range w {
-		if !(math.Abs(w) <= most && math.Abs(w+l.coefficient*u[j]) <= most) {
+	for k, w := range w {
+		if !(math.Abs(w) <= most && math.Abs(w+lv.average.coefficient*u[k]) <= most) {
 			return
 		}
 	}
 	if l.intercept && shift != 0 {
-		if !l.now.hasMoved {
-			l.addMoved(l.bias, 0, 1) // takes note of the intercepts
-		}
-		b, bu := l.weights(l.bias), l.lags(l.bias)
-		for j, w := range w {
-			b[j] += w * shift
-			bu[j] += u[j] * shift
+		b, bu := l.weights(l.bias)[from:to], l.lags(l.bias)[from:to]
+		for k, w := range w {
+			b[k] += w * shift
+			bu[k] += u[k] * shift
 		}
 		if l.refresh.sliding() {
-			centre := l.layout.centre(l.bias)
-			for j, c := range l.layout.centre(row) {
-				centre[j] += c * shift
+			centre := l.layout.centre(l.bias)[from:to]
+			for k, c := range l.layout.centre(row)[from:to] {
+				centre[k] += c * shift
 			}
 		}
-		l.rule.shifted(l.bias, row, shift)
+		l.rule.shifted(l.bias, row, from, to, shift)
 	}
 	if l.noiseKind == constant {
-		for v := range l.levels {
-			lv := &l.levels[v]
-			for k, w := range w[v*l.k : (v+1)*l.k] {
-				lv.sumsq[k] = max(0, lv.sumsq[k]+w*w*(ratio*ratio-1))
-			}
+		for k, w := range w {
+			lv.sumsq[k] = max(0, lv.sumsq[k]+w*w*(ratio*ratio-1))
 		}
 	}
-	l.rule.rescale(row, ratio)
+	l.rule.rescale(row, from, to, ratio)
 	if l.refresh.size > 0 {
-		d := l.layout.curvature(row)
-		for j := range d {
-			d[j] /= ratio * ratio
+		d := l.layout.curvature(row)[from:to]
+		for k := range d {
+			d[k] /= ratio * ratio
 		}
 		if l.refresh.sliding() {
-			centre := l.layout.centre(row)
-			for j := range centre {
-				centre[j] *= ratio
+			centre := l.layout.centre(row)[from:to]
+			for k := range centre {
+				centre[k] *= ratio
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func (l *Learner) modelOf(level int) *blankout.Linear {
 
 func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 	lv, at := &l.levels[level], level*l.k
-	c := l.coefficient * lv.blend
+	c := lv.lagShare()
 	h := blankout.Head{
 		Schema: s, Scaler: l.scaler,
 		Loss: l.loss.String(), Noise: lv.noise.String(),
@@ -116,7 +116,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 // publishedRows returns rows of the Scaler's statistics and published weights.
 func (l *Learner) publishedRows() *blankout.Table {
 	rows := blankout.NewTable(blankout.ScalerWidth + l.k)
-	c, at := l.coefficient*l.levels[l.chosen].blend, l.chosen*l.k
+	c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
 		to, w, lag := rows.Touch(column), l.weights(row)[at:], l.lags(row)[at:]
@@ -173,13 +173,21 @@ func (l *Learner) state(c *coder.Coder) {
 	c.Uint(&l.steps)
 	c.Uint(&l.period)
 	c.Int(&l.active)
-	c.Float(&l.coefficient)
-	c.Uint(&l.taken)
+	if c.Version < 4 { // the levels had one average
+		c.Float(&l.levels[0].average.coefficient)
+		c.Uint(&l.levels[0].average.taken)
+		for v := range l.levels {
+			l.levels[v].average.began(l.levels[0].average)
+		}
+	}
 	c.Floats(&l.bias)
 	c.Int(&l.chosen)
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c.Floats(&lv.sumsq)
+		if c.Version > 3 {
+			lv.average.state(c)
+		}
 		c.Float(&lv.blend)
 		c.Float(&lv.gain)
 		c.Float(&lv.squares)
@@ -339,9 +347,6 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		if len(l.levels[v].sumsq) != l.k {
 			return nil, fmt.Errorf("restoring the learner: block learner: level %d has %d outputs, want %d", v, len(l.levels[v].sumsq), l.k)
 		}
-	}
-	if l.coefficient != 0 {
-		l.inverse = 1 / l.coefficient
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
