@@ -1,6 +1,10 @@
 package online
 
-import "math"
+import (
+	"math"
+
+	"blankout/internal/coder"
+)
 
 // adaptation tunes two things while learning, by how the next event would have
 // liked them: which weights are published, and the learning rate.
@@ -25,13 +29,13 @@ import "math"
 // (Almeida et al. 1998) taken from numbers at hand. It never makes the rate fall
 // below the configured one, which AdaGrad's sums reduce by themselves.
 type adaptation struct {
-	on      bool
-	blend   float64 // share of the average in what is published: 1 or 0
-	gain    float64 // decayed sum of loss(average) - loss(iterate)
-	squares float64 // decayed sum of its squares
-	judged  float64 // decayed number of its terms
-	raise   float64 // logarithm of the learning rate's factor, in [0, maxRaise]
-	square  float64 // decayed mean of the square of df (a - f)
+	on       bool
+	blend    float64 // share of the average in what is published: 1 or 0
+	gain     float64 // decayed sum of loss(average) - loss(iterate)
+	squares  float64 // decayed sum of its squares
+	compared float64 // decayed number of its terms
+	raise    float64 // logarithm of the learning rate's factor, in [0, maxRaise]
+	square   float64 // decayed mean of the square of df (a - f)
 }
 
 // rate returns the learning rate in force.
@@ -52,12 +56,12 @@ const (
 	// Deviations by which the average must be better where a stream stands still,
 	// and the factor of the rate there.
 	steadyAt, steadyRate = 4, 0.8
-	// The steps judged by: all of the first ones, then every n-th, older ones
+	// The steps at which the two are compared: all of the first ones, then every n-th, older ones
 	// fading, so that a change is not outweighed by an endless past.
-	judgeFirst, judgeEvery, judgeMemory = 1000, 4, 50_000
+	compareFirst, compareEvery, compareMemory = 1000, 4, 50_000
 	// Terms for a verdict: with a look at the sum at every event, chance would
 	// soon pass any bar that counts in deviations of a few.
-	judgeLeast = 100
+	compareLeast = 100
 	// An average that was left behind starts afresh, after so many steps.
 	restartAfter = 3000
 
@@ -68,15 +72,15 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// judge takes up an event's loss(average) - loss(iterate), chooses what is
+// compare takes up an event's loss(average) - loss(iterate), chooses what is
 // published, and says whether the average has been left behind.
-func (a *adaptation) judge(gain, memory float64) (stale bool) {
+func (a *adaptation) compare(gain, memory float64) (stale bool) {
 	keep := 1 - 1/memory
 	a.gain = keep*a.gain + gain
 	a.squares = keep*a.squares + gain*gain
-	a.judged = keep*a.judged + 1
+	a.compared = keep*a.compared + 1
 	switch sd := math.Sqrt(a.squares); {
-	case a.judged < judgeLeast:
+	case a.compared < compareLeast:
 	case a.gain > staleAt*sd:
 		a.blend = 0
 		return true
@@ -91,8 +95,8 @@ func (a *adaptation) steady() bool {
 	return a.gain < 0 && a.gain*a.gain > steadyAt*steadyAt*a.squares
 }
 
-// rejudge forgets what was judged of another average.
-func (a *adaptation) rejudge() { a.gain, a.squares, a.judged = 0, 0, 0 }
+// reset forgets the comparison with an average that begins anew.
+func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
 // adapt learns from an event's corr = sum df (a - f) over the outputs.
 func (a *adaptation) adapt(corr float64) {
@@ -104,5 +108,11 @@ func (a *adaptation) adapt(corr float64) {
 	if a.square > 0 {
 		a.raise += raiseSpeed * max(-3, min(corr/math.Sqrt(a.square), 3))
 		a.raise = max(0, min(a.raise, maxRaise))
+	}
+}
+
+func (a *adaptation) state(c *coder.Coder) {
+	for _, p := range []*float64{&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square} {
+		c.Float(p)
 	}
 }

@@ -70,7 +70,7 @@ func TestProximalStep(t *testing.T) {
 		l.resum()
 		// All 501 gradients are -1/2 at f = 0, so the score moves by kappa for each
 		// unit of the slope, which is 1/(1+exp(f)) at the end of a proximal step.
-		kappa := 501 * l.eta / math.Sqrt(c.Start+0.25)
+		kappa := 501 * l.set.eta / math.Sqrt(c.Start+0.25)
 		want, tolerance := kappa/2, 1e-6
 		if f := l.now.step.f[0]; adapt {
 			want, tolerance = kappa/(1+math.Exp(f)), 0.05

@@ -43,7 +43,7 @@ func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(label int, impo
 		column, _ := l.table.Column(slot)
 		place(l.table.Touch(column), func(v, k int) float64 { return exact[v].Weight(column, k) })
 	}
-	if l.intercept {
+	if l.set.intercept {
 		was := append([]float64(nil), l.weights(l.bias)...)
 		place(l.bias, func(v, k int) float64 {
 			if k >= l.active {
@@ -52,16 +52,16 @@ func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(label int, impo
 			return exact[v].Intercept[k]
 		})
 	}
-	l.growth = 1
+	l.fade.growth = 1
 	l.refresh.window.drop(len(l.refresh.window.ends))
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.average.taken = uint64((1 + max(lv.average.power, 0)) * float64(l.steps))
-		lv.blend, lv.raise = 1, 0
-		lv.rejudge()
+		lv.adaptation.blend, lv.adaptation.raise = 1, 0
+		lv.adaptation.reset()
 		clear(lv.sumsq)
 	}
-	if l.noiseKind == constant {
+	if l.set.noiseKind == constant {
 		for slot := range l.table.Len() {
 			_, row := l.table.Column(slot)
 			for j, w := range l.weights(row) {
@@ -91,7 +91,7 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 	for i, row := range s.rows {
 		l.put(i, row, x.Value[i])
 	}
-	if l.intercept {
+	if l.set.intercept {
 		ridge := 0.0
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps))
@@ -109,12 +109,12 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 		for k := range l.active {
 			j := v*l.k + k
 			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
-			_, _, dv := l.loss.At(s.y[j], s.f[j], max(s.variance[j], refreshVariance))
+			_, _, dv := l.set.loss.At(s.y[j], s.f[j], max(s.variance[j], refreshVariance))
 			s.h[j] = 2 * weight * dv
 		}
 	}
 	if l.refresh.size > 0 {
-		s.growth = l.growth
+		s.growth = l.fade.growth
 		l.layout.gather(s)
 	}
 	for range int(repeats) {
@@ -123,7 +123,7 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 			lv := &l.levels[v]
 			for k := range l.active {
 				j := v*l.k + k
-				_, df, dv := l.loss.At(s.y[j], s.f[j], s.variance[j])
+				_, df, dv := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
 				s.df[j], s.h[j], s.minusEta[j] = part*df, 2*part*dv, 0
 				if l.config.Marginalised {
 					s.shrink[j] = s.h[j] * lv.strength

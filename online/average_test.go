@@ -50,7 +50,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					restarts, began = restarts+1, n+1
 				}
 				p := 1/tt.share - 1
-				if l.levels[0].steady() {
+				if l.levels[0].adaptation.steady() {
 					p = 1/(2.5*tt.share) - 1
 					steady++
 				}

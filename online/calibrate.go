@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // calibration is Platt's map of a score to a probability, 1/(1+exp(-(A f+B))),
@@ -52,4 +53,10 @@ func (c *calibration) published() *blankout.Calibration {
 		return nil
 	}
 	return &blankout.Calibration{A: c.a, B: c.b}
+}
+
+func (c *calibration) state(to *coder.Coder) {
+	for _, p := range []*float64{&c.a, &c.b, &c.aa, &c.ab, &c.bb} {
+		to.Float(p)
+	}
 }

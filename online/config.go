@@ -132,6 +132,7 @@ type settings struct {
 	standardise blankout.Standardise
 	eta         float64
 	ridge       float64 // h0 of one pass
+	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
 	logit       float64 // threshold as a score
 	intercept   bool
 	missingRule blankout.MissingRule
@@ -190,6 +191,9 @@ func (c Config) parse() (settings, error) {
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
 		return s, blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
+	}
+	if s.firstRidge = s.ridge; s.rule.ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
+		s.firstRidge = 0
 	}
 	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
 		return s, blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)

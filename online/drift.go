@@ -1,6 +1,10 @@
 package online
 
-import "math"
+import (
+	"math"
+
+	"blankout/internal/coder"
+)
 
 // Drift is what the detector on the progressive log-loss has seen: the test of
 // Page and Hinkley, which adds up by how much the loss exceeds its own mean and
@@ -23,8 +27,8 @@ const DriftAlarm = 50
 
 // Drift returns what the detector has seen.
 func (l *Learner) Drift() Drift {
-	d := l.metrics.Drift
-	d.Excess = l.hinkley.sum - l.hinkley.lowest
+	d := l.measures.sums.Drift
+	d.Excess = l.measures.hinkley.sum - l.measures.hinkley.lowest
 	return d
 }
 
@@ -46,7 +50,7 @@ const (
 // watch shows the detector the log-loss of an event. On an alarm, if the
 // configuration wants that, the memory is shortened: see Learner.forget.
 func (l *Learner) watch(loss float64) {
-	p := &l.hinkley
+	p := &l.measures.hinkley
 	loss = min(loss, driftLimit)
 	p.n++
 	p.mean += (loss - p.mean) / p.n
@@ -62,7 +66,7 @@ func (l *Learner) watch(loss float64) {
 	if p.sum-p.lowest < DriftAlarm {
 		return
 	}
-	d := &l.metrics.Drift
+	d := &l.measures.sums.Drift
 	d.Alarms++
 	d.Event, d.After = l.events, p.recent/p.since
 	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
@@ -119,14 +123,15 @@ const (
 	aheadFor, behindFor = 2, 1000
 )
 
-// pass lets the time of an event go by.
-func (f *fade) pass(l *Learner, time int64) {
+// age lets the time of an event go by.
+func (l *Learner) age(time int64) {
+	f := &l.fade
 	halves := 0.0
 	if l.config.HalfLife > 0 {
 		halves = 1 / l.config.HalfLife
 	}
 	if l.config.HalfLifeTime > 0 && time > 0 {
-		halves += min(float64(f.tick(time, l.timeStep))/1000/l.config.HalfLifeTime, 100)
+		halves += min(float64(f.tick(time, l.set.timeStep))/1000/l.config.HalfLifeTime, 100)
 	}
 	if halves == 0 {
 		return
@@ -158,4 +163,24 @@ func (f *fade) tick(time, step int64) (passed int64) {
 		return max(0, min(ahead, step))
 	}
 	return 0
+}
+
+func (p *pageHinkley) state(c *coder.Coder) {
+	for _, p := range []*float64{&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent} {
+		c.Float(p)
+	}
+}
+
+func (d *Drift) state(c *coder.Coder) {
+	c.Uint(&d.Alarms)
+	c.Uint(&d.Event)
+	c.Float(&d.Before)
+	c.Float(&d.After)
+}
+
+func (f *fade) clock(c *coder.Coder) {
+	c.Int64(&f.lastTime)
+	if c.Version > 3 {
+		c.Int64(&f.odd)
+	}
 }

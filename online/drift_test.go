@@ -15,7 +15,7 @@ func TestDriftTellsBeforeAndAfter(t *testing.T) {
 		l.events++
 		l.watch(0.25)
 	}
-	for l.metrics.Drift.Alarms == 0 && l.events < 3000 {
+	for l.measures.sums.Drift.Alarms == 0 && l.events < 3000 {
 		l.events++
 		l.watch(1.25)
 	}

@@ -35,7 +35,7 @@ type evaluation struct {
 type evaluated struct{ loss, weight, wrong float64 }
 
 func newEvaluation(l *Learner) *evaluation {
-	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.loss, l.config.C)}
+	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.set.loss, l.config.C)}
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
 	}
@@ -121,7 +121,7 @@ type evaluator struct {
 func (e *evaluation) worker() *evaluator {
 	l := e.l
 	h := l.head(l.schema)
-	w := &evaluator{evaluation: e, head: h, scaler: l.scaler, sumsq: make([]float64, l.k)}
+	w := &evaluator{evaluation: e, head: h, scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
@@ -168,7 +168,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			sumRows(w.rows, blankout.ScalerWidth, 0, w.x, w.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
-			value, _, _ := l.loss.At(target(e.Label, k, l.k), w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			value, _, _ := l.set.loss.At(target(e.Label, k, l.k), w.f[k], w.q[k]+w.c0*w.sumsq[k])
 			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
 		}
 		sum.weight += e.Weight

@@ -93,7 +93,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 			for i, d := range x.Index {
 				v += c2 * math.Pow(x.Value[i]*m.Weight(d, k), 2)
 			}
-			loss, _, _ := l.loss.At(target(e.Label, k, m.Outputs), f, v)
+			loss, _, _ := l.set.loss.At(target(e.Label, k, m.Outputs), f, v)
 			objective += l.config.C * e.Weight * loss
 		}
 		weight += e.Weight

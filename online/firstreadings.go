@@ -1,9 +1,12 @@
 package online
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // recentReadings keeps readings of numeric columns while they decide where a column's
@@ -105,19 +108,19 @@ func (r *readings) addWild(n, x float64) bool {
 // and sees to where they begin. Where that moves them the weights stay as they are.
 func (l *Learner) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
 	if stats[blankout.StatCount] >= watchUntil && stats[blankout.StatInverse] != 0 && z >= -blankout.ScalerClip && z <= blankout.ScalerClip {
-		return l.scaler.Observe(stats, x, z)
+		return l.scaling.scaler.Observe(stats, x, z)
 	}
-	return l.observeWatched(column, stats, x, z, l.transforms[field])
+	return l.observeWatched(column, stats, x, z, l.scaling.transforms[field])
 }
 
 func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t blankout.Transform) (ratio, shift float64) {
 	n := stats[blankout.StatCount] + 1
 	wild := z > blankout.ScalerClip || z < -blankout.ScalerClip || stats[blankout.StatInverse] == 0 && x != stats[blankout.StatCentre]
 	if n <= blankout.FirstReadings {
-		if r := l.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
-			r = l.recent.of(column)
+		if r := l.scaling.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
+			r = l.scaling.recent.of(column)
 			r.add(n, x)
-			l.scaler.Begin(stats, n, r.values, t)
+			l.scaling.scaler.Begin(stats, n, r.values, t)
 			return 1, 0
 		}
 	}
@@ -127,22 +130,22 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 		l.differs(column, stats, x, t)
 		return 1, 0
 	case wild && !watched:
-		if r := l.recent.of(column); r.addWild(n, x) {
+		if r := l.scaling.recent.of(column); r.addWild(n, x) {
 			l.restart(column, stats, r, t)
 			return 1, 0
 		}
 	case watched:
-		r := l.recent.of(column)
+		r := l.scaling.recent.of(column)
 		r.add(n, x)
 		if last && len(r.values) == blankout.FirstReadings && l.misled(stats, r.values, t) {
 			l.restart(column, stats, r, t)
 			return 1, 0
 		}
 		if n == watchUntil {
-			l.recent.drop(column)
+			l.scaling.recent.drop(column)
 		}
 	}
-	return l.scaler.Observe(stats, x, z)
+	return l.scaling.scaler.Observe(stats, x, z)
 }
 
 // observeSpread counts a reading that is z deviations large into the statistics of a
@@ -150,12 +153,12 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 // less than smallAt of that, earlier ones were wild, and the column begins anew with
 // these; the weights then stay as they are.
 func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (ratio float64) {
-	total := float64(l.dense.events + 1)
-	if ratio = l.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
+	total := float64(l.scaling.dense.events + 1)
+	if ratio = l.scaling.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
 		return ratio
 	}
 	n := stats[blankout.StatCount]
-	r := l.recent.of(column)
+	r := l.scaling.recent.of(column)
 	if r.add(n, x); len(r.values) < blankout.FirstReadings {
 		return ratio
 	}
@@ -163,7 +166,7 @@ func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (r
 	stats[blankout.StatMean], stats[blankout.StatSquares] = mean, m2*n/blankout.FirstReadings
 	stats[blankout.StatInverse] = blankout.SpreadInverse(stats, total)
 	l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/n)
-	l.recent.drop(column)
+	l.scaling.recent.drop(column)
 	return 1
 }
 
@@ -172,7 +175,7 @@ const smallAt = 0.03
 // differs counts a reading of a column in which none differed from the others before.
 func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.Transform) {
 	n, usual := stats[blankout.StatCount]+1, stats[blankout.StatCentre]
-	r := l.recent.of(column)
+	r := l.scaling.recent.of(column)
 	if r.wild > 0 {
 		r.values, r.wild = r.values[:0], 0
 	}
@@ -187,8 +190,8 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.
 		}
 	}
 	r.values[at], r.at = x, n
-	if l.scaler.Begin(stats, n, r.values, t); stats[blankout.StatInverse] != 0 {
-		l.recent.drop(column)
+	if l.scaling.scaler.Begin(stats, n, r.values, t); stats[blankout.StatInverse] != 0 {
+		l.scaling.recent.drop(column)
 	}
 }
 
@@ -198,13 +201,13 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.
 func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 	var now [blankout.ScalerWidth]float64
 	var room [blankout.FirstReadings]float64
-	was := l.scaler.Standardisation(stats)
+	was := l.scaling.scaler.Standardisation(stats)
 	if was.Scale == 0 {
 		return false
 	}
 	if was.Unit == 0 && t == blankout.TransformAuto {
-		l.scaler.Begin(now[:], blankout.FirstReadings, readings, t)
-		if l.scaler.Standardisation(now[:]).Unit != 0 {
+		l.scaling.scaler.Begin(now[:], blankout.FirstReadings, readings, t)
+		if l.scaling.scaler.Standardisation(now[:]).Unit != 0 {
 			return true
 		}
 	}
@@ -214,8 +217,8 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 			values[i] = math.Asinh(x / was.Unit)
 		}
 	}
-	l.scaler.Begin(now[:], blankout.FirstReadings, values, blankout.TransformNone)
-	scale := l.scaler.Standardisation(now[:]).Scale
+	l.scaling.scaler.Begin(now[:], blankout.FirstReadings, values, blankout.TransformNone)
+	scale := l.scaling.scaler.Standardisation(now[:]).Scale
 	return scale > 0 && scale < misledBy/stats[blankout.StatCount]*was.Scale
 }
 
@@ -224,10 +227,26 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
 	n := stats[blankout.StatCount] + 1
 	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
-	if l.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.noiseKind == constant {
+	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {
 		// That noise goes by the share of events that hold the column.
 		stats[blankout.StatSquares] *= n / stats[blankout.StatCount]
 		stats[blankout.StatCount] = n
 	}
-	l.recent.drop(column)
+	l.scaling.recent.drop(column)
+}
+
+// state walks the readings of every column, in ascending order.
+func (g *recentReadings) state(c *coder.Coder) {
+	columns := slices.Sorted(maps.Keys(g.columns))
+	c.Uint32s(&columns)
+	for _, column := range columns {
+		r := g.of(column)
+		c.Floats(&r.values)
+		c.Float(&r.at)
+		c.Float(&r.wild)
+		if c.Decode && len(r.values) > blankout.FirstReadings {
+			c.Failed = true
+		}
+		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
+	}
 }

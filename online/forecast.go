@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // forecast is a level's live forecast of the error that its published weights
@@ -25,6 +26,19 @@ type forecast struct {
 	// Decayed sum of the squared differences from the natural level's terms, at the
 	// rate that the user expects.
 	squares float64
+}
+
+// masked is the scratch memory of scoring the event at hand with some of its features
+// struck out.
+type masked struct {
+	last      []uint8     // by feature, see mask
+	rows      [][]float64 // of the survivors
+	x         []float64   // and their values
+	f, lag, q []float64   // sums over them, see sumRows
+}
+
+func newMasked(n int) masked {
+	return masked{f: make([]float64, n), lag: make([]float64, n), q: make([]float64, n)}
 }
 
 // ForecastPoints is the number of deletion rates of a Forecast.
@@ -66,9 +80,9 @@ func (l *Learner) forecasts() []Forecast {
 	return out
 }
 
-// foretell adds the event at hand to the forecasts, and chooses the level that
+// forecast adds the event at hand to the forecasts, and chooses the level that
 // is published if there are several.
-func (l *Learner) foretell(label int) {
+func (l *Learner) forecast(label int) {
 	first, every := uint64(forecastFirst), uint64(forecastEvery)
 	if l.k > 1 {
 		first, every = forecastFirstK, forecastEveryK
@@ -77,18 +91,18 @@ func (l *Learner) foretell(label int) {
 		if l.k > 1 && len(l.levels) > 1 && l.events%forecastEvery == 0 {
 			i, t := l.expected()
 			if t > 0 {
-				l.foretellSampled(label, i, i+2)
+				l.forecastSampled(label, i, i+2)
 			} else {
-				l.foretellSampled(label, i, i+1)
+				l.forecastSampled(label, i, i+1)
 			}
 			l.compare()
 		}
 		return
 	}
 	if l.k == 1 {
-		l.foretellBinary(target(label, 0, 1))
+		l.forecastBinary(target(label, 0, 1))
 	} else {
-		l.foretellSampled(label, 0, ForecastPoints)
+		l.forecastSampled(label, 0, ForecastPoints)
 	}
 	if len(l.levels) > 1 {
 		l.compare()
@@ -117,9 +131,9 @@ func (f *forecast) keep(i int) float64 {
 
 // fields returns what the event at hand lacks, all of its fields counted.
 func (l *Learner) fields() blankout.Lack {
-	k := l.now.lack
-	if l.now.named && !k.Some() {
-		k.Named, k.Silent = l.now.present.Count(l.schema.Fields)
+	k := l.missing.event.lack
+	if l.missing.event.named && !k.Some() {
+		k.Named, k.Silent = l.missing.event.present.Count(l.schema.Fields)
 	}
 	return k
 }
@@ -135,11 +149,11 @@ var forecastMean, forecastRest = func() (mean, rest [ForecastPoints]float64) {
 	return mean, rest
 }()
 
-func (l *Learner) foretellBinary(y float64) {
+func (l *Learner) forecastBinary(y float64) {
 	now := &l.now
 	rest := forecastRest
 	lack := l.fields()
-	if lack.Named > 0 || now.scale != 1 {
+	if lack.Named > 0 || l.missing.event.scale != 1 {
 		for i := 1; i < ForecastPoints; i++ {
 			rest[i] /= l.missing.model.Scale(lack.Struck(ForecastMissing(i)))
 		}
@@ -157,7 +171,7 @@ func (l *Learner) foretellBinary(y float64) {
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
 		g := now.step.f[v] + c*now.lag[v] - intercept[0]
-		b := y * (intercept[0] - l.logit)
+		b := y * (intercept[0] - l.set.logit)
 		var wrong [ForecastPoints]float64
 		step := func(margin float64) float64 {
 			if margin < 0 || margin == 0 && y > 0 {
@@ -165,7 +179,7 @@ func (l *Learner) foretellBinary(y float64) {
 			}
 			return 0
 		}
-		wrong[0] = step(y*now.scale*g + b)
+		wrong[0] = step(y*l.missing.event.scale*g + b)
 		sd := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
 			if margin := y*forecastMean[i]*g + b*rest[i]; sd > 0 {
@@ -177,24 +191,24 @@ func (l *Learner) foretellBinary(y float64) {
 		lv.forecast.add(0, wrong[:])
 	}
 	if n := l.events; lack.Named > 0 && n%forecastEveryK == 0 {
-		l.foretellRule(lack, 1+int(n/forecastEveryK%(ForecastPoints-1)), y > 0)
+		l.forecastRule(lack, 1+int(n/forecastEveryK%(ForecastPoints-1)), y > 0)
 	}
 }
 
-// foretellRule compares the rules for missing fields on the event at hand, of two
+// forecastRule compares the rules for missing fields on the event at hand, of two
 // classes, with a mask drawn for a point.
-func (l *Learner) foretellRule(lack blankout.Lack, point int, positive bool) {
+func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 	now := &l.now
 	c, at, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen, 2*l.n
 	last, killed := l.mask(), 0
-	l.interceptsOf(l.chosen, now.base)
-	now.part[0] = 0
+	l.interceptsOf(l.chosen, l.missing.event.base)
+	l.missing.event.part[0] = 0
 	for i, row := range l.features() {
 		if int(last[i]) < point {
 			killed++
 			continue
 		}
-		now.part[0] += now.step.x[i] * (row[at] + c*row[at+n])
+		l.missing.event.part[0] += now.step.x[i] * (row[at] + c*row[at+n])
 	}
 	label := 0
 	if positive {
@@ -206,43 +220,43 @@ func (l *Learner) foretellRule(lack blankout.Lack, point int, positive bool) {
 // mask draws for each feature of the event at hand the last point that it
 // survives: it survives every one before.
 func (l *Learner) mask() []uint8 {
-	last := l.now.last[:0]
+	last := l.masked.last[:0]
 	var r rand.PCG
 	r.Seed(l.events, 0x626c616e6b6f7574)
 	for range l.features() {
 		last = append(last, uint8(r.Uint64()>>32*ForecastPoints>>32))
 	}
-	l.now.last = last
+	l.masked.last = last
 	return last
 }
 
-// foretellSampled draws the masks for the points from one to another. Nothing
+// forecastSampled draws the masks for the points from one to another. Nothing
 // more is missing at point 0, whose scores are those at hand.
-func (l *Learner) foretellSampled(label, from, to int) {
+func (l *Learner) forecastSampled(label, from, to int) {
 	now := &l.now
 	features := len(l.features())
-	last := now.last[:0]
+	last := l.masked.last[:0]
 	if to > 1 {
 		last = l.mask()
 	}
 	lack := l.fields()
 	for point := from; point < to; point++ {
-		f, lag := now.sampledF, now.sampledLag
-		struck, scale := lack, now.scale
+		f, lag := l.masked.f, l.masked.lag
+		struck, scale := lack, l.missing.event.scale
 		if point == 0 {
 			f, lag = now.step.f, now.lag
 		} else {
 			clear(f)
 			clear(lag)
-			rows, x := now.left[:0], now.leftX[:0]
+			rows, x := l.masked.rows[:0], l.masked.x[:0]
 			for i, last := range last {
 				if int(last) >= point {
 					rows, x = append(rows, now.step.rows[i]), append(x, now.step.x[i])
 				}
 			}
-			now.left, now.leftX = rows, x
+			l.masked.rows, l.masked.x = rows, x
 			// The third sum comes for nothing and is not used.
-			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, now.averageQ)
+			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
 			if features > 0 {
 				struck = lack.Struck(1 - float64(len(rows))/float64(features))
 				scale = l.missing.model.Scale(struck)
@@ -250,9 +264,9 @@ func (l *Learner) foretellSampled(label, from, to int) {
 		}
 		for v := range l.levels {
 			c := l.levels[v].lagShare()
-			l.interceptsOf(v, now.base)
-			p := now.published[:l.active]
-			for k, b := range now.base[:l.active] {
+			l.interceptsOf(v, l.missing.event.base)
+			p := l.missing.event.out[:l.active]
+			for k, b := range l.missing.event.base[:l.active] {
 				g := f[v*l.k+k] + c*lag[v*l.k+k]
 				if point == 0 {
 					g -= b
@@ -267,9 +281,9 @@ func (l *Learner) foretellSampled(label, from, to int) {
 		}
 		if point > 0 {
 			c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
-			l.interceptsOf(l.chosen, now.base)
+			l.interceptsOf(l.chosen, l.missing.event.base)
 			for k := range l.active {
-				now.part[k] = f[at+k] + c*lag[at+k]
+				l.missing.event.part[k] = f[at+k] + c*lag[at+k]
 			}
 			l.compareStruck(struck, label)
 		}
@@ -343,4 +357,13 @@ func (l *Learner) choose() {
 		}
 	}
 	l.chosen = best
+}
+
+func (f *forecast) state(c *coder.Coder) {
+	for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
+		for i := range p {
+			c.Float(&p[i])
+		}
+	}
+	c.Float(&f.squares)
 }

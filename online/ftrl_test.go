@@ -17,7 +17,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 		c.Rule, c.Loss, c.Noise, c.Marginalised, c.Standardise, c.Average = "ftrl", "logistic", "none", false, "none", 0
 		c.C, c.L1, c.Eta, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
-		h0 := 2 / loss.Cost(l.loss, c.C)
+		h0 := 2 / loss.Cost(l.set.loss, c.C)
 		var z, squares [columns + 1]float64 // the intercept comes last
 		weight := func(i int) float64 {
 			penalty, ridge := l1, h0

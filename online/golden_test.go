@@ -147,7 +147,7 @@ func TestGoldenRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := uint32(len(c.Weights))
-		kappa := loss.Cost(l.loss, c.Params.C)
+		kappa := loss.Cost(l.set.loss, c.Params.C)
 		give := func(row []float64, d int) {
 			l.weights(row)[0], l.layout.curvature(row)[0] = c.Start[d], c.Metric[d]/kappa
 		}

@@ -13,9 +13,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
@@ -29,91 +29,72 @@ import (
 //
 // What it knows about a feature is the feature's row in its Table, see layout.
 type Learner struct {
-	config Config
-	settings
-	schema *blankout.Schema
-	// Of the schema's fields, as far as met.
-	kinds      []blankout.Kind
-	transforms []blankout.Transform
-	classes    []float64 // weight of a class, NaN until met
+	config  Config
+	set     settings
+	schema  *blankout.Schema
+	classes []float64 // weight of a class, NaN until met
 
-	layout layout
-	rule   rule
-	k      int // outputs
-	n      int // levels times outputs
-	active int // outputs in use: classes that have appeared
-	levels []level
-	chosen int // the level that is published
-	// likelihood says that scores are meant as log-odds. Those of other losses give
-	// no probabilities that the class shares could be compared with.
-	likelihood bool
-	// The ridge of the first pass: 0 where the preconditioner's start is the ridge.
-	firstRidge  float64
-	table       *blankout.Table
-	scaler      blankout.Scaler
-	bias        []float64 // the intercepts, laid out as a row
-	dense       denseFinder
-	recent      recentReadings
-	calibration calibration
-	hinkley     pageHinkley
-	refresh     refresh
-	missing     missing
-	fade
+	// The model.
+	layout   layout
+	rule     rule
+	k        int // outputs
+	n        int // levels times outputs
+	active   int // outputs in use: classes that have appeared
+	levels   []level
+	chosen   int // the level that is published
+	table    *blankout.Table
+	bias     []float64       // the intercepts, laid out as a row
+	snapshot *blankout.Table // the latest, to share its blocks
 
-	events  uint64 // met, labelled or not, with a weight above 0
-	steps   uint64 // updates made
-	period  uint64 // steps of the first pass, 0 while in it
-	metrics Metrics
+	// How far it is.
+	events uint64 // met, labelled or not, with a weight above 0
+	steps  uint64 // updates made
+	period uint64 // steps of the first pass, 0 while in it
+	fade   fade
+
+	scaling  scaling
+	missing  missing
+	masked   masked
+	refresh  refresh
+	measures measures
 
 	now event // the one at hand
-
-	snapshot *blankout.Table // the latest, to share its blocks
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
 // were the true one.
 type level struct {
-	noise    blankout.Noise
-	strength float64   // the coefficient of its variance that is not 0
-	sumsq    []float64 // sum of squared weights by output, if the noise is constant
-	average  average
-	adaptation
-	forecast forecast
+	noise      blankout.Noise
+	strength   float64   // the coefficient of its variance that is not 0
+	sumsq      []float64 // sum of squared weights by output, if the noise is constant
+	average    average
+	adaptation adaptation
+	forecast   forecast
+}
+
+func (lv *level) state(c *coder.Coder) {
+	c.Floats(&lv.sumsq)
+	if c.Version > 3 {
+		lv.average.state(c)
+	}
+	lv.adaptation.state(c)
+	lv.forecast.state(c)
 }
 
 // lagShare returns what a lag is multiplied by in the weight that the level publishes.
-func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.blend }
+func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptation.blend }
 
-// event is the scratch memory of one event.
+// event is what the event at hand has come to.
 type event struct {
-	step step
-	// The columns and values of an event that leaves dense columns out.
-	columns []uint32
-	raw     []float64
-	scores  []float64 // published scores, by output
+	step   step
+	scores []float64 // published scores, by output
 	// By level and output: sum x lag, sum basis w^2, and what the published score was
 	// more before the Scaler moved.
 	lag, q, moved []float64
-	averageQ      []float64 // sum basis a^2 of the averages, see judge
-	coefficient   []float64 // of the averages
 	hasMoved      bool      // the Scaler did; otherwise moved says nothing
 	value         []float64 // the iterate's loss
-
-	// Which of its fields are known to be missing, the features' factor for that, and
-	// for an event that lacks some the published intercepts and the features' parts.
-	named      bool              // it has fields
-	present    blankout.FieldSet // if it has
-	lack       blankout.Lack
-	scale      float64
-	base, part []float64
-
-	suspicion Suspicion
-	suspect   bool // whose suspicion says why
-	// Of foretellSampled.
-	published, sampledF, sampledLag []float64
-	last                            []uint8
-	left                            [][]float64
-	leftX                           []float64
+	averageQ      []float64 // sum basis a^2 of the averages, see compareAverages
+	coefficient   []float64 // of the averages
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -130,13 +111,12 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l := &Learner{config: c, settings: set, schema: s, k: s.Outputs()}
-	l.scaler.Mode = set.standardise
-	l.n = len(set.noises) * l.k
-	l.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && l.k == 1
-	if l.firstRidge = l.ridge; set.rule.ridges && l.k == 1 && math.Sqrt(c.Start) >= (1-1e-9)*l.eta*l.ridge {
-		l.firstRidge = 0
+	l := &Learner{config: c, set: set, schema: s, k: s.Outputs()}
+	if l.k > 1 {
+		l.set.firstRidge = set.ridge
 	}
+	l.scaling.scaler.Mode = set.standardise
+	l.n = len(set.noises) * l.k
 	l.layout = layout{outputs: l.k, n: l.n, refresh: set.rule.parts}
 	parts := set.rule.parts
 	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
@@ -172,17 +152,10 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
-	e.published, e.base, e.part = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
-	if l.k > 1 {
-		e.sampledF, e.sampledLag = make([]float64, l.n), make([]float64, l.n)
-	}
-	rules := blankout.DefaultMissingRules()
-	l.missing.model = blankout.NewMissing(rules, rules, nil, nil, nil).Forced(set.missingRule)
-	l.growth = 1
-	l.calibration = newCalibration()
-	if l.k == 1 {
-		l.metrics.Binary = &Binary{}
-	}
+	l.masked = newMasked(l.n)
+	l.missing = newMissing(set.missingRule, l.k)
+	l.fade.growth = 1
+	l.measures = newMeasures(c, set, l.k)
 	l.chosen = l.natural()
 	l.bias = make([]float64, width)
 	l.rule.start(l.bias)
@@ -202,7 +175,7 @@ func (l *Learner) weights(row []float64) []float64 { return l.layout.weights(row
 func (l *Learner) lags(row []float64) []float64 { return l.layout.lags(row) }
 
 func (l *Learner) setIntercept(k int, b float64) {
-	if !l.intercept {
+	if !l.set.intercept {
 		return
 	}
 	for i := k; i < l.n; i += l.k {
@@ -225,7 +198,7 @@ func (l *Learner) setIntercept(k int, b float64) {
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
-	l.now.suspect = false
+	l.measures.suspect = false
 	if !Usable(e) {
 		l.refuse(e)
 		return nil
@@ -235,20 +208,20 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	}
 	l.grow(e)
 	l.events++
-	l.pass(l, e.Time)
+	l.age(e.Time)
 	l.lack(e)
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
-		l.metrics.Unlabelled++
+		l.measures.sums.Unlabelled++
 		l.unlabelled(e.Weight)
 		return l.now.scores
 	}
 	l.measure(e.Label, e.Weight)
-	if l.now.lack.Some() {
+	if l.missing.event.lack.Some() {
 		l.compareRules(e.Label)
 	}
-	l.foretell(e.Label)
-	l.doubt(e.Label)
+	l.forecast(e.Label)
+	l.suspect(e.Label)
 	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)
 	for i := range int(repeats) {
@@ -275,11 +248,13 @@ type Suspicion struct {
 
 // Suspicion says whether the event last learned is a suspect: whether its
 // influence was below Config.Suspect.
-func (l *Learner) Suspicion() (s Suspicion, suspect bool) { return l.now.suspicion, l.now.suspect }
+func (l *Learner) Suspicion() (s Suspicion, suspect bool) {
+	return l.measures.suspicion, l.measures.suspect
+}
 
-// doubt finds out whether the event at hand is a suspect.
-func (l *Learner) doubt(label int) {
-	loss, ok := l.loss.(interface {
+// suspect finds out whether the event at hand is a suspect.
+func (l *Learner) suspect(label int) {
+	loss, ok := l.set.loss.(interface {
 		Influence(y, f, v float64) float64
 	})
 	if !ok || l.config.Suspect == 0 {
@@ -292,9 +267,9 @@ func (l *Learner) doubt(label int) {
 	}
 	j := l.chosen*l.k + k
 	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[l.chosen], j, k))
-	if l.now.suspect = influence < l.config.Suspect; l.now.suspect {
-		l.now.suspicion = Suspicion{label, l.now.scores[k], influence}
-		l.metrics.Suspects++
+	if l.measures.suspect = influence < l.config.Suspect; l.measures.suspect {
+		l.measures.suspicion = Suspicion{label, l.now.scores[k], influence}
+		l.measures.sums.Suspects++
 	}
 }
 
@@ -323,11 +298,11 @@ func Usable(e *blankout.Example) bool {
 // grow takes up fields and classes that the Schema has learned.
 func (l *Learner) grow(e *blankout.Example) {
 	for _, id := range e.Field {
-		for int(id) >= len(l.kinds) {
+		for int(id) >= len(l.scaling.kinds) {
 			l.growFields()
 		}
 	}
-	if len(l.kinds) == 0 {
+	if len(l.scaling.kinds) == 0 {
 		l.growFields()
 	}
 	for e.Label >= len(l.classes) {
@@ -348,13 +323,13 @@ func (l *Learner) grow(e *blankout.Example) {
 
 // growFields takes up the Schema's next field.
 func (l *Learner) growFields() {
-	field := l.schema.Fields[len(l.kinds)]
-	l.kinds = append(l.kinds, field.Kind)
+	field := l.schema.Fields[len(l.scaling.kinds)]
+	l.scaling.kinds = append(l.scaling.kinds, field.Kind)
 	t, ok := l.config.FieldTransform[field.Name]
 	if !ok {
 		t = l.config.Transform
 	}
-	l.transforms = append(l.transforms, blankout.Transform(t))
+	l.scaling.transforms = append(l.scaling.transforms, blankout.Transform(t))
 }
 
 // gather looks up the rows of an event's features, updates their statistics
@@ -365,7 +340,7 @@ func (l *Learner) gather(e *blankout.Example) {
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
-	if l.scaler.Mode != blankout.StandardiseNone {
+	if l.scaling.scaler.Mode != blankout.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
@@ -375,7 +350,7 @@ func (l *Learner) gather(e *blankout.Example) {
 		}
 		l.sum(0)
 	}
-	if l.intercept {
+	if l.set.intercept {
 		ridge := 0.0
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
@@ -391,7 +366,7 @@ func (l *Learner) gather(e *blankout.Example) {
 			now.scores[k] += now.moved[at+k]
 		}
 	}
-	if now.lack.Some() {
+	if l.missing.event.lack.Some() {
 		l.answer()
 	}
 	for k := l.active; k < l.k; k++ {
@@ -404,7 +379,7 @@ func (l *Learner) touch(columns []uint32) {
 	now := &l.now
 	now.step.reset(len(columns))
 	now.step.rows = l.table.TouchAll(columns, now.step.rows)
-	if !l.settings.rule.starts {
+	if !l.set.rule.starts {
 		return
 	}
 	for _, row := range now.step.rows {
@@ -417,7 +392,7 @@ func (l *Learner) touch(columns []uint32) {
 // put takes up the value of row i at hand; sum adds it to the scores.
 func (l *Learner) put(i int, row []float64, x float64) {
 	basis := x * x
-	switch l.noiseKind {
+	switch l.set.noiseKind {
 	case linear:
 		basis = max(x, 0)
 	case constant:
@@ -456,10 +431,10 @@ func (l *Learner) resum() {
 // ridge is then the preconditioner's start and nothing else, as in dropout descent.
 func (l *Learner) ridgeOf(n float64) float64 {
 	if l.period == 0 {
-		return l.firstRidge / n
+		return l.set.firstRidge / n
 	}
 	n *= float64(l.period) / float64(max(l.steps, l.period))
-	return l.ridge / max(n, 1)
+	return l.set.ridge / max(n, 1)
 }
 
 // EndPass says that the events so far were one pass over a finite set, which
@@ -485,13 +460,13 @@ func (l *Learner) step(label int, importance float64) {
 		for k := range l.active {
 			j := v*l.k + k
 			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
-			value, df, dv := l.loss.At(s.y[j], s.f[j], s.variance[j])
+			value, df, dv := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
 			now.value[j] = value
 			corr += df * lv.average.coefficient * now.lag[j]
 			s.df[j], s.h[j] = importance*df, 2*importance*dv
 		}
-		lv.adapt(corr)
-		eta := lv.rate(l.eta)
+		lv.adaptation.adapt(corr)
+		eta := lv.adaptation.rate(l.set.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.minusEta[j] = -eta
 			if l.config.Marginalised {
@@ -499,13 +474,13 @@ func (l *Learner) step(label int, importance float64) {
 			}
 		}
 	}
-	l.judge()
+	l.compareAverages()
 	l.steps++
 	l.addSumsq(-1)
 	l.update(importance)
 	l.addSumsq(1)
 	for v := range l.levels {
-		if lv := &l.levels[v]; lv.average.advance(lv.steady()) {
+		if lv := &l.levels[v]; lv.average.advance(lv.adaptation.steady()) {
 			l.rebase(v)
 		}
 	}
@@ -514,7 +489,7 @@ func (l *Learner) step(label int, importance float64) {
 // update has the rule update the rows of the event at hand.
 func (l *Learner) update(importance float64) {
 	s := &l.now.step
-	s.importance, s.count, s.growth = importance, l.steps, l.growth
+	s.importance, s.count, s.growth = importance, l.steps, l.fade.growth
 	for v := range l.levels {
 		inverse := l.levels[v].average.inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
@@ -524,18 +499,18 @@ func (l *Learner) update(importance float64) {
 	l.rule.step(s)
 }
 
-// judge has each level judge whether its average or its iterate scores the event
+// compareAverages has each level compare whether its average or its iterate scores the event
 // at hand better. Most events of a long stream are passed over.
-func (l *Learner) judge() {
+func (l *Learner) compareAverages() {
 	every := 1
-	if l.steps > judgeFirst {
-		every = judgeEvery
+	if l.steps > compareFirst {
+		every = compareEvery
 	}
-	if !l.levels[0].on || l.steps%uint64(every) != 0 {
+	if !l.levels[0].adaptation.on || l.steps%uint64(every) != 0 {
 		return
 	}
 	now := &l.now
-	memory := float64(judgeMemory / every)
+	memory := float64(compareMemory / every)
 	l.sumAverage()
 	for v := range l.levels {
 		lv := &l.levels[v]
@@ -543,15 +518,15 @@ func (l *Learner) judge() {
 		for k := range l.active {
 			j := v*l.k + k
 			variance := now.step.variance[j]
-			if l.config.Marginalised && l.noiseKind != constant {
+			if l.config.Marginalised && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
+			average, _, _ := l.set.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
-		if lv.judge(gain, memory) && lv.average.taken > restartAfter {
+		if lv.adaptation.compare(gain, memory) && lv.average.taken > restartAfter {
 			lv.average.restart()
-			lv.rejudge()
+			lv.adaptation.reset()
 		}
 	}
 }
@@ -575,7 +550,7 @@ func (l *Learner) variance(v *level, j, k int) float64 {
 	if !l.config.Marginalised {
 		return 0
 	}
-	if l.noiseKind == constant {
+	if l.set.noiseKind == constant {
 		return v.strength * v.sumsq[k]
 	}
 	return v.strength * l.now.q[j]
@@ -583,7 +558,7 @@ func (l *Learner) variance(v *level, j, k int) float64 {
 
 // addSumsq keeps the sums of squared weights if the noise needs them.
 func (l *Learner) addSumsq(sign float64) {
-	if l.noiseKind != constant {
+	if l.set.noiseKind != constant {
 		return
 	}
 	for v := range l.levels {
@@ -614,12 +589,12 @@ func (l *Learner) unlabelled(weight float64) {
 			j := v*l.k + k
 			p := 1 / (1 + math.Exp(-now.step.f[j]))
 			variance := l.variance(lv, j, k)
-			_, _, up := l.loss.At(1, now.step.f[j], variance)
-			_, _, down := l.loss.At(-1, now.step.f[j], variance)
+			_, _, up := l.set.loss.At(1, now.step.f[j], variance)
+			_, _, down := l.set.loss.At(-1, now.step.f[j], variance)
 			now.step.h[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
 	}
-	now.step.growth = l.growth
+	now.step.growth = l.fade.growth
 	l.rule.unlabelled(&now.step)
 }
 
@@ -645,7 +620,7 @@ func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.s
 
 // Metrics returns the progressive measures so far.
 func (l *Learner) Metrics() Metrics {
-	m := l.metrics
+	m := l.measures.sums
 	m.Classes, m.RefusedBy, m.Prior.weight = slices.Clone(m.Classes), maps.Clone(m.RefusedBy), nil
 	if m.Binary != nil {
 		b := *m.Binary

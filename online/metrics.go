@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"blankout"
+	"blankout/internal/coder"
 )
 
 // Metrics are the progressive measures: every event is scored before it is
@@ -251,9 +253,30 @@ func (b *Binary) CalibrationError() float64 {
 	return off / weight
 }
 
+// measures is what a Learner measures of itself by its published scores.
+type measures struct {
+	sums        Metrics // but for what Learner.Metrics looks up
+	calibration calibration
+	hinkley     pageHinkley
+	// likelihood says that scores are meant as log-odds. Those of other losses give
+	// no probabilities that the class shares could be compared with.
+	likelihood bool
+	suspicion  Suspicion // of the latest event
+	suspect    bool      // suspicion says why
+}
+
+func newMeasures(c Config, set settings, outputs int) measures {
+	m := measures{calibration: newCalibration()}
+	if outputs == 1 {
+		m.sums.Binary = &Binary{}
+	}
+	m.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1
+	return m
+}
+
 // measure counts in the scores at hand.
 func (l *Learner) measure(label int, weight float64) {
-	m, scores := &l.metrics, l.now.scores
+	m, scores := &l.measures.sums, l.now.scores
 	for label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -265,7 +288,7 @@ func (l *Learner) measure(label int, weight float64) {
 	}
 	var loss float64
 	if l.k == 1 {
-		f := l.calibration.apply(scores[0])
+		f := l.measures.calibration.apply(scores[0])
 		e := math.Exp(-math.Abs(f)) // one exponential for both
 		p := 1 / (1 + e)
 		if f < 0 {
@@ -274,14 +297,14 @@ func (l *Learner) measure(label int, weight float64) {
 		loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
 		m.Binary.add(scores[0], p, label, predicted, weight)
 		if l.config.Calibrate {
-			l.calibration.learn(scores[0], label, weight)
+			l.measures.calibration.learn(scores[0], label, weight)
 		}
 	} else {
 		loss = logLoss(scores, label)
 	}
 	m.Total.add(weight, wrong, weight*loss, 1)
 	m.Window.add(weight, wrong, weight*loss, 0.999)
-	if l.likelihood {
+	if l.measures.likelihood {
 		m.Prior.add(label, weight*l.classes[label], loss, l.events)
 	}
 	l.watch(loss)
@@ -301,14 +324,14 @@ func (l *Learner) Assess(e *blankout.Example, p *Progress) {
 // logLoss is minus the logarithm of the probability that scores give a class.
 func (l *Learner) logLoss(scores []float64, label int) float64 {
 	if l.k == 1 {
-		return softplus(-target(label, 0, 1) * l.calibration.apply(scores[0]))
+		return softplus(-target(label, 0, 1) * l.measures.calibration.apply(scores[0]))
 	}
 	return logLoss(scores, label)
 }
 
 func (l *Learner) predict(scores []float64) int {
 	if len(scores) == 1 {
-		if l.calibration.apply(scores[0]) > l.logit {
+		if l.measures.calibration.apply(scores[0]) > l.set.logit {
 			return 1
 		}
 		return 0
@@ -328,3 +351,41 @@ func logLoss(scores []float64, label int) float64 {
 }
 
 func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }
+
+func (m *Metrics) state(c *coder.Coder) {
+	c.Uint(&m.RefreshFailures)
+	c.Uint(&m.Unlabelled)
+	if c.Version < 4 {
+		c.Uint(&m.Refused)
+	}
+	c.Uint(&m.Suspects)
+	c.Uints(&m.Classes)
+	m.Total.state(c)
+	m.Window.state(c)
+	m.Drift.state(c)
+	if m.Binary != nil {
+		m.Binary.state(c)
+	}
+}
+
+func (p *Progress) state(c *coder.Coder) {
+	c.Float(&p.Weight)
+	c.Float(&p.Wrong)
+	c.Float(&p.LogLoss)
+}
+
+func (b *Binary) state(c *coder.Coder) {
+	for label := range 2 {
+		for i := range b.Confusion[label] {
+			c.Float(&b.Confusion[label][i])
+		}
+		for i := range b.Scores[label] {
+			c.Float(&b.Scores[label][i])
+		}
+	}
+	for i := range b.Reliability {
+		c.Float(&b.Reliability[i].Weight)
+		c.Float(&b.Reliability[i].Probability)
+		c.Float(&b.Reliability[i].Positive)
+	}
+}

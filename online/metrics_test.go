@@ -110,8 +110,8 @@ func TestHalfLife(t *testing.T) {
 			e := s.next()
 			slow.forget(math.Exp2(-1.0 / 20))
 			if i == 200 { // the rebasing must not be seen
-				lazy.forget(1 / lazy.growth)
-				lazy.growth = 1
+				lazy.forget(1 / lazy.fade.growth)
+				lazy.fade.growth = 1
 			}
 			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
 			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
@@ -344,7 +344,7 @@ func TestWarningSurvivesRestart(t *testing.T) {
 		l.Learn(s.next())
 	}
 	for i := range priorBlock {
-		l.metrics.Prior.add(i%2, 1, 3.5, uint64(i))
+		l.measures.sums.Prior.add(i%2, 1, 3.5, uint64(i))
 	}
 	want := l.Warnings(nil, true)
 	if len(want) != 1 {

@@ -14,6 +14,7 @@ import (
 type missing struct {
 	model *blankout.Missing
 	usual fieldCounts
+	event lacking
 	// For what is null and for what is left out, by the share missing.
 	null, absent [blankout.MissingBins]comparison
 
@@ -22,6 +23,25 @@ type missing struct {
 	also                 [][2]uint16
 	first                map[string]uint16 // by name the first field
 	named                int               // fields in first
+}
+
+// lacking is what the event at hand lacks.
+type lacking struct {
+	named   bool              // the event has fields
+	present blankout.FieldSet // if it has
+	lack    blankout.Lack
+	scale   float64 // the features' factor for that
+	// By output, of an event that lacks some: the published intercepts, the features'
+	// parts of the scores, and room for what the two add up to.
+	base, part, out []float64
+}
+
+func newMissing(rule blankout.MissingRule, outputs int) missing {
+	rules := blankout.DefaultMissingRules()
+	return missing{
+		model: blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule),
+		event: lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
+	}
 }
 
 // fieldCounts counts by field id in how many of the recent events it was
@@ -132,7 +152,7 @@ func (c *comparison) rule(now blankout.MissingRule) blankout.MissingRule {
 // lack finds out what the event at hand lacks, and counts its fields if it is its
 // turn. It comes before anything of the event is learned.
 func (l *Learner) lack(e *blankout.Example) {
-	now := &l.now
+	now := &l.missing.event
 	now.lack, now.scale, now.named = blankout.Lack{}, 1, false
 	if len(e.Field) == 0 && len(e.Missing) == 0 {
 		return // nothing, or a sparse text format without fields
@@ -182,7 +202,7 @@ func (m *missing) review(fields []blankout.Field) {
 // interceptsOf writes the intercepts of a level's published scores to out.
 func (l *Learner) interceptsOf(level int, out []float64) {
 	clear(out)
-	if !l.intercept {
+	if !l.set.intercept {
 		return
 	}
 	c, at := l.levels[level].lagShare(), level*l.k
@@ -195,17 +215,18 @@ func (l *Learner) interceptsOf(level int, out []float64) {
 // answer makes of the scores at hand, which are those of the features as they are,
 // what the model answers to an event that lacks some.
 func (l *Learner) answer() {
-	now := &l.now
+	now, scores := &l.missing.event, l.now.scores
 	for k := range l.active {
-		now.part[k] = now.scores[k] - now.base[k]
-		now.scores[k] = now.base[k] + now.scale*now.part[k]
+		now.part[k] = scores[k] - now.base[k]
+		scores[k] = now.base[k] + now.scale*now.part[k]
 	}
 }
 
 // compareRules takes up which rule would have been better for the event at hand,
 // which lacks fields.
 func (l *Learner) compareRules(label int) {
-	now, m := &l.now, &l.missing
+	m := &l.missing
+	now := &m.event
 	present := now.lack.Named + now.lack.Silent
 	if present == 0 {
 		return
@@ -257,8 +278,8 @@ func (l *Learner) compareStruck(k blankout.Lack, label int) {
 // lossAt is the log-loss of the parts and intercepts at hand if the features are
 // multiplied by scale.
 func (l *Learner) lossAt(scale float64, label int) float64 {
-	now := &l.now
-	out := now.published
+	now := &l.missing.event
+	out := now.out
 	for k := range out {
 		if out[k] = unseenIntercept; k < l.active {
 			out[k] = now.base[k] + scale*now.part[k]
@@ -277,7 +298,7 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 		rule = &null[bin]
 	}
 	was := *rule
-	if *rule = list[bin].rule(was); *rule == was || l.missingRule != blankout.MissingAuto {
+	if *rule = list[bin].rule(was); *rule == was || l.set.missingRule != blankout.MissingAuto {
 		return
 	}
 	m.model = blankout.NewMissing(null, absent, m.model.Usual, m.model.UsuallyNull, m.model.Also)

@@ -33,7 +33,7 @@ func ofNumbers(l loss.Loss) bool {
 // for a label than those that were taken for classes, which nobody has named. Later
 // events cannot be what the stream is about. The events are the first n of b.
 func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
-	if l.events >= warnAfter || !ofNumbers(l.loss) {
+	if l.events >= warnAfter || !ofNumbers(l.set.loss) {
 		return nil
 	}
 	classes := b.Schema.Classes

@@ -277,7 +277,7 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 				was := l.levels[0].average.taken
 				l.Learn(e)
 				restarted[v] = restarted[v] || l.levels[0].average.taken < was
-				steady[v] = steady[v] || l.levels[0].steady()
+				steady[v] = steady[v] || l.levels[0].adaptation.steady()
 			}
 			if n%1000 == 999 {
 				sameAsAlone(t, n+1, bank, alone)
@@ -531,10 +531,10 @@ func TestFixedPoint(t *testing.T) {
 							f += w[d] * x
 							v += w[d] * w[d] * (c1*x + c2*x*x)
 						}
-						value, _, _ := l.loss.At(target(events[i].Label, 0, 1), f, v)
+						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)
 						j += value
 					}
-					return norm + loss.Cost(l.loss, c.C)*j
+					return norm + loss.Cost(l.set.loss, c.C)*j
 				}
 				best := minimise(objective, dim)
 				const passes = 200

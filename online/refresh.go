@@ -6,6 +6,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/coder"
 	"blankout/internal/failpoint"
 	"blankout/loss"
 )
@@ -122,7 +123,7 @@ func (l *Learner) solveWindow(leaving int) {
 	for c := range rows {
 		rows[c] = l.table.Touch(d.Column(c))
 	}
-	if l.intercept {
+	if l.set.intercept {
 		rows = append(rows, l.bias)
 	}
 	y := make([]float64, len(w.labels))
@@ -141,24 +142,24 @@ func (l *Learner) solveWindow(leaving int) {
 func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	lv := &l.levels[v]
 	if failpoint.Here("learn.refresh") != nil {
-		l.metrics.RefreshFailures++
+		l.measures.sums.RefreshFailures++
 		return
 	}
-	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
+	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.set.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
 	if !l.config.Marginalised {
 		p.Noise = blankout.NoNoise{}
 	}
-	if l.intercept {
+	if l.set.intercept {
 		p.Intercept = batch.PenalisedIntercept
 	}
 	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
 		centre[c] = l.centreOf(row)[j]
-		metric[c] = l.layout.curvature(row)[j]/l.growth + l.ridge
+		metric[c] = l.layout.curvature(row)[j]/l.fade.growth + l.set.ridge
 	}
-	if l.intercept && l.config.Intercept != "penalised" {
+	if l.set.intercept && l.config.Intercept != "penalised" {
 		// Not quite free, lest a window of one class sends it to infinity.
-		metric[len(rows)-1] = max(l.layout.curvature(l.bias)[j]/l.growth, 0.01)
+		metric[len(rows)-1] = max(l.layout.curvature(l.bias)[j]/l.fade.growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}
 
@@ -167,7 +168,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		found[c] = l.weights(row)[j]
 	}
 	steps := 1
-	robust, isRobust := l.loss.(loss.TLogistic)
+	robust, isRobust := l.set.loss.(loss.TLogistic)
 	if isRobust {
 		// Theta-steps: the convex part with every event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
@@ -186,7 +187,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		// A gap of so little is some 1e-6 in the weights.
 		r, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(r.W, func(w float64) bool { return w-w != 0 }) {
-			l.metrics.RefreshFailures++
+			l.measures.sums.RefreshFailures++
 			return
 		}
 		found = r.W
@@ -204,8 +205,8 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 			return
 		}
 		weight := l.refresh.window.weights[i]
-		_, df, shrink := l.loss.At(y[i], f, variance)
-		_, _, dv := l.loss.At(y[i], f, max(variance, refreshVariance))
+		_, df, shrink := l.set.loss.At(y[i], f, variance)
+		_, _, dv := l.set.loss.At(y[i], f, max(variance, refreshVariance))
 		h := 2 * dv * weight
 		df, shrink = df*weight, 2*shrink*weight
 		row := d.Row(i)
@@ -218,7 +219,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 				gradient[c] += shrink * noise * found[c]
 			}
 		}
-		if l.intercept {
+		if l.set.intercept {
 			curvature[len(rows)-1] += h
 			gradient[len(rows)-1] += df
 		}
@@ -228,7 +229,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		if l.refresh.sliding() && h > 0 {
 			l.centreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
-		l.layout.curvature(row)[j] += h * l.growth
+		l.layout.curvature(row)[j] += h * l.fade.growth
 	}
 }
 
@@ -250,7 +251,7 @@ func (l *Learner) eachOf(d *batch.Data, lv *level, weights []float64, f func(i i
 			score += weights[c] * x
 			variance += weights[c] * weights[c] * (c1*x + c2*x*x)
 		}
-		if l.intercept {
+		if l.set.intercept {
 			score += weights[d.Columns()]
 		}
 		f(i, score, variance)
@@ -277,4 +278,19 @@ func (y layout) gather(s *step) {
 			}
 		}
 	}
+}
+
+func (w *window) state(c *coder.Coder) {
+	c.Uint32s(&w.ends)
+	c.Uint32s(&w.column)
+	c.Floats(&w.value)
+	c.Uint32s(&w.labels)
+	c.Floats(&w.weights)
+}
+
+// consistent says whether the lists that were read fit each other.
+func (w *window) consistent() bool {
+	n := len(w.ends)
+	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&
+		(n == 0 || int(w.ends[n-1]) == len(w.column))
 }

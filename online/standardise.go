@@ -5,7 +5,22 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/internal/coder"
 )
+
+// scaling is what a Learner knows of its columns: the Scaler that is published, and
+// what decides which columns are dense and where the statistics of a column begin.
+type scaling struct {
+	scaler blankout.Scaler
+	dense  denseFinder
+	recent recentReadings
+	// Of the Schema's fields, as far as met.
+	kinds      []blankout.Kind
+	transforms []blankout.Transform
+	// The columns and values of an event that leaves dense columns out.
+	columns []uint32
+	raw     []float64
+}
 
 // treatment is what the Scaler does with a feature of the event at hand.
 type treatment int
@@ -21,16 +36,16 @@ const (
 
 func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 	switch {
-	case l.scaler.Mode == blankout.StandardiseScale:
+	case l.scaling.scaler.Mode == blankout.StandardiseScale:
 		return treatScale
 	case dense || k == blankout.Numeric:
 		return treatNumeric
-	case l.scaler.Mode == blankout.StandardiseAll:
+	case l.scaling.scaler.Mode == blankout.StandardiseAll:
 		return treatSpread
 	case k == blankout.Cross:
 		return treatScale
 	case k == blankout.Sparse:
-		if l.dense.events < denseEvents {
+		if l.scaling.dense.events < denseEvents {
 			return treatCandidate
 		}
 		return treatScale
@@ -51,15 +66,15 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 		ratio, shift = l.observeNumeric(column, stats, x, z, field)
 	case treatScale, treatCandidate:
 		var shrunk bool
-		if ratio, shrunk = l.scaler.ObserveScale(stats, x); shrunk {
+		if ratio, shrunk = l.scaling.scaler.ObserveScale(stats, x); shrunk {
 			l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/stats[blankout.StatCount])
 		}
 		if t == treatCandidate {
-			l.dense.candidate(column, x, stats[blankout.StatCount] == 1)
+			l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
 		}
 	case treatSpread:
 		ratio = l.observeSpread(column, stats, x, z)
-		l.dense.candidate(column, x, stats[blankout.StatCount] == 1)
+		l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
 	}
 	return ratio, shift
 }
@@ -67,15 +82,15 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 // gatherStandardised is gather's loop over the features where a Scaler is on.
 func (l *Learner) gatherStandardised(e *blankout.Example) {
 	now := &l.now
-	columns, raw, dense := e.Features.Index, e.Features.Value, l.scaler.Dense
+	columns, raw, dense := e.Features.Index, e.Features.Value, l.scaling.scaler.Dense
 	if len(dense) > 0 {
-		columns, raw = now.fill(e.Features, dense)
+		columns, raw = l.scaling.fill(e.Features, dense)
 	}
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
-	settled := l.scaler.Mode == blankout.StandardiseScale || l.scaler.Mode == blankout.StandardiseAuto && l.dense.events >= denseEvents
-	kind, field, stored := l.kinds[0], uint16(0), 0
+	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && l.scaling.dense.events >= denseEvents
+	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
 	for i := 0; i < len(now.step.rows); i++ {
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
@@ -83,10 +98,10 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		}
 		if e.Field != nil && stored < len(e.Features.Index) && e.Features.Index[stored] == columns[i] {
 			field = e.Field[stored]
-			kind = l.kinds[field]
+			kind = l.scaling.kinds[field]
 			stored++
 		}
-		if settled && !isDense && (kind != blankout.Numeric || l.scaler.Mode == blankout.StandardiseScale) {
+		if settled && !isDense && (kind != blankout.Numeric || l.scaling.scaler.Mode == blankout.StandardiseScale) {
 			end := i + 1
 			if e.Field == nil && len(dense) == 0 {
 				end = len(now.step.rows)
@@ -102,7 +117,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense), field))
 	}
 	l.sum(0)
-	l.dense.event(l, e) // may move more weights
+	l.countDense(e) // may move more weights
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
 	}
@@ -114,8 +129,8 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 func (l *Learner) settled(i, end int, raw []float64) int {
 	now := &l.now
 	// The commonest of noises, in the first pass: see put.
-	plain := l.noiseKind == square && l.period == 0
-	rows, raw, first := now.step.rows[:end], raw[:end], l.firstRidge
+	plain := l.set.noiseKind == square && l.period == 0
+	rows, raw, first := now.step.rows[:end], raw[:end], l.set.firstRidge
 	xs, basis, ridge := now.step.x[:end], now.step.basis[:end], now.step.ridge[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[blankout.ScalerWidth]float64)(rows[i])
@@ -140,15 +155,15 @@ func (l *Learner) settled(i, end int, raw []float64) int {
 // has changed what they are measured in, and returns its standardised value.
 func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	z, centre, inverse := l.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
-	x := l.scaler.Clip(stats, z)
+	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
+	x := l.scaling.scaler.Clip(stats, z)
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom
 		l.addMoved(row, x, 1)
 		if ratio != 1 || shift != 0 {
 			l.move(row, ratio, shift)
 		}
-		x = l.scaler.Apply(stats, raw)
+		x = l.scaling.scaler.Apply(stats, raw)
 		l.addMoved(row, x, -1)
 	}
 	return x
@@ -156,8 +171,8 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 
 // fill returns the columns and values of x with the dense columns that it leaves
 // out as the number 0; they are valid until the next event.
-func (e *event) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
-	columns, raw = e.columns[:0], e.raw[:0]
+func (s *scaling) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
+	columns, raw = s.columns[:0], s.raw[:0]
 	from, i := 0, 0
 	for _, d := range dense {
 		for i < len(x.Index) && x.Index[i] < d {
@@ -171,8 +186,8 @@ func (e *event) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []fl
 	if from == 0 && len(columns) == 0 {
 		return x.Index, x.Value
 	}
-	e.columns, e.raw = append(columns, x.Index[from:]...), append(raw, x.Value[from:]...)
-	return e.columns, e.raw
+	s.columns, s.raw = append(columns, x.Index[from:]...), append(raw, x.Value[from:]...)
+	return s.columns, s.raw
 }
 
 // addMoved adds sign times a feature's part of the published scores to moved,
@@ -203,7 +218,7 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 // intercept, which all events share, or the score of a reading one deviation from
 // the centre would change by more than maxMove.
 func (l *Learner) move(row []float64, ratio, shift float64) {
-	if l.intercept && shift != 0 && !l.now.hasMoved {
+	if l.set.intercept && shift != 0 && !l.now.hasMoved {
 		l.addMoved(l.bias, 0, 1) // takes note of the intercepts
 	}
 	for v := range l.levels {
@@ -222,7 +237,7 @@ func (l *Learner) moveLevel(v int, row []float64, ratio, shift float64) {
 			return
 		}
 	}
-	if l.intercept && shift != 0 {
+	if l.set.intercept && shift != 0 {
 		b, bu := l.weights(l.bias)[from:to], l.lags(l.bias)[from:to]
 		for k, w := range w {
 			b[k] += w * shift
@@ -236,7 +251,7 @@ func (l *Learner) moveLevel(v int, row []float64, ratio, shift float64) {
 		}
 		l.rule.shifted(l.bias, row, from, to, shift)
 	}
-	if l.noiseKind == constant {
+	if l.set.noiseKind == constant {
 		for k, w := range w {
 			lv.sumsq[k] = max(0, lv.sumsq[k]+w*w*(ratio*ratio-1))
 		}
@@ -303,12 +318,13 @@ func (d *denseFinder) candidate(column uint32, x float64, first bool) {
 }
 
 // event counts an event in, after its features have been observed.
-func (d *denseFinder) event(l *Learner, e *blankout.Example) {
+func (l *Learner) countDense(e *blankout.Example) {
+	d := &l.scaling.dense
 	d.events++
-	if l.scaler.Mode == blankout.StandardiseScale {
+	if l.scaling.scaler.Mode == blankout.StandardiseScale {
 		return
 	}
-	if dense := l.scaler.Dense; len(dense) > 0 {
+	if dense := l.scaling.scaler.Dense; len(dense) > 0 {
 		i := 0
 		for _, column := range e.Features.Index {
 			for i < len(dense) && dense[i] < column {
@@ -324,7 +340,7 @@ func (d *denseFinder) event(l *Learner, e *blankout.Example) {
 	}
 	switch n := d.events; {
 	case n < denseEvents && n%10 == 0 && (n/10)&(n/10-1) == 0:
-	case n%denseEvents == 0 && (n == denseEvents || len(l.scaler.Dense) > 0):
+	case n%denseEvents == 0 && (n == denseEvents || len(l.scaling.scaler.Dense) > 0):
 	default:
 		return
 	}
@@ -334,11 +350,11 @@ func (d *denseFinder) event(l *Learner, e *blankout.Example) {
 // review decides again which columns are dense. After the first denseEvents
 // events columns only leave.
 func (d *denseFinder) review(l *Learner) {
-	was, wasSeen := l.scaler.Dense, d.seen
-	l.scaler.Dense, d.seen = nil, nil // fresh memory: snapshots hold the old one
+	was, wasSeen := l.scaling.scaler.Dense, d.seen
+	l.scaling.scaler.Dense, d.seen = nil, nil // fresh memory: snapshots hold the old one
 	keep := func(column uint32, seen uint64) {
-		i, _ := slices.BinarySearch(l.scaler.Dense, column)
-		l.scaler.Dense = slices.Insert(l.scaler.Dense, i, column)
+		i, _ := slices.BinarySearch(l.scaling.scaler.Dense, column)
+		l.scaling.scaler.Dense = slices.Insert(l.scaling.scaler.Dense, i, column)
 		d.seen = slices.Insert(d.seen, i, seen)
 	}
 	for i, column := range was {
@@ -356,7 +372,7 @@ func (d *denseFinder) review(l *Learner) {
 			continue
 		}
 		mean, m2 := d.moments[3*i+1], d.moments[3*i+2]
-		if mean == 1 && m2 == 0 && l.scaler.Mode != blankout.StandardiseAll {
+		if mean == 1 && m2 == 0 && l.scaling.scaler.Mode != blankout.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
 		row := l.table.Touch(column)
@@ -394,7 +410,7 @@ func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
 // demote is the way back, for a column that is no longer present often enough.
 func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	n, total := float64(seen), float64(d.events)
-	was := l.scaler.Standardisation(row)
+	was := l.scaling.scaler.Standardisation(row)
 	mean := row[blankout.StatMean] * total / n
 	m2 := max(0, row[blankout.StatSquares]*total/row[blankout.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
@@ -403,7 +419,7 @@ func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	}
 	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = n, mean, m2
 	row[blankout.StatCentre], row[blankout.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
-	if l.scaler.Mode == blankout.StandardiseAll {
+	if l.scaling.scaler.Mode == blankout.StandardiseAll {
 		row[blankout.StatInverse] = blankout.SpreadInverse(row, total)
 	} else {
 		blankout.Unwatch(row)
@@ -411,4 +427,15 @@ func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	if was.Scale > 0 && was.Unit == 0 && row[blankout.StatInverse] > 0 {
 		l.move(row, 1/(was.Scale*row[blankout.StatInverse]), -was.Centre/was.Scale)
 	}
+}
+
+func (d *denseFinder) state(c *coder.Coder) {
+	c.Uint(&d.events)
+	c.Uint32s(&d.candidates)
+	if c.Version > 3 {
+		c.Floats(&d.moments)
+	} else {
+		d.candidates = nil
+	}
+	c.Uints(&d.seen)
 }

@@ -60,8 +60,8 @@ func TestStandardiseAll(t *testing.T) {
 			t.Fatalf("event %d: %d columns filled in", sparse.events, filled)
 		}
 	}
-	if len(dense.scaler.Dense) != columns || len(sparse.scaler.Dense) != 4 {
-		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", dense.scaler.Dense, sparse.scaler.Dense)
+	if len(dense.scaling.scaler.Dense) != columns || len(sparse.scaling.scaler.Dense) != 4 {
+		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", dense.scaling.scaler.Dense, sparse.scaling.scaler.Dense)
 	}
 	// Over all events, absent ones being 0, the statistics are the same.
 	for d := range uint32(columns) {

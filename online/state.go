@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	"blankout"
@@ -33,7 +32,7 @@ func (l *Learner) Snapshot() *Snapshot {
 		panic(err) // finite numbers and strings only
 	}
 	refused := &coder.Coder{}
-	l.metrics.refusedState(refused)
+	l.measures.sums.refusedState(refused)
 	return &Snapshot{&blankout.Linear{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics}
 }
 
@@ -75,7 +74,7 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 
 // Calibration returns what the published model maps scores to probabilities by,
 // nil for the identity.
-func (l *Learner) Calibration() *blankout.Calibration { return l.calibration.published() }
+func (l *Learner) Calibration() *blankout.Calibration { return l.measures.calibration.published() }
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
@@ -91,15 +90,15 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 	lv, at := &l.levels[level], level*l.k
 	c := lv.lagShare()
 	h := blankout.Head{
-		Schema: s, Scaler: l.scaler,
-		Loss: l.loss.String(), Noise: lv.noise.String(),
+		Schema: s, Scaler: l.scaling.scaler,
+		Loss: l.set.loss.String(), Noise: lv.noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout: blankout.Layout{
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
 		Calibration: l.Calibration(), Missing: l.missing.model,
-		Events: l.events, Trained: "online " + l.settings.rule.name,
+		Events: l.events, Trained: "online " + l.set.rule.name,
 	}
 	if t := l.config.Threshold; t != 0.5 {
 		h.Threshold = t
@@ -174,8 +173,7 @@ func (l *Learner) state(c *coder.Coder) {
 	c.Uint(&l.period)
 	c.Int(&l.active)
 	if c.Version < 4 { // the levels had one average
-		c.Float(&l.levels[0].average.coefficient)
-		c.Uint(&l.levels[0].average.taken)
+		l.levels[0].average.state(c)
 		for v := range l.levels {
 			l.levels[v].average.began(l.levels[0].average)
 		}
@@ -183,101 +181,21 @@ func (l *Learner) state(c *coder.Coder) {
 	c.Floats(&l.bias)
 	c.Int(&l.chosen)
 	for v := range l.levels {
-		lv := &l.levels[v]
-		c.Floats(&lv.sumsq)
-		if c.Version > 3 {
-			lv.average.state(c)
-		}
-		c.Float(&lv.blend)
-		c.Float(&lv.gain)
-		c.Float(&lv.squares)
-		c.Float(&lv.judged)
-		c.Float(&lv.raise)
-		c.Float(&lv.square)
-		f := &lv.forecast
-		for _, p := range []*[ForecastPoints]float64{&f.samples, &f.weight, &f.wrong} {
-			for i := range p {
-				c.Float(&p[i])
-			}
-		}
-		c.Float(&f.squares)
+		l.levels[v].state(c)
 	}
-	c.Uint(&l.dense.events)
-	c.Uint32s(&l.dense.candidates)
+	l.scaling.dense.state(c)
+	c.Float(&l.fade.growth)
+	l.measures.calibration.state(c)
+	l.measures.hinkley.state(c)
+	l.fade.clock(c)
 	if c.Version > 3 {
-		c.Floats(&l.dense.moments)
-	} else {
-		l.dense.candidates = nil
+		l.scaling.recent.state(c)
 	}
-	c.Uints(&l.dense.seen)
-	for _, p := range []*float64{
-		&l.growth, &l.calibration.a, &l.calibration.b, &l.calibration.aa, &l.calibration.ab, &l.calibration.bb,
-		&l.hinkley.n, &l.hinkley.mean, &l.hinkley.sum, &l.hinkley.lowest, &l.hinkley.since, &l.hinkley.recent,
-	} {
-		c.Float(p)
-	}
-	c.Int64(&l.lastTime)
-	if c.Version > 3 {
-		c.Int64(&l.odd)
-		l.recent.state(c)
-	}
-	w := &l.refresh.window
-	c.Uint32s(&w.ends)
-	c.Uint32s(&w.column)
-	c.Floats(&w.value)
-	c.Uint32s(&w.labels)
-	c.Floats(&w.weights)
-	m := &l.metrics
-	c.Uint(&m.RefreshFailures)
-	c.Uint(&m.Unlabelled)
-	if c.Version < 4 {
-		c.Uint(&m.Refused)
-	}
-	c.Uint(&m.Suspects)
-	c.Uints(&m.Classes)
-	for _, p := range []*Progress{&m.Total, &m.Window} {
-		c.Float(&p.Weight)
-		c.Float(&p.Wrong)
-		c.Float(&p.LogLoss)
-	}
-	c.Uint(&m.Drift.Alarms)
-	c.Uint(&m.Drift.Event)
-	c.Float(&m.Drift.Before)
-	c.Float(&m.Drift.After)
-	if b := m.Binary; b != nil {
-		for label := range 2 {
-			for i := range b.Confusion[label] {
-				c.Float(&b.Confusion[label][i])
-			}
-			for i := range b.Scores[label] {
-				c.Float(&b.Scores[label][i])
-			}
-		}
-		for i := range b.Reliability {
-			c.Float(&b.Reliability[i].Weight)
-			c.Float(&b.Reliability[i].Probability)
-			c.Float(&b.Reliability[i].Positive)
-		}
-	}
+	l.refresh.window.state(c)
+	l.measures.sums.state(c)
 	if c.Version > 3 {
 		l.missing.state(c)
-		m.Prior.state(c)
-	}
-}
-
-// state walks the readings of every column, in ascending order.
-func (g *recentReadings) state(c *coder.Coder) {
-	columns := slices.Sorted(maps.Keys(g.columns))
-	c.Uint32s(&columns)
-	for _, column := range columns {
-		r := g.of(column)
-		c.Floats(&r.values)
-		c.Float(&r.at)
-		c.Float(&r.wild)
-		if c.Decode && len(r.values) > blankout.FirstReadings {
-			c.Failed = true
-		}
-		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
+		l.measures.sums.Prior.state(c)
 	}
 }
 
@@ -326,21 +244,19 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 			return nil, fmt.Errorf("restoring the learner: %w", err)
 		}
 		r := coder.Read(refused)
-		if l.metrics.refusedState(r); !r.Done() {
+		if l.measures.sums.refusedState(r); !r.Done() {
 			return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 		}
 	}
 	switch {
 	case !d.Done():
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
-	case len(l.refresh.window.ends) != len(l.refresh.window.labels) || len(l.refresh.window.ends) != len(l.refresh.window.weights) ||
-		len(l.refresh.window.column) != len(l.refresh.window.value) || !slices.IsSorted(l.refresh.window.ends) ||
-		len(l.refresh.window.ends) > 0 && int(l.refresh.window.ends[len(l.refresh.window.ends)-1]) != len(l.refresh.window.column):
+	case !l.refresh.window.consistent():
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	case m.Rows.Width() != width:
 		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	case len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.dense.seen) != len(m.Scaler.Dense) || len(l.dense.moments) != 3*len(l.dense.candidates):
+		len(l.scaling.dense.seen) != len(m.Scaler.Dense) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {
@@ -350,11 +266,11 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
-		lv.on = lv.on && l.period == 0
+		lv.adaptation.on = lv.adaptation.on && l.period == 0
 	}
-	l.table, l.scaler = m.Rows, m.Scaler
+	l.table, l.scaling.scaler = m.Rows, m.Scaler
 	if m.Missing != nil {
-		l.missing.model = m.Missing.Forced(l.missingRule)
+		l.missing.model = m.Missing.Forced(l.set.missingRule)
 	}
 	return l, nil
 }

@@ -113,7 +113,7 @@ func (p *Prior) complete(event uint64) {
 
 // refuse counts a refused record.
 func (l *Learner) refuse(e *blankout.Example) {
-	m := &l.metrics
+	m := &l.measures.sums
 	reason, detail := blankout.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
 	if e.Refused != nil {
 		reason, detail = e.Refused.Reason, e.Refused.Detail
@@ -156,7 +156,7 @@ func firstBytes(s string, most int) string {
 // WarningKinds. settings say how records are read; final
 // says that no more is to come, so that few records are no excuse.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
-	return l.metrics.warnings(l.events, l.schema.Classes, settings, final)
+	return l.measures.sums.warnings(l.events, l.schema.Classes, settings, final)
 }
 
 func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint, final bool) (out []Warning) {

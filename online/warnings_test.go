@@ -30,7 +30,7 @@ func drawn(r *rand.Rand) *blankout.Example {
 
 // The class shares' loss is that of predicting them, and learning what the label
 // depends on is better; noise of a size that no learner copes with is worse, until
-// it ends. A Learner restored in the middle of a block judges the same.
+// it ends. A Learner restored in the middle of a block says the same.
 func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
@@ -49,10 +49,10 @@ func TestPriorWarning(t *testing.T) {
 	}
 	settings := Fingerprint{"label": "label"}
 	learn(priorBlock, 1)
-	if w := l.Warnings(settings, true); len(w) > 0 || l.metrics.Prior.Event != priorBlock || l.metrics.Prior.LogLoss >= l.metrics.Prior.Shares {
-		t.Fatalf("a good stream: %v, %+v", w, l.metrics.Prior)
+	if w := l.Warnings(settings, true); len(w) > 0 || l.measures.sums.Prior.Event != priorBlock || l.measures.sums.Prior.LogLoss >= l.measures.sums.Prior.Shares {
+		t.Fatalf("a good stream: %v, %+v", w, l.measures.sums.Prior)
 	}
-	if got := l.metrics.Prior.Shares; math.Abs(got-math.Ln2-math.Log(priorBlock)/2/priorBlock) > 2e-3 {
+	if got := l.measures.sums.Prior.Shares; math.Abs(got-math.Ln2-math.Log(priorBlock)/2/priorBlock) > 2e-3 {
 		t.Errorf("the loss of two equal shares is %v", got)
 	}
 	learn(priorBlock/2, 50)
@@ -73,7 +73,7 @@ func TestPriorWarning(t *testing.T) {
 		learn(priorBlock/2, 50)
 		w := l.Warnings(settings, false)
 		if !slices.Equal(kinds(w), []string{warnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*priorBlock)) {
-			t.Errorf("noise: %v, %+v", w, l.metrics.Prior)
+			t.Errorf("noise: %v, %+v", w, l.measures.sums.Prior)
 		}
 		l, restored = restored, l
 	}
