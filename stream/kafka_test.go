@@ -488,6 +488,10 @@ func TestEndsWhileNothingIsTaken(t *testing.T) {
 		c.MaxBytes, c.UntilEnd, c.MetadataInterval = 5000, false, 20*time.Millisecond
 	})
 	defer c.Close()
+	// Until the fetcher waits for someone to take what it has.
+	for fetches := uint64(0); fetches == 0 || c.Stats().Fetches != fetches; time.Sleep(100 * time.Millisecond) {
+		fetches = c.Stats().Fetches
+	}
 	produce(t, b, "t", nil, numbered(100)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
