@@ -71,7 +71,7 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 		return value - theta*smooth + 2*theta*o.dv[i]*smoothing
 	})
 	copy(o.w, w)
-	o.known, o.knownEps = o.whole, o.eps
+	o.cached, o.cachedEps = o.unscaled, o.eps
 	o.value = value + o.p.Penalty.valueGrad(w, nil)
 	return gap
 }
@@ -176,7 +176,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	o.unpack(o.total, w, r, o.shrink)
 	o.p.Penalty.valueGrad(w, r)
 	o.kink = kink
-	o.whole = min(thetaUp, thetaDown) > 1-1e-12
+	o.unscaled = min(thetaUp, thetaDown) > 1-1e-12
 	return o.gradientGap(r) + kink
 }
 
@@ -184,7 +184,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 // of no use then, where a variance has fallen so far that rounding shows.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
-	o.known, o.curved = false, false
+	o.cached, o.curved = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
 	cancelled := make([]bool, len(o.sum.partial))
 	o.sum.each(func(g, lo, hi int) {
@@ -311,7 +311,7 @@ func (o *Expected) smoothingGap() float64 { return o.kink }
 
 // ownRounding returns the noise's root mean square in the scores of the last Gap
 // and whether it is larger than the smoothing in almost every row.
-func (o *Expected) ownRounding() (spread float64, whole bool) {
+func (o *Expected) ownRounding() (spread float64, unscaled bool) {
 	sharp, sum, all := 0.0, 0.0, 0.0
 	for i, m := range o.m {
 		all += m

@@ -42,9 +42,9 @@ type Expected struct {
 	curved       bool
 	majorise     bool
 
-	known           bool // residual and value are the gradient and the value there
-	whole           bool // the last dual point needed no scaling, but for rounding
-	value, knownEps float64
+	cached           bool // residual and value are the gradient and the value there
+	unscaled         bool // the last dual point needed no scaling, but for rounding
+	value, cachedEps float64
 
 	w      []float64 // that point
 	pair   []float64 // by column (w_d, w_d^2) or what else is being gathered
@@ -353,7 +353,7 @@ func (o *Expected) bias(w []float64) float64 {
 
 // scores fills o.f and o.v for every row of positive weight.
 func (o *Expected) scores(w []float64) {
-	o.known = false
+	o.cached = false
 	o.setPair(w, w)
 	b := o.bias(w)
 	base := 0.0
@@ -449,7 +449,7 @@ func (o *Expected) unpack(total, w, out, diag []float64) {
 
 // ValueGrad implements Objective.
 func (o *Expected) ValueGrad(w, grad []float64) float64 {
-	if grad != nil && o.known && o.knownEps == o.eps && slices.Equal(w, o.w) {
+	if grad != nil && o.cached && o.cachedEps == o.eps && slices.Equal(w, o.w) {
 		copy(grad, o.residual)
 		return o.value
 	}
@@ -463,7 +463,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	if grad != nil {
 		total = o.total
 		copy(o.w, w)
-		o.curved, o.known = false, false
+		o.curved, o.cached = false, false
 	}
 	o.pass()
 	value := o.sum.sum(total, func(lo, hi int, acc []float64) float64 {

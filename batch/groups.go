@@ -117,20 +117,20 @@ func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
 // groupSums is what is summed by unit while a row is read. Between rows it is zero.
 type groupSums struct {
 	a, b []float64
-	met  []bool
-	list []int32   // of the units met
+	seen []bool
+	list []int32   // of the units seen
 	in   [][]int32 // entries of the row by unit, for addTo
 }
 
 func (g *groupNoise) sums() *groupSums {
 	n := len(g.pair)
 	s := make([]float64, 2*n)
-	return &groupSums{a: s[:n], b: s[n:], met: make([]bool, n)}
+	return &groupSums{a: s[:n], b: s[n:], seen: make([]bool, n)}
 }
 
-func (s *groupSums) meet(unit int32) {
-	if !s.met[unit] {
-		s.met[unit] = true
+func (s *groupSums) add(unit int32) {
+	if !s.seen[unit] {
+		s.seen[unit] = true
 		s.list = append(s.list, unit)
 	}
 }
@@ -145,7 +145,7 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 	for j, c := range r.Index {
 		x, unit := r.At(j), g.of[c]
 		a, b := x*p[2*c], x*p[2*c+1]
-		sums.meet(unit)
+		sums.add(unit)
 		sums.a[unit] += a
 		sums.b[unit] += b
 		s += a
@@ -160,7 +160,7 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 	for _, unit := range sums.list {
 		if pair := g.pair[unit]; pair[0] >= 0 {
 			for _, group := range pair {
-				sums.meet(group)
+				sums.add(group)
 				sums.a[group] += sums.a[unit]
 				sums.b[group] += sums.b[unit]
 			}
@@ -186,7 +186,7 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 		}
 	}
 	for _, unit := range sums.list {
-		sums.a[unit], sums.b[unit], sums.met[unit] = 0, 0, false
+		sums.a[unit], sums.b[unit], sums.seen[unit] = 0, 0, false
 	}
 	return s, t, u
 }
@@ -207,7 +207,7 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums
 	}
 	sums.list = sums.list[:0]
 	add := func(unit int32, j int) {
-		sums.meet(unit)
+		sums.add(unit)
 		sums.in[unit] = append(sums.in[unit], int32(j))
 	}
 	for j, c := range r.Index {
@@ -227,7 +227,7 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums
 				row[r.Index[l]] += x * r.At(int(l))
 			}
 		}
-		sums.in[unit], sums.met[unit] = in[:0], false
+		sums.in[unit], sums.seen[unit] = in[:0], false
 	}
 }
 

@@ -51,14 +51,14 @@ type Report struct {
 	CalibrationError *float64 `json:"calibration_error"`
 	// Reliability is what CalibrationError sums up: the bins that hold examples,
 	// a reliability diagram.
-	Reliability []Reliability `json:"reliability"`
+	Reliability []ReliabilityBin `json:"reliability"`
 	// Confusion[i][j] is the weight of examples of class i predicted as j.
 	Confusion [][]float64 `json:"confusion"`
 }
 
-// Reliability is one bar of a reliability diagram: of examples whose predicted
+// ReliabilityBin is one bar of a reliability diagram: of examples whose predicted
 // class was given about the same probability.
-type Reliability struct {
+type ReliabilityBin struct {
 	Probability float64 `json:"probability"` // mean of what was given
 	Right       float64 `json:"right"`       // share for which the class is right
 	Weight      float64 `json:"weight"`      // of the examples
@@ -133,7 +133,7 @@ func (m *Measures) Report() Report {
 	for _, b := range m.bins {
 		calibration += math.Abs(b.probability - b.right)
 		if b.weight > 0 {
-			r.Reliability = append(r.Reliability, Reliability{b.probability / b.weight, b.right / b.weight, b.weight})
+			r.Reliability = append(r.Reliability, ReliabilityBin{b.probability / b.weight, b.right / b.weight, b.weight})
 		}
 	}
 	r.CalibrationError = value(calibration / m.weight)

@@ -32,9 +32,9 @@ const (
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
 	wrong := make([]float64, len(deletions))
 	total := 0.0
-	add := w.foretell
+	add := w.forecast
 	if len(w) > 1 {
-		add = w.foretellSampled
+		add = w.forecastSampled
 	}
 	for i := range d.Rows() {
 		rest(i)
@@ -47,8 +47,8 @@ func (w linear) robustness(d measured, deletions []float64, rest func(row int)) 
 	return wrong
 }
 
-// foretell adds the chances that event i is predicted wrongly, two classes.
-func (w linear) foretell(d measured, i int, deletions, wrong []float64) {
+// forecast adds the chances that event i is predicted wrongly, two classes.
+func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	row, b := d.Row(i), w.intercept(d.Data, 0)
 	var part []float64
 	for j, c := range row.Index {
@@ -104,9 +104,9 @@ func (w linear) foretell(d measured, i int, deletions, wrong []float64) {
 	}
 }
 
-// foretellSampled draws masks of event i. A feature that survives a share of
+// forecastSampled draws masks of event i. A feature that survives a share of
 // deletions survives every smaller one, which takes noise out of the curve.
-func (w linear) foretellSampled(d measured, i int, deletions, wrong []float64) {
+func (w linear) forecastSampled(d measured, i int, deletions, wrong []float64) {
 	row, k := d.Row(i), len(w)
 	draws := max(1, min(64, sampledMasks/d.Rows()))
 	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))

@@ -80,7 +80,7 @@ type (
 		kinked() bool
 		smooth(eps float64)
 		smoothingGap() float64
-		ownRounding() (spread float64, whole bool)
+		ownRounding() (spread float64, unscaled bool)
 	}
 	// stepGapper can certify w, the point t of the last Line.
 	stepGapper interface {
@@ -328,7 +328,7 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	case decrease < 10*kink:
 		eps *= 0.4
 	}
-	if spread, whole := s.kinky.ownRounding(); whole {
+	if spread, unscaled := s.kinky.ownRounding(); unscaled {
 		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // kink grows with eps^2
 	} else if spread > 0.5*s.eps { // it is not about to vanish with the weights
 		eps = min(eps, 0.3*spread)

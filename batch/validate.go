@@ -120,8 +120,8 @@ type Standing struct {
 	AUC              *float64  `json:"auc"` // of two classes
 	AveragePrecision *float64  `json:"average_precision"`
 	// Reliability is the diagram of the probabilities given to the predicted class.
-	Reliability []Reliability `json:"reliability"`
-	Robustness  []*float64    `json:"robustness"` // expected error by deletion
+	Reliability []ReliabilityBin `json:"reliability"`
+	Robustness  []*float64       `json:"robustness"` // expected error by deletion
 }
 
 // Difference is a feature whose weights differ.

@@ -194,8 +194,8 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 	for _, q := range c.Levels {
 		columns = append(columns, fmt.Sprintf("q = %g", q))
 	}
-	table := Table{Title: "Test error (%) by dropout level", Columns: append(columns, "at the level that cross validation takes"), Digits: 2}
-	costs := Table{Title: "Chosen c", Columns: columns}
+	table := ResultTable{Title: "Test error (%) by dropout level", Columns: append(columns, "at the level that cross validation takes"), Digits: 2}
+	costs := ResultTable{Title: "Chosen c", Columns: columns}
 	figure := &simulate.Figure{Title: "Reviews of books", X: "dropout level in training", Y: "test error (%)"}
 	for m, method := range amazonMethods {
 		row, cost := []any{method.name}, []any{method.name}
@@ -283,7 +283,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	if err != nil {
 		return err
 	}
-	table := Table{Title: fmt.Sprintf("Test error (%%) of the hinge loss on M corrupted copies, q = %g, c = %g", c.CopiesLevel, config.Cost), Columns: []string{"M", "draws", "mean", "least", "largest"}, Digits: 2}
+	table := ResultTable{Title: fmt.Sprintf("Test error (%%) of the hinge loss on M corrupted copies, q = %g, c = %g", c.CopiesLevel, config.Cost), Columns: []string{"M", "draws", "mean", "least", "largest"}, Digits: 2}
 	line := simulate.Series{Name: "M explicit copies"}
 	var means []float64
 	for i, copies := range c.Copies {

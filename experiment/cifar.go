@@ -197,8 +197,8 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	table := Table{Title: "Test error (%)", Columns: []string{"method", "no corruption", "Poisson", "dropout"}, Digits: 1}
-	settings := Table{Title: "Chosen settings", Columns: table.Columns}
+	table := ResultTable{Title: "Test error (%)", Columns: []string{"method", "no corruption", "Poisson", "dropout"}, Digits: 1}
+	settings := ResultTable{Title: "Chosen settings", Columns: table.Columns}
 	figure := &simulate.Figure{Title: "Visual words of CIFAR-10 images", Y: "test error (%)"}
 	for _, noise := range table.Columns[1:] {
 		figure.Series = append(figure.Series, simulate.Series{Name: noise, Form: simulate.Bars})

@@ -127,7 +127,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		{"Support vectors of the dual, % of the examples", "vectors", 1, func(f *dropFit) [3]float64 { return f.Vectors }},
 		{"Seconds of training at the chosen settings; several fits ran side by side", "", 4, func(f *dropFit) [3]float64 { return f.Seconds }},
 	} {
-		t := Table{Title: m.title, Columns: append([]string{"set", "examples"}, dropMachines...), Digits: m.digits}
+		t := ResultTable{Title: m.title, Columns: append([]string{"set", "examples"}, dropMachines...), Digits: m.digits}
 		f := &simulate.Figure{Title: m.title, X: "set", Y: m.title, Categories: c.Sets, Width: 26}
 		series := make([]simulate.Series, len(dropMachines))
 		total := [3]float64{}
@@ -401,7 +401,7 @@ func varyDropping(ctx context.Context, s *Setting, c dropConfig, sets []*batch.D
 	if err != nil {
 		return err
 	}
-	t := Table{Title: fmt.Sprintf("Correlation of the share of support vectors with p E, p = keep, over keep in %v and E in %v", c.VaryKeep, c.VaryE), Digits: 3,
+	t := ResultTable{Title: fmt.Sprintf("Correlation of the share of support vectors with p E, p = keep, over keep in %v and E in %v", c.VaryKeep, c.VaryE), Digits: 3,
 		Columns: []string{"set", "M averaged over E, c = 10", "M summed, c = 10", "M averaged, c chosen", "M summed, c chosen"}}
 	var kept, dropped []float64
 	for _, keep := range c.VaryKeep {

@@ -184,7 +184,7 @@ func TestDecisive(t *testing.T) {
 	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {
 		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true), Why: "never"})
 		s.Claim(Claim{Claim: "one and one are three", Verdict: Holds(false), Why: "they are two"})
-		s.Table(Table{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
+		s.Table(ResultTable{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
 		return nil
 	}}
 	for size, want := range map[Size]Verdict{Quick: NotDecided, Default: Reproduced, Full: Reproduced} {

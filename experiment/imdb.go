@@ -128,7 +128,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		{"dropout by the normal expectation, unigrams", 0, textGaussian, textGaussianFree, [2]any{}},
 		{"dropout by the normal expectation, bigrams", 1, textGaussian, textGaussianFree, [2]any{}},
 	}
-	t := Table{Title: "Test accuracy on IMDB, %", Digits: 2, Columns: []string{"method", "labelled", "paper", "+ unlabelled", "paper", "chosen"}}
+	t := ResultTable{Title: "Test accuracy on IMDB, %", Digits: 2, Columns: []string{"method", "labelled", "paper", "+ unlabelled", "paper", "chosen"}}
 	bars := make([]simulate.Series, 2)
 	bars[0].Name, bars[1].Name = "labelled only", "and unlabelled"
 	var names []string

@@ -143,7 +143,7 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	errorOf := func(f *noiseFit) float64 { return f.Error }
 
 	for flipped, what := range []string{"right labels", fmt.Sprintf("%g %% wrong labels", 100*c.Flipped)} {
-		t := Table{Title: "Test error, %, after training on " + what, Columns: append([]string{"loss"}, noiseSets...), Digits: 2}
+		t := ResultTable{Title: "Test error, %, after training on " + what, Columns: append([]string{"loss"}, noiseSets...), Digits: 2}
 		f := &simulate.Figure{Title: "After training on " + what, X: "set", Y: "test error (%)", Categories: noiseSets, Width: 26}
 		for m, method := range noiseMethods {
 			row := []any{method.name}
@@ -162,7 +162,7 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 		s.Table(t)
 		s.Figure([]string{"error-clean", "error-flipped"}[flipped], f)
 	}
-	t := Table{Title: "Seconds of training at the chosen c, wrong labels; several fits ran side by side", Columns: append([]string{"loss"}, noiseSets...), Digits: 3}
+	t := ResultTable{Title: "Seconds of training at the chosen c, wrong labels; several fits ran side by side", Columns: append([]string{"loss"}, noiseSets...), Digits: 3}
 	for m, method := range noiseMethods {
 		row := []any{method.name}
 		for set := range sets {
@@ -259,7 +259,7 @@ func (s *Setting) decide(c Claim, holds bool, why string) {
 // reportInfluences is figure 4.
 func reportInfluences(s *Setting, c labelNoiseConfig, at func(set, flipped, rep, method int) *noiseFit) {
 	method := slices.IndexFunc(noiseMethods, func(m noiseMethod) bool { return m.name == "t = 1.9" })
-	t := Table{Title: "Influences xi under t = 1.9 as a detector of wrong labels", Columns: []string{"set", "AUC", "share of wrong labels with xi < 0.5, %", "share of right labels with xi < 0.5, %"}, Digits: 3}
+	t := ResultTable{Title: "Influences xi under t = 1.9 as a detector of wrong labels", Columns: []string{"set", "AUC", "share of wrong labels with xi < 0.5, %", "share of right labels with xi < 0.5, %"}, Digits: 3}
 	lowest, least := math.Inf(1), ""
 	found := 0
 	for set, name := range noiseSets {
@@ -350,7 +350,7 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 	if err != nil {
 		return err
 	}
-	t := Table{Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
+	t := ResultTable{Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
 	var rise [2]float64
 	for i, what := range []string{"right", "some wrong"} {
 		for k, loss := range losses {
@@ -398,7 +398,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	if err != nil {
 		return err
 	}
-	t := Table{Title: fmt.Sprintf("Test error, %%, of %d random starts, with wrong labels, c = %g", c.Starts, c.StartCost), Digits: 2,
+	t := ResultTable{Title: fmt.Sprintf("Test error, %%, of %d random starts, with wrong labels, c = %g", c.Starts, c.StartCost), Digits: 2,
 		Columns: []string{"set", "loss", "from zero", "mean", "standard deviation", "least", "most"}}
 	f := &simulate.Figure{Title: "Random starts", X: "set", Y: "test error (%), least to most", Categories: noiseSets[:first]}
 	series := make([]simulate.Series, len(losses))

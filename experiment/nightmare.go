@@ -375,8 +375,8 @@ func (s *Setting) reportNightmare(c nightmareConfig, methods []tuned, contenders
 	for _, level := range c.Levels {
 		columns = append(columns, strconv.FormatFloat(100*level, 'g', 4, 64)+" %")
 	}
-	errors := Table{Title: "Test error (%) by share of the pixels deleted, settings chosen for each", Columns: columns, Digits: 1}
-	chosen := Table{Title: "Chosen settings", Columns: columns}
+	errors := ResultTable{Title: "Test error (%) by share of the pixels deleted, settings chosen for each", Columns: columns, Digits: 1}
+	chosen := ResultTable{Title: "Chosen settings", Columns: columns}
 	figure := &simulate.Figure{Title: "MNIST, pixels deleted at test time", X: "pixels deleted (%)", Y: "test error (%)"}
 	var levels []float64
 	for _, level := range c.Levels {
@@ -395,7 +395,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, methods []tuned, contenders
 	s.Table(errors)
 	s.Table(chosen)
 	s.Figure("deletion", figure)
-	work := Table{Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
+	work := ResultTable{Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
 	solutions, stopped := 0, 0
 	for _, m := range methods {
 		if strings.HasSuffix(m.method, "one pass") {

@@ -100,13 +100,13 @@ func runOnline(ctx context.Context, s *Setting) error {
 		Levels: Pick(s, []float64{0.5}, []float64{0.1, 0.3, 0.5}, []float64{0.05, 0.1, 0.2, 0.3, 0.5, 0.7}), Points: Pick(s, 10, 60, 60)}
 	s.Configure(c)
 	s.Expect(len(streamSets) * (len(comparedRules) + 1))
-	wrong := Table{Title: "Progressive error of one pass, %", Digits: 2, Columns: []string{"stream", "events"}}
-	loss := Table{Title: "Progressive log-loss of one pass, nats", Digits: 4, Columns: []string{"stream", "events"}}
-	chosen := Table{Title: "Settings chosen on the first part of each stream: learning rate, dropout level", Columns: []string{"stream"}}
+	wrong := ResultTable{Title: "Progressive error of one pass, %", Digits: 2, Columns: []string{"stream", "events"}}
+	loss := ResultTable{Title: "Progressive log-loss of one pass, nats", Digits: 4, Columns: []string{"stream", "events"}}
+	chosen := ResultTable{Title: "Settings chosen on the first part of each stream: learning rate, dropout level", Columns: []string{"stream"}}
 	for _, r := range comparedRules {
 		wrong.Columns, loss.Columns, chosen.Columns = append(wrong.Columns, r.name), append(loss.Columns, r.name), append(chosen.Columns, r.name)
 	}
-	fisher := Table{Title: "AdaGrad's sums of squared gradients and the Fisher information, over features seen 20 times or more", Digits: 3,
+	fisher := ResultTable{Title: "AdaGrad's sums of squared gradients and the Fisher information, over features seen 20 times or more", Digits: 3,
 		Columns: []string{"stream", "features", "correlation of the logarithms", "median ratio", "a tenth below", "a tenth above"}}
 	var errors [][]float64 // by stream and rule
 	var information []fisherMatch

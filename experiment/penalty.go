@@ -62,7 +62,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	t := Table{Title: "Penalties along training on AthR with the exact penalty", Digits: 2,
+	t := ResultTable{Title: "Penalties along training on AthR with the exact penalty", Digits: 2,
 		Columns: []string{"quasi-Newton steps", "R, sampled", "R, normal scores", "R_q", "R_q / R", "negative log-likelihood", "confident examples, %", "sd of the scores"}}
 	var steps []float64
 	lines := make([][]float64, 4)
@@ -114,7 +114,7 @@ func presence(e *blankout.Example, columns uint32) {
 // penaltyOfScores is figure 1a: scores of mean p on the scale of probabilities
 // with normal noise of growing deviation.
 func (s *Setting) penaltyOfScores(c penaltyConfig) {
-	t := Table{Title: "Penalties of a score with normal noise", Columns: []string{"p", "sd", "R", "R_q", "R_q / R"}, Digits: 4}
+	t := ResultTable{Title: "Penalties of a score with normal noise", Columns: []string{"p", "sd", "R", "R_q", "R_q / R"}, Digits: 4}
 	figure := &simulate.Figure{Title: "Penalty of a score with normal noise (dashed: R_q)", X: "standard deviation of the score", Y: "penalty"}
 	var ratio []float64 // at sd 1
 	for i, p := range c.Means {

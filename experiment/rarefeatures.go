@@ -189,8 +189,8 @@ func (c rareConfig) report(s *Setting, runs []rareRun) {
 		{"dropout, quadratic penalty", "level", summarise(func(r rareRun) []rareScore { return r.Quadratic }), c.Levels, 0.73, 0.55},
 		{"dropout, normal expectation", "level", summarise(func(r rareRun) []rareScore { return r.Gaussian }), c.Levels, nil, nil},
 	}
-	short := Table{Title: "Accuracy at the best parameter", Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "standard error", "paper", "all examples", "standard error", "paper"}}
-	long := Table{Title: "Accuracy at every parameter", Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples"}}
+	short := ResultTable{Title: "Accuracy at the best parameter", Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "standard error", "paper", "all examples", "standard error", "paper"}}
+	long := ResultTable{Title: "Accuracy at every parameter", Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples"}}
 	var figures [2]simulate.Figure
 	figures[0] = simulate.Figure{Title: "Dropout: accuracy on examples with a signal", X: "dropout level", Y: "accuracy"}
 	figures[1] = simulate.Figure{Title: "L2: accuracy on examples with a signal", X: "lambda", Y: "accuracy", LogX: true}

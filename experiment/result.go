@@ -23,12 +23,12 @@ type Result struct {
 	Seed       uint64 `json:"seed"`
 	// Seconds is the sum of the wall clock times of the cells, of which several
 	// may have run at a time, whenever that was.
-	Seconds       float64  `json:"seconds"`
-	Configuration any      `json:"configuration"`
-	Notes         []string `json:"notes"` // how the set-up differs from the paper's
-	Claims        []Claim  `json:"claims"`
-	Tables        []Table  `json:"tables"`
-	Figures       []string `json:"figures"`
+	Seconds       float64       `json:"seconds"`
+	Configuration any           `json:"configuration"`
+	Notes         []string      `json:"notes"` // how the set-up differs from the paper's
+	Claims        []Claim       `json:"claims"`
+	Tables        []ResultTable `json:"tables"`
+	Figures       []string      `json:"figures"`
 }
 
 // Claim is something that a paper says, and what came of it here.
@@ -58,8 +58,8 @@ func Holds(ok bool) Verdict {
 	return NotReproduced
 }
 
-// Table is a table of results: in a cell is a number, a string or nil.
-type Table struct {
+// ResultTable is a table of results: in a cell is a number, a string or nil.
+type ResultTable struct {
 	Title   string   `json:"title"`
 	Columns []string `json:"columns"`
 	Rows    [][]any  `json:"rows"`
@@ -77,7 +77,7 @@ func (s *Setting) Note(format string, args ...any) {
 }
 
 // Table reports a table.
-func (s *Setting) Table(t Table) { s.result.Tables = append(s.result.Tables, t) }
+func (s *Setting) Table(t ResultTable) { s.result.Tables = append(s.result.Tables, t) }
 
 // Claim reports a claim; Why counts only if it is not reproduced. Results that are
 // not Decisive leave it undecided.
@@ -152,7 +152,7 @@ func (r *Result) Markdown() string {
 	return b.String()
 }
 
-func (t *Table) markdown() string {
+func (t *ResultTable) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
 	for _, row := range t.Rows {

@@ -395,14 +395,14 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 }
 
 func (s *Setting) reportTexts(names []string, all map[string][][]textScore) {
-	t := Table{Title: "Test accuracy, %", Digits: 2, Columns: []string{"set"}}
+	t := ResultTable{Title: "Test accuracy, %", Digits: 2, Columns: []string{"set"}}
 	for i, name := range textNames {
 		t.Columns = append(t.Columns, name)
 		if i < 3 {
 			t.Columns = append(t.Columns, "paper")
 		}
 	}
-	chosen := Table{Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled"}}
+	chosen := ResultTable{Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled"}}
 	paper := map[string][3]any{"IMDB": {87.14, 88.70, 89.21}}
 	for _, set := range textSets {
 		paper[set.name] = set.paper
@@ -511,7 +511,7 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 	}
 	for i := range curves {
 		curve := &curves[i]
-		t := Table{Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabelled"}}
+		t := ResultTable{Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabelled"}}
 		lines := make([]simulate.Series, 3)
 		for _, n := range curve.at {
 			y, err := curve.point(n)

@@ -55,7 +55,7 @@ func (r *adagrad) step(s *step) {
 	if r.n > 1 {
 		if r.proximal {
 			clear(r.kappa)
-			temperRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, r.kappa, &c)
+			kappaRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, r.kappa, &c)
 			r.shorten(s, root)
 		}
 		adagradRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, s.rates, &c)

@@ -77,12 +77,12 @@ func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// temperRowsGo adds to kappa[k], for every row,
+// kappaRowsGo adds to kappa[k], for every row,
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
 // which has the denominator of the step that adagradRows would make.
-func temperRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
+func kappaRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
 	shrink, kappa = shrink[:len(df)], kappa[:len(df)]
 	for i, row := range rows {
 		w, m := row[at:at+len(df)], row[at+n:at+n+len(df)]
@@ -122,7 +122,7 @@ func inverseRoot(s, eps float64) float64 {
 
 const rootGuess = 0x5fe6eb50c7b537a9
 
-// inverseRootsGo replaces every s by its inverseRoot, and returns what temperRows
+// inverseRootsGo replaces every s by its inverseRoot, and returns what kappaRows
 // would add to kappa: the sum of x^2 times those.
 func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	for i := range s {

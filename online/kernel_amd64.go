@@ -43,13 +43,13 @@ func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates
 	adagradRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &rates[0], len(df), c)
 }
 
-func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
+func kappaRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
-		temperRowsGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+		kappaRowsGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 		return
 	}
 	_, _, _, _, _ = shrink[:len(df)], kappa[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
-	temperRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
+	kappaRowsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
 }
 
 func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
@@ -99,7 +99,7 @@ func sumAveragesAVX2(rows *[]float64, count, at, n int, basis, c, q *float64, ac
 func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *adagradConstants)
 
 //go:noescape
-func temperRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
+func kappaRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
 
 //go:noescape
 func inverseRootsAVX2(s, x *float64, count int, eps float64) (kappa float64)

@@ -473,8 +473,8 @@ stepNext:
 	VZEROUPPER
 	RET
 
-// func temperRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
-TEXT ·temperRowsAVX2(SB), NOSPLIT, $0-96
+// func kappaRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
+TEXT ·kappaRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), AX
@@ -492,7 +492,7 @@ TEXT ·temperRowsAVX2(SB), NOSPLIT, $0-96
 	VXORPD Y15, Y15, Y15
 	LEAQ tail<>(SB), R15
 
-temperRow:
+kappaRow:
 	MOVQ (SI), DI
 	ADDQ AX, DI
 	VBROADCASTSD (R8), Y11
@@ -507,10 +507,10 @@ temperRow:
 
 temper4:
 	CMPQ BX, $4
-	JGE  temperLoad
+	JGE  kappaLoad
 	MASK
 
-temperLoad:
+kappaLoad:
 	VMASKMOVPD (DI), Y2, Y0
 	VMASKMOVPD (DI)(DX*1), Y2, Y1
 	VMASKMOVPD (R11), Y2, Y3
@@ -533,7 +533,7 @@ temperLoad:
 	ADDQ $8, R9
 	ADDQ $8, R10
 	DECQ CX
-	JNE  temperRow
+	JNE  kappaRow
 	VZEROUPPER
 	RET
 

@@ -20,8 +20,8 @@ func adagradRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates
 	adagradRowsGo(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 }
 
-func temperRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
-	temperRowsGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+func kappaRows(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
+	kappaRowsGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 }
 
 func gradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {

@@ -75,10 +75,10 @@ func testKernels(t *testing.T) {
 				df, shrink, rates := random(active), random(active), random(2*n)
 				kappa := random(active)
 				wantKappa := slices.Clone(kappa)
-				temperRowsGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
-				temperRows(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+				kappaRowsGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
+				kappaRows(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 				if !slices.Equal(kappa, wantKappa) {
-					t.Errorf("temperRows of %d rows, %d of %d outputs: %v, want %v", count, active, n, kappa, wantKappa)
+					t.Errorf("kappaRows of %d rows, %d of %d outputs: %v, want %v", count, active, n, kappa, wantKappa)
 				}
 				adagradRowsGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
 				if n == 1 {

@@ -27,8 +27,8 @@ type Metrics struct {
 	Level     string     // the noise level that is published
 	Forecasts []Forecast // by level
 
-	Total  Progress // since the beginning
-	Window Progress // recently: an event's weight halves every 700 events or so
+	Total  ProgressiveLoss // since the beginning
+	Window ProgressiveLoss // recently: an event's weight halves every 700 events or so
 
 	Binary *Binary // nil with more than two classes
 	Drift  Drift
@@ -39,20 +39,20 @@ type Metrics struct {
 	refusedAt     uint64
 }
 
-// Progress is a sum of progressive losses.
-type Progress struct {
+// ProgressiveLoss is a sum of progressive losses.
+type ProgressiveLoss struct {
 	Weight  float64 // of the labelled events
 	Wrong   float64 // of those whose class was predicted wrongly
 	LogLoss float64 // nats
 }
 
 // Error returns the share of events predicted wrongly, NaN if there are none.
-func (p Progress) Error() float64 { return p.Wrong / p.Weight }
+func (p ProgressiveLoss) Error() float64 { return p.Wrong / p.Weight }
 
 // MeanLogLoss returns the mean log-loss in nats, NaN without events.
-func (p Progress) MeanLogLoss() float64 { return p.LogLoss / p.Weight }
+func (p ProgressiveLoss) MeanLogLoss() float64 { return p.LogLoss / p.Weight }
 
-func (p *Progress) add(weight, wrong, logLoss, keep float64) {
+func (p *ProgressiveLoss) add(weight, wrong, logLoss, keep float64) {
 	p.Weight = p.Weight*keep + weight
 	p.Wrong = p.Wrong*keep + wrong
 	p.LogLoss = p.LogLoss*keep + logLoss
@@ -143,7 +143,7 @@ type Binary struct {
 	// are about 1/48 wide at 0 and grow with the score.
 	Scores [2][scoreBins]float64
 	// Reliability groups the events by the probability of the positive class.
-	Reliability [10]Reliability
+	Reliability [10]ReliabilitySums
 }
 
 const scoreBins = 256
@@ -186,8 +186,8 @@ var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]
 	return edges, at
 }()
 
-// Reliability is one bar of a reliability diagram.
-type Reliability struct {
+// ReliabilitySums are the sums of one bar of a reliability diagram.
+type ReliabilitySums struct {
 	Weight      float64
 	Probability float64 // sum of the probabilities given
 	Positive    float64 // weight of the positive events among them
@@ -312,7 +312,7 @@ func (l *Learner) measure(label int, weight float64) {
 
 // Assess adds to p what the published weights answer to a labelled event that is not
 // learned.
-func (l *Learner) Assess(e *blankout.Example, p *Progress) {
+func (l *Learner) Assess(e *blankout.Example, p *ProgressiveLoss) {
 	scores := l.Score(e, make([]float64, l.k))
 	wrong := 0.0
 	if l.predict(scores) != e.Label {
@@ -368,7 +368,7 @@ func (m *Metrics) state(c *coder.Coder) {
 	}
 }
 
-func (p *Progress) state(c *coder.Coder) {
+func (p *ProgressiveLoss) state(c *coder.Coder) {
 	c.Float(&p.Weight)
 	c.Float(&p.Wrong)
 	c.Float(&p.LogLoss)

@@ -108,7 +108,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			} else if e.Field == nil {
 				end, _ = slices.BinarySearch(columns, dense[0])
 			}
-			if i = l.settled(i, end, raw); i == end {
+			if i = l.putDivided(i, end, raw); i == end {
 				i--
 				continue
 			}
@@ -123,10 +123,10 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	}
 }
 
-// settled observes and puts the features from i to end whose columns are only
+// putDivided observes and puts the features from i to end whose columns are only
 // divided by a number that stays as it is, as treatScale does, and returns the
 // first that is another one.
-func (l *Learner) settled(i, end int, raw []float64) int {
+func (l *Learner) putDivided(i, end int, raw []float64) int {
 	now := &l.now
 	// The commonest of noises, in the first pass: see put.
 	plain := l.set.noiseKind == square && l.period == 0

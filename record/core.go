@@ -93,7 +93,7 @@ func newCore(c Config, s *blankout.Schema) core {
 		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
 		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
 	}
-	d.anonymous = named{hash: d.fieldHash(""), known: 1 << blankout.Sparse}
+	d.anonymous = named{hash: d.fieldHash(""), set: 1 << blankout.Sparse}
 	for _, name := range c.Drop {
 		d.roles[name] = isDropped
 	}
@@ -296,13 +296,13 @@ func eachParent(name string, f func(parent string)) {
 
 // named is a field as a format knows it by name: its hash and its ids so far.
 type named struct {
-	name  string // its beginning, if it is longer than cutName leaves it
-	hash  uint64
-	role  fieldRole
-	text  bool      // its numbers are names
-	known uint8     // bit k: ids[k] is set
-	age   int       // of the core when they were set
-	ids   [6]uint16 // by kind
+	name string // its beginning, if it is longer than cutName leaves it
+	hash uint64
+	role fieldRole
+	text bool      // its numbers are names
+	set  uint8     // bit k: ids[k] is set
+	age  int       // of the core when they were set
+	ids  [6]uint16 // by kind
 }
 
 func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
@@ -323,7 +323,7 @@ func cutName(name string) string {
 
 // idOf returns the field id of n's values of that kind.
 func (d *core) idOf(n *named, kind blankout.Kind) uint16 {
-	if n.known&(1<<kind) != 0 && n.age == d.age {
+	if n.set&(1<<kind) != 0 && n.age == d.age {
 		return n.ids[kind]
 	}
 	return d.newID(n, kind)
@@ -331,10 +331,10 @@ func (d *core) idOf(n *named, kind blankout.Kind) uint16 {
 
 func (d *core) newID(n *named, kind blankout.Kind) uint16 {
 	if n.age != d.age {
-		n.known, n.age = 0, d.age
+		n.set, n.age = 0, d.age
 	}
 	n.ids[kind] = d.fieldID(n.name, kind)
-	n.known |= 1 << kind
+	n.set |= 1 << kind
 	if kind == blankout.Numeric && d.s.Names.Wants(n.hash) {
 		d.remember(n.hash, n.name)
 	}
@@ -474,8 +474,8 @@ func eventTime(text []byte) (ms int64, ok bool) {
 	return t.UnixMilli(), true
 }
 
-// settle completes e after the last of the record has been read.
-func (d *core) settle(r *Record, e *blankout.Example) {
+// complete completes e after the last of the record has been read.
+func (d *core) complete(r *Record, e *blankout.Example) {
 	e.Missing = d.missing
 	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
 		return

@@ -88,7 +88,7 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) er
 		d.refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
 		return nil
 	}
-	d.settle(&r, e)
+	d.complete(&r, e)
 	return nil
 }
 

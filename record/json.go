@@ -96,7 +96,7 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *blankout.Example) e
 	if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 	} else {
-		d.settle(&r, e)
+		d.complete(&r, e)
 	}
 	if e.Refused != nil {
 		d.unlearn()

@@ -145,7 +145,7 @@ var formats = []struct {
 	new      func(core) (Decoder, error)
 	framing  framing
 }{
-	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{whole: closedObject}},
+	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
 	{"csv", []string{".csv"}, newCSV, framing{quotes: true}},

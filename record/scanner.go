@@ -53,9 +53,9 @@ type Scanner struct {
 type framing struct {
 	quotes  bool // newlines within quotes end no record
 	comment byte // that starts a line which is no record; 0: there are none
-	// whole says that a last line that no newline ends cannot go on; nil if one
+	// finished says that a last line that no newline ends cannot go on; nil if one
 	// never knows.
-	whole func(line []byte) bool
+	finished func(line []byte) bool
 }
 
 // bufferBytes is the size of a buffer that is no longer than a record makes it.
@@ -253,12 +253,12 @@ func (s *Scanner) search(seen int) {
 	}
 }
 
-// hold leaves the last line, which no newline ends: the program that writes the file
+// dropUnfinished leaves out the last line, which no newline ends: the program that writes the file
 // may still be writing it.
-func (s *Scanner) hold() {
+func (s *Scanner) dropUnfinished() {
 	start := bytes.LastIndexByte(s.buf[:s.end], '\n') + 1
 	line := bytes.TrimSpace(s.buf[start:s.end])
-	if s.framing.whole != nil && s.framing.whole(line) {
+	if s.framing.finished != nil && s.framing.finished(line) {
 		return
 	}
 	if len(line) > 0 {
@@ -325,7 +325,7 @@ func (s *Scanner) Refill() error {
 				s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
 				s.search(0)
 			} else if s.c.Growing {
-				s.hold()
+				s.dropUnfinished()
 			}
 			if s.end == 0 {
 				return s.eof

@@ -34,7 +34,7 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *blankout.Example) err
 		p = d.namespace(&r, e, p)
 	}
 	if e.Refused == nil {
-		d.settle(&r, e)
+		d.complete(&r, e)
 	}
 	if e.Refused != nil { // the names that come later need the room
 		for _, name := range d.grown {

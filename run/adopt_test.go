@@ -81,7 +81,7 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+	r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}

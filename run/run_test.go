@@ -357,13 +357,13 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-// doubts is a place for suspects that fails so many times first.
-type doubts struct {
+// suspectSink is a place for suspects that fails so many times first.
+type suspectSink struct {
 	sink
 	classes []string
 }
 
-func (d *doubts) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s online.Suspicion) error {
+func (d *suspectSink) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s online.Suspicion) error {
 	if topic != "t" || partition != 3 || label != d.classes[e.Label] || s.Class != e.Label || !(s.Influence < suspicious) {
 		panic(fmt.Sprintf("%s/%d: %+v of %s: %+v", topic, partition, e, label, s))
 	}
@@ -377,8 +377,8 @@ func (d *doubts) Add(ctx context.Context, topic string, partition int32, e *blan
 
 const suspicious = 0.65
 
-// startDoubting is start with a loss that has suspects, and says which they are.
-func startDoubting(t *testing.T, dir string, n int, d *doubts) (s *service, suspects []int64) {
+// startSuspecting is start with a loss that has suspects, and says which they are.
+func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, suspects []int64) {
 	s = start(t, dir, n, 1)
 	c := online.DefaultConfig()
 	c.Loss, c.Suspect = "t-logistic:1.5", suspicious
@@ -407,8 +407,8 @@ func startDoubting(t *testing.T, dir string, n int, d *doubts) (s *service, susp
 // A checkpoint passes no suspect that is not safe.
 func TestSuspectsAreSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &doubts{sink: sink{fail: 5}}
-		s, want := startDoubting(t, t.TempDir(), 400, d)
+		d := &suspectSink{sink: sink{fail: 5}}
+		s, want := startSuspecting(t, t.TempDir(), 400, d)
 		if len(want) < 20 {
 			t.Fatalf("only %d suspects", len(want))
 		}
@@ -447,7 +447,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 func TestStopWithoutSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		s, want := startDoubting(t, dir, 400, &doubts{sink: sink{fail: 1e9}})
+		s, want := startSuspecting(t, dir, 400, &suspectSink{sink: sink{fail: 1e9}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		err := s.Run(ctx)

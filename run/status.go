@@ -22,8 +22,8 @@ type Status struct {
 	Started  time.Time
 	// Counts of records since Run began.
 	Learned, Unlabelled, Refused uint64
-	HeldOut                      uint64          // and not learned
-	Holdout                      online.Progress // their scores as they came
+	HeldOut                      uint64                 // and not learned
+	Holdout                      online.ProgressiveLoss // their scores as they came
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored

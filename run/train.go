@@ -38,7 +38,7 @@ type Training struct {
 
 // Trained is what a Training came to.
 type Trained struct {
-	Progressive         online.Progress // of the first pass: every event scored before it was learned
+	Progressive         online.ProgressiveLoss // of the first pass: every event scored before it was learned
 	Learned, Unlabelled uint64
 	Refused             map[blankout.Reason]uint64
 	Passes              int

@@ -121,7 +121,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, exact, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+	got, exact, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,32 +135,32 @@ func TestValidateCheckpoint(t *testing.T) {
 	for _, window := range []uint64{0, 300} {
 		s.Validator.Config.Window = window
 		s.Validator.Open = exactly
-		want, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+		want, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Validator.Open = func(_ context.Context, schema *blankout.Schema, _ blankout.Offsets) (blankout.Source, error) {
 			return newStream(schema, nil, 1260, 5), nil
 		}
-		got, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at})
+		got, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 		if err != nil || got.Read != want.Read || got.Events != want.Events || got.Holdout != want.Holdout || got.Verified != want.Verified || got.Exact.Objective != want.Exact.Objective {
 			t.Errorf("window %d: of whole batches %+v, %v\nof the records %+v", window, got, err, want)
 		}
 	}
 	s.Validator.Open, s.Validator.Config.Window = exactly, 0
 	// From the earlier exact solution the solver has nothing left to do.
-	again, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at, Earlier: exact})
+	again, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at, Earlier: exact})
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// A window, and a log that has lost its beginning.
 	s.Validator.Config.Window = 300
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
 	s.Validator.Config.WindowTime = 100 * time.Millisecond // of the events' own: one a millisecond
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
 		t.Errorf("window of time: %+v, %v", r, err)
 	}
 	// A refused record has the broker's time, which may be any: it moves no window.
@@ -170,7 +170,7 @@ func TestValidateCheckpoint(t *testing.T) {
 		source.(*testStream).refuse = func(offset int) bool { return offset == 1150 }
 		return lateRefusals{source}, err
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
 		t.Errorf("window of time with a refused record: %+v, %v", r, err)
 	}
 	s.Validator.Open = readAgain
@@ -179,7 +179,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (blankout.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
 		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
 	}
 	s.Validator.OpenHoldout = nil
@@ -188,7 +188,7 @@ func TestValidateCheckpoint(t *testing.T) {
 		from[0].Next = 600
 		return open(ctx, schema, from)
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
 		t.Errorf("lost: %+v, %v", r, err)
 	}
 }
@@ -232,7 +232,7 @@ func TestReservoir(t *testing.T) {
 	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
-	whole, _, err := s.Validator.Validate(t.Context(), validate.Subject{Live: s.Model(), At: s.Offsets, Reservoir: kept})
+	whole, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), At: s.Offsets, Reservoir: kept})
 	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.25 {
 		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, whole.Live.Objective, err)
 	}

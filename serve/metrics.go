@@ -141,9 +141,9 @@ var metrics = []metric{
 			}
 		}},
 	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
-		bySpan(online.Progress.MeanLogLoss)},
+		bySpan(online.ProgressiveLoss.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
-		bySpan(online.Progress.Error)},
+		bySpan(online.ProgressiveLoss.Error)},
 	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
 		ofTwo((*online.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
@@ -432,7 +432,7 @@ func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float6
 	}
 }
 
-func bySpan(read func(online.Progress) float64) func(*view, func(float64, ...string)) {
+func bySpan(read func(online.ProgressiveLoss) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		emit(read(v.status.Metrics.Total), "total")
 		emit(read(v.status.Metrics.Window), "window")

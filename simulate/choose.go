@@ -49,8 +49,8 @@ func (m Method) Settings() ([]Setting, error) {
 	return points, nil
 }
 
-// Candidate is a trained model that its Method may choose.
-type Candidate struct {
+// TrainedModel is a trained model that its Method may choose.
+type TrainedModel struct {
 	Method   string
 	Settings string // the Setting's name
 	Model    *blankout.Linear
@@ -59,8 +59,8 @@ type Candidate struct {
 
 // TrainGrid trains every Setting of every method on d, in their order. progress
 // may be nil.
-func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]Candidate, error) {
-	var candidates []Candidate
+func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]TrainedModel, error) {
+	var candidates []TrainedModel
 	var configs []batch.Config
 	for _, m := range methods {
 		settings, err := m.Settings()
@@ -69,7 +69,7 @@ func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int
 		}
 		for _, s := range settings {
 			s.Config.Threads, s.Config.Progress = 1, nil
-			candidates, configs = append(candidates, Candidate{Method: m.Name, Settings: s.Name}), append(configs, s.Config)
+			candidates, configs = append(candidates, TrainedModel{Method: m.Name, Settings: s.Name}), append(configs, s.Config)
 		}
 	}
 	errs := make([]error, len(configs))
@@ -109,11 +109,11 @@ type Choice struct {
 // log-loss, then the first), which is then measured on the test events. The
 // Result has a Curve for each method. All candidates share one Schema, under
 // which the events have been decoded.
-func (r *Replay) Choose(ctx context.Context, candidates []Candidate, validation, test []blankout.Example) (*Result, []Choice, error) {
+func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []blankout.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {
 		return nil, nil, errors.New("no candidates to choose from")
 	}
-	subject := func(c Candidate, examples []blankout.Example) *Subject {
+	subject := func(c TrainedModel, examples []blankout.Example) *Subject {
 		return &Subject{Name: c.Method, Examples: examples, Schema: c.Model.Schema, Model: c.Model}
 	}
 	var all []*Subject

@@ -8,15 +8,15 @@ import (
 	"blankout/online"
 )
 
-// learning is a learner that meets a stream in a nightmare: every event is
-// struck, scored, and learned as it then is.
+// learning is a learner on a stream in a nightmare: every event is
+// damaged, scored, and learned as it then is.
 type learning struct {
-	learner *online.Learner
-	head    blankout.Head // to decide and to give probabilities
-	known   *blankout.Linear
-	every   int // events for which known is used
-	missing []uint16
-	alive   []bool // by field id, of the event at hand
+	learner   *online.Learner
+	head      blankout.Head    // to decide and to give probabilities
+	published *blankout.Linear // the weights that Worst attacks
+	every     int              // events after which published is replaced
+	missing   []uint16
+	alive     []bool // by field id, of the event at hand
 }
 
 func newLearning(s *Subject, stage *Stage) (*learning, error) {
@@ -29,29 +29,30 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Threshold: s.Learn.Threshold}}, nil
 }
 
-// meet is like that of fixed. Worst knows the weights as they were every 500 events.
-func (l *learning) meet(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+// predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
+// attacks the weights as they were at the last multiple of 500 events.
+func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
-		l.known = l.learner.Published()
+		l.published = l.learner.Published()
 	}
 	x, field := clone(e, blankout.Vec{}, nil)
-	event.Model, event.X, event.Field = l.known, x, field
+	event.Model, event.X, event.Field = l.published, x, field
 	u.nightmare.Distort(event)
-	u.strike(event)
-	struck := *e
-	struck.Missing = e.Missing
+	u.markDead(event)
+	damaged := *e
+	damaged.Missing = e.Missing
 	if u.treatment.Dead == Zero {
 		for i, dead := range event.Dead {
 			if dead {
 				event.X.Value[i] = 0
 			}
 		}
-		struck.Features, struck.Field = event.X, event.Field
+		damaged.Features, damaged.Field = event.X, event.Field
 	} else {
-		l.remove(event, &struck)
+		l.remove(event, &damaged)
 	}
 	l.head.Calibration = l.learner.Calibration() // as it is when the scores are made
-	scores := l.learner.Learn(&struck)
+	scores := l.learner.Learn(&damaged)
 	if e.Label < 0 || scores == nil {
 		return false, 0
 	}

@@ -92,7 +92,7 @@ type During struct {
 	Percent  bool
 }
 
-// Bounds returns the first event that is struck and the first after it that is not.
+// Bounds returns the first damaged event and the first after it that is not damaged.
 func (d During) Bounds(events int) (from, to int) {
 	if d.Percent {
 		return int(d.From * float64(events) / 100), int(d.To * float64(events) / 100)

@@ -18,8 +18,8 @@ import (
 	"blankout/online"
 )
 
-// Subject is who meets a nightmare: a model that stays as it is, or a learner
-// that goes on learning from the very events that are struck.
+// Subject is what a nightmare happens to: a model that stays as it is, or a learner
+// that goes on learning from the damaged events.
 type Subject struct {
 	Name string
 	// Examples are the recorded events as decoded under Schema. Subjects of one
@@ -58,7 +58,7 @@ func (t Treatment) String() string {
 	return string(t.Dead)
 }
 
-// Replay lets subjects meet families of nightmares. Its Result depends on
+// Replay runs subjects through families of nightmares. Its Result depends on
 // nothing but what stands here, to the bit.
 type Replay struct {
 	Families   []Family
@@ -115,7 +115,7 @@ type Point struct {
 	Time     numbers     `json:"time"`
 	TimeLow  numbers     `json:"time_low,omitempty"`
 	TimeHigh numbers     `json:"time_high,omitempty"`
-	Window   *[2]int     `json:"window"` // the events that are struck, null for all
+	Window   *[2]int     `json:"window"` // the damaged events, null for all
 	times    [][]float64 // by repetition
 }
 
@@ -373,13 +373,13 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	var o outcome
 	bins := (stage.Events + binEvents - 1) / binEvents
 	o.binWeight, o.binWrong = make([]float64, bins), make([]float64, bins)
-	var meet func(*run, *Event, *blankout.Example) (wrong bool, logLoss float64)
+	var predict func(*run, *Event, *blankout.Example) (wrong bool, logLoss float64)
 	if u.subject.Learn == nil {
-		meet = newFixed(u.subject.Model).meet
+		predict = newFixed(u.subject.Model).predict
 	} else if learner, err := newLearning(u.subject, stage); err != nil {
 		return o, err
 	} else {
-		meet = learner.meet
+		predict = learner.predictAndLearn
 	}
 	if _, ok := base(u.nightmare).(Groups); ok {
 		if err := stage.grouped().Check(); err != nil {
@@ -396,7 +396,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		event.Number, event.Class, event.Left = n, e.Label, 0
-		wrong, logLoss := meet(u, &event, e)
+		wrong, logLoss := predict(u, &event, e)
 		o.features += float64(len(event.Dead))
 		for _, dead := range event.Dead {
 			if dead {
@@ -425,8 +425,8 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// strike lets the nightmare loose on an event whose X is set: marks the dead.
-func (u *run) strike(event *Event) {
+// markDead lets the nightmare mark the features that die, of an event whose X is set.
+func (u *run) markDead(event *Event) {
 	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
 	clear(event.Dead)
 	u.nightmare.Kill(event)
@@ -456,7 +456,7 @@ func linearOf(m blankout.Model) *blankout.Linear {
 	return linear
 }
 
-func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
@@ -464,7 +464,7 @@ func (f *fixed) meet(u *run, event *Event, e *blankout.Example) (wrong bool, log
 	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	f.field = f.raw.FieldsOf(f.x.Index, f.field) // what the Scaler filled in is of no field
 	event.X, event.Field = f.x, f.field
-	u.strike(event)
+	u.markDead(event)
 	left := event.Left
 	if left == 0 {
 		left = 1 - share(event.Dead)

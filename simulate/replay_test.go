@@ -64,7 +64,7 @@ func TestReplay(t *testing.T) {
 	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
 		t.Errorf("%+v", p)
 	}
-	// The model that made the labels errs only where it is struck.
+	// The model that made the labels errs only on damaged events.
 	window := result.Curves[2*(2+2+1)].Points[0]
 	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
 		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)

@@ -421,7 +421,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		c.mu.Lock()
 		for _, f := range c.fetchers {
 			if is := ids[f.topic]; is != "" && is != known[f.topic] {
-				f.doubt.Store(true)
+				f.suspect.Store(true)
 			}
 		}
 		c.mu.Unlock()

@@ -277,7 +277,7 @@ type fetcher struct {
 	// For Stats.
 	delivered atomic.Int64 // next offset, as far as Next has handed out
 	highWater atomic.Int64
-	doubt     atomic.Bool            // whether the topic is still the same one
+	suspect   atomic.Bool            // whether the topic is still the same one
 	failing   atomic.Pointer[string] // cause of the retries under way, nil: none
 }
 
@@ -320,7 +320,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
-		if err == nil && (f.doubt.Load() || attempt > 1) { // what comes back may be another topic
+		if err == nil && (f.suspect.Load() || attempt > 1) { // what comes back may be another topic
 			err = f.sameTopic(ctx)
 		}
 		var code kafka.Error
@@ -553,10 +553,10 @@ func (f *fetcher) corrupt(err error) error {
 // sameTopic returns a *TopicRecreatedError if the topic is not the one that was
 // being read.
 func (f *fetcher) sameTopic(ctx context.Context) error {
-	f.doubt.Store(false)
+	f.suspect.Store(false)
 	ids, err := f.consumer.cluster.topicIDs(ctx, []string{f.topic})
 	if err != nil {
-		f.doubt.Store(true)
+		f.suspect.Store(true)
 		return err
 	}
 	return f.sameID(ids[f.topic])

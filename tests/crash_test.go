@@ -481,7 +481,7 @@ func crashWithUnlabelled(t *testing.T, program string, broker *stream.Embedded) 
 
 // Suspects that cannot be stored, or a kill on the way there, lose none.
 func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
-	doubting := func() *learner {
+	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
 		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.suspect=0.6", "--set=suspect.file="+filepath.Join(l.dir, "suspects.jsonl"))
 		return l
@@ -509,14 +509,14 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 		slices.Sort(places)
 		return slices.Compact(places)
 	}
-	whole := doubting()
+	whole := suspecting()
 	whole.finish(t)
 	want := suspects(whole)
 	if len(want) < 100 {
 		t.Fatalf("%d suspects", len(want))
 	}
 	for _, what := range []string{"run.suspects=kill@3", "run.suspects=error@2"} {
-		l := doubting()
+		l := suspecting()
 		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
 		err := l.live(t, 0, nil)
 		if strings.Contains(what, "kill") && err == nil {

@@ -84,11 +84,11 @@ func TestNemesis(t *testing.T) {
 	enough()
 	producing.Wait()
 	records := n.read(t, "events")
-	n.settle(t, len(records))
+	n.await(t, len(records))
 	stop()
 	asking.Wait()
 	n.stop(t)
-	n.judge(t, records)
+	n.compare(t, records)
 	fmt.Println(n.report(t, length, records)) // for docs/reliability.md
 }
 
@@ -823,8 +823,8 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	return records
 }
 
-// settle waits until the learner has counted in so many records and predicted all.
-func (n *nemesis) settle(t *testing.T, records int) {
+// await waits until the learner has counted in so many records and predicted all.
+func (n *nemesis) await(t *testing.T, records int) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
 	counted, predicted := 0.0, int64(0)
@@ -857,8 +857,8 @@ func (n *nemesis) stop(t *testing.T) {
 	n.stops = max(n.stops, time.Since(n.askedAt))
 }
 
-// judge compares the history with what is promised.
-func (n *nemesis) judge(t *testing.T, records []*kgo.Record) {
+// compare compares the history with what is promised.
+func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	// What was acknowledged is in the log, once.
 	keys := map[string]bool{}
 	spoilt := map[string]bool{}

@@ -49,7 +49,7 @@ type Adoption struct {
 // error is of reading the events again, or of ctx.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
-	r, exact, evidence, err := v.validate(ctx, Subject{Live: s.Model(), At: at}, pace)
+	r, exact, evidence, err := v.validate(ctx, Request{Live: s.Model(), At: at}, pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):
 		return nil, err

@@ -80,7 +80,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 		t.Fatal(a, err)
 	}
 	return l, a, all, func(m *blankout.Linear) float64 {
-		r, _, err := v.Validate(t.Context(), validate.Subject{Live: m, At: at})
+		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,8 +39,8 @@ type Validator struct {
 	Progress func(batch.Progress)
 }
 
-// Subject is what is validated.
-type Subject struct {
+// Request says what is validated.
+type Request struct {
 	Live      *blankout.Linear
 	At        blankout.Offsets // its place in the stream
 	Reservoir []byte           // as of ReadReservoir; may be nil
@@ -48,7 +48,7 @@ type Subject struct {
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
-func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation, *blankout.Linear, error) {
+func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *blankout.Linear, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
 	if err != nil {
@@ -57,7 +57,7 @@ func (v *Validator) Validate(ctx context.Context, s Subject) (*batch.Validation,
 	return r, exact.Linear, nil
 }
 
-func (v *Validator) validate(ctx context.Context, s Subject, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.problem(&s.Live.Head)
 	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
@@ -92,7 +92,7 @@ type gathered struct {
 // gather reads the records that were learned, from the log or, if that holds
 // less than half of those that it is to give, from the reservoir, and those of
 // the holdout topic.
-func (v *Validator) gather(ctx context.Context, s Subject, pace *throttle) (*gathered, error) {
+func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
 	sample, err := NewReservoir(math.MaxInt, s.Reservoir)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (v *Validator) problem(h *blankout.Head) batch.ValidateConfig {
 
 // read presents the records before the subject's place to the evidence. It
 // returns how many it was to find.
-func (v *Validator) read(ctx context.Context, s Subject, schema *blankout.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
+func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
 	at, total := s.At, uint64(0)
 	for _, p := range at {
 		total += p.Records

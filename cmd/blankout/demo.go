@@ -186,7 +186,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	}
 	err = r.Run(ctx)
 	if err == nil {
-		d.screen.done("  " + whole(r.Status()).String())
+		d.screen.done("  " + progressOf(r.Status()).String())
 		err = ctx.Err()
 	}
 	return r, errors.Join(err, source.Close())

@@ -122,9 +122,9 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
-// known gives a model only once it has learned something: before that it says
+// learned gives a model only once it has learned something: before that it says
 // nothing about any event.
-func known(model func() *client.Model) func() *client.Model {
+func learned(model func() *client.Model) func() *client.Model {
 	return func() *client.Model {
 		if m := model(); m != nil && m.Events > 0 {
 			return m

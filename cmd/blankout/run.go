@@ -137,12 +137,12 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	stop()
 	status := s.runner.Status()
 	if screen.terminal {
-		screen.done(whole(status).String())
+		screen.done(progressOf(status).String())
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	stopped := append(whole(status).log(), "checkpoint", status.Save.Name)
+	stopped := append(progressOf(status).log(), "checkpoint", status.Save.Name)
 	if len(status.Warnings) > 0 {
 		stopped = append(stopped, "warnings", status.Warnings)
 	}

@@ -151,8 +151,8 @@ func (l *learning) look(s *run.Status) progress {
 	return p
 }
 
-// whole looks at a run from its beginning on.
-func whole(s *run.Status) progress {
+// progressOf looks at a run from its beginning on.
+func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
 	p.trouble = ""

@@ -145,7 +145,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	s.runner.Report = reports.Add
 	model := serve.Latest(s.runner.Published, c.Record)
-	predictor := newPredictor(c, known(model), log)
+	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[stream.Consumer]
 	var places atomic.Pointer[serve.Snapshots]
 	if c.HTTP.Address != "" {

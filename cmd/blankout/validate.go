@@ -190,7 +190,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, validate.Subject{Live: live, At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
+	r, exact, err := v.Validate(ctx, validate.Request{Live: live, At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
