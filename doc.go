@@ -3,8 +3,8 @@
 // it costs ([Loss]), how its features may be lost ([Noise]), what has been
 // learned ([Linear]) and where in the stream that was ([Offsets]).
 //
-// The idea everything hangs on: the expected loss of an example under
-// independent, unbiased feature noise needs only three numbers of it, the
+// Everything rests on one idea: the expected loss of an example under
+// independent, unbiased feature noise depends on three numbers only, the
 // label y, the score f = w.x and the variance of the noisy score
 // v = sum_d w_d^2 Var[x~_d]. So a loss is one method of (y, f, v); gradients,
 // IRLS weights and online metrics are derived from it.

@@ -132,8 +132,8 @@ type Position struct {
 	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal
 	// sums over equal ranges show that every record was counted exactly once.
 	Sum uint64 `json:"sum"`
-	// First is where the counting began: who wants the same records again reads
-	// from here to Next.
+	// First is where the counting began: a caller that wants the same records again
+	// reads from here to Next.
 	First int64 `json:"first"`
 	// TopicID is the brokers' id of the topic, which a topic of the same name that
 	// is made anew does not have; "" if unknown.

@@ -11,7 +11,7 @@ import "math"
 // algorithm 2. At the minimum every (Qp)_i is p'Qp.
 func couple(k int, r func(i, j int) float64) []float64 {
 	const (
-		least = 1e-7 // of an r, lest Q be singular
+		least = 1e-7 // of an r, so that Q is not singular
 		tol   = 1e-9 // of a (Qp)_i; all r are at most 1
 		most  = 1000 // rounds
 	)

@@ -146,8 +146,8 @@ func (t *Table) Width() int { return t.width }
 // Len returns the number of rows given out.
 func (t *Table) Len() int { return len(t.columns) }
 
-// Bytes returns the memory that the Table holds, but for what lies untouched ahead
-// of its last block.
+// Bytes returns the memory that the Table holds, without the memory behind
+// its last block that has not been touched.
 func (t *Table) Bytes() int {
 	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {

@@ -7,7 +7,7 @@ import (
 
 // Vec is a sparse feature vector: Value[i] sits in column Index[i]. Columns
 // ascend strictly and absent columns are zero. A Vec borrows its slices from
-// whoever filled it; Clone to keep one.
+// the caller that filled it; Clone it to keep it.
 type Vec struct {
 	Index []uint32
 	Value []float64

@@ -92,7 +92,7 @@ func (o *Expected) dual() *dual {
 		s.SetSym(a, a, s.At(a, a)+1)
 	}
 	if !d.factor.Factorize(s) {
-		return nil // values that are not finite; whoever asks meets them too
+		return nil // values that are not finite; the caller finds them too
 	}
 	d.s, d.t = mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
 	return d

@@ -267,7 +267,7 @@ func (o *FDROP) minimise(ctx context.Context, opt Options) (*Result, error) {
 			break
 		}
 		if gain == 0 && (!s.free || s.w[o.columns] == s.centre) {
-			break // rounding has the last word
+			break // rounding keeps the step from succeeding
 		}
 	}
 	r.Objective = o.ValueGrad(r.W, nil)

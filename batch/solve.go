@@ -23,11 +23,11 @@ const (
 	SMO    Solver = "smo" // on the dual of the plain hinge
 )
 
-// Options steer Solve.
+// Options say how Solve minimises.
 type Options struct {
 	Solver Solver
-	// Tol: stop when the certified gap is at most Tol times the objective or,
-	// where there is no certificate, the gradient's norm at most Tol times
+	// Tol stops the solver when the certified gap is at most Tol times the objective
+	// or, where there is no certificate, when the gradient's norm is at most Tol times
 	// the first one.
 	Tol           float64
 	MaxIterations int // 0 means 1000
@@ -64,7 +64,7 @@ type Result struct {
 	Seconds    float64
 }
 
-// Optional powers of an objective.
+// An objective may implement these interfaces to be solved faster or to be certified.
 type (
 	majoriser interface {
 		HessianVector
@@ -111,7 +111,7 @@ type (
 
 // Solve minimises o. It returns an error where the value at the start is not
 // finite, a linear system is singular or ctx ends; a tolerance that was not
-// reached is no error but Converged false.
+// reached is not an error: Converged is then false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	if r, ok := o.(restarter); ok && opt.Starts > 0 {
 		if size := r.startSize(); size > 0 {
@@ -281,7 +281,7 @@ func (s *solver) newtonFits() bool {
 	return ok
 }
 
-// done certifies the point, counts the iteration, tells the progress and says
+// done certifies the point, counts the iteration, reports the progress and returns
 // whether to stop. It lowers the smoothing when that has become the larger
 // part of the gap; changed reports that, or a moved intercept: gradients
 // from before are then of another function. step is the length of the last step
@@ -291,7 +291,7 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 	if g, ok := s.o.(stepGapper); ok && step > 0 {
 		s.gap = g.stepGap(s.w, step)
 	}
-	// Within rounding the sum of the rows' small parts is no bound.
+	// Where rounding exceeds the gap, the sum of the rows' small parts is no bound.
 	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
@@ -311,8 +311,8 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 // lowerSmoothing lowers the smoothing once it matters more than the last step did,
 // and never further than the tolerance asks for. Noise rounds the kink off as well:
 // more smoothing than there is noise is of no use, and once there is noise in nearly
-// every row none is needed, so that it may fall at once to what the tolerance lets
-// pass. It reports whether it did anything.
+// every row no smoothing is needed, so that it may fall at once to what the tolerance
+// allows. It reports whether it changed anything.
 func (s *solver) lowerSmoothing(decrease float64) bool {
 	kink, fine := s.kinky.smoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
@@ -341,7 +341,8 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	return true
 }
 
-// stop tells the progress and says whether s.gap is small enough or time is up.
+// stop reports the progress and returns whether s.gap is small enough or
+// the iterations are used up.
 func (s *solver) stop(ctx context.Context) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -400,7 +401,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if irls {
 			forcing = 1e-3
 		}
-		// Nor is a residual worth more effort than the certificate asks for.
+		// A residual smaller than the certificate needs is not worth the effort either.
 		enough := 0.0
 		if s.certifier != nil && !irls {
 			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
@@ -420,8 +421,8 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		if before-value <= 1e-15*math.Abs(before) {
-			// Rounding has the last word: give the smoothing or the
-			// intercept a few more chances.
+			// Rounding keeps the step from succeeding: try a few more times with less
+			// smoothing or a moved intercept.
 			if stalled++; stalled > 4 {
 				return nil
 			}
@@ -434,7 +435,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 // direction solves H p = -s.grad, by Cholesky's method where the objective
 // offers the matrix, else by conjugate gradients until the residual has fallen by
 // the factor forcing or would, as a gradient, leave a certificate below enough.
-// diag is for its use.
+// diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if e, ok := s.o.(*Expected); ok && s.opt.Dual {
 		if d := e.dual(); d != nil {
@@ -462,7 +463,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	}
 	// The certificate moves a free intercept to its optimum. All weights feel
 	// that, frequent features most, so it is part of the step and of the
-	// residual that is judged: k times the intercept's column of H.
+	// residual that is tested: k times the intercept's column of H.
 	last := s.dim - 1
 	column, moved := make([]float64, s.dim), make([]float64, s.dim)
 	clear(p)
@@ -506,7 +507,7 @@ func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 }
 
 // searchLine finds a step with phi below phi(0) and a slope at most a tenth of
-// the first. Every evaluation is cheap, so it takes what a long step is worth.
+// the first. Every evaluation is cheap, so it spends several to find a long step.
 func searchLine(phi func(t float64) (value, slope, curvature float64), value0, slope0 float64, fullStep bool) (t, value float64) {
 	lo, slopeLo := 0.0, slope0
 	hi, slopeHi := math.Inf(1), 0.0
@@ -527,7 +528,7 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 		}
 		switch {
 		case math.IsInf(hi, 1):
-			// Where the slope's secant leads, at most four times as far.
+			// The next step is where the secant of the slopes leads, at most four times as far.
 			next := 4 * t
 			if slopeLo > slope0 {
 				next = min(next, t*slope0/(slope0-slopeLo))
@@ -700,7 +701,7 @@ func solveFactored(c *mat.Cholesky, grad, p []float64) error {
 
 // nudge adds a rounding error's worth to the diagonal of a matrix that is
 // singular within rounding: far from all margins a free intercept has hardly
-// any curvature. A matrix without any is left alone and nudge says false.
+// any curvature. nudge leaves a matrix without any alone and returns false.
 func nudge(a *mat.SymDense) bool {
 	n := a.SymmetricDim()
 	largest, smallest := 0.0, math.Inf(1)
@@ -751,8 +752,9 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		}
 		if d, ok := s.o.(diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
 			// Features differ in frequency by orders of magnitude: where that slows it
-			// down, the inverse Hessian is built up from that of the diagonal. Not from
-			// the beginning, which led to worse minima of objectives that are not convex.
+			// down, the inverse Hessian is built up from that of the diagonal. This is not
+			// done from the beginning, because that led to worse minima of objectives
+			// that are not convex.
 			eval()
 			d.Diagonal(diag)
 			for i, v := range diag {

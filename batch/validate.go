@@ -17,7 +17,7 @@ import (
 // what both can stand. Errors are in percent, log-losses in nats, NaN-free: what
 // is undefined is nil.
 type Validation struct {
-	// ID, Time and the fields up to Pause are for whoever reads the events and keeps the
+	// ID, Time and the fields up to Pause are for the caller, which reads the events and keeps the
 	// report; Validate sets Time, Events and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`

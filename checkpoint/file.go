@@ -3,9 +3,10 @@
 // any instant.
 //
 // The file is a container of named blocks (see [Write] and [Decode], and the
-// table in docs/checkpoint-format.md). What the blocks mean is the business of
-// who writes them; here every byte of them is checked. The directory is a
-// [Store]: one owner, the newest n files, the newest undamaged one found again.
+// table in docs/checkpoint-format.md). The packages that
+// write blocks know what they mean; this one checks every byte of them. The
+// directory is a [Store]: it has one owner, keeps the newest n files and finds the
+// newest undamaged one again.
 package checkpoint
 
 import (
@@ -42,7 +43,8 @@ const (
 	Kernel Kind = "kernel" // support vectors and their multipliers
 )
 
-// What is wrong with a file. Test with errors.Is; the error itself says where.
+// These errors say what is wrong with a file. Test for them with errors.Is; the error
+// itself says where.
 var (
 	ErrDamaged = errors.New("damaged")                             // bytes changed or missing
 	ErrForeign = errors.New("not a blankout file")                 // another magic
@@ -293,9 +295,9 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[blankout.Block]) error {
 	return err
 }
 
-// Target returns the path that WriteFile replaces: path itself, or where it leads as
-// a symbolic link. It fails if there is anything but a regular file: a device, a
-// pipe or a directory would be gone, with a file in its place.
+// Target returns the path that WriteFile replaces: path itself, or what it leads to if
+// it is a symbolic link. It fails if anything but a regular file is there, because
+// WriteFile would put a file in the place of a device, a pipe or a directory.
 func Target(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -342,7 +344,7 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 	if err == nil {
 		err = f.Sync()
 	}
-	// Close in any case; its error counts only if nothing failed before.
+	// Close is called in any case; its error counts only if nothing failed before.
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

@@ -22,7 +22,7 @@ func (s *Store) Free() (int64, error) {
 }
 
 // room returns ErrDiskFull if writing so many bytes would leave less than MinFree.
-// A disk that cannot be asked has room: writing will tell.
+// A disk whose free space cannot be read counts as having room: writing will tell.
 func (s *Store) room(bytes int64) error {
 	if s.MinFree <= 0 {
 		return nil

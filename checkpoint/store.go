@@ -28,7 +28,7 @@ import (
 // directory that somebody else owns too.
 type Store struct {
 	// MinFree is how many bytes a Save leaves free on the disk at least, so that
-	// others (dead letters, a broker) can go on writing. 0 fills it.
+	// others (dead letters, a broker) can go on writing. 0 lets a Save fill the disk.
 	MinFree int64
 
 	dir  string
@@ -50,8 +50,9 @@ const (
 	asidePrefix = "set-aside-"
 )
 
-// ErrLost is the error of whatever would change a directory that this Store no longer
-// owns: it was moved or removed, or its lock was. Another learner may be at work there.
+// ErrLost is the error of every call that would change a directory that this Store no
+// longer owns, because the directory or its lock was moved or removed. Another learner
+// may be at work there.
 var ErrLost = errors.New("the directory is no longer this learner's")
 
 // ErrNone is the error of Load for a directory without any checkpoint.
@@ -124,8 +125,8 @@ func (s *Store) takeLock() error {
 	return nil
 }
 
-// lost returns nil as long as the lock that is held is the file at its path. It is an
-// ErrLost if another one is there, or none, and else the error of looking.
+// lost returns nil as long as the lock that is held is the file at its path. It returns
+// an ErrLost if another file is there, or none, and any other error of looking as it is.
 func (s *Store) lost() error {
 	path := filepath.Join(s.dir, lockName)
 	held, err := s.lock.Stat()
@@ -390,8 +391,8 @@ func (s *Store) prune(names []string) (err error) {
 
 // Load returns the newest checkpoint that is sound, and the newer ones it
 // refused as damaged. Its error is ErrNone if there is no checkpoint at all. A
-// file of a newer format or one that cannot be read is not passed over: going
-// back behind it would learn again what a healthy file already holds.
+// file of a newer format or one that cannot be read is not passed over: going back to
+// an older one would learn again what a healthy file already holds.
 func (s *Store) Load() (*File, []Refusal, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -442,7 +443,7 @@ func (s *Store) SetAside() (string, error) {
 	if err := s.fs.MkdirAll(aside); err != nil {
 		return "", fmt.Errorf("setting checkpoints aside: %w", err)
 	}
-	// The oldest first: an interruption leaves the newest in charge.
+	// The oldest is moved first, so that an interruption leaves the newest in use.
 	for _, name := range slices.Backward(names) {
 		if err := s.fs.Rename(filepath.Join(s.dir, name), filepath.Join(aside, name)); err != nil {
 			return "", fmt.Errorf("setting checkpoints aside: %w", err)

@@ -1,6 +1,6 @@
 // Package client predicts with what a learner has learned: a model that it
-// serves, publishes to a topic or saves, or a model file. Nothing is asked of a
-// server for a prediction; [Follow] keeps up with one that learns on.
+// serves, publishes to a topic or saves, or a model file. A
+// prediction asks nothing of a server; [Follow] keeps up with a learner that goes on.
 //
 //	m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
 //	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
@@ -434,8 +434,8 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	return p, class
 }
 
-// Explains returns why the Model's scores are no sums over features, nil if they
-// are: only then Predict can name the features that matter.
+// Explains returns nil if the Model's scores are sums over features, so that Predict
+// can name the features that matter; else it returns an error that says why they are not.
 func (m *Model) Explains() error {
 	switch _, linear := m.Model.(*blankout.Linear); {
 	case !linear:

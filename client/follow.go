@@ -173,8 +173,8 @@ func (s *server) look(ctx context.Context) (*Model, error) {
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
-	// A transport that asks for gzip by itself unpacks the answer by itself, a
-	// thousand bytes for each; a model hardly gets smaller.
+	// A transport that asks for gzip by itself also unpacks the answer, up to a
+	// thousand bytes for each that is sent; and gzip hardly makes a model smaller.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
 	if err != nil {
@@ -313,7 +313,7 @@ func (f *Follower) follow(ctx context.Context, s source, o Options, where string
 		}
 		f.mu.Lock()
 		f.trouble = err
-		// Of several servers behind one address one may lag behind the other. A
+		// Where several servers share an address, one may lag behind the others. A
 		// file that was never published has no version.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
 			f.model = m

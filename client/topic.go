@@ -11,8 +11,8 @@ package client
 // A piece is named by what it holds, so a piece that has not changed since the
 // model before is not written again, and no piece is ever written over. The
 // manifest comes last, and only after it the pieces that it no longer names are
-// deleted: whoever reads to the end finds the newest model whole, however often a
-// publication broke off.
+// deleted. So a reader that reads to the end finds the newest complete model, however
+// often a publication broke off.
 
 import (
 	"context"

@@ -193,7 +193,7 @@ func (c *Config) sections() []section {
 }
 
 // writes refuses a topic to write that is one to read: what is written would come
-// back as an event, and dead letters would breed without end.
+// back as an event, and every dead letter would make another one.
 func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {

@@ -52,7 +52,7 @@ type Progress struct {
 }
 
 // Setting is what an experiment works with. Its methods are safe for concurrent
-// use, but for those that report results.
+// use, except for those that report results.
 type Setting struct {
 	Size    Size
 	Seed    uint64

@@ -147,7 +147,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestConjugates: of the dual variables only the slope at f meets the Fenchel-Young
+// TestConjugates: of the dual variables only the slope at f attains the Fenchel-Young
 // inequality phi(f) + phi*(a) >= a f with equality, and what is nearest is in the domain.
 func TestConjugates(t *testing.T) {
 	found := 0

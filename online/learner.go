@@ -609,7 +609,7 @@ func target(label, k, outputs int) float64 {
 // SetSchema gives the Learner a later state of its Schema: the same, perhaps
 // with more fields, classes and names. A caller that decodes on another goroutine must
 // pass the Schema of each Batch before its events. A caller that decodes and learns in
-// turn need not: the Learner reads the Schema that the decoder adds to.
+// turn need not call it: the Learner reads the Schema that the decoder adds to.
 func (l *Learner) SetSchema(s *blankout.Schema) { l.schema = s }
 
 // Schema returns the Schema that the Learner was made with, or was given last.

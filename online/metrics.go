@@ -255,7 +255,7 @@ func (b *Binary) CalibrationError() float64 {
 
 // measures is what a Learner measures of itself by its published scores.
 type measures struct {
-	sums        Metrics // but for what Learner.Metrics looks up
+	sums        Metrics // without what Learner.Metrics looks up
 	calibration calibration
 	hinkley     pageHinkley
 	// likelihood says that scores are meant as log-odds. Those of other losses give

@@ -46,7 +46,7 @@ func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
 }
 
 // maxNumberClasses is how many classes of whole numbers, such as digits, are
-// believed to be classes though nobody named them.
+// taken for classes although nobody named them.
 const maxNumberClasses = 20
 
 // CheckLabels returns a *NumbersError if labels that nobody has named as classes look

@@ -158,7 +158,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		metric[c] = l.layout.curvature(row)[j]/l.fade.growth + l.set.ridge
 	}
 	if l.set.intercept && l.config.Intercept != "penalised" {
-		// Not quite free, lest a window of one class sends it to infinity.
+		// The intercept gets a small penalty, for a window of one class would send it to infinity.
 		metric[len(rows)-1] = max(l.layout.curvature(l.bias)[j]/l.fade.growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}

@@ -40,7 +40,7 @@ func (l *Learner) Snapshot() *Snapshot {
 func (s *Snapshot) Model() *blankout.Linear { return s.model }
 
 // Blocks encodes the state: the published model as blankout.ReadLinear reads it,
-// the block "learner", which makes a Learner of it again, and for whoever looks at
+// the block "learner", which makes a Learner of it again, and for people who look at
 // the file the block "summary". docs/checkpoint-format.md has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 	each, err := s.EachBlock()

@@ -46,7 +46,7 @@ func (d *Svmlight) DecodeLabel(r *Record, e *blankout.Example, label []byte) {
 	d.label(r, e, label)
 }
 
-// DecodeFeatures fills e but for its Label, whose text it returns. ok is false for a
+// DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a
 // record that is refused.
 func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte, ok bool) {
 	if !d.begin(r, e) {

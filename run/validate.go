@@ -37,7 +37,7 @@ type ValidationStatus struct {
 	// that is to be adopted, and WaitingSince since when; zero if it does not wait.
 	Adopting     uint64
 	WaitingSince time.Time
-	Waited       time.Duration // in all, but for the wait under way
+	Waited       time.Duration // in all, without the wait under way
 	Adopted      uint64
 	NotAdopted   uint64 // refused: the learned state stayed
 	TimedOut     uint64 // given up after validate.Config.AdoptWait

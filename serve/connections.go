@@ -64,7 +64,7 @@ func (l *boundListener) Close() error {
 }
 
 // A connection keeps all of a *net.TCPConn's methods: package http needs CloseWrite to
-// get the last words through to a client that is still sending.
+// deliver the end of an answer to a client that is still sending.
 type connection struct {
 	*net.TCPConn
 	leave func()

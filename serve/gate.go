@@ -82,7 +82,7 @@ func (r requests) outcomes(emit func(float64, ...string)) {
 }
 
 // taker writes to a client that may keep the writer waiting for a limited time
-// only, patience in all. At a rate above 0 every so many bytes that it takes give
+// in all, its patience. At a rate above 0 every so many bytes that it takes give
 // it back a second.
 type taker struct {
 	w         http.ResponseWriter

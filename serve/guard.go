@@ -44,7 +44,7 @@ func (c Config) token() (string, error) {
 const minToken = 8
 
 // checkAccess refuses an address that other machines reach unless requests need
-// a token that nobody can read on the way, or the user says that is meant.
+// a token and TLS hides it on the way, or the user has said that this is intended.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return blankout.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
@@ -80,7 +80,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// guard lets the requests through that may come through.
+// guard answers only requests that are allowed.
 //
 // With a token a request brings it as "Authorization: Bearer TOKEN", or a browser
 // as the password of any user; only the two health checks need none. Where neither

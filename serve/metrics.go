@@ -20,7 +20,7 @@ import (
 )
 
 // metric is one row of the table of metrics. Its values are read when somebody
-// asks, from what the run publishes: nothing is counted for an event's sake.
+// asks, from what the run publishes: counting costs an event nothing.
 type metric struct {
 	name   string // with its prefix blankout_
 	kind   prometheus.ValueType
@@ -345,7 +345,7 @@ var metrics = []metric{
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(unix(r.Time)) })},
 }
 
-// flag is a truth as a metric has it.
+// flag returns 1 for true and 0 for false, as metrics have it.
 func flag(b bool) float64 {
 	if b {
 		return 1
@@ -353,7 +353,7 @@ func flag(b bool) float64 {
 	return 0
 }
 
-// gaugeOf is x as a metric has it, NaN for none.
+// gaugeOf returns the number that x points at, NaN for nil.
 func gaugeOf(x *float64) float64 {
 	if x == nil {
 		return math.NaN()

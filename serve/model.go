@@ -119,7 +119,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // A model is sent to so many at a time, for while it is being sent it stays in
-// memory beside newer ones. Who takes less than sendingRate bytes a second for
+// memory beside newer ones. A client that takes less than sendingRate bytes a second for
 // Config.ClientTimeout is cut off.
 const (
 	maxSending  = 4
@@ -212,8 +212,8 @@ type answer struct {
 }
 
 // A request may bring maxEvents events and ask for the maxExplain features that
-// matter most in each, and all in all for maxNumbers: those of an event are its
-// classes and the features named.
+// matter most in each, and for maxNumbers numbers in all: those of an event are
+// its classes and the features named.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
@@ -231,7 +231,7 @@ func (s *models) limited(w http.ResponseWriter, r *http.Request) {
 	}
 	ok := false
 	defer func() { s.predicting.leave(ok) }()
-	// Who sends slowly must not keep a place for long.
+	// A client that sends slowly must not keep a place for long.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
 	ok = s.predict(w, r)
 }

@@ -305,7 +305,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies: pass it on at once
 	out := http.NewResponseController(w)
-	// The limits of time that suit other requests would end this one.
+	// The time limits of other requests would end this one too early.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 		return

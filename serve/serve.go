@@ -37,7 +37,7 @@ import (
 type Config struct {
 	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
 	// Public allows an address that other machines reach without a token or
-	// without TLS: who gets there can read the model and ask for predictions.
+	// without TLS: anyone who reaches it can read the model and ask for predictions.
 	Public bool `toml:"public"`
 	// Hosts are names under which the server is reached beside localhost and its
 	// IP addresses; "*" is any. While it asks for no token or certificate requests
@@ -45,7 +45,7 @@ type Config struct {
 	Hosts []string `toml:"hosts"`
 	// The token that every request must bring, but those for health, is in the
 	// file TokenFile, or else in the environment variable named TokenEnv; where
-	// there is none, none is asked for.
+	// neither holds a token, requests need none.
 	TokenEnv  string `toml:"token_env"`
 	TokenFile string `toml:"token_file"` // a newline at its end is dropped
 	// CertFile and KeyFile are PEM files; with them the server speaks TLS.
@@ -146,7 +146,7 @@ func (s Service) notReady() string {
 		why = s.failing()
 	}
 	if why == "" && s.Predictions != nil {
-		// Beside a learner that has not met an event yet there is nothing amiss.
+		// A learner that has not seen an event yet is no reason to be unready.
 		if p := s.Predictions(); p.Trouble != "" && !(p.Waiting && s.Status != nil) {
 			why = "predictions: " + p.Trouble
 		}
@@ -154,7 +154,7 @@ func (s Service) notReady() string {
 	return why
 }
 
-// ready is the answer of /readyz where nothing is amiss.
+// ready is the answer of /readyz when everything works.
 type ready struct {
 	Ready   bool   `json:"ready"`
 	Waiting string `json:"waiting,omitempty"` // for what learning waits, as it should
@@ -303,7 +303,7 @@ func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().Stri
 // Close answers the requests at hand, until ctx ends, and stops. Those that are
 // not done by then are cut off, which is no failure: their clients may ask again.
 func (s *Server) Close(ctx context.Context) error {
-	s.site.close() // who listens to events would never be done
+	s.site.close() // clients that listen to events would never be done
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.log.Warn("HTTP requests were cut off at the stop", "err", errors.Join(err, s.http.Close()))
 	}

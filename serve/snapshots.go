@@ -33,9 +33,9 @@ func (c SnapshotConfig) Check() error {
 	return nil
 }
 
-// Snapshots hands the newest model on, to a topic and to a file, beside whoever
-// publishes it: a place that is slow or out of reach holds nobody up, it gets a
-// newer model later.
+// Snapshots hands the newest model on, to a topic and to a file, beside the goroutine that
+// publishes models: a place that is slow or out of reach holds up no publication and
+// gets a newer model later.
 type Snapshots struct {
 	config SnapshotConfig
 	model  func() *client.Model
@@ -162,8 +162,9 @@ func (s *Snapshots) view() (out []placeView) {
 	return out
 }
 
-// Close ends the connections. Run must have returned. What the topic has not
-// taken is in the checkpoint and in the next run's snapshot: no reason to fail.
+// Close ends the connections. Run must have returned. Closing does not
+// fail when the topic has not taken the last model, which is also in the checkpoint and
+// in the next run's snapshot.
 func (s *Snapshots) Close() error {
 	if s.topic != nil {
 		if err := s.topic.Close(); err != nil {

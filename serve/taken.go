@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// taken says of an address that cannot be listened on who has it, and what helps.
+// taken adds to the error of listening on an address that is in use which process uses
+// it, and what to do about it.
 func taken(address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("http: %w", err)

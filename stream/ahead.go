@@ -135,7 +135,7 @@ func (a *ahead) next(ctx context.Context, f *File, b *blankout.Batch) error {
 	return nil
 }
 
-// decode decodes the lines of k but for their labels. The entries of all examples
+// decode decodes all of k's lines except their labels. The entries of all examples
 // lie one behind the other: they take four bytes at least, 1:1 and a space.
 func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
 	s.Set(k.lines)

@@ -12,18 +12,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxAnswer bounds the answers of brokers but to fetches, which are checked where
-// they are read.
+// maxAnswer bounds all answers of brokers except those to fetches, which are checked
+// where they are read.
 const maxAnswer = 16 << 20
 
 // checkedConn is a connection to a broker whose answers are sound before kafka-go
 // reads them: it makes room for as many elements as an answer says it has, so that
 // 14 bytes may ask for 100 GB. An answer is read whole, in memory that grows with
-// what comes, and decoded once by kmsg, which believes no length beyond its end.
+// what comes, and decoded once by kmsg, which accepts no length beyond the answer's end.
 type checkedConn struct {
 	net.Conn
 
-	// Of what is written: the header of the request, and what is left of it.
+	// These are about what is written: the request's header, and what is left of it.
 	header []byte
 	left   int
 
@@ -31,7 +31,7 @@ type checkedConn struct {
 	asked   []asked // requests without an answer yet
 	trusted bool    // nothing is checked any more
 
-	// Of what is read.
+	// These are about what is read.
 	answer  bytes.Buffer // checked, and not yet given out
 	through int          // bytes of the answer that are given out as they come
 }

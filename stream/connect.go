@@ -313,8 +313,8 @@ func (k *cluster) now() int {
 
 // forget gives up idle connections and cached metadata, so that the next call
 // asks where the leaders are. Without it the Transport keeps dead addresses for
-// seconds. epoch is from before the failed call: of several callers that fail
-// together one forgets, the others meet fresh connections.
+// seconds. epoch is what now returned before the failed call: of several callers
+// that fail together only the first forgets, and the others find fresh connections.
 func (k *cluster) forget(epoch int) {
 	k.mu.Lock()
 	first := epoch == k.epoch
@@ -328,8 +328,8 @@ func (k *cluster) forget(epoch int) {
 }
 
 // cause returns the true cause of a failed call. The Transport answers "topic
-// not found" whatever has happened while it has no metadata; asked for the
-// metadata itself it tells.
+// not found" whatever has happened while it has no metadata; asking
+// for the metadata itself brings the cause to light.
 func (k *cluster) cause(ctx context.Context, err error) error {
 	var code kafka.Error
 	if ctx.Err() != nil || errors.As(err, &code) && code != kafka.UnknownTopicOrPartition && code != kafka.Unknown {
@@ -341,7 +341,7 @@ func (k *cluster) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// permanent tells the errors that another try cannot mend.
+// permanent tells whether an error is one that another try cannot mend.
 func permanent(err error) bool {
 	var code kafka.Error
 	if errors.As(err, &code) {

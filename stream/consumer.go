@@ -188,7 +188,7 @@ type Consumer struct {
 
 	fetches, bytes, records atomic.Uint64
 
-	// Of Next's caller.
+	// The fields below belong to the caller of Next.
 	current *fetched
 	at      int // batch of current that is being read
 	reader  recordReader
@@ -376,8 +376,8 @@ func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	return to, nil
 }
 
-// recreated tells whether a topic of another id is another topic. One id may not
-// be known: of an old checkpoint, from an old broker.
+// recreated tells whether a topic of another id is another topic. One of the ids may be
+// unknown, because the checkpoint or the broker is an old one.
 func (c *Consumer) recreated(was, is string) bool {
 	return c.config.CheckTopicID && was != "" && is != "" && was != is
 }
@@ -623,7 +623,7 @@ func (c *Consumer) decode(ctx context.Context, b *blankout.Batch, r record.Recor
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// What still borrows the fetched bytes is copied: into memory of b's own.
+	// What still borrows the fetched bytes is copied into memory that b owns.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
 	}
@@ -636,8 +636,8 @@ func (c *Consumer) decode(ctx context.Context, b *blankout.Batch, r record.Recor
 	return e, nil
 }
 
-// refuse hands on a batch, or what is left of it, that cannot be taken apart:
-// as one refused example at offset with the bytes as they came.
+// refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
+// one refused example at offset, with the bytes as they came.
 func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
 		return // read for the window of duplicates only

@@ -71,7 +71,7 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
-	config.DeliveryTimeout = connection.RequestTimeout // then whoever flushes tells of the trouble, and tries again
+	config.DeliveryTimeout = connection.RequestTimeout // then the caller of Flush reports the error and tries again
 	// The headers of one letter are nearly those of the next. Every broker takes gzip.
 	config.Compression, config.Shrink = "gzip", shrinkLetter
 	p, err := NewProducer(ctx, config)

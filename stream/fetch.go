@@ -274,7 +274,7 @@ type fetcher struct {
 
 	repeated *repeated // of Next's caller; nil finds none
 
-	// For Stats.
+	// Other goroutines read and set these.
 	delivered atomic.Int64 // next offset, as far as Next has handed out
 	highWater atomic.Int64
 	suspect   atomic.Bool            // whether the topic is still the same one

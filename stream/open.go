@@ -21,7 +21,7 @@ import (
 type Input struct {
 	// Where is a file (see OpenFile), - for standard input, or
 	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its
-	// end of today; "" is the topics of Kafka.
+	// present end; "" is the topics of Kafka.
 	Where  string
 	Record record.Config
 	// Format is that of events where neither Record nor a file's name tells it; the

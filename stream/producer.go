@@ -101,8 +101,7 @@ type Header struct {
 // Producer writes records to a topic: in batches, acknowledged by all in-sync
 // replicas. It is idempotent: brokers drop a batch that a lost answer made it send
 // again, so what is acknowledged is in the log once, as long as the topic is not
-// created anew amid it. It belongs to one goroutine
-// and has none of its own.
+// deleted and created anew meanwhile. It belongs to one goroutine and starts none.
 type Producer struct {
 	config     ProducerConfig
 	cluster    *cluster
@@ -407,7 +406,7 @@ func (p *Producer) try(ctx context.Context, i int) error {
 		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
 	}
 	out.batch.reset()
-	// Not reused: after a timeout a connection may still be reading it.
+	// The memory is not reused: after a timeout a connection may still be reading it.
 	out.packed, out.bytes = nil, 0
 	if i == p.keyless {
 		p.keyless = (p.keyless + 1) % len(p.partitions)

@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Reader is a Consumer of records as they come, keys and values undecoded: for
-// whoever passes them on or keeps other things than events in a topic.
+// Reader is a Consumer of records as they come, with keys and values undecoded.
+// It is for callers that pass records on, or keep other things than events in a topic.
 type Reader struct {
 	*Consumer
 	raw   raw

@@ -72,7 +72,7 @@ func (b *recordBatch) transactional() bool { return b.attributes&flagTransaction
 var errPartialBatch = errors.New("record batch cut off")
 
 // parseBatch reads the batch at the start of b and returns the bytes after it.
-// The checksum is verified before anything behind it is believed.
+// The checksum is verified before anything behind it is used.
 func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	if len(b) < 17 {
 		return batch, b, errPartialBatch

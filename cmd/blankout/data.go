@@ -141,7 +141,7 @@ func (d *dataFlags) regroup(s *blankout.Schema) {
 	}
 }
 
-// suits refuses flags that say of columns what a model knows better.
+// suits refuses flags about columns that contradict what the model says of them.
 func (d *dataFlags) suits(m *blankout.Head) error {
 	switch s := m.Schema; {
 	case d.given("bits") && d.record.Bits != s.Bits:

@@ -16,7 +16,7 @@ import (
 func main() {
 	// A panic, or memory that the Go runtime is refused, ends the program by SIGABRT:
 	// the runtime's own exit code for them is 2, which says that the configuration is
-	// wrong and keeps whoever watches over the program from starting it again.
+	// wrong and keeps a supervisor such as systemd from starting it again.
 	debug.SetTraceback("crash")
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it

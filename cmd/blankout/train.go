@@ -168,7 +168,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	return check()
 }
 
-// trainResult is what train prints; contract of whoever scripts it.
+// trainResult is what train prints with --json. Scripts rely on its keys.
 type trainResult struct {
 	Objective   float64  `json:"objective"`
 	Certificate *float64 `json:"certificate"`

@@ -9,7 +9,7 @@ import (
 
 // Read returns the secret in a file, without the newline at its end, or where no
 // file is named the one in an environment variable, "" if it is not set. A file
-// that is empty is an error: whoever names one wants a secret.
+// that is empty is an error: a configuration that names a file wants a secret.
 func Read(file, env string) (string, error) {
 	if file == "" {
 		if env == "" {

@@ -28,7 +28,7 @@ func (c *comparison) speed() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.w, "# Speed beside Vowpal Wabbit\n\nMade by `make speed DATA=DIR VW=vw` on %d cores (%s): whole processes, one pass, from text\nto learned weights. Seconds of wall clock and of processor time are medians of five runs in turn; ratios are to vw\nwith the logistic loss on the same events. What vw takes for no events, %.2f s, is taken off its times: it may be\nstarted by an interpreter. Ours are whole. The default is auto.\n\n| data | learner | wall | processor | wall / vw | processor / vw | progressive error, %% |\n|---|---|---|---|---|---|---|\n", runtime.NumCPU(), processor(), start.wall.Seconds())
+	fmt.Fprintf(c.w, "# Speed beside Vowpal Wabbit\n\nMade by `make speed DATA=DIR VW=vw` on %d cores (%s): whole processes, one pass, from text\nto learned weights. Seconds of wall clock and of processor time are medians of five runs in turn; ratios are to vw\nwith the logistic loss on the same events. The %.2f s that vw takes for no events are subtracted from its\ntimes, because an interpreter may start it; blankout's times are not reduced. blankout's default is auto.\n\n| data | learner | wall | processor | wall / vw | processor / vw | progressive error, %% |\n|---|---|---|---|---|---|---|\n", runtime.NumCPU(), processor(), start.wall.Seconds())
 	for _, d := range []struct {
 		name    string
 		classes int
