@@ -131,3 +131,47 @@ func TestSettledFeatures(t *testing.T) {
 		}
 	}
 }
+
+// A column that is no longer present often enough is divided again by what bounds
+// its readings, their mean and three deviations, as if it had never been centred.
+func TestColumnThatIsDenseNoMore(t *testing.T) {
+	c := DefaultConfig()
+	c.Standardise = "auto"
+	l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 3))
+	const column = 3
+	var readings []float64
+	for i := range 20 {
+		e := &blankout.Example{Weight: 1, Label: i % 2, Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}}
+		if i < 10 {
+			x := 2 + r.NormFloat64() // 0 is none of the wild readings
+			readings = append(readings, x)
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+		}
+		l.Learn(e)
+		if i == 9 && len(l.scaling.scaler.Dense) != 1 {
+			t.Fatalf("dense columns after ten events: %d", l.scaling.scaler.Dense)
+		}
+	}
+	if dense := l.scaling.scaler.Dense; len(dense) != 0 {
+		t.Fatalf("dense columns: %d", dense)
+	}
+	mean, squares := 0.0, 0.0
+	for _, x := range readings {
+		mean += x / float64(len(readings))
+	}
+	for _, x := range readings {
+		squares += (x - mean) * (x - mean)
+	}
+	row := l.table.Touch(column)
+	want := 1 / (mean + 3*math.Sqrt(squares/float64(len(readings))))
+	if got := row[blankout.StatInverse]; math.Abs(got-want) > 1e-6*want {
+		t.Errorf("divided by %v, want %v", 1/got, 1/want)
+	}
+	if got := row[blankout.StatCentre]; got != 0 {
+		t.Errorf("centre %v", got)
+	}
+}
