@@ -3,6 +3,7 @@ package blankout
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -31,6 +32,22 @@ func ParseMissingRule(s string) (MissingRule, error) {
 		return "", fmt.Errorf("missing %q: this program cannot fill in missing values; want auto, as-is or rescale", s)
 	}
 	return "", fmt.Errorf("missing %q: want auto, as-is or rescale", s)
+}
+
+// missingSure is by how many standard errors the other rule must be better.
+const missingSure = 2
+
+// Better returns the rule that has proved better, or r itself in doubt. It gets the
+// sums over events of the difference of log-loss, rescaled less as is, and of its
+// square.
+func (r MissingRule) Better(sum, squares float64) MissingRule {
+	switch sure := missingSure * math.Sqrt(squares); {
+	case sum > sure:
+		return MissingAsIs
+	case sum < -sure:
+		return MissingRescale
+	}
+	return r
 }
 
 // MissingBins is the number of ranges of the share of an event's fields that is
@@ -93,7 +110,7 @@ func NewMissing(null, absent MissingRules, usual, usuallyNull []uint16, also [][
 func (m *Missing) index() {
 	if n := len(m.Usual); n > 0 {
 		m.usual = NewFieldSet(int(slices.Max(m.Usual)) + 1)
-		m.usual.add(m.Usual)
+		m.usual.Add(m.Usual)
 	}
 }
 
@@ -170,12 +187,12 @@ func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
 	if e.Field == nil && e.Features.Len() > 0 {
 		return k // a sparse text format without fields
 	}
-	present.add(e.Field)
+	present.Add(e.Field)
 	if m != nil {
 		for _, a := range m.Also {
 			if present.Has(a[0]) {
 				present.remove(a[0])
-				present.add(a[1:])
+				present.Add(a[1:])
 			}
 		}
 	}
@@ -270,8 +287,8 @@ func (s FieldSet) room(n int) FieldSet {
 	return NewFieldSet(n)
 }
 
-// add adds ids; those that it has no room for are left out.
-func (s FieldSet) add(ids []uint16) {
+// Add adds ids; those that it has no room for are left out.
+func (s FieldSet) Add(ids []uint16) {
 	if len(s) == 1 { // most streams have no more fields: a register will do
 		w := s[0]
 		for _, id := range ids {

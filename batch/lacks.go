@@ -2,24 +2,27 @@ package batch
 
 import "blankout"
 
-// lacks says of rows what their events lack. Few combinations occur.
-type lacks struct {
+// interned holds a value by row, each different one once. Few are different.
+type interned[K comparable] struct {
 	of    []uint32 // by row, its place in kinds
-	kinds []blankout.Lack
-	place map[blankout.Lack]uint32
+	kinds []K
+	place map[K]uint32
 }
 
-func (l *lacks) add(k blankout.Lack) {
+func (l *interned[K]) add(k K) {
 	at, ok := l.place[k]
 	if !ok {
 		if l.place == nil {
-			l.place = map[blankout.Lack]uint32{}
+			l.place = map[K]uint32{}
 		}
 		at = uint32(len(l.kinds))
 		l.kinds, l.place[k] = append(l.kinds, k), at
 	}
 	l.of = append(l.of, at)
 }
+
+// lacks says of rows what their events lack.
+type lacks = interned[blankout.Lack]
 
 // measured is events that weights are measured on as a model with these rules
 // answers them.

@@ -1,9 +1,6 @@
 package online
 
 import (
-	"math"
-	"slices"
-
 	"blankout"
 	"blankout/internal/coder"
 )
@@ -13,16 +10,10 @@ import (
 // is a blankout.Missing, which scores the Learner's own events too.
 type missing struct {
 	model *blankout.Missing
-	usual fieldCounts
+	usual blankout.FieldUse
 	event lacking
 	// For what is null and for what is left out, by the share missing.
 	null, absent [blankout.MissingBins]comparison
-
-	// Of review, kept so that it allocates only when something has changed.
-	usually, usuallyNull []uint16
-	also                 [][2]uint16
-	first                map[string]uint16 // by name the first field
-	named                int               // fields in first
 }
 
 // lacking is what the event at hand lacks.
@@ -40,78 +31,16 @@ func newMissing(rule blankout.MissingRule, outputs int) missing {
 	rules := blankout.DefaultMissingRules()
 	return missing{
 		model: blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule),
+		usual: blankout.FieldUse{Memory: usualMemory},
 		event: lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
 	}
-}
-
-// fieldCounts counts by field id in how many of the recent events it was
-// present, and null. Counts are halved when the total reaches twice usualMemory.
-type fieldCounts struct {
-	total         uint64
-	present, null []uint64
 }
 
 const (
 	// Fields are counted in all of the first events, then in every n-th.
 	usualFirst, usualEvery = 1024, 16
 	usualMemory            = 500 // counted events
-	// The fields with the first ids are counted, no others.
-	usualFields = 4096
 )
-
-// count takes up an event of whose fields present holds those that are there.
-func (c *fieldCounts) count(present blankout.FieldSet, null []uint16) {
-	c.total++
-	present.Each(func(id int) {
-		if id < usualFields {
-			c.present = atLeast(c.present, id)
-			c.present[id]++
-		}
-	})
-	for _, id := range null {
-		if id < usualFields && !present.Has(id) {
-			c.null = atLeast(c.null, int(id))
-			c.null[id]++
-		}
-	}
-	if c.total == 2*usualMemory {
-		c.total /= 2
-		for _, list := range [][]uint64{c.present, c.null} {
-			for i := range list {
-				list[i] /= 2
-			}
-		}
-	}
-}
-
-func atLeast(list []uint64, id int) []uint64 {
-	for id >= len(list) {
-		list = append(list, 0)
-	}
-	return list
-}
-
-// lists sets usually to the fields that are more often present than left out, and
-// usuallyNull to those that are more often null than present.
-func (m *missing) lists(fields []blankout.Field) {
-	c := &m.usual
-	m.usually, m.usuallyNull = m.usually[:0], m.usuallyNull[:0]
-	for id := range min(max(len(c.present), len(c.null)), len(fields)) {
-		present, null := uint64(0), uint64(0)
-		if id < len(c.present) {
-			present = c.present[id]
-		}
-		if id < len(c.null) {
-			null = c.null[id]
-		}
-		if fields[id].Kind.Named() && 2*present > c.total-min(null, c.total) {
-			m.usually = append(m.usually, uint16(id))
-		}
-		if null > present {
-			m.usuallyNull = append(m.usuallyNull, uint16(id))
-		}
-	}
-}
 
 // comparison compares the log-loss of events when they are rescaled with that
 // when they are not.
@@ -124,8 +53,6 @@ type comparison struct {
 
 const (
 	comparisonMemory = 10_000 // events
-	// Standard errors by which the other rule must be better.
-	comparisonSure = 2
 	// A range of shares that has had so many events of its own is not compared any
 	// longer on masks that are drawn.
 	comparisonOwn = 100
@@ -136,17 +63,6 @@ func (c *comparison) add(difference float64) {
 	keep := 1 - 1/min(comparisonMemory, 8+c.events/2)
 	c.sum = c.sum*keep + difference
 	c.squares = c.squares*keep + difference*difference
-}
-
-// rule returns the better rule, the present one in doubt.
-func (c *comparison) rule(now blankout.MissingRule) blankout.MissingRule {
-	switch sure := comparisonSure * math.Sqrt(c.squares); {
-	case c.sum > sure:
-		return blankout.MissingAsIs
-	case c.sum < -sure:
-		return blankout.MissingRescale
-	}
-	return now
 }
 
 // lack finds out what the event at hand lacks, and counts its fields if it is its
@@ -167,35 +83,10 @@ func (l *Learner) lack(e *blankout.Example) {
 		l.interceptsOf(l.chosen, now.base)
 	}
 	if n := l.events; n <= usualFirst || n%usualEvery == 0 {
-		m.usual.count(now.present, e.Missing)
+		m.usual.Count(now.present, e.Missing)
 		if n%usualFirst == 0 || n >= 16 && n&(n-1) == 0 {
-			m.review(fields)
+			m.model = m.usual.Review(m.model, fields)
 		}
-	}
-}
-
-// review publishes anew which fields are usual.
-func (m *missing) review(fields []blankout.Field) {
-	was := m.model
-	m.lists(fields)
-	if m.named > len(fields) { // fields were taken back
-		m.named, m.also = 0, nil
-		clear(m.first)
-	}
-	if m.first == nil {
-		m.first = map[string]uint16{}
-	}
-	for ; m.named < min(len(fields), usualFields); m.named++ {
-		f, id := fields[m.named], uint16(m.named)
-		switch one, known := m.first[f.Name]; {
-		case known && f.Kind != blankout.Cross:
-			m.also = append(m.also, [2]uint16{id, one})
-		case !known:
-			m.first[f.Name] = id
-		}
-	}
-	if !slices.Equal(m.usually, was.Usual) || !slices.Equal(m.usuallyNull, was.UsuallyNull) || !slices.Equal(m.also, was.Also) {
-		m.model = blankout.NewMissing(was.Null, was.Absent, slices.Clone(m.usually), slices.Clone(m.usuallyNull), slices.Clone(m.also))
 	}
 }
 
@@ -298,7 +189,7 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 		rule = &null[bin]
 	}
 	was := *rule
-	if *rule = list[bin].rule(was); *rule == was || l.set.missingRule != blankout.MissingAuto {
+	if *rule = was.Better(list[bin].sum, list[bin].squares); *rule == was || l.set.missingRule != blankout.MissingAuto {
 		return
 	}
 	m.model = blankout.NewMissing(null, absent, m.model.Usual, m.model.UsuallyNull, m.model.Also)
@@ -317,9 +208,9 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 }
 
 func (m *missing) state(c *coder.Coder) {
-	c.Uint(&m.usual.total)
-	c.Uints(&m.usual.present)
-	c.Uints(&m.usual.null)
+	c.Uint(&m.usual.Events)
+	c.Uints(&m.usual.Present)
+	c.Uints(&m.usual.Null)
 	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
 		for i := range list {
 			for _, p := range []*float64{&list[i].events, &list[i].own, &list[i].sum, &list[i].squares} {

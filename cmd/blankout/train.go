@@ -38,6 +38,7 @@ type trainFlags struct {
 	influences  string
 	places      []place // of the examples, for influences
 	kernel      kernelFlags
+	presence    batch.Presence // of the fields in the examples, for the rule of --missing
 }
 
 func (p *program) train() *cobra.Command {
@@ -110,6 +111,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
+	f.StringVar(&o.online.config.Missing, "missing", o.online.config.Missing, "what an example of named fields scores that is known to lack some, kept in the model: as-is,\nrescale (by 1/(1 - share missing)) or auto, which is what the examples show to be better")
 	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
 	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
@@ -135,6 +137,9 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	}
 	if err := o.refuseUnused(c); err != nil {
 		return err
+	}
+	if _, err := blankout.ParseMissingRule(o.online.config.Missing); err != nil {
+		return fmt.Errorf("--%w", err)
 	}
 	o.standardise = string(blankout.StandardiseNone)
 	if c.Flags().Changed("standardise") {
@@ -347,6 +352,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if count++; count%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(count)) + " examples read")
 		}
+		o.presence.Add(e)
 		if scaler != nil {
 			b.Fields(e)
 			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})

@@ -73,7 +73,7 @@ func refuseFlags(c *cobra.Command, names []string, why string) error {
 // refuseUnused returns an error that names the first flag that an exact solver
 // would pass over.
 func (o *trainFlags) refuseUnused(c *cobra.Command) error {
-	loss, _, _ := strings.Cut(o.config.Loss, ":")
+	lossName, _, _ := strings.Cut(o.config.Loss, ":")
 	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
 	for _, f := range []struct {
 		used  bool
@@ -82,9 +82,10 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	}{
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
-		{batch.IsKernel(loss), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
+		{batch.IsKernel(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
+		{!loss.IsRegression(lossName), []string{"missing"}, "is for classes: a number is predicted of what is left as it is"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
-		{losses || loss == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
+		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {
 			if err := refuseFlags(c, f.names, f.why); err != nil {

@@ -76,6 +76,9 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
+	if !loss.IsRegression(o.config.Loss) {
+		fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
+	}
 	t.model = fit.Model
 	return t, nil
 }
@@ -93,5 +96,6 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *bla
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
 	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong}, nil
 }

@@ -1,0 +1,176 @@
+package batch
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// lackingEvents returns events of two classes with eight numbers, a truth value and one
+// of three strings, some of which are null, and others left out.
+func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for i := range 8 {
+		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+	}
+	s.AddField(blankout.Field{Name: "i", Kind: blankout.Boolean})
+	s.AddField(blankout.Field{Name: "j", Kind: blankout.Categorical})
+	r := rand.New(rand.NewPCG(seed, 2))
+	var out []blankout.Example
+	for range n {
+		e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+		for id := uint16(1); id <= 10; id++ {
+			column, x := uint32(10*id), 1.0
+			switch {
+			case id <= 8:
+				x = 5 + r.NormFloat64() + 0.6*float64(2*e.Label-1)
+			case id == 9:
+				column += uint32(min(r.IntN(3), 1) ^ e.Label)
+			default:
+				column += uint32(max(r.IntN(3), e.Label))
+			}
+			switch u := r.Float64(); {
+			case u < null:
+				e.Missing = append(e.Missing, id)
+			case u < null+gone:
+			default:
+				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, x), append(e.Field, id)
+			}
+		}
+		out = append(out, e)
+	}
+	return s, out
+}
+
+// trainLacking trains on events through a Scaler and returns the model with the rule
+// for missing fields.
+func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode blankout.Standardise, rule blankout.MissingRule, noise string) (*blankout.Linear, *Data, *Presence) {
+	t.Helper()
+	var b Builder
+	var p Presence
+	var fit Standardiser
+	for i := range events {
+		p.Add(&events[i])
+		fit.Observe(&events[i], s)
+		if err := b.Add(&events[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, scaler, err := fit.Fit(b.Data(s), mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	c.Noise = noise
+	f, err := Train(context.Background(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := f.Model.WithScaler(scaler)
+	m.Missing = p.Missing(m, d, rule)
+	return m, d, &p
+}
+
+// kill returns e after the named fields have become null.
+func kill(e *blankout.Example, dead func(id uint16) bool) *blankout.Example {
+	out := &blankout.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing), Field: []uint16{}}
+	for i, id := range e.Field {
+		if dead(id) {
+			out.Missing = append(out.Missing, id)
+			continue
+		}
+		out.Field = append(out.Field, id)
+		out.Features.Index, out.Features.Value = append(out.Features.Index, e.Features.Index[i]), append(out.Features.Value, e.Features.Value[i])
+	}
+	slices.Sort(out.Missing)
+	return out
+}
+
+// What the rule is measured by is what the model answers to the same events with the
+// same fields deleted, whatever the Scaler makes of what they leave out.
+func TestMissingIsMeasuredAsAnswered(t *testing.T) {
+	for _, mode := range []blankout.Standardise{blankout.StandardiseAuto, blankout.StandardiseAll} {
+		s, events := lackingEvents(400, 0.1, 0.05, 1)
+		m, d, p := trainLacking(t, s, events, mode, blankout.MissingAuto, "none")
+		rule := *m.Missing
+		for _, r := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingAuto} {
+			m.Missing = rule.Forced(r)
+			k := newStriker(p, m, d, m.Missing)
+			scaled := 0
+			for i := range events {
+				k.r.Seed(uint64(i), 1)
+				lack := k.strike(i, 0.1*float64(i%10))
+				scale := m.Missing.Scale(lack)
+				if scale != 1 {
+					scaled++
+				}
+				forecast := k.loss(i, scale)
+				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
+				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
+				if answered := -math.Log(max(p[e.Label], 1e-15)); math.Abs(forecast-answered) > 1e-12*max(1, answered) {
+					t.Fatalf("%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
+				}
+			}
+			if r == blankout.MissingRescale && scaled < 200 {
+				t.Errorf("only %d events were rescaled", scaled)
+			}
+		}
+	}
+}
+
+// The rule that is written is the one that serves new events better, with nulls in the
+// training events and without.
+func TestMissingRuleOfExactTraining(t *testing.T) {
+	for _, c := range []struct {
+		noise      string
+		null, gone float64 // in training
+		absent     bool    // new events lack fields silently
+	}{{"none", 0, 0, false}, {"none", 0, 0, true}, {"dropout:0.5", 0, 0, false}, {"none", 0.5, 0, false}, {"none", 0, 0.4, true}} {
+		s, events := lackingEvents(3000, c.null, c.gone, 3)
+		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, c.noise)
+		rule := m.Missing
+		if len(rule.Usual) != 10 && c.null < 0.5 {
+			t.Errorf("%+v: usual fields %v", c, rule.Usual)
+		}
+		_, fresh := lackingEvents(6000, 0, 0, 4)
+		loss := map[blankout.MissingRule]float64{}
+		r := rand.New(rand.NewPCG(5, 6))
+		for i := range fresh {
+			e := kill(&fresh[i], func(uint16) bool { return r.Float64() < 0.5 })
+			if c.absent {
+				e.Missing = nil
+			}
+			for _, way := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale} {
+				m.Missing = rule.Forced(way)
+				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
+				loss[way] -= math.Log(max(p[e.Label], 1e-15)) / float64(len(fresh))
+			}
+		}
+		t.Logf("%+v: %v, log-loss %v", c, *rule, loss)
+		if best := min(loss[blankout.MissingAsIs], loss[blankout.MissingRescale]); !(loss[blankout.MissingAuto] < best+0.002) {
+			t.Errorf("%+v: log-loss by rule %v with %+v", c, loss, rule)
+		}
+	}
+}
+
+// Events without named fields have no rule.
+func TestNoMissingRuleWithoutNames(t *testing.T) {
+	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}}
+	var b Builder
+	var p Presence
+	p.Add(&e)
+	if err := b.Add(&e); err != nil {
+		t.Fatal(err)
+	}
+	m := blankout.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
+	for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingRescale} {
+		if got := p.Missing(m, b.Data(s), rule); got != nil {
+			t.Errorf("%s: %+v", rule, got)
+		}
+	}
+}
