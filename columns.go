@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the form in which weights leave the program.
+
 import "iter"
 
 // Column is what the values x of one column add to the scores of a Linear: output k gains

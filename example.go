@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds events and where they come from: Example, Batch, Source, Offsets.
+
 import (
 	"cmp"
 	"context"

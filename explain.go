@@ -1,5 +1,7 @@
 package blankout
 
+// This file says what each feature adds to a score.
+
 import (
 	"cmp"
 	"iter"

@@ -1,5 +1,8 @@
 package blankout
 
+// This file decides how a numeric column is centred, scaled and transformed at first,
+// by its first readings.
+
 import (
 	"fmt"
 	"math"

@@ -1,5 +1,7 @@
 package blankout
 
+// This file says which columns die together.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the error of a configuration key.
+
 import "fmt"
 
 // KeyError says that the value of a configuration key cannot be used.

@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the linear model.
+
 import (
 	"encoding/json"
 	"fmt"

@@ -1,5 +1,8 @@
 package blankout
 
+// This file holds what all models share: the interface, the head of a file, calibration
+// and answers.
+
 import (
 	"fmt"
 	"iter"

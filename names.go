@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the bounded dictionary of names that reports show.
+
 import (
 	"encoding/binary"
 	"fmt"

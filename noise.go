@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the kinds of noise, and the table that reads their names.
+
 import (
 	"fmt"
 	"math"

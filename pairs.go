@@ -1,5 +1,7 @@
 package blankout
 
+// This file computes the probabilities of classes from those of their pairs.
+
 import "math"
 
 // couple returns the probabilities of k classes from those of their pairs: r(i, j)

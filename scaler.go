@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds the standardisation of features.
+
 import (
 	"fmt"
 	"iter"

@@ -1,5 +1,7 @@
 package blankout
 
+// This file says what the columns of events mean.
+
 import (
 	"fmt"
 	"slices"

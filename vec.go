@@ -1,5 +1,7 @@
 package blankout
 
+// This file holds sparse vectors.
+
 import (
 	"fmt"
 	"slices"

@@ -1,5 +1,7 @@
 package batch
 
+// A Builder packs examples into the compressed rows of Data that the solvers work on.
+
 import (
 	"fmt"
 	"math"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the certificate of Expected: at any point its duality gap bounds how
+// far the point is above the minimum.
+
 import (
 	"math"
 	"slices"

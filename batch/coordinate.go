@@ -1,5 +1,8 @@
 package batch
 
+// This file holds dual coordinate descent, for the hinge loss without noise and for
+// well-conditioned logistic regression.
+
 import (
 	"context"
 	"math"

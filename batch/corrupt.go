@@ -1,5 +1,8 @@
 package batch
 
+// This file draws noisy copies of examples from the noise, in place of taking its
+// expectation.
+
 import (
 	"fmt"
 	"math/rand/v2"

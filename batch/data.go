@@ -1,5 +1,7 @@
 package batch
 
+// This file holds the training set that every solver reads.
+
 import "blankout"
 
 // Data is a training set in compressed sparse rows. Its columns are compact:

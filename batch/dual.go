@@ -1,5 +1,8 @@
 package batch
 
+// This file holds Newton's linear systems solved in the dual, where the rows are fewer
+// than the parameters.
+
 import (
 	"context"
 	"math"

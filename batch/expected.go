@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the objective that most models minimise: the regularised expected
+// loss of a linear score.
+
 import (
 	"fmt"
 	"math"

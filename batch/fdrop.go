@@ -1,5 +1,8 @@
 package batch
 
+// This file holds FDROP, the objective under the worst deletion of a number of
+// features.
+
 import (
 	"cmp"
 	"context"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds noise that deletes whole groups of features: its variances, gradients
+// and curvatures.
+
 import (
 	"fmt"
 	"math/rand/v2"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the interior point method, for the hinge loss without noise where
+// columns are few.
+
 import (
 	"context"
 	"math"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the exponential and the logistic loss of marginalised corrupted
+// features.
+
 import (
 	"fmt"
 	"math"

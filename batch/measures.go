@@ -1,5 +1,8 @@
 package batch
 
+// This file holds measures of scores against labels: error, log-loss, AUC, average
+// precision, calibration.
+
 import (
 	"cmp"
 	"math"

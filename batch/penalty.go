@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the penalty that the noise adds, exact and to second order, at a
+// given model.
+
 import (
 	"fmt"
 	"math"

@@ -1,5 +1,7 @@
 package batch
 
+// This file holds the ramp loss, minimised by a sequence of convex problems.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package batch
 
+// This file forecasts the error when a share of the features dies.
+
 import (
 	"cmp"
 	"math"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the loops over the entries of a row, each with its assembly in
+// rows_amd64.go.
+
 import (
 	"math"
 	"unsafe"

@@ -1,5 +1,8 @@
 package batch
 
+// This file holds the solvers that minimise an Objective (Newton, IRLS and L-BFGS) and
+// decides which of them fits.
+
 import (
 	"context"
 	"fmt"

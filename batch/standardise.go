@@ -1,5 +1,7 @@
 package batch
 
+// This file fits a Scaler to a whole training set.
+
 import (
 	"fmt"
 	"math"

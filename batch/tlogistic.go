@@ -1,5 +1,7 @@
 package batch
 
+// This file holds t-logistic regression: its objective, its priors and its theta-steps.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,8 @@
 package batch
 
+// This file compares a live model with the exact solution of its
+// problem.
+
 import (
 	"cmp"
 	"context"

@@ -1,5 +1,7 @@
 package checkpoint
 
+// This file keeps some of the disk free for others.
+
 import (
 	"errors"
 	"fmt"

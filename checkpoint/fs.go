@@ -1,5 +1,8 @@
 package checkpoint
 
+// This file holds the door to the operating system, behind which tests lose and refuse
+// data.
+
 import (
 	"errors"
 	"io"

@@ -1,5 +1,8 @@
 package checkpoint
 
+// This file holds the directory of checkpoints: its lock, its saves, and what a start
+// loads.
+
 import (
 	"cmp"
 	"errors"

@@ -1,5 +1,7 @@
 package client
 
+// This file reads a model from each place that can hold one, and follows newer ones there.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,8 @@
 package config
 
+// This file finds keys in the structs, decodes files, variables and flags into them,
+// and names the place of an error.
+
 import (
 	"cmp"
 	"encoding"

@@ -1,5 +1,7 @@
 package config
 
+// This file writes values as TOML.
+
 import (
 	"bytes"
 	"reflect"

@@ -1,5 +1,7 @@
 package loss
 
+// This file holds the bounded loss erf.
+
 import "math"
 
 // Erf is the probit loss of Ding & Vishwanathan 2010 (section 5), 1 - erf(2 y f),

@@ -1,5 +1,7 @@
 package loss
 
+// This file holds the hinge loss: its Gaussian expectation and its bound.
+
 import (
 	"fmt"
 	"math"

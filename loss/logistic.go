@@ -1,5 +1,8 @@
 package loss
 
+// This file holds the logistic loss: its Gaussian expectation, its bound and its
+// quadratic penalty.
+
 import "math"
 
 // LogisticGaussian is E log(1 + exp(-y f~)) for f~ ~ N(f, v) to an absolute

@@ -1,5 +1,8 @@
 package loss
 
+// This file holds the mixture of normal distributions that stands for the logistic
+// function.
+
 import "math"
 
 // The Gaussian expectation of the logistic loss is what learning spends most of

@@ -1,5 +1,7 @@
 package loss
 
+// This file holds the loss of Poisson regression.
+
 import "math"
 
 // PoissonQuadratic is Poisson regression with the quadratic noising penalty

@@ -1,5 +1,7 @@
 package loss
 
+// This file holds the loss of probit regression.
+
 import "math"
 
 // Probit is the loss of probit regression, -log Phi(y f), with half the

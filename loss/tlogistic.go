@@ -1,5 +1,7 @@
 package loss
 
+// This file holds the loss of t-logistic regression.
+
 import (
 	"fmt"
 	"math"

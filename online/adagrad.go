@@ -1,5 +1,7 @@
 package online
 
+// This file holds the update rule adagrad.
+
 import (
 	"math"
 	"slices"

@@ -1,5 +1,8 @@
 package online
 
+// This file follows a stream that moves: it decides which of average and iterate is
+// published, and tunes the learning rate.
+
 import (
 	"math"
 

@@ -1,5 +1,7 @@
 package online
 
+// This file takes over an exact solution as the state.
+
 import (
 	"math"
 

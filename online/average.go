@@ -1,5 +1,7 @@
 package online
 
+// This file holds the published average of the iterates.
+
 import "blankout/internal/coder"
 
 // average keeps the average of a level's iterates lazily, so that an event costs only

@@ -1,5 +1,7 @@
 package online
 
+// This file holds probabilities fitted to the progressive scores.
+
 import (
 	"math"
 

@@ -1,5 +1,7 @@
 package online
 
+// This file holds the settings of a Learner, their fingerprint and their limits.
+
 import (
 	"fmt"
 	"maps"

@@ -1,5 +1,7 @@
 package online
 
+// This file holds the drift detector, and the half-life that makes the metric forget.
+
 import (
 	"math"
 

@@ -1,5 +1,7 @@
 package online
 
+// This file holds the batch objective at the published weights.
+
 import (
 	"context"
 	"fmt"

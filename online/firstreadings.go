@@ -1,5 +1,8 @@
 package online
 
+// This file holds the latest readings of numeric columns, which decide where a column
+// begins anew.
+
 import (
 	"maps"
 	"math"

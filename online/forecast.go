@@ -1,5 +1,8 @@
 package online
 
+// This file holds the forecast of the error at each share of missing features, by
+// level.
+
 import (
 	"math"
 	"math/rand/v2"

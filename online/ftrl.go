@@ -1,5 +1,7 @@
 package online
 
+// This file holds the update rule ftrl.
+
 import "math"
 
 // ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et

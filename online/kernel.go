@@ -1,5 +1,7 @@
 package online
 
+// This file holds the loops over outputs in Go, the reference of the assembly.
+
 import "math"
 
 // The loops over the outputs of every feature of an event, in which learning

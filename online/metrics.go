@@ -1,5 +1,7 @@
 package online
 
+// This file holds the progressive measures, and their summary for people.
+
 import (
 	"encoding/json"
 	"fmt"

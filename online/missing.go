@@ -1,5 +1,8 @@
 package online
 
+// This file holds what the Learner knows of fields that events lack, and decides which
+// rule answers those events.
+
 import (
 	"blankout"
 	"blankout/internal/coder"

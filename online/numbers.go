@@ -1,5 +1,7 @@
 package online
 
+// This file refuses labels that are numbers to predict.
+
 import (
 	"fmt"
 	"math"

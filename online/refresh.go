@@ -1,5 +1,7 @@
 package online
 
+// This file solves a window of the latest events exactly.
+
 import (
 	"context"
 	"slices"

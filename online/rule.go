@@ -1,5 +1,7 @@
 package online
 
+// This file holds the interface of update rules, their table, and the layout of a row.
+
 import (
 	"slices"
 

@@ -1,5 +1,7 @@
 package online
 
+// This file holds the update rule sgd.
+
 import "math"
 
 // sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would

@@ -1,5 +1,8 @@
 package online
 
+// This file observes and standardises the features of an event, and moves
+// weights along.
+
 import (
 	"math"
 	"slices"

@@ -1,5 +1,7 @@
 package online
 
+// This file freezes, saves and restores the state of a Learner.
+
 import (
 	"encoding/binary"
 	"encoding/json"

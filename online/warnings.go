@@ -1,5 +1,7 @@
 package online
 
+// This file holds warnings about streams that are not what their owner believes.
+
 import (
 	"cmp"
 	"encoding/json"

@@ -1,5 +1,8 @@
 package record
 
+// This file holds what all formats share: how names become columns, and when a record
+// is refused.
+
 import (
 	"cmp"
 	"fmt"

@@ -1,5 +1,7 @@
 package record
 
+// This file holds the format CSV.
+
 import (
 	"bytes"
 	"context"

@@ -1,5 +1,7 @@
 package record
 
+// This file holds the format of the MNIST digits.
+
 import (
 	"context"
 	"encoding/binary"

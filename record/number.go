@@ -1,5 +1,7 @@
 package record
 
+// This file reads decimal numbers.
+
 import (
 	"math"
 	"math/big"

@@ -1,5 +1,7 @@
 package record
 
+// This file cuts the text of a file into records.
+
 import (
 	"bytes"
 	"context"

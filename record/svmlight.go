@@ -1,5 +1,7 @@
 package record
 
+// This file holds the sparse text format of SVMlight and LIBSVM.
+
 import (
 	"context"
 	"encoding/binary"

@@ -1,5 +1,7 @@
 package record
 
+// This file holds the text format of Vowpal Wabbit.
+
 import (
 	"bytes"
 	"context"

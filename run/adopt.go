@@ -1,5 +1,7 @@
 package run
 
+// This file adopts exact solutions as the live state.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package run
 
+// This file reads batches ahead of learning.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package run
 
+// This file puts records aside: dead letters and suspects.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package run
 
+// This file holds the loop that learns and decides when its jobs begin.
+
 import (
 	"cmp"
 	"context"

@@ -1,5 +1,7 @@
 package run
 
+// This file publishes models for readers.
+
 import (
 	"time"
 )

@@ -1,5 +1,7 @@
 package run
 
+// This file saves checkpoints beside learning.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package run
 
+// This file holds what others may know of a run.
+
 import (
 	"time"
 

@@ -1,5 +1,7 @@
 package run
 
+// This file makes passes over a finite set of events.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package run
 
+// This file runs validations beside learning.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the bound on open connections.
+
 import (
 	"container/list"
 	"crypto/tls"

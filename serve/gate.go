@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the bounds on requests at a time, and on clients that are slow.
+
 import (
 	"net/http"
 	"sync/atomic"

@@ -1,5 +1,7 @@
 package serve
 
+// This file decides which requests are allowed, by token, address and origin.
+
 import (
 	"crypto/sha256"
 	"crypto/subtle"

@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the table of metrics for Prometheus.
+
 import (
 	"math"
 	"runtime"

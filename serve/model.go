@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the endpoints of the model: its file, its weights, and predictions.
+
 import (
 	"bufio"
 	"bytes"

@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the page for people, and the events that it shows.
+
 import (
 	"crypto/sha256"
 	_ "embed"

@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the reports of validations.
+
 import (
 	"cmp"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package serve
 
+// This file hands models on to a topic and a file.
+
 import (
 	"context"
 	"errors"

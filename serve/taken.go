@@ -1,5 +1,7 @@
 package serve
 
+// This file holds the error of an address that another program listens on.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package simulate
 
+// This file trains a grid and chooses a model for each nightmare.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package simulate
 
+// This file holds nightmares that delete features.
+
 import (
 	"cmp"
 	"fmt"

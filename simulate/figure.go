@@ -1,5 +1,7 @@
 package simulate
 
+// This file draws figures of curves.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package simulate
 
+// This file holds a learner in a nightmare.
+
 import (
 	"math"
 	"slices"

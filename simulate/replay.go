@@ -1,5 +1,7 @@
 package simulate
 
+// This file runs subjects through nightmares and sums up their errors.
+
 import (
 	"context"
 	"encoding/json"

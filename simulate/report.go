@@ -1,5 +1,7 @@
 package simulate
 
+// This file writes the files of a Result.
+
 import (
 	"bufio"
 	"encoding/csv"

@@ -1,5 +1,7 @@
 package stream
 
+// This file reads and decodes a file ahead of its reader.
+
 import (
 	"context"
 	"slices"

@@ -1,5 +1,7 @@
 package stream
 
+// This file checks the answers of brokers before kafka-go decodes them.
+
 import (
 	"bytes"
 	"encoding/binary"

@@ -1,5 +1,7 @@
 package stream
 
+// This file keeps refused records and suspects in a topic or a file.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package stream
 
+// This file holds a broker inside the process, for the demo and tests.
+
 import (
 	"errors"
 	"fmt"

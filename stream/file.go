@@ -1,5 +1,7 @@
 package stream
 
+// This file reads events from files and standard input.
+
 import (
 	"bufio"
 	"bytes"

@@ -1,5 +1,7 @@
 package stream
 
+// This file writes records to a topic.
+
 import (
 	"bytes"
 	"context"

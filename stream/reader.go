@@ -1,5 +1,7 @@
 package stream
 
+// This file reads undecoded records from topics.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package stream
 
+// This file finds events that a producer wrote twice.
+
 import (
 	"blankout"
 

@@ -1,5 +1,7 @@
 package validate
 
+// This file computes exact solutions for the policy adopt.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package validate
 
+// This file holds the settings of validations.
+
 import (
 	"fmt"
 	"math"

@@ -1,5 +1,7 @@
 package validate
 
+// This file holds the sample of events that checkpoints carry.
+
 import (
 	"cmp"
 	"container/heap"

@@ -1,3 +1,6 @@
+// Package validate computes the exact solution of a Learner's problem over the same
+// events, read again or kept in a reservoir, and says how far the live model is from
+// it. It gets a frozen state and never touches the Learner.
 package validate
 
 import (

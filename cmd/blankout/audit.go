@@ -1,5 +1,7 @@
 package main
 
+// The command audit takes the scores of events apart, feature by feature.
+
 import (
 	"bufio"
 	"context"

@@ -1,5 +1,7 @@
 package main
 
+// This file says what a shell completes: commands, flags and the values of flags.
+
 import (
 	"fmt"
 	"strings"

@@ -1,5 +1,8 @@
 package main
 
+// The command config writes, checks and shows configurations; other commands load
+// theirs here.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,8 @@
 package main
 
+// This file holds the flags of every command that reads examples, and how a model's own
+// settings overrule them.
+
 import (
 	"cmp"
 	"context"

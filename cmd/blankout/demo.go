@@ -1,5 +1,8 @@
 package main
 
+// The command demo learns from real events in an embedded broker and shows what
+// deletion does.
+
 import (
 	"bufio"
 	"bytes"

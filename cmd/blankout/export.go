@@ -1,5 +1,8 @@
 package main
 
+// The command export writes a model as JSON or text; corrupt writes noisy copies of a data
+// file.
+
 import (
 	"cmp"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package main
 
+// The command inspect says what a checkpoint, snapshot or model holds.
+
 import (
 	"bufio"
 	"encoding/json"

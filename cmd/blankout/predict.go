@@ -1,5 +1,7 @@
 package main
 
+// The command predict scores a file and measures the scores.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package main
 
+// run predicts the events of a topic, beside learning or alone under --predict-only.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package main
 
+// The command produce writes the records of a file to a topic.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,8 @@
 package main
 
+// This file holds what all commands share: the root command, exit codes, output files
+// and usage errors.
+
 import (
 	"bufio"
 	"context"

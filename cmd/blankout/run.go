@@ -1,5 +1,8 @@
 package main
 
+// The command run learns from a stream. This file has its flags and what it prints at
+// the end.
+
 import (
 	"encoding/json"
 	"errors"

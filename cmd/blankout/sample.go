@@ -1,5 +1,7 @@
 package main
 
+// config check --sample looks at the first events for fields that will do harm.
+
 import (
 	"context"
 	"errors"

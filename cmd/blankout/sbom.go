@@ -1,5 +1,7 @@
 package main
 
+// version --sbom lists the modules that the program is built from, with their licences.
+
 import (
 	_ "embed"
 	"encoding/base64"

@@ -1,5 +1,7 @@
 package main
 
+// This file holds the progress line on a terminal.
+
 import (
 	"fmt"
 	"io"

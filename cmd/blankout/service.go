@@ -1,5 +1,8 @@
 package main
 
+// This file holds the service that run starts: store, learner, server, validations and
+// places for records.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package main
 
+// The command simulate replays recorded events while features die.
+
 import (
 	"cmp"
 	"context"

@@ -1,5 +1,8 @@
 package main
 
+// The command train solves a problem exactly. This file has its flags, its result and
+// the loading of its data.
+
 import (
 	"context"
 	"encoding/json"

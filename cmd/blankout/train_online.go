@@ -1,5 +1,7 @@
 package main
 
+// train --solver online makes passes of the streaming learner over a file.
+
 import (
 	"cmp"
 	"context"

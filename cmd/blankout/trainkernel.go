@@ -1,5 +1,7 @@
 package main
 
+// This file holds train --loss dropsvm, and the training of either kind of model.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package main
 
+// This file holds the text of --help.
+
 import (
 	"fmt"
 	"io"

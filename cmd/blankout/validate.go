@@ -1,5 +1,8 @@
 package main
 
+// The command validate compares a checkpoint with the exact solution on the same
+// events.
+
 import (
 	"context"
 	"encoding/json"

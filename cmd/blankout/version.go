@@ -1,5 +1,7 @@
 package main
 
+// The command version says which source the program was built from.
+
 import (
 	"encoding/json"
 	"fmt"

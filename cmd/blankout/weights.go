@@ -1,5 +1,7 @@
 package main
 
+// This file holds the features of the largest weights, for demo and inspect.
+
 import (
 	"cmp"
 	"slices"

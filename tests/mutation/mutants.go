@@ -1,5 +1,7 @@
 package main
 
+// This file makes small changes of source files that a test should notice.
+
 import (
 	"fmt"
 	"go/ast"

@@ -1,5 +1,7 @@
 package main
 
+// This file makes the tables of exact solutions and of deleted pixels.
+
 import (
 	"bufio"
 	"errors"

@@ -1,5 +1,7 @@
 package main
 
+// This file runs the peers: Vowpal Wabbit, River and LIBLINEAR.
+
 import (
 	"bufio"
 	"bytes"

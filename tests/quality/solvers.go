@@ -1,5 +1,7 @@
 package main
 
+// This file makes the table of exact solvers beside LIBLINEAR.
+
 import (
 	"context"
 	"fmt"

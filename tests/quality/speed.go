@@ -1,5 +1,7 @@
 package main
 
+// This file makes the tables of speed.
+
 import (
 	"bufio"
 	"encoding/json"
