@@ -1,5 +1,7 @@
 package blankout
 
+// This file finds out which fields events usually hold.
+
 import "slices"
 
 // FieldUse counts by field id in how many events a field was present, and null, and

@@ -1,5 +1,7 @@
 package batch
 
+// This file says of events what they lack, and scores those that lack fields.
+
 import "blankout"
 
 // interned holds a value by row, each different one once. Few are different.

@@ -1,5 +1,9 @@
 package batch
 
+// This file finds the rule for missing fields of a model that was trained exactly, as
+// the online learner finds its own: by the log-loss of training events that lack fields
+// by themselves, and where too few do by that of events of which masks strike fields.
+
 import (
 	"encoding/binary"
 	"math"
@@ -8,10 +12,6 @@ import (
 
 	"blankout"
 )
-
-// This file finds the rule for missing fields of a model that was trained exactly, as
-// the online learner finds its own: by the log-loss of training events that lack fields
-// by themselves, and where too few do by that of events of which masks strike fields.
 
 const (
 	// Of more events so many are taken, evenly, for masks and of those that lack fields
@@ -207,9 +207,9 @@ func (t *striker) loss(i int, scale float64) float64 {
 	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
 }
 
-// better returns the better rule for each range of a share, where the events tell, and
-// now elsewhere. with makes a Missing of rules for that share; masks are drawn for
-// ranges that too few events are in by themselves.
+// better returns the better rule for each range of the share that missing gives, and the
+// rule of now where the events do not tell. with makes a Missing of rules for that share.
+// With masks, these are drawn for the ranges that too few events are in by themselves.
 func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, masks bool) blankout.MissingRules {
 	bin := func(k blankout.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent
