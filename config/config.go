@@ -32,7 +32,7 @@ import (
 )
 
 // Config is the configuration of a service: one field for each section of the
-// file.
+// file. Template says what each key means.
 type Config struct {
 	Kafka      Kafka                `toml:"kafka"`
 	Record     record.Config        `toml:"record"`
@@ -49,8 +49,7 @@ type Config struct {
 // Kafka is what is consumed, and how the cluster is reached.
 type Kafka struct {
 	stream.ConsumerConfig
-	// Group is the consumer group that saved offsets are committed for, so that
-	// lag displays show them; "" commits nothing. Nothing is ever read from it.
+	// Group is never read from.
 	Group string `toml:"group"`
 }
 
@@ -244,7 +243,8 @@ type Source struct {
 }
 
 // Template is a complete configuration: every key with its default and what it
-// means. It is what blankout config init writes.
+// means. It is what blankout config init writes, and the only place that explains the
+// keys to users; a test holds its values to Default.
 //
 //go:embed blankout.toml
 var Template string

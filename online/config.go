@@ -16,91 +16,57 @@ import (
 	"blankout/loss"
 )
 
-// Config is what a Learner is made from. Decode a file over DefaultConfig, so
-// that zero stays a value.
+// Config is what a Learner is made from, the section [learner] of the configuration.
+// config/blankout.toml says what each key means; the comments here say what a program
+// needs beyond that. Decode a file over DefaultConfig, so that zero stays a value.
 type Config struct {
-	// Loss is the expected loss that is minimised, as loss.Parse reads it.
+	// Loss is as loss.Parse reads it.
 	Loss string `toml:"loss"`
-	// Noise is what the features are expected to suffer, as blankout.ParseNoise
-	// reads it, or auto: a bank of dropout levels learns side by side, and that of
-	// ExpectedMissing is published, or one with a lower forecast error there.
-	Noise string `toml:"noise"`
-	// Levels are the dropout probabilities of noise = "auto".
+	// Noise is as blankout.ParseNoise reads it, or auto for a bank of the Levels.
+	Noise  string    `toml:"noise"`
 	Levels []float64 `toml:"levels"`
-	// ExpectedMissing is the share of the features, in [0, 0.9], that the user
-	// expects to lose. It may change from run to run.
+	// ExpectedMissing is not part of the Fingerprint.
 	ExpectedMissing float64 `toml:"expected_missing"`
-	// Missing is what an event scores that is known to lack fields, as
-	// blankout.ParseMissingRule reads it: as-is, rescale, or auto, which is whichever
-	// scores such events better by forecast. It may change from run to run.
+	// Missing is as blankout.ParseMissingRule reads it. It is not part of the
+	// Fingerprint.
 	Missing string `toml:"missing"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
-	// Rule names the update rule: adagrad, dropout-descent, sgd, arow, ftrl, or
-	// irls, which leaves everything to the refresh.
-	Rule string `toml:"rule"`
-	// Marginalised takes the gradient of the expected loss; otherwise the rule
-	// sees the loss of the clean features.
-	Marginalised bool `toml:"marginalised"`
-	// Eta is the learning rate, 0 the rule's own default.
-	Eta float64 `toml:"eta"`
-	// Start is what AdaGrad's sums of squared gradients start from: the larger, the
-	// smaller a feature's first steps. Where the metric thus starts, sqrt(start)/eta,
-	// at no less than the ridge h0, and there is one output, that is all of the
-	// ridge that the first pass knows: its gradient would count it again, and by h0/n
-	// at the n-th event of a feature take away most of what rare ones say.
-	Start float64 `toml:"start"`
-	// L1 is the penalty of FTRL-Proximal that makes weights exactly zero.
-	L1 float64 `toml:"l1"`
-	// Refresh solves so many events at a time exactly, against a quadratic summary
-	// of everything before them, beside or instead of the rule's updates; 0 never.
-	Refresh int `toml:"refresh"`
-	// RefreshWindow is how many of the latest events a refresh solves, a multiple of
-	// Refresh; 0 is those since the last one.
-	RefreshWindow int `toml:"refresh_window"`
-	// Intercept is free (no ridge), penalised or none.
-	Intercept string `toml:"intercept"`
-	// Average is the share of the stream that the published average of the
-	// iterates reaches back over, in (0, 1], with Adapt 2.5 times as much while the
-	// stream stands still; 0 publishes the iterate itself.
+	// Rule is a name of the table in rule.go.
+	Rule         string  `toml:"rule"`
+	Marginalised bool    `toml:"marginalised"`
+	Eta          float64 `toml:"eta"`
+	// Start also decides about the ridge in the first pass. If the metric starts,
+	// with sqrt(start)/eta, at no less than the ridge h0, and there is one output, the
+	// first pass leaves the ridge's gradient out: it would count the ridge again, and by
+	// h0/n at the n-th event of a feature take away most of what rare features say.
+	Start         float64 `toml:"start"`
+	L1            float64 `toml:"l1"`
+	Refresh       int     `toml:"refresh"`
+	RefreshWindow int     `toml:"refresh_window"`
+	Intercept     string  `toml:"intercept"`
+	// Average is in [0, 1].
 	Average float64 `toml:"average"`
-	// Adapt lets the learning rate rise, and the iterate be published instead of
-	// the average, when the stream moves; lets the average reach back farther, and
-	// the rate fall by a fifth, while it stands still; and makes an event's step of AdaGrad
-	// proximal, so that it does not overshoot (one output only).
+	// Adapt also makes an event's step of AdaGrad proximal, so that it does not
+	// overshoot (one output only).
 	Adapt bool `toml:"adapt"`
-	// Standardise is auto, all, scale or none.
+	// Standardise is as blankout.ParseStandardise reads it.
 	Standardise string `toml:"standardise"`
-	// Transform is auto, none or asinh: what is done to numeric readings before they
-	// are centred and scaled, see blankout.Transform; FieldTransform says so for
-	// fields by name.
-	Transform      string            `toml:"transform"`
-	FieldTransform map[string]string `toml:"field_transform"`
-	// Alpha is the share of an unlabelled event's curvature that is added to the
-	// metric, in [0, 1]; 0 only counts unlabelled events.
-	Alpha float64 `toml:"alpha"`
-	// ClassWeight multiplies the importance of the events of a class, by name.
-	ClassWeight map[string]float64 `toml:"class_weight"`
-	// HalfLife is the number of events, HalfLifeTime of seconds of event time, in
-	// which the metric forgets half of what it has seen, so that the weights stay
-	// mobile; 0 is never.
+	// Transform and the values of FieldTransform are as blankout.ParseTransform reads
+	// them; the keys of FieldTransform are names of fields.
+	Transform      string             `toml:"transform"`
+	FieldTransform map[string]string  `toml:"field_transform"`
+	Alpha          float64            `toml:"alpha"`
+	ClassWeight    map[string]float64 `toml:"class_weight"`
+	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
-	// HalfLifeStep is how many seconds of event time, at most, count between an event
-	// and the next for HalfLifeTime; 0 is ten times HalfLifeTime. A time farther ahead
-	// that stands alone does not count at all.
 	HalfLifeStep float64 `toml:"half_life_step"`
-	// OnDrift is what an alarm of the drift detector does: log leaves it at being
-	// reported, forget also makes the metric forget nine tenths.
-	OnDrift string `toml:"on_drift"`
-	// Calibrate fits probabilities to the progressive scores (two classes only).
-	Calibrate bool `toml:"calibrate"`
-	// Suspect is the influence, in [0, 1), below which an event is counted as one
-	// whose label is probably wrong (loss t-logistic only); 0 counts none.
-	Suspect float64 `toml:"suspect"`
-	// Threshold is the probability of the positive class above which a binary
-	// event counts as positive in the progressive error.
+	OnDrift      string  `toml:"on_drift"`
+	Calibrate    bool    `toml:"calibrate"`
+	// Suspect is in [0, 1).
+	Suspect   float64 `toml:"suspect"`
 	Threshold float64 `toml:"threshold"`
 }
 

@@ -33,40 +33,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Config is the section [http] of the configuration.
+// Config is the section [http] of the configuration. config/blankout.toml says what
+// each key means; the comments here say what a program needs beyond that.
 type Config struct {
 	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
 	// Public allows an address that other machines reach without a token or
 	// without TLS: anyone who reaches it can read the model and ask for predictions.
-	Public bool `toml:"public"`
-	// Hosts are names under which the server is reached beside localhost and its
-	// IP addresses; "*" is any. While it asks for no token or certificate requests
-	// to other names are refused.
-	Hosts []string `toml:"hosts"`
+	Public bool     `toml:"public"`
+	Hosts  []string `toml:"hosts"`
 	// The token that every request must bring, but those for health, is in the
 	// file TokenFile, or else in the environment variable named TokenEnv; where
 	// neither holds a token, requests need none.
-	TokenEnv  string `toml:"token_env"`
-	TokenFile string `toml:"token_file"` // a newline at its end is dropped
-	// CertFile and KeyFile are PEM files; with them the server speaks TLS.
-	CertFile string `toml:"cert_file"`
-	KeyFile  string `toml:"key_file"`
-	// ClientCAFile is a PEM file of authorities: every client must show a
-	// certificate that one of them has signed.
-	ClientCAFile string `toml:"client_ca_file"`
-	Pprof        bool   `toml:"pprof"` // profiles under /debug/pprof
-	// MaxBody bounds a request's body in bytes.
-	MaxBody int64 `toml:"max_body"`
-	// MaxPredicting is how many requests for predictions are answered at a time;
-	// sixteen times as many may wait, for a second, and others are turned away.
-	MaxPredicting int `toml:"max_predicting"`
-	// ClientTimeout is how long a client may take to send a request for predictions,
-	// and how long it may let an answer wait.
-	ClientTimeout time.Duration `toml:"client_timeout"`
-	// MaxConnections is how many connections may be open at a time, and no more
-	// than a quarter of the descriptors that the process may have. When there are
-	// more the one that has been idle for longest is closed.
-	MaxConnections int `toml:"max_connections"`
+	TokenEnv       string        `toml:"token_env"`
+	TokenFile      string        `toml:"token_file"` // a newline at its end is dropped
+	CertFile       string        `toml:"cert_file"`
+	KeyFile        string        `toml:"key_file"`
+	ClientCAFile   string        `toml:"client_ca_file"`
+	Pprof          bool          `toml:"pprof"` // profiles under /debug/pprof
+	MaxBody        int64         `toml:"max_body"`
+	MaxPredicting  int           `toml:"max_predicting"`
+	ClientTimeout  time.Duration `toml:"client_timeout"`
+	MaxConnections int           `toml:"max_connections"`
 }
 
 // DefaultConfig returns the values of an empty section.

@@ -26,36 +26,29 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// ConsumerConfig says what is read from a Kafka cluster and from where on.
+// ConsumerConfig says what is read from a Kafka cluster and from where on: the section
+// [kafka] of the configuration. config/blankout.toml says what each key means; the
+// comments here say what a program needs beyond that.
 type ConsumerConfig struct {
 	ConnectConfig
-	Topics []string `toml:"topics"`
-	// UnlabelledTopics are read beside Topics, in the same way; the labels of their
-	// records, if there are any, are passed over.
+	Topics           []string `toml:"topics"`
 	UnlabelledTopics []string `toml:"unlabelled_topics"`
 	Partitions       []int32  `toml:"partitions"` // of every topic; none means all, new ones included
 	// Start is where a partition without a stored offset begins: "earliest",
 	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
 	// Partitions that are added to a topic later are read from their beginning.
-	Start string `toml:"start"`
-	// Isolation "read_committed" leaves out the records of aborted
-	// transactions; "read_uncommitted" delivers them.
+	Start     string `toml:"start"`
 	Isolation string `toml:"isolation"`
-	// OutOfRange says what to do when the offset to continue at is not in the
-	// log: "fail", or go on at "earliest" or "latest", which loses records.
-	// It goes for all partitions of a topic, too, that has been deleted and created
-	// anew since its offsets were stored.
+	// OutOfRange applies to all partitions of a topic that has been deleted and
+	// created anew since its offsets were stored.
 	OutOfRange string `toml:"out_of_range"`
-	// CheckTopicID compares the topic's id with that of the stored offset. Without
-	// it a topic of the same name is taken for the same.
+	// CheckTopicID compares the topic's id with that of the stored Position.
 	CheckTopicID bool          `toml:"check_topic_id"`
 	MaxBytes     int32         `toml:"max_bytes"`     // of one fetch
 	MaxWait      time.Duration `toml:"max_wait"`      // for new records, in one fetch
 	Prefetch     int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
 	BatchRecords int           `toml:"batch_records"` // at most this many in one Batch
-	// Duplicates is a number of offsets: an event with the key, or the id, of
-	// another one at most so many before it in its partition is refused as repeated.
-	// 0 refuses none.
+	// Duplicates is the window of repeated, in offsets.
 	Duplicates       int64 `toml:"duplicates"`
 	CreateTopics     bool  `toml:"create_topics"`
 	CreatePartitions int   `toml:"create_partitions"` // of a created topic

@@ -13,48 +13,29 @@ import (
 )
 
 // Config is the section [validate] of the configuration: how a run
-// compares its live model with the exact solution.
+// compares its live model with the exact solution. config/blankout.toml says what each
+// key means; the comments here say what a program needs beyond that.
 type Config struct {
-	// Holdout k > 0 keeps about one record in k from being learned, chosen by
-	// HeldOut; it is scored instead. 0 learns everything, and validations
-	// then measure on what was learned.
-	Holdout uint64 `toml:"holdout"`
-	// Events makes a validation due every so many records; 0 validates on demand only.
-	Events uint64 `toml:"events"`
-	// Interval makes a validation due so long after the one before; 0 is never.
-	Interval time.Duration `toml:"interval"`
-	// HoldoutTopic names a topic of labelled events that are never learned, to
-	// measure on instead of, or beside, those of Holdout.
-	HoldoutTopic string `toml:"holdout_topic"`
-	// Window is about how many of the latest records a validation reads, which
-	// bounds its memory; 0 reads all. WindowTime leaves out, of those, the records
-	// older than so long before the newest; 0 leaves none out.
+	// Holdout is k of HeldOut.
+	Holdout      uint64        `toml:"holdout"`
+	Events       uint64        `toml:"events"`
+	Interval     time.Duration `toml:"interval"`
+	HoldoutTopic string        `toml:"holdout_topic"`
+	// WindowTime counts by the events' own time, back from the newest.
 	Window     uint64        `toml:"window"`
 	WindowTime time.Duration `toml:"window_time"`
-	// Reservoir is the number of labelled events in the uniform sample that
-	// checkpoints carry along, for validations when the log has less than half of
-	// the records left. None is kept under the policy adopt.
+	// Reservoir is the size of a Reservoir.
 	Reservoir int `toml:"reservoir"`
-	// CPU is the share of one processor that a validation beside learning may
-	// take, in (0, 1].
+	// CPU is in (0, 1].
 	CPU float64 `toml:"validation_cpu"`
-	// Policy is observe, which reports, alarm, which also raises the alarm when the
-	// relative gap exceeds MaxGap, or adopt, which makes the exact solution after
-	// every Events records the live state if it is better there by AdoptMargin.
+	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
-	// AdoptMargin is for the policy adopt: the exact solution is adopted if on the
-	// newest events (batch.Newest) its log-loss is lower by more than so many standard
-	// errors of the difference; -Inf adopts it whatever it is there.
-	AdoptMargin float64 `toml:"adopt_margin"`
-	// AdoptWait is for how long learning waits, under the policy adopt, for each exact
-	// solution; then it goes on with the learned state. 0 waits for as long as it takes.
-	AdoptWait time.Duration `toml:"adopt_wait"`
-	// Tol is the certified gap, relative to the objective, at which a solution
-	// counts as exact.
-	Tol float64 `toml:"tol"`
-	// Top is how many features a report lists.
-	Top int `toml:"top"`
+	// AdoptMargin is about the difference on the newest events (batch.Newest).
+	AdoptMargin float64       `toml:"adopt_margin"`
+	AdoptWait   time.Duration `toml:"adopt_wait"`
+	Tol         float64       `toml:"tol"`
+	Top         int           `toml:"top"`
 }
 
 // DefaultConfig returns the values of an empty section.
