@@ -74,7 +74,7 @@ func encoded(t *testing.T, m *client.Model) []byte {
 	return b.Bytes()
 }
 
-// A snapshot topic that is created anew gets the whole model, and whoever follows
+// A snapshot topic that is created anew gets the whole model, and a client that follows
 // it finds that.
 func TestRecreatedSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)

@@ -42,8 +42,8 @@ type Config struct {
 	// The token of a server, as of serve.Config: the file's, or the variable's.
 	TokenEnv  string `toml:"token_env"`
 	TokenFile string `toml:"token_file"`
-	// PEM files: CAFile of the authorities that may sign the server's certificate,
-	// "" for the system's; CertFile and KeyFile of the certificate that it wants.
+	// CAFile is a PEM file of the authorities that may sign the server's certificate, ""
+	// for the system's; CertFile and KeyFile hold the certificate that the server wants.
 	CAFile   string `toml:"ca_file"`
 	CertFile string `toml:"cert_file"`
 	KeyFile  string `toml:"key_file"`

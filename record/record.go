@@ -50,8 +50,8 @@ type Decoder interface {
 	Decode(ctx context.Context, r Record, e *blankout.Example) error
 }
 
-// Config says how records are read. The keys are those of the section
-// [record] of the configuration.
+// Config says how records are read: the section [record] of the configuration.
+// config/blankout.toml explains its keys to users.
 type Config struct {
 	Format string `toml:"format"` // json, svmlight, vw or csv; "" in a file: by its name
 	// Label, Weight, ID and Time name the fields of JSON and CSV that hold the

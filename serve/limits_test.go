@@ -295,7 +295,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A stop cuts off who does not take an answer, which is no failure.
+// A stop cuts off a client that does not take an answer, and that is no failure.
 func TestStopDuringDownload(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
