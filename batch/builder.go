@@ -235,7 +235,7 @@ func (b *Builder) Data(schema *blankout.Schema) *Data {
 	// keeps its number.
 	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
 	if int(gap) < len(d.columns) {
-		parallel(b.Threads, len(d.chunks), func(k int) {
+		Parallel(b.Threads, len(d.chunks), func(k int) {
 			index := d.chunks[k].index
 			for i, col := range index {
 				if col < gap {

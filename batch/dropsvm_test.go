@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"blankout/batch/internal/problems"
 )
 
 func TestDropSVMGolden(t *testing.T) {
@@ -70,7 +72,7 @@ func TestDropSVMGolden(t *testing.T) {
 
 // Sampled epochs tend to the closed form at the rate of a mean.
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
-	x, y := gaussianProblem(8, 25, 5, true)
+	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y)
 	gram, err := NewGram(RBFKernel{2}, d, 1)
 	if err != nil {
@@ -103,7 +105,7 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 
 // Kbar and the expansion against plain matrix inversion; singular K included.
 func TestDropSVMAgainstInversion(t *testing.T) {
-	x, y := gaussianProblem(9, 30, 4, true)
+	x, y := problems.Gaussian(9, 30, 4, true)
 	x[7] = x[3] // a duplicate makes every K singular
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -152,7 +154,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 }
 
 func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
-	x, y := gaussianProblem(10, 30, 4, false)
+	x, y := problems.Gaussian(10, 30, 4, false)
 	d := denseData(t, x, y)
 	gram, err := NewGram(RBFKernel{2}, d, 1)
 	if err != nil {

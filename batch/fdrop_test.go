@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/batch/internal/problems"
 )
 
 func fdropProblem(d *Data, y []float64, c float64, intercept Intercept) Problem {
@@ -15,7 +17,7 @@ func fdropProblem(d *Data, y []float64, c float64, intercept Intercept) Problem 
 
 // The worst deletion by trying all of them.
 func TestFDROPValue(t *testing.T) {
-	x, y := gaussianProblem(41, 20, 6, false)
+	x, y := problems.Gaussian(41, 20, 6, false)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	for k := range 8 {
@@ -96,9 +98,9 @@ func TestFDROPLargeK(t *testing.T) {
 // The certificate is what the dual says it is: no point found by any means lies
 // below J - Gap; and K = 0 is the support vector machine, solved by SMO.
 func TestFDROPReachesTheOptimum(t *testing.T) {
-	x, y := gaussianProblem(42, 150, 8, false)
+	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
-	gram, err := NewGram(LinearKernel{}, d, 1)
+	gram, err := NewCachedGram(LinearKernel{}, d, 1<<20, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestFDROPReachesTheOptimum(t *testing.T) {
 }
 
 func TestFDROPBadInput(t *testing.T) {
-	x, y := gaussianProblem(43, 20, 3, false)
+	x, y := problems.Gaussian(43, 20, 3, false)
 	d := denseData(t, x, y)
 	if _, err := NewFDROP(fdropProblem(d, y, 1, FreeIntercept), -1); err == nil {
 		t.Error("K = -1 passed")

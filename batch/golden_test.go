@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -276,3 +277,22 @@ func TestGoldenRefresh(t *testing.T) {
 		t.Errorf("%d cases, want 6", total)
 	}
 }
+
+// goldenCases calls f for every golden case of an algorithm and fails unless there are want of them.
+func goldenCases(t *testing.T, algo string, want int, f func(t *testing.T, g *goldenProblem, c *goldenCase)) {
+	t.Helper()
+	have := 0
+	for _, g := range golden(t) {
+		for i := range g.Cases {
+			if c := &g.Cases[i]; c.Algo == algo {
+				have++
+				t.Run(fmt.Sprintf("%s %s %+v", g.Problem, algo, c.Params), func(t *testing.T) { f(t, &g, c) })
+			}
+		}
+	}
+	if have != want {
+		t.Errorf("%d golden cases of %s, want %d", have, algo, want)
+	}
+}
+
+func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }

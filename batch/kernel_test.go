@@ -7,50 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/batch/internal/problems"
 )
-
-// goldenCases calls f for every golden case of an algorithm and fails unless there are want of them.
-func goldenCases(t *testing.T, algo string, want int, f func(t *testing.T, g *goldenProblem, c *goldenCase)) {
-	t.Helper()
-	have := 0
-	for _, g := range golden(t) {
-		for i := range g.Cases {
-			if c := &g.Cases[i]; c.Algo == algo {
-				have++
-				t.Run(fmt.Sprintf("%s %s %+v", g.Problem, algo, c.Params), func(t *testing.T) { f(t, &g, c) })
-			}
-		}
-	}
-	if have != want {
-		t.Errorf("%d golden cases of %s, want %d", have, algo, want)
-	}
-}
-
-// gaussianProblem draws two overlapping classes of n examples in all.
-func gaussianProblem(seed uint64, n, columns int, positive bool) (x [][]float64, y []float64) {
-	r := rand.New(rand.NewPCG(seed, 0))
-	for i := range n {
-		y = append(y, float64(2*(i%2)-1))
-		row := make([]float64, columns)
-		for d := range row {
-			if r.IntN(3) > 0 {
-				row[d] = r.NormFloat64() + y[i]*0.4/float64(1+d%3)
-			}
-			if positive {
-				row[d] = math.Abs(row[d])
-			}
-		}
-		x = append(x, row)
-	}
-	return x, y
-}
-
-func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
 var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2", "chi2:0.7"}
 
 func TestKernelMatchesItsDefinition(t *testing.T) {
-	x, y := gaussianProblem(1, 40, 9, true)
+	x, y := problems.Gaussian(1, 40, 9, true)
 	d := denseData(t, x, y)
 	for _, name := range testKernels {
 		k, err := ParseKernel(name)
@@ -108,13 +72,10 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 }
 
 func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
-	// More rows than a shard, so that rows too are computed in parallel.
-	x, y := gaussianProblem(2, 2*kernelShardRows+100, 5, true)
+	// More rows than two shards of batch.KernelRows, so that rows too are computed in parallel.
+	x, y := problems.Gaussian(2, 8300, 5, true)
 	d := denseData(t, x, y)
 	for _, k := range []Kernel{LinearKernel{}, RBFKernel{1.3}, RBFChi2Kernel{1.1}} {
-		if r := newKernelRows(k, d); len(r.shards) < 2 {
-			t.Fatalf("%d shards show nothing", len(r.shards))
-		}
 		one, err := NewCachedGram(k, d, 0, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -146,32 +107,6 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
-	x, y := gaussianProblem(4, 30, 4, false)
-	d := denseData(t, x, y)
-	c, err := NewCachedGram(RBFKernel{1}, d, 3*8*30, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held []int // the obvious cache: newest first
-	want := 0
-	r := rand.New(rand.NewPCG(5, 5))
-	for range 2000 {
-		i := r.IntN(6) * r.IntN(6)
-		c.Row(i)
-		if at := slices.Index(held, i); at >= 0 {
-			held = slices.Delete(held, at, at+1)
-		} else {
-			want++
-		}
-		held = append([]int{i}, held...)
-		held = held[:min(len(held), 3)]
-		if c.computed != want {
-			t.Fatalf("%d rows computed, want %d", c.computed, want)
-		}
-	}
-}
-
 func TestKernelRefusesBadInput(t *testing.T) {
 	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
 		if k, err := ParseKernel(s); err == nil {
@@ -198,7 +133,7 @@ func TestKernelRefusesBadInput(t *testing.T) {
 // Every solution must satisfy the optimality conditions, checked here from
 // their definition on the full matrix.
 func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
-	x, y := gaussianProblem(6, 200, 8, true)
+	x, y := problems.Gaussian(6, 200, 8, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {

@@ -134,7 +134,7 @@ func (m *KernelModel) EachBlock() (iter.Seq[blankout.Block], error) {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
 	var columns, ends, index, values, coef []byte
-	for _, c := range m.data.columns {
+	for _, c := range m.support.columns {
 		columns = binary.LittleEndian.AppendUint32(columns, c)
 	}
 	end := uint32(0)

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 )
 
 func testKernelModel(t *testing.T, k Kernel) (*KernelModel, *Data, []float64) {
 	t.Helper()
-	x, y := gaussianProblem(61, 30, 6, true)
+	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	coef := make([]float64, 2*len(x))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 )
 
 func TestGoldenMCF(t *testing.T) {
@@ -78,7 +79,7 @@ func checkDerivatives(t *testing.T, what string, o Objective, w []float64, tol f
 }
 
 func TestMCFDerivatives(t *testing.T) {
-	x, y := gaussianProblem(21, 30, 5, true)
+	x, y := problems.Gaussian(21, 30, 5, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	weight := make([]float64, len(y))
@@ -106,7 +107,7 @@ func TestMCFDerivatives(t *testing.T) {
 // The closed form against the average loss of corrupted copies: the
 // exponential one is the expectation, the logistic one lies above it.
 func TestMCFIsTheExpectation(t *testing.T) {
-	x, y := gaussianProblem(22, 5, 3, true)
+	x, y := problems.Gaussian(22, 5, 3, true)
 	d := denseData(t, x, y)
 	w := []float64{0.3, -0.4, 0.5, 0.1}
 	r := rand.New(rand.NewPCG(2, 2))
@@ -138,7 +139,7 @@ func TestMCFIsTheExpectation(t *testing.T) {
 
 func TestMCFBadInput(t *testing.T) {
 	ctx := context.Background()
-	x, y := gaussianProblem(23, 20, 3, false)
+	x, y := problems.Gaussian(23, 20, 3, false)
 	d := denseData(t, x, y)
 	p := Problem{Data: d, Y: y, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.1, FreeIntercept)}
 	for name, noise := range map[string]blankout.Noise{"laplace": blankout.Laplace{B: 1}, "poisson of negatives": blankout.Poisson{}} {
@@ -187,7 +188,7 @@ func TestMCFBadInput(t *testing.T) {
 // The gap is a bound wherever the free intercept stands, for it is taken to its
 // optimum first; where all labels are equal there is none, and no bound.
 func TestMCFGap(t *testing.T) {
-	x, y := gaussianProblem(24, 40, 3, false)
+	x, y := problems.Gaussian(24, 40, 3, false)
 	d := denseData(t, x, y)
 	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
 		p := Problem{Data: d, Y: y, Noise: blankout.Dropout{Q: 0.3}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.5, FreeIntercept), Threads: 1}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
@@ -16,7 +17,7 @@ func rampProblem(d *Data, y []float64, noise blankout.Noise) Problem {
 
 func TestRamp(t *testing.T) {
 	ctx := context.Background()
-	x, y := gaussianProblem(51, 200, 5, false)
+	x, y := problems.Gaussian(51, 200, 5, false)
 	opt := Options{Tol: 1e-10}
 	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}} {
 		solve := func(x [][]float64, y []float64, s float64) (*Ramp, *Result) {
@@ -103,7 +104,7 @@ func TestRamp(t *testing.T) {
 
 // Probit needs no objective of its own; this is its place among the comparators.
 func TestProbitIsSolvedWithACertificate(t *testing.T) {
-	x, y := gaussianProblem(52, 100, 4, false)
+	x, y := problems.Gaussian(52, 100, 4, false)
 	d := denseData(t, x, y)
 	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
 		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,9 +21,6 @@ type Selection struct {
 	// training examples', see Data.Like.
 	Validation *Data
 	Grid       []Axis
-	// Kernel, if not nil, makes the candidates kernel machines, see TrainKernel,
-	// that share its settings but for those of the Grid.
-	Kernel *KernelConfig
 	// Deletions lists the shares of features that the held-out examples lose at
 	// random, survivors rescaled. The best settings are chosen for each on its
 	// own: what is best at 0 is seldom best at 0.7. Empty means 0 only.
@@ -35,8 +31,18 @@ type Selection struct {
 	Progress func(done, all int)
 }
 
-// Axis is a setting, as Config.Set or KernelConfig.Set names it, and the values
-// to try.
+// Settings are what one family of machines is trained by, which a search varies.
+type Settings[S any] interface {
+	// With returns the settings with the one of a flag's name changed.
+	With(key, value string) (S, error)
+	// Check returns the first thing wrong that can be told without data.
+	Check() error
+	// Chain returns what trains settings that differ in their cost alone on d, one
+	// after the other, each on one thread. So many chains, workers, share the memory.
+	Chain(d *Data, workers int) func(context.Context, S) (blankout.Model, error)
+}
+
+// Axis is a setting, as Settings.With names it, and the values to try.
 type Axis struct {
 	Key    string
 	Values []string
@@ -58,9 +64,7 @@ type Candidate struct {
 	Error     []float64 `json:"error"`
 	Deviation []float64 `json:"deviation"`
 	LogLoss   []float64 `json:"log_loss"`
-	config    Config
-	kernel    KernelConfig
-	chain     string // candidates of one chain differ in their cost alone
+	chain     string    // candidates of one chain differ in their cost alone
 }
 
 // Ranking is a finished search.
@@ -73,13 +77,6 @@ type Ranking struct {
 	Best []int `json:"best"`
 }
 
-// Config returns the settings of a candidate.
-func (t *Ranking) Config(candidate int) Config { return t.Candidates[candidate].config }
-
-// KernelConfig returns those settings of a candidate that kernel machines have
-// besides.
-func (t *Ranking) KernelConfig(candidate int) KernelConfig { return t.Candidates[candidate].kernel }
-
 // Name says which candidate i is, for people.
 func (t *Ranking) Name(i int) string {
 	var parts []string
@@ -87,6 +84,12 @@ func (t *Ranking) Name(i int) string {
 		parts = append(parts, t.Keys[k]+" = "+v)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// With returns the settings with the one of a flag's name changed.
+func (c Config) With(key, value string) (Config, error) {
+	err := c.Set(key, value)
+	return c, err
 }
 
 // Set gives the setting of a flag's name a value.
@@ -154,124 +157,54 @@ func (c *Config) Set(key, value string) error {
 	return nil
 }
 
-// kernelKeys are the settings of the Config that kernel machines have.
-var kernelKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
-
-// Set gives the setting of a flag's name a value: one of kernel, sigma (of the
-// kernel), degree, drop-q, keep, epochs and loss.
-func (k *KernelConfig) Set(key, value string) error {
-	number := func(to *float64) error {
-		x, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return fmt.Errorf("%s = %q is not a number", key, value)
-		}
-		*to = x
-		return nil
-	}
-	name, _, _ := strings.Cut(k.Kernel, ":")
-	switch key {
-	case "kernel":
-		k.Kernel = value
-	case "sigma", "degree":
-		if (name == "poly") != (key == "degree") || name == "linear" {
-			return fmt.Errorf("kernel %s has no %s", name, key)
-		}
-		k.Kernel = name + ":" + value
-	case "drop-q":
-		k.Drop.Q = AutoStrength
-		if value != "auto" {
-			if err := number(&k.Drop.Q); err != nil {
-				return err
-			}
-			if !(k.Drop.Q >= 0) {
-				return fmt.Errorf("drop-q = %s: want auto or a number that is not negative", value)
-			}
-		}
-	case "keep":
-		return number(&k.Drop.Keep)
-	case "epochs":
-		k.Drop.Epochs = 0
-		if value != "inf" {
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 {
-				return fmt.Errorf("epochs = %q: want a positive number or inf", value)
-			}
-			k.Drop.Epochs = n
-		}
-	case "loss":
-		_, form, has := strings.Cut(value, ":")
-		if !IsKernel(value) || has && form != "square" && form != "hinge" {
-			return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge or dropsvm:square", value)
-		}
-		k.Square = form == "square"
-	default:
-		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(kernelKeys, ", "))
-	}
-	return nil
-}
-
-// set gives one setting of the candidate a value.
-func (n *Candidate) set(key, value string, kernel bool) error {
-	if kernel && !slices.Contains(kernelKeys, key) {
-		return n.kernel.Set(key, value)
-	}
-	return n.config.Set(key, value)
-}
-
-// candidates lists the points of the grid, the last axis the fastest.
-func (s *Selection) candidates(c Config) ([]Candidate, error) {
-	first := Candidate{config: c}
-	if s.Kernel != nil {
-		first.kernel = *s.Kernel
-	}
-	list := []Candidate{first}
-	for _, axis := range s.Grid {
+// grid lists the points of the grid, the last axis the fastest, and the settings
+// of each.
+func grid[S Settings[S]](first S, axes []Axis) ([]Candidate, []S, error) {
+	list, settings := []Candidate{{}}, []S{first}
+	for _, axis := range axes {
 		var next []Candidate
-		for _, old := range list {
+		var nextSettings []S
+		for i, old := range list {
 			for _, v := range axis.Values {
 				n := old
 				n.Values = append(slices.Clone(old.Values), v)
-				if err := n.set(axis.Key, v, s.Kernel != nil); err != nil {
-					return nil, err
+				s, err := settings[i].With(axis.Key, v)
+				if err != nil {
+					return nil, nil, err
 				}
 				switch axis.Key {
 				case "c", "cost", "l2":
 				default:
 					n.chain += v + "\x00"
 				}
-				next = append(next, n)
+				next, nextSettings = append(next, n), append(nextSettings, s)
 			}
 		}
-		list = next
+		list, settings = next, nextSettings
 	}
-	for i := range list {
-		var err error
-		if s.Kernel != nil {
-			err = list[i].kernel.Check(list[i].config)
-		} else {
-			err = list[i].config.Check()
-		}
-		if err != nil {
-			return nil, err
+	for _, s := range settings {
+		if err := s.Check(); err != nil {
+			return nil, nil, err
 		}
 	}
-	return list, nil
+	return list, settings, nil
 }
 
-// Select tries every point of the grid on d. Candidates that differ in their cost
+// Select tries every point of the grid, from the settings first, on d. It returns
+// the settings of each candidate beside the Ranking. Candidates that differ in their cost
 // alone are a chain: one begins where the one before ended, or shares its kernel
 // matrices. Chains run side by side; the table does not depend on how many at a
 // time.
-func Select(ctx context.Context, d *Data, c Config, s Selection) (*Ranking, error) {
+func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (*Ranking, []S, error) {
 	if s.Folds < 2 && s.Validation == nil {
-		return nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
+		return nil, nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
 	}
 	if len(s.Deletions) == 0 {
 		s.Deletions = []float64{0}
 	}
 	for _, q := range s.Deletions {
 		if !(q >= 0 && q < 1) {
-			return nil, fmt.Errorf("deletion %v: want a share in [0, 1)", q)
+			return nil, nil, fmt.Errorf("deletion %v: want a share in [0, 1)", q)
 		}
 	}
 	t := &Ranking{Deletions: s.Deletions}
@@ -279,40 +212,31 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Ranking, erro
 		t.Keys = append(t.Keys, axis.Key)
 	}
 	var err error
-	if t.Candidates, err = s.candidates(c); err != nil {
-		return nil, err
+	var settings []S
+	if t.Candidates, settings, err = grid(first, s.Grid); err != nil {
+		return nil, nil, err
 	}
 	train, test := []*Data{d}, []*Data{s.Validation}
 	if s.Validation == nil {
 		if train, test, err = d.folds(s.Folds, s.Seed); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	folds, chains := len(train), t.chains()
 	cells := make([]cell, len(t.Candidates)*folds)
-	errs := make([]error, len(chains)*folds)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var mu sync.Mutex
-	done := 0
-	workers := min(max(s.Threads, 1), len(errs))
-	parallel(workers, len(errs), func(i int) {
+	done, tasks := 0, len(chains)*folds
+	workers := min(max(s.Threads, 1), tasks)
+	err = Each(ctx, workers, tasks, func(ctx context.Context, i int) error {
 		k := i % folds
-		next := linearChain(train[k])
-		if s.Kernel != nil {
-			next = kernelChain(train[k], workers)
-		}
+		next := first.Chain(train[k], workers)
 		for _, candidate := range chains[i/folds] {
-			n := t.Candidates[candidate]
-			n.config.Threads, n.config.Progress = 1, nil
-			m, err := next(ctx, &n)
+			m, err := next(ctx, settings[candidate])
 			if err != nil {
-				errs[i] = err
-				if len(n.Values) > 0 {
-					errs[i] = fmt.Errorf("%s: %w", t.Name(candidate), err)
+				if len(s.Grid) > 0 {
+					err = fmt.Errorf("%s: %w", t.Name(candidate), err)
 				}
-				cancel()
-				return
+				return err
 			}
 			to := &cells[candidate*folds+k]
 			for _, q := range s.Deletions {
@@ -326,12 +250,13 @@ func Select(ctx context.Context, d *Data, c Config, s Selection) (*Ranking, erro
 				mu.Unlock()
 			}
 		}
+		return nil
 	})
-	if err := firstError(errs); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	t.measured(cells, folds)
-	return t, nil
+	return t, settings, nil
 }
 
 // cell is what one candidate came to on one fold, by deletion level.
@@ -378,13 +303,13 @@ func (t *Ranking) measured(cells []cell, folds int) {
 	}
 }
 
-// linearChain returns what trains the candidates of a chain on d, one after the
-// other. Where the minimum is certified it does not depend on the start, and
-// each candidate begins with the weights of the one before.
-func linearChain(d *Data) func(context.Context, *Candidate) (blankout.Model, error) {
+// Chain is that of Settings. Where the minimum is certified it does not depend on
+// the start, and training begins with the weights of the settings before.
+func (Config) Chain(d *Data, _ int) func(context.Context, Config) (blankout.Model, error) {
 	var start [][]float64
-	return func(ctx context.Context, n *Candidate) (blankout.Model, error) {
-		fit, err := train(ctx, d, n.config, start)
+	return func(ctx context.Context, c Config) (blankout.Model, error) {
+		c.Threads, c.Progress = 1, nil
+		fit, err := train(ctx, d, c, start)
 		if err != nil {
 			return nil, err
 		}
@@ -396,42 +321,6 @@ func linearChain(d *Data) func(context.Context, *Candidate) (blankout.Model, err
 		}
 		return fit.Model, nil
 	}
-}
-
-// kernelChain is linearChain for kernel machines: the candidates share their
-// matrices, in a share of the memory.
-func kernelChain(d *Data, share int) func(context.Context, *Candidate) (blankout.Model, error) {
-	var shared *kernelTrainer
-	return func(ctx context.Context, n *Candidate) (blankout.Model, error) {
-		k := n.kernel
-		k.Memory /= share
-		t, err := newKernelTrainer(d, n.config, k, shared)
-		if err != nil {
-			return nil, err
-		}
-		shared = t
-		fit, err := t.train(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return fit.Model, nil
-	}
-}
-
-// firstError returns the first of the errors that is not just a task told to
-// stop because of another; failing that, the first.
-func firstError(errs []error) error {
-	var stopped error
-	for _, err := range errs {
-		switch {
-		case err == nil:
-		case !errors.Is(err, context.Canceled):
-			return err
-		case stopped == nil:
-			stopped = err
-		}
-	}
-	return stopped
 }
 
 // folds cuts d into k parts, each with its share of every class, and returns

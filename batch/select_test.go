@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"blankout"
 )
 
 func TestSelectFindsTheBetterSettings(t *testing.T) {
@@ -19,7 +16,7 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 	var want string
 	for threads := 1; threads <= 3; threads += 2 {
 		s.Threads = threads
-		table, err := Select(context.Background(), d, c, s)
+		table, _, err := Select(context.Background(), d, c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,13 +49,13 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 		c.Loss, c.Noise, c.Tol = loss, "dropout:0.3", 1e-8
 		costs := []string{"0.01", "1", "100"}
 		s := Selection{Folds: 3, Grid: []Axis{{"c", costs}, {"intercept", []string{"free", "none"}}}, Deletions: []float64{0, 0.5}}
-		all, err := Select(t.Context(), d, c, s)
+		all, _, err := Select(t.Context(), d, c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, n := range all.Candidates {
 			s.Grid = []Axis{{"c", n.Values[:1]}, {"intercept", n.Values[1:]}}
-			alone, err := Select(t.Context(), d, c, s)
+			alone, _, err := Select(t.Context(), d, c, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,53 +64,6 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 					t.Errorf("%s, %s: log-loss %v in a chain, %v alone", loss, all.Name(i), got, want)
 				}
 			}
-		}
-	}
-}
-
-func TestSelectKernelMachines(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 5))
-	var b Builder
-	for i := range 120 { // two rings
-		angle, radius := 2*math.Pi*r.Float64(), float64(1+i%2)+0.2*r.NormFloat64()
-		e := blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := b.Data(blankout.NewSchema(8, []string{"-1", "1"}, 2))
-	k := DefaultKernelConfig()
-	s := Selection{Folds: 4, Kernel: &k, Seed: 1, Grid: []Axis{{"kernel", []string{"linear", "rbf:0.5"}}, {"drop-q", []string{"0", "auto", "0.3"}},
-		{"keep", []string{"0.5"}}, {"epochs", []string{"2", "inf"}}, {"c", []string{"0.1", "10"}}, {"loss", []string{"dropsvm", "dropsvm:square"}}}}
-	s.Threads = 1
-	table, err := Select(t.Context(), d, DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Threads = 3
-	again, err := Select(t.Context(), d, DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprint(table) != fmt.Sprint(again) {
-		t.Error("another table with another number of threads")
-	}
-	best := table.KernelConfig(table.Best[0])
-	if best.Kernel != "rbf:0.5" || len(table.Candidates) != 48 {
-		t.Errorf("the best of %d is %s", len(table.Candidates), table.Name(table.Best[0]))
-	}
-	// A candidate of a chain is what TrainKernel finds.
-	s.Folds, s.Validation = 0, d
-	if table, err = Select(t.Context(), d, DefaultConfig(), s); err != nil {
-		t.Fatal(err)
-	}
-	for i, n := range table.Candidates {
-		fit, err := TrainKernel(t.Context(), d, table.Config(i), table.KernelConfig(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := 100 * fit.TrainError(d); math.Abs(n.Error[0]-want) > 1e-9 {
-			t.Errorf("%s: error %v, alone %v", table.Name(i), n.Error[0], want)
 		}
 	}
 }
@@ -143,19 +93,14 @@ func TestFoldsAreStratified(t *testing.T) {
 
 func TestSelectRefuses(t *testing.T) {
 	d := classData(t, 20, 2, "-1", "1")
-	kernel := DefaultKernelConfig()
 	for want, s := range map[string]Selection{
 		"at least 2":   {Folds: 1},
 		"no setting":   {Folds: 2, Grid: []Axis{{"x", []string{"1"}}}},
 		"not a number": {Folds: 2, Grid: []Axis{{"c", []string{"one"}}}},
 		"too few":      {Folds: 15},
 		"want a share": {Folds: 2, Deletions: []float64{1}},
-		"of a kernel":  {Folds: 2, Kernel: &kernel, Grid: []Axis{{"noise", []string{"none"}}}},
-		"no degree":    {Folds: 2, Kernel: &kernel, Grid: []Axis{{"degree", []string{"2"}}}},
-		"not negative": {Folds: 2, Kernel: &kernel, Grid: []Axis{{"drop-q", []string{"-1"}}}},
-		"positive":     {Folds: 2, Kernel: &kernel, Grid: []Axis{{"c", []string{"0"}}}},
 	} {
-		if _, err := Select(context.Background(), d, DefaultConfig(), s); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := Select(context.Background(), d, DefaultConfig(), s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}

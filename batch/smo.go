@@ -7,7 +7,7 @@ import (
 )
 
 // GramRows is a symmetric positive semidefinite matrix that is read row by row:
-// a [Gram] in memory or a [CachedGram].
+// a matrix in memory or a [CachedGram].
 type GramRows interface {
 	Len() int
 	// Row returns row i, valid until the second next call.
@@ -491,4 +491,100 @@ func (s *smo) finish(r *DualResult) {
 	r.Beta, r.Intercept, r.Iterations = s.beta, b, s.iterations
 	r.Primal, r.Dual = 0.5*quadratic+loss, linear-0.5*quadratic
 	r.Gap = r.Primal - r.Dual
+}
+
+// SolveHinge solves |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space
+// of k. A penalised intercept is one more feature, of value 1.
+func SolveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64, intercept Intercept, tol float64) (*DualResult, error) {
+	p := HingeDual(k, y, cost)
+	p.GapTol = tol
+	if ell != 1 {
+		p.P = make([]float64, len(y))
+		for i, v := range y {
+			p.P[i] = ell * v
+		}
+	}
+	p.Intercept = intercept == FreeIntercept
+	if intercept == PenalisedIntercept {
+		p.K = &plusOne{GramRows: k}
+	}
+	r, err := p.Solve(ctx)
+	if err == nil && intercept == PenalisedIntercept {
+		for _, b := range r.Beta {
+			r.Intercept += b
+		}
+	}
+	return r, err
+}
+
+// plusOne adds 1 to every element of a matrix.
+type plusOne struct {
+	GramRows
+	buffer [2][]float64
+	next   int
+}
+
+func (k *plusOne) Row(i int) []float64 {
+	k.next ^= 1
+	out := append(k.buffer[k.next][:0], k.GramRows.Row(i)...)
+	for j := range out {
+		out[j]++
+	}
+	k.buffer[k.next] = out
+	return out
+}
+
+func (k *plusOne) Diagonal() []float64 {
+	out := k.GramRows.Diagonal()
+	for i := range out {
+		out[i]++
+	}
+	return out
+}
+
+// smo solves the plain hinge with SMO and the linear kernel:
+// J = r (|w|^2/2 + sum (m/r) hinge) for the penalty r |w|^2/2.
+func (s *solver) smo(ctx context.Context, o *Expected) error {
+	ell, r := o.plainHinge(), 0.0
+	if o.columns > 0 {
+		r = o.p.Penalty.R[0]
+	}
+	for d, v := range o.p.Penalty.R {
+		if d < o.columns || o.p.Intercept == PenalisedIntercept {
+			if v != r {
+				r = 0
+			}
+		}
+	}
+	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.free != nil {
+		return fmt.Errorf("solver smo: it is for the hinge loss without noise and the penalty |w|^2")
+	}
+	var rows []int
+	var y, cost []float64
+	for i, m := range o.m {
+		if m != 0 {
+			rows, y, cost = append(rows, i), append(y, o.p.Y[i]), append(cost, m/r)
+		}
+	}
+	d := o.p.Data.Subset(rows)
+	k, err := NewCachedGram(LinearKernel{}, d, 1<<30, o.p.Threads)
+	if err != nil {
+		return err
+	}
+	dual, err := SolveHinge(ctx, k, y, cost, ell, o.p.Intercept, s.opt.Tol)
+	if err != nil {
+		return err
+	}
+	clear(s.w)
+	for i, b := range dual.Beta {
+		if b != 0 {
+			d.Row(i).AddTo(s.w, b)
+		}
+	}
+	if o.dim > o.columns {
+		s.w[o.columns] = dual.Intercept
+	}
+	s.value, s.gap = r*dual.Primal, r*max(dual.Gap, 0)
+	s.converged, s.iterations = dual.Converged, dual.Iterations
+	return nil
 }

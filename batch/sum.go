@@ -4,6 +4,10 @@ package batch
 // number of them.
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -56,7 +60,7 @@ func newSummerOf(d *Data, additions, dim, threads int) *summer {
 
 // each calls f once for every group, on all threads, and waits.
 func (s *summer) each(f func(g, lo, hi int)) {
-	parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
+	Parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
 // sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
@@ -79,7 +83,7 @@ func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 		return total
 	}
 	const stripe = 1 << 14
-	parallel(s.threads, (len(out)+stripe-1)/stripe, func(k int) {
+	Parallel(s.threads, (len(out)+stripe-1)/stripe, func(k int) {
 		lo, hi := k*stripe, min((k+1)*stripe, len(out))
 		out := out[lo:hi]
 		copy(out, s.partial[0][lo:hi])
@@ -92,8 +96,26 @@ func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 	return total
 }
 
-// parallel calls f(0) … f(n-1) on up to the given number of threads and waits.
-func parallel(threads, n int, f func(i int)) {
+// Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error
+// ends the context of the other calls. Each returns the first error that is not
+// just a call told to stop because of another; failing that, the first.
+func Each(ctx context.Context, threads, n int, f func(ctx context.Context, i int) error) error {
+	errs := make([]error, n)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	Parallel(threads, n, func(i int) {
+		if errs[i] = f(ctx, i); errs[i] != nil {
+			cancel()
+		}
+	})
+	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); at >= 0 {
+		return errs[at]
+	}
+	return cmp.Or(errs...)
+}
+
+// Parallel calls f(0) … f(n-1) on up to the given number of threads and waits.
+func Parallel(threads, n int, f func(i int)) {
 	if threads = min(threads, n); threads <= 1 {
 		for i := range n {
 			f(i)

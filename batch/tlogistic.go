@@ -152,7 +152,7 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := c.problems(d)
+	problems, err := c.Subproblems(d)
 	if err != nil {
 		return nil, err
 	}

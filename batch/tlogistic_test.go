@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
@@ -42,7 +43,7 @@ func TestGoldenTLogistic(t *testing.T) {
 }
 
 func TestTLogisticDerivatives(t *testing.T) {
-	x, y := gaussianProblem(31, 30, 5, true)
+	x, y := problems.Gaussian(31, 30, 5, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, prior := range []Prior{StudentPrior, L2Prior} {
@@ -62,7 +63,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 // Every theta-step lowers J, under noise as well: its objective lies above J
 // and touches it.
 func TestThetaStepNeverRaisesJ(t *testing.T) {
-	x, y := gaussianProblem(32, 60, 6, true)
+	x, y := problems.Gaussian(32, 60, 6, true)
 	d := denseData(t, x, y)
 	for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.5}} {
 		for _, prior := range []Prior{StudentPrior, L2Prior} {
@@ -143,7 +144,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 }
 
 func TestTLogisticBadInput(t *testing.T) {
-	x, y := gaussianProblem(33, 20, 3, false)
+	x, y := problems.Gaussian(33, 20, 3, false)
 	d := denseData(t, x, y)
 	l, err := loss.NewTLogistic(1.5)
 	if err != nil {

@@ -75,11 +75,11 @@ type Solution struct {
 	Seconds    float64
 }
 
-// subproblem is one of the problems that a task with several classes is made of.
-type subproblem struct {
-	positive, negative int // classes; negative is -1 for all others
-	y                  []float64
-	weight             []float64 // nil: the data's own
+// Subproblem is one of the problems that a task with several classes is made of.
+type Subproblem struct {
+	Positive, Negative int // classes; Negative is -1 for all others
+	Y                  []float64
+	Weight             []float64 // nil: the data's own
 }
 
 // Train solves the problem of c on d. It returns an error where the data or c
@@ -105,7 +105,7 @@ func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, err
 	if err != nil {
 		return nil, err
 	}
-	problems, err := c.problems(d)
+	problems, err := c.Subproblems(d)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +113,8 @@ func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, err
 	workers := min(max(c.Threads, 1), len(problems))
 	c.Threads = max(c.Threads/workers, 1)
 	results := make([]*Result, len(problems))
-	errs := make([]error, len(problems))
 	var mu sync.Mutex
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	parallel(workers, len(problems), func(i int) {
+	err = Each(ctx, workers, len(problems), func(ctx context.Context, i int) error {
 		o, err := build(d, problems[i], c)
 		if err == nil {
 			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Starts: c.Starts, Seed: c.Seed}
@@ -134,17 +131,12 @@ func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, err
 			}
 			results[i], err = Solve(ctx, o, opt)
 		}
-		if err != nil {
-			errs[i] = err
-			cancel()
-		}
-	})
-	for i, err := range errs {
 		if err != nil && len(problems) > 1 {
-			errs[i] = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
+			err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].Positive], err)
 		}
-	}
-	if err := firstError(errs); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	f := &Fit{Solution: Solution{Converged: true}, Problems: results}
@@ -206,9 +198,9 @@ func (f *Fit) TrainError(d *Data) float64 {
 	return wrong / total
 }
 
-// kappa returns the factor of the losses and the weight of |w|^2: the one place
+// Penalisation returns the factor of the losses and the weight of |w|^2: the one place
 // where the conventions of the papers meet. factor is loss.Facts.Cost.
-func (c Config) kappa(factor float64) (kappa, l2 float64) {
+func (c Config) Penalisation(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
 	}
@@ -263,7 +255,7 @@ var objectives = []struct {
 			return nil, err
 		}
 		p.Loss = l
-		_, l2 := c.kappa(1)
+		_, l2 := c.Penalisation(1)
 		return NewTLogistic(p, Prior(c.Prior), 2*l2)
 	}},
 }
@@ -344,7 +336,7 @@ func parseLevel(s string, missing float64) (float64, error) {
 
 // objective returns what builds the objective of a binary problem, and the
 // name of the loss that the model carries.
-func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, Config) (Objective, error), name string, err error) {
+func (c Config) objective(noise blankout.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	switch {
 	case !(c.Cost > 0) || math.IsInf(c.Cost, 0):
 		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)
@@ -362,13 +354,13 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	default:
 		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
-	problem := func(d *Data, b subproblem, c Config, l loss.Loss) Problem {
+	problem := func(d *Data, b Subproblem, c Config, l loss.Loss) Problem {
 		factor := 1.0 // of an objective of its own
 		if l != nil {
 			factor = l.Facts().Cost
 		}
-		kappa, l2 := c.kappa(factor)
-		return Problem{Data: d, Y: b.y, Weight: b.weight, Loss: l, Noise: noise, Kappa: kappa,
+		kappa, l2 := c.Penalisation(factor)
+		return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
 			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 	}
 	first, level, _ := strings.Cut(c.Loss, ":")
@@ -381,7 +373,7 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 			if first == "logistic" {
 				name += ":" + c.Bound // a name that another loss has too
 			}
-			return func(d *Data, b subproblem, c Config) (Objective, error) {
+			return func(d *Data, b Subproblem, c Config) (Objective, error) {
 				return o.make(problem(d, b, c, nil), level, c)
 			}, name, nil
 		}
@@ -396,13 +388,13 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, subproblem, C
 	if err != nil {
 		return nil, "", err
 	}
-	return func(d *Data, b subproblem, c Config) (Objective, error) {
+	return func(d *Data, b Subproblem, c Config) (Objective, error) {
 		return NewExpected(problem(d, b, c, l))
 	}, l.String(), nil
 }
 
-// problems cuts the task into binary problems.
-func (c Config) problems(d *Data) ([]subproblem, error) {
+// Subproblems cuts the task into binary problems.
+func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	classes := d.Schema.Classes
 	if loss.IsRegression(c.Loss) {
 		y := make([]float64, d.Rows())
@@ -415,7 +407,7 @@ func (c Config) problems(d *Data) ([]subproblem, error) {
 				}
 			}
 		}
-		return []subproblem{{positive: 0, negative: -1, y: y}}, nil
+		return []Subproblem{{Positive: 0, Negative: -1, Y: y}}, nil
 	}
 	count := make([]int, len(classes))
 	for i := range d.Rows() {
@@ -435,27 +427,27 @@ func (c Config) problems(d *Data) ([]subproblem, error) {
 	case len(present) == 1:
 		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
 	}
-	one := func(positive, negative int) subproblem {
-		b := subproblem{positive: positive, negative: negative, y: d.signs(positive)}
+	one := func(positive, negative int) Subproblem {
+		b := Subproblem{Positive: positive, Negative: negative, Y: d.signs(positive)}
 		if negative >= 0 && len(classes) > 2 {
-			b.weight = make([]float64, d.Rows())
-			for i := range b.weight {
+			b.Weight = make([]float64, d.Rows())
+			for i := range b.Weight {
 				if l := d.Label(i); l == positive || l == negative || l < 0 {
-					b.weight[i] = d.Weight(i)
+					b.Weight[i] = d.Weight(i)
 				}
 			}
 		}
 		return b
 	}
 	if len(classes) == 2 {
-		return []subproblem{one(1, 0)}, nil
+		return []Subproblem{one(1, 0)}, nil
 	}
 	for k, n := range count {
 		if n == 0 {
 			return nil, fmt.Errorf("class %s has no example of positive weight", classes[k])
 		}
 	}
-	var out []subproblem
+	var out []Subproblem
 	switch c.Multiclass {
 	case "ovr":
 		for k := range classes {

@@ -95,7 +95,7 @@ func (k KernelConfig) Check(c Config) error {
 	if err := drop.Check(); err != nil {
 		return err
 	}
-	kappa, l2 := c.kappa(loss.HingeChen{}.Facts().Cost)
+	kappa, l2 := c.Penalisation(loss.HingeChen{}.Facts().Cost)
 	switch {
 	case !(kappa > 0) || math.IsInf(kappa, 0):
 		return fmt.Errorf("cost c = %v: want a positive number", c.Cost)
@@ -118,7 +118,7 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 		return nil, err
 	}
 	t := &kernelTrainer{c: c, k: k}
-	t.kappa, t.l2 = c.kappa(loss.HingeChen{}.Facts().Cost)
+	t.kappa, t.l2 = c.Penalisation(loss.HingeChen{}.Facts().Cost)
 	t.c.Threads = max(c.Threads, 1)
 	if like != nil {
 		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared
@@ -132,7 +132,7 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 	}
 	t.data = d.Subset(labelled)
 	var err error
-	if t.problems, err = c.problems(t.data); err != nil {
+	if t.problems, err = c.Subproblems(t.data); err != nil {
 		return nil, err
 	}
 	if t.kernel, err = ParseKernel(k.Kernel); err != nil {
@@ -142,7 +142,7 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 		return nil, err
 	}
 	t.workers = min(t.c.Threads, len(t.problems))
-	if len(t.problems) == 1 || t.problems[0].negative < 0 {
+	if len(t.problems) == 1 || t.problems[0].Negative < 0 {
 		if t.shared, err = t.matrix(t.data, t.c.Threads, 1); err != nil {
 			return nil, err
 		}
@@ -154,27 +154,22 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 	d, c, problems := t.data, t.c, t.problems
 	results := make([]kernelResult, len(problems))
-	errs := make([]error, len(problems))
 	var mu sync.Mutex
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	parallel(t.workers, len(problems), func(i int) {
-		if results[i], errs[i] = t.solve(ctx, problems[i]); errs[i] != nil {
-			cancel()
-			return
+	err := Each(ctx, t.workers, len(problems), func(ctx context.Context, i int) (err error) {
+		if results[i], err = t.solve(ctx, problems[i]); err != nil {
+			if len(problems) > 1 {
+				err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].Positive], err)
+			}
+			return err
 		}
 		if c.Progress != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			c.Progress(Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
 		}
+		return nil
 	})
-	for i, err := range errs {
-		if err != nil && len(problems) > 1 {
-			errs[i] = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].positive], err)
-		}
-	}
-	if err := firstError(errs); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	outputs := len(problems)
@@ -194,7 +189,6 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 			coef[i*outputs+o] = r.gamma[j]
 		}
 	}
-	var err error
 	if f.Model, err = NewKernelModel(head, t.kernel, d, coef); err != nil {
 		return nil, err
 	}
@@ -207,7 +201,7 @@ type kernelTrainer struct {
 	c         Config
 	k         KernelConfig
 	kappa, l2 float64
-	problems  []subproblem
+	problems  []Subproblem
 	workers   int
 	shared    *kernelMatrices
 }
@@ -264,11 +258,11 @@ func (t *kernelTrainer) drop(n int) DropSVM {
 	return drop
 }
 
-func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, error) {
+func (t *kernelTrainer) solve(ctx context.Context, p Subproblem) (kernelResult, error) {
 	var r kernelResult
 	d, m := t.data, t.shared
-	for i := range p.y {
-		if p.weight == nil || p.weight[i] > 0 {
+	for i := range p.Y {
+		if p.Weight == nil || p.Weight[i] > 0 {
 			r.rows = append(r.rows, i)
 		}
 	}
@@ -282,7 +276,7 @@ func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, 
 	n := d.Rows()
 	y, weight := make([]float64, n), make([]float64, n)
 	for j, i := range r.rows {
-		y[j], weight[j] = p.y[i], d.Weight(j)
+		y[j], weight[j] = p.Y[i], d.Weight(j)
 	}
 	if t.k.Square {
 		return r, t.square(&r, m.gram, y, weight)
@@ -302,7 +296,7 @@ func (t *kernelTrainer) solve(ctx context.Context, p subproblem) (kernelResult, 
 		}
 		rows = cached
 	}
-	dual, err := solveHinge(ctx, rows, y, cost, t.c.Ell, t.c.Intercept, t.c.Tol)
+	dual, err := SolveHinge(ctx, rows, y, cost, t.c.Ell, t.c.Intercept, t.c.Tol)
 	if err != nil {
 		return r, err
 	}
@@ -336,62 +330,13 @@ func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) er
 	return nil
 }
 
-// solveHinge solves |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space
-// of k. A penalised intercept is one more feature, of value 1.
-func solveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64, intercept Intercept, tol float64) (*DualResult, error) {
-	p := HingeDual(k, y, cost)
-	p.GapTol = tol
-	if ell != 1 {
-		p.P = make([]float64, len(y))
-		for i, v := range y {
-			p.P[i] = ell * v
-		}
-	}
-	p.Intercept = intercept == FreeIntercept
-	if intercept == PenalisedIntercept {
-		p.K = &plusOne{GramRows: k}
-	}
-	r, err := p.Solve(ctx)
-	if err == nil && intercept == PenalisedIntercept {
-		for _, b := range r.Beta {
-			r.Intercept += b
-		}
-	}
-	return r, err
-}
-
-// plusOne adds 1 to every element of a matrix.
-type plusOne struct {
-	GramRows
-	buffer [2][]float64
-	next   int
-}
-
-func (k *plusOne) Row(i int) []float64 {
-	k.next ^= 1
-	out := append(k.buffer[k.next][:0], k.GramRows.Row(i)...)
-	for j := range out {
-		out[j]++
-	}
-	k.buffer[k.next] = out
-	return out
-}
-
-func (k *plusOne) Diagonal() []float64 {
-	out := k.GramRows.Diagonal()
-	for i := range out {
-		out[i]++
-	}
-	return out
-}
-
 // TrainError returns the share of the labelled examples of d, by weight, that
 // the model gets wrong; d as it was trained on.
 func (f *KernelFit) TrainError(d *Data) float64 {
 	const block = 256
 	n := d.Rows()
 	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
-	parallel(f.threads, len(wrong), func(g int) {
+	Parallel(f.threads, len(wrong), func(g int) {
 		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
 		var x blankout.Vec
 		for i := g * block; i < min((g+1)*block, n); i++ {
@@ -410,51 +355,4 @@ func (f *KernelFit) TrainError(d *Data) float64 {
 		a, b = a+wrong[g], b+total[g]
 	}
 	return a / b
-}
-
-// smo solves the plain hinge with SMO and the linear kernel:
-// J = r (|w|^2/2 + sum (m/r) hinge) for the penalty r |w|^2/2.
-func (s *solver) smo(ctx context.Context, o *Expected) error {
-	ell, r := o.plainHinge(), 0.0
-	if o.columns > 0 {
-		r = o.p.Penalty.R[0]
-	}
-	for d, v := range o.p.Penalty.R {
-		if d < o.columns || o.p.Intercept == PenalisedIntercept {
-			if v != r {
-				r = 0
-			}
-		}
-	}
-	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.free != nil {
-		return fmt.Errorf("solver smo: it is for the hinge loss without noise and the penalty |w|^2")
-	}
-	var rows []int
-	var y, cost []float64
-	for i, m := range o.m {
-		if m != 0 {
-			rows, y, cost = append(rows, i), append(y, o.p.Y[i]), append(cost, m/r)
-		}
-	}
-	d := o.p.Data.Subset(rows)
-	k, err := NewCachedGram(LinearKernel{}, d, 1<<30, o.p.Threads)
-	if err != nil {
-		return err
-	}
-	dual, err := solveHinge(ctx, k, y, cost, ell, o.p.Intercept, s.opt.Tol)
-	if err != nil {
-		return err
-	}
-	clear(s.w)
-	for i, b := range dual.Beta {
-		if b != 0 {
-			d.Row(i).AddTo(s.w, b)
-		}
-	}
-	if o.dim > o.columns {
-		s.w[o.columns] = dual.Intercept
-	}
-	s.value, s.gap = r*dual.Primal, r*max(dual.Gap, 0)
-	s.converged, s.iterations = dual.Converged, dual.Iterations
-	return nil
 }

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 )
 
 // With the linear kernel and no dropping it is the linear machine of Train,
 // intercepts, margins, importance weights and penalties included.
 func TestTrainKernelIsTrainForTheLinearKernel(t *testing.T) {
 	ctx := context.Background()
-	x, y := gaussianProblem(71, 120, 6, true)
+	x, y := problems.Gaussian(71, 120, 6, true)
 	d := denseData(t, x, y)
 	d.weights = make([]float64, d.Rows())
 	r := rand.New(rand.NewPCG(1, 1))
@@ -118,7 +119,7 @@ func TestTrainKernelManyClasses(t *testing.T) {
 
 func TestTrainKernelRefuses(t *testing.T) {
 	ctx := context.Background()
-	x, y := gaussianProblem(73, 40, 3, false)
+	x, y := problems.Gaussian(73, 40, 3, false)
 	d := denseData(t, x, y)
 	for name, set := range map[string]func(c *Config, k *KernelConfig){
 		"kernel":           func(_ *Config, k *KernelConfig) { k.Kernel = "rbf:x" },

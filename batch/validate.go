@@ -450,14 +450,14 @@ func eachOutside(live *blankout.Linear, d *Data, f func(w float64)) {
 
 // againstTheRest returns the problem of output k of a model with so many of
 // them; ok is false if the labels do not have both sides.
-func (d *Data) againstTheRest(k, outputs int) (p subproblem, ok bool) {
+func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {
 		positive = 1
 	}
-	p = subproblem{positive: positive, negative: -1, y: d.signs(positive)}
+	p = Subproblem{Positive: positive, Negative: -1, Y: d.signs(positive)}
 	least, most := 1.0, -1.0
-	for i, y := range p.y {
+	for i, y := range p.Y {
 		if d.Weight(i) > 0 && !math.IsNaN(y) {
 			least, most = min(least, y), max(most, y)
 		}

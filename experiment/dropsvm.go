@@ -270,36 +270,36 @@ func fitDrop(ctx context.Context, c dropConfig, train, test *batch.Data, seed ui
 		strengths = append(strengths, strconv.FormatFloat(x/n, 'g', 6, 64))
 	}
 	grid := []batch.Axis{{Key: "c", Values: c.Costs}}
-	choose := func(k batch.KernelConfig, grid []batch.Axis) (batch.Config, batch.KernelConfig, string, error) {
-		t, err := batch.Select(ctx, train, config, batch.Selection{Folds: innerFolds(train, c.Inner), Grid: grid, Kernel: &k, Seed: seed, Threads: 1})
+	choose := func(grid []batch.Axis) (batch.KernelMachine, string, error) {
+		first := batch.KernelMachine{Config: config, Kernel: plain}
+		t, all, err := batch.Select(ctx, train, first, batch.Selection{Folds: innerFolds(train, c.Inner), Grid: grid, Seed: seed, Threads: 1})
 		if err != nil {
-			return config, k, "", err
+			return first, "", err
 		}
 		best := t.Best[0]
-		return t.Config(best), t.KernelConfig(best), t.Name(best), nil
+		return all[best], t.Name(best), nil
 	}
 	for j := range dropMachines {
-		var chosen batch.Config
-		var k batch.KernelConfig
+		var m batch.KernelMachine
 		var err error
 		switch j {
 		case 0:
-			chosen, k, f.Chosen[j], err = choose(plain, grid)
+			m, f.Chosen[j], err = choose(grid)
 		case 1: // after the closed form, whose settings it takes
 			continue
 		case 2:
-			chosen, k, f.Chosen[j], err = choose(plain, []batch.Axis{{Key: "drop-q", Values: strengths}, {Key: "keep", Values: c.Keep}, grid[0]})
+			m, f.Chosen[j], err = choose([]batch.Axis{{Key: "drop-q", Values: strengths}, {Key: "keep", Values: c.Keep}, grid[0]})
 		}
 		if err != nil {
 			return f, err
 		}
-		if err := f.measure(ctx, j, train, test, chosen, k); err != nil {
+		if err := f.measure(ctx, j, train, test, m); err != nil {
 			return f, err
 		}
 		if j == 2 {
 			f.Chosen[1] = f.Chosen[2]
-			k.Drop.Epochs, k.Drop.Seed = c.Epochs, seed
-			if err := f.measure(ctx, 1, train, test, chosen, k); err != nil {
+			m.Kernel.Drop.Epochs, m.Kernel.Drop.Seed = c.Epochs, seed
+			if err := f.measure(ctx, 1, train, test, m); err != nil {
 				return f, err
 			}
 		}
@@ -316,8 +316,8 @@ func innerFolds(d *batch.Data, n int) int {
 	return max(min(n, slices.Min(count)), 2)
 }
 
-func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.Data, c batch.Config, k batch.KernelConfig) error {
-	fit, err := batch.TrainKernel(ctx, train, c, k)
+func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.Data, k batch.KernelMachine) error {
+	fit, err := batch.TrainKernel(ctx, train, k.Config, k.Kernel)
 	if err != nil {
 		return err
 	}
@@ -376,12 +376,12 @@ func varyDropping(ctx context.Context, s *Setting, c dropConfig, sets []*batch.D
 							machine.Drop.Q *= float64(epochs)
 						}
 						if tuned {
-							table, err := batch.Select(ctx, d, config, batch.Selection{Folds: innerFolds(d, 3), Kernel: &machine, Seed: s.Seed, Threads: 1,
+							table, all, err := batch.Select(ctx, d, batch.KernelMachine{Config: config, Kernel: machine}, batch.Selection{Folds: innerFolds(d, 3), Seed: s.Seed, Threads: 1,
 								Grid: []batch.Axis{{Key: "c", Values: c.Costs}}})
 							if err != nil {
 								return out, err
 							}
-							config = table.Config(table.Best[0])
+							config = all[table.Best[0]].Config
 						}
 						fit, err := batch.TrainKernel(ctx, d, config, machine)
 						if err != nil {

@@ -54,9 +54,6 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 		}
 		s.Grid = append(s.Grid, axis)
 	}
-	if batch.IsKernel(o.config.Loss) {
-		s.Kernel = &o.kernel.config
-	}
 	if len(o.validation) > 0 {
 		var err error
 		if s.Validation, err = p.loadValidation(ctx, o, d, scaler); err != nil {
@@ -68,18 +65,24 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 			screen.progress(fmt.Sprintf("%d of %d fits", done, all))
 		}
 	}
-	t, err := batch.Select(ctx, d, o.config, s)
+	var t *batch.Ranking
+	var err error
+	if batch.IsKernel(o.config.Loss) {
+		var all []batch.KernelMachine
+		if t, all, err = batch.Select(ctx, d, batch.KernelMachine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {
+			o.config, o.kernel.config = all[t.Best[0]].Config, all[t.Best[0]].Kernel
+		}
+	} else {
+		var all []batch.Config
+		if t, all, err = batch.Select(ctx, d, o.config, s); err == nil {
+			o.config = all[t.Best[0]]
+		}
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		return nil, refusedError{err}
-	}
-	threads := o.config.Threads
-	o.config = t.Config(t.Best[0])
-	o.config.Threads = threads
-	if s.Kernel != nil {
-		o.kernel.config = t.KernelConfig(t.Best[0])
 	}
 	if !p.quiet {
 		w := tabwriter.NewWriter(p.stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
