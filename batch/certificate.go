@@ -338,7 +338,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	b := o.bias(d)
 	wd, dd := 0.0, 0.0
 	if o.c0 != 0 {
-		wd, dd = o.c0*dot(o.w[:o.columns], d[:o.columns]), o.c0*dot(d[:o.columns], d[:o.columns])
+		wd, dd = o.c0*Dot(o.w[:o.columns], d[:o.columns]), o.c0*Dot(d[:o.columns], d[:o.columns])
 	}
 	o.setPair(d, o.w)
 	o.passes++

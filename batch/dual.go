@@ -143,14 +143,14 @@ func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64
 	clear(p)
 	d.apply(r, z)
 	copy(q, z)
-	rz := dot(r, z)
+	rz := Dot(r, z)
 	limit := forcing * forcing * rz
 	for k := 0; k < n && rz > limit; k++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		d.o.HessVec(q, hq)
-		curvature := dot(q, hq)
+		curvature := Dot(q, hq)
 		if !(curvature > 1e-14*rz) {
 			if k == 0 {
 				copy(p, z) // downhill all the same
@@ -163,7 +163,7 @@ func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64
 			r[i] -= alpha * hq[i]
 		}
 		d.apply(r, z)
-		next := dot(r, z)
+		next := Dot(r, z)
 		beta := next / rz
 		rz = next
 		for i := range q {

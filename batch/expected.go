@@ -361,7 +361,7 @@ func (o *Expected) scores(w []float64) {
 	b := o.bias(w)
 	base := 0.0
 	if o.c0 != 0 {
-		base = o.c0 * dot(w[:o.columns], w[:o.columns])
+		base = o.c0 * Dot(w[:o.columns], w[:o.columns])
 	}
 	o.pass()
 	o.sum.each(func(_, lo, hi int) {
@@ -460,7 +460,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	b := o.bias(w)
 	base, smoothing := 0.0, o.eps*o.eps
 	if o.c0 != 0 {
-		base = o.c0 * dot(w[:o.columns], w[:o.columns])
+		base = o.c0 * Dot(w[:o.columns], w[:o.columns])
 	}
 	var total []float64
 	if grad != nil {
@@ -558,7 +558,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	// its own.
 	base := 0.0
 	if o.c0 != 0 {
-		base = o.c0 * dot(o.w[:o.columns], v[:o.columns])
+		base = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
 	}
 	o.setPair(v, o.w)
 	total := o.total[:o.columns+2] // the last two are of the intercept and of c0 w
@@ -659,7 +659,8 @@ func (o *Expected) heat() bool {
 	return true
 }
 
-func dot(a, b []float64) float64 {
+// Dot returns a.b, summed in the order of the elements.
+func Dot(a, b []float64) float64 {
 	s := 0.0
 	for i, v := range a {
 		s += v * b[i]

@@ -30,7 +30,7 @@ func TestFDROPValue(t *testing.T) {
 			w[i] = r.NormFloat64()
 		}
 		w[2] = w[1] // ties
-		want := 0.5 * (dot(w, w) - w[6]*w[6])
+		want := 0.5 * (Dot(w, w) - w[6]*w[6])
 		for i := range x {
 			worst := 0.0
 			for mask := range 1 << 6 {

@@ -1,5 +1,7 @@
 package batch
 
+// This file reads the matrix of a kernel row by row.
+
 import (
 	"fmt"
 	"slices"
@@ -13,7 +15,7 @@ type Kernel interface {
 	// Pair returns the term of s(x, y) of a column in which the two vectors hold
 	// x and y; a column that one of them lacks has none.
 	Pair(x, y float64) float64
-	// Scalar reports whether Pair is the product, which is then not called for.
+	// Scalar reports whether Pair is the product, so that KernelRows need not call it.
 	Scalar() bool
 	// Of returns k(x, y) from the sums s(x, y), s(x, x) and s(y, y).
 	Of(xy, xx, yy float64) float64
@@ -134,8 +136,8 @@ func rowValues(r Row) []float64 {
 	return out
 }
 
-// CachedGram is the matrix k(x_i, x_j) of all pairs whose rows are computed when they are asked for; the
-// ones used last are kept. It is not safe for concurrent use.
+// CachedGram is the matrix k(x_i, x_j) of all pairs. A row is computed when it is asked
+// for, and those used last are kept. It is not safe for concurrent use.
 type CachedGram struct {
 	rows     *KernelRows
 	threads  int

@@ -168,7 +168,7 @@ func (o *MCF) base(w []float64) float64 {
 	if o.c0 == 0 {
 		return 0
 	}
-	return 0.5 * o.c0 * dot(w[:o.columns], w[:o.columns])
+	return 0.5 * o.c0 * Dot(w[:o.columns], w[:o.columns])
 }
 
 // h returns h_n without what is the same for all rows of a label.
@@ -230,7 +230,7 @@ func (o *MCF) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
 	vb, wv := o.bias(v), 0.0
 	if o.c0 != 0 {
-		wv = o.c0 * dot(o.w[:o.columns], v[:o.columns])
+		wv = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
 	}
 	shared := 0.0 // sum of outer', for the curvature of base
 	for i, m := range o.m {

@@ -73,7 +73,7 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 		if len(r.W) > d.Columns() {
 			b = r.W[d.Columns()]
 		}
-		norm := dot(w, w)
+		norm := Dot(w, w)
 		for c, v := range w {
 			if groups != nil {
 				pair[2*c], pair[2*c+1] = v, v

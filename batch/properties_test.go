@@ -69,7 +69,7 @@ func solve(t testing.TB, o Objective, opt Options) *Result {
 // slowValue is J as written in docs/mathematics.md, row by row.
 func slowValue(x [][]float64, y, w []float64, l loss.Loss, n blankout.Noise, kappa float64, it Intercept) float64 {
 	d := len(x[0])
-	value := dot(w[:d], w[:d])
+	value := Dot(w[:d], w[:d])
 	b := 0.0
 	if it != NoIntercept {
 		b = w[d]
@@ -166,7 +166,7 @@ func TestGroupsByEnumeration(t *testing.T) {
 	}
 	// And so says the objective: of the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
-	if got, want := o.ValueGrad(w, nil)-dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
+	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
 		t.Errorf("quadratic loss %v, want %v", got, want)
 	}
 }
@@ -199,8 +199,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 				}
 				gu, gd := make([]float64, dim), make([]float64, dim)
 				vu, vd := o.ValueGrad(up, gu), o.ValueGrad(down, gd)
-				if slope := (vu - vd) / (2 * h); math.Abs(slope-dot(grad, v)) > 1e-6*(1+math.Abs(slope)) {
-					t.Errorf("%s: slope %v by differences, %v by the gradient", name, slope, dot(grad, v))
+				if slope := (vu - vd) / (2 * h); math.Abs(slope-Dot(grad, v)) > 1e-6*(1+math.Abs(slope)) {
+					t.Errorf("%s: slope %v by differences, %v by the gradient", name, slope, Dot(grad, v))
 				}
 				for i := range gu {
 					if want := (gu[i] - gd[i]) / (2 * h); math.Abs(hv[i]-want) > 1e-5*(1+math.Abs(want)) && !(l.Facts().Kink != nil && !o.noisy) {

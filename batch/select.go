@@ -38,7 +38,8 @@ type Settings[S any] interface {
 	// Check returns the first thing wrong that can be told without data.
 	Check() error
 	// Chain returns what trains settings that differ in their cost alone on d, one
-	// after the other, each on one thread. So many chains, workers, share the memory.
+	// after the other, each on one thread. As many chains as there are workers run at the same time
+	// and share the memory.
 	Chain(d *Data, workers int) func(context.Context, S) (blankout.Model, error)
 }
 

@@ -489,7 +489,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 // search returns a step along p and the value there. s.grad and s.value are
 // the gradient and value at s.w, the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
-	slope := dot(s.grad, p)
+	slope := Dot(s.grad, p)
 	if l, ok := s.o.(liner); ok {
 		phi := l.Line(p)
 		return searchLine(phi, s.value, slope, fullStep)
@@ -581,7 +581,7 @@ func (c *cg) precondition(diag []float64) {
 	copy(c.z, c.r)
 	c.along = c.along[:0]
 	for _, q := range c.past {
-		a := q.inverse * dot(q.d, c.r)
+		a := q.inverse * Dot(q.d, c.r)
 		axpy(-a, q.hd, c.z)
 		c.along = append(c.along, a)
 	}
@@ -589,7 +589,7 @@ func (c *cg) precondition(diag []float64) {
 		c.z[i] /= d
 	}
 	for k, q := range c.past {
-		c.along[k] -= q.inverse * dot(q.hd, c.z)
+		c.along[k] -= q.inverse * Dot(q.hd, c.z)
 	}
 	for k, q := range c.past {
 		axpy(c.along[k], q.d, c.z)
@@ -632,7 +632,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 	}
 	c.precondition(diag)
 	copy(c.d, c.z)
-	rz := dot(c.r, c.z)
+	rz := Dot(c.r, c.z)
 	limit := forcing * forcing * rz
 	for n := 0; n < 2*len(grad)+10 && rz > limit; n++ {
 		if n > 0 && done != nil && done(c.r) {
@@ -642,7 +642,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 			return err
 		}
 		h.HessVec(c.d, c.hd)
-		curvature := dot(c.d, c.hd)
+		curvature := Dot(c.d, c.hd)
 		size := 0.0
 		for i, d := range c.d {
 			size += d * d * diag[i]
@@ -660,7 +660,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 			c.r[i] -= alpha * c.hd[i]
 		}
 		c.precondition(diag)
-		next := dot(c.r, c.z)
+		next := Dot(c.r, c.z)
 		beta := next / rz
 		rz = next
 		for i, z := range c.z {
@@ -770,7 +770,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			p[i] = -g
 		}
 		for k := len(pairs) - 1; k >= 0; k-- {
-			alpha[k] = pairs[k].rho * dot(pairs[k].s, p)
+			alpha[k] = pairs[k].rho * Dot(pairs[k].s, p)
 			axpy(-alpha[k], pairs[k].y, p)
 		}
 		if n := len(pairs); n > 0 {
@@ -789,7 +789,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			}
 		}
 		for k := range pairs {
-			axpy(alpha[k]-pairs[k].rho*dot(pairs[k].y, p), pairs[k].s, p)
+			axpy(alpha[k]-pairs[k].rho*Dot(pairs[k].y, p), pairs[k].s, p)
 		}
 		before := s.value
 		ok := s.wolfe(p, next, nextGrad)
@@ -799,7 +799,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			for i := range next {
 				q.s[i], q.y[i] = next[i]-s.w[i], nextGrad[i]-s.grad[i]
 			}
-			if sy := dot(q.s, q.y); sy > 1e-16*norm2(q.s)*norm2(q.y) {
+			if sy := Dot(q.s, q.y); sy > 1e-16*norm2(q.s)*norm2(q.y) {
 				q.rho = 1 / sy
 				if len(pairs) == memory {
 					pairs = append(pairs[:0], pairs[1:]...)
@@ -841,7 +841,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 // wolfe searches along p for a point that satisfies the strong Wolfe
 // conditions (c1 = 1e-4, c2 = 0.9) and leaves it, its gradient and s.value.
 func (s *solver) wolfe(p, next, grad []float64) bool {
-	slope0 := dot(s.grad, p)
+	slope0 := Dot(s.grad, p)
 	if !(slope0 < 0) {
 		return false
 	}
@@ -853,7 +853,7 @@ func (s *solver) wolfe(p, next, grad []float64) bool {
 		}
 		value := s.o.ValueGrad(next, grad)
 		s.evaluations++
-		slope := dot(grad, p)
+		slope := Dot(grad, p)
 		switch {
 		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // but for rounding
 			hi = t
@@ -880,6 +880,6 @@ func axpy(a float64, x, y []float64) {
 	}
 }
 
-func norm2(x []float64) float64 { return math.Sqrt(dot(x, x)) }
+func norm2(x []float64) float64 { return math.Sqrt(Dot(x, x)) }
 
 func finite(x float64) bool { return x-x == 0 }

@@ -54,7 +54,7 @@ func TestErfResistsWrongLabels(t *testing.T) {
 		fit := solve(t, o, Options{Tol: 1e-6, Starts: 3, Seed: 1})
 		n := 0.0
 		for i, row := range x {
-			if dot(fit.W, row)*clean[i] <= 0 {
+			if Dot(fit.W, row)*clean[i] <= 0 {
 				n++
 			}
 		}

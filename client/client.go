@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/loss"
 	"blankout/record"
@@ -86,7 +86,7 @@ func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
 	var model blankout.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {
-		model, err = batch.ReadKernelModel(file.Blocks)
+		model, err = kernel.ReadModel(file.Blocks)
 	} else {
 		model, err = blankout.ReadLinear(file.Blocks)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/record"
@@ -307,11 +308,11 @@ func kernelModel(t testing.TB) *client.Model {
 			t.Fatal(err)
 		}
 	}
-	k, err := batch.ParseKernel("rbf:0.5")
+	k, err := kernel.Parse("rbf:0.5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := batch.NewKernelModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	m, err := kernel.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -258,7 +259,7 @@ func outerFold(d *batch.Data, n, fold int, seed uint64) (train, test *batch.Data
 func fitDrop(ctx context.Context, c dropConfig, train, test *batch.Data, seed uint64) (dropFit, error) {
 	var f dropFit
 	config := batch.DefaultConfig()
-	plain := batch.DefaultKernelConfig()
+	plain := kernel.DefaultConfig()
 	plain.Kernel, plain.Drop.Q = c.Kernel, 0
 	n := float64(train.Rows())
 	var strengths []string
@@ -270,8 +271,8 @@ func fitDrop(ctx context.Context, c dropConfig, train, test *batch.Data, seed ui
 		strengths = append(strengths, strconv.FormatFloat(x/n, 'g', 6, 64))
 	}
 	grid := []batch.Axis{{Key: "c", Values: c.Costs}}
-	choose := func(grid []batch.Axis) (batch.KernelMachine, string, error) {
-		first := batch.KernelMachine{Config: config, Kernel: plain}
+	choose := func(grid []batch.Axis) (kernel.Machine, string, error) {
+		first := kernel.Machine{Config: config, Kernel: plain}
 		t, all, err := batch.Select(ctx, train, first, batch.Selection{Folds: innerFolds(train, c.Inner), Grid: grid, Seed: seed, Threads: 1})
 		if err != nil {
 			return first, "", err
@@ -280,7 +281,7 @@ func fitDrop(ctx context.Context, c dropConfig, train, test *batch.Data, seed ui
 		return all[best], t.Name(best), nil
 	}
 	for j := range dropMachines {
-		var m batch.KernelMachine
+		var m kernel.Machine
 		var err error
 		switch j {
 		case 0:
@@ -316,8 +317,8 @@ func innerFolds(d *batch.Data, n int) int {
 	return max(min(n, slices.Min(count)), 2)
 }
 
-func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.Data, k batch.KernelMachine) error {
-	fit, err := batch.TrainKernel(ctx, train, k.Config, k.Kernel)
+func (f *dropFit) measure(ctx context.Context, machine int, train, test *batch.Data, k kernel.Machine) error {
+	fit, err := kernel.Train(ctx, train, k.Config, k.Kernel)
 	if err != nil {
 		return err
 	}
@@ -369,21 +370,21 @@ func varyDropping(ctx context.Context, s *Setting, c dropConfig, sets []*batch.D
 			for _, keep := range c.VaryKeep {
 				for _, epochs := range c.VaryE {
 					for k := range out {
-						machine := batch.DefaultKernelConfig()
+						machine := kernel.DefaultConfig()
 						machine.Kernel = c.Kernel
-						machine.Drop = batch.DropSVM{Q: strength / float64(d.Rows()), Keep: keep, Epochs: epochs, Seed: s.Seed}
+						machine.Drop = kernel.DropSVM{Q: strength / float64(d.Rows()), Keep: keep, Epochs: epochs, Seed: s.Seed}
 						if k == 1 {
 							machine.Drop.Q *= float64(epochs)
 						}
 						if tuned {
-							table, all, err := batch.Select(ctx, d, batch.KernelMachine{Config: config, Kernel: machine}, batch.Selection{Folds: innerFolds(d, 3), Seed: s.Seed, Threads: 1,
+							table, all, err := batch.Select(ctx, d, kernel.Machine{Config: config, Kernel: machine}, batch.Selection{Folds: innerFolds(d, 3), Seed: s.Seed, Threads: 1,
 								Grid: []batch.Axis{{Key: "c", Values: c.Costs}}})
 							if err != nil {
 								return out, err
 							}
 							config = all[table.Best[0]].Config
 						}
-						fit, err := batch.TrainKernel(ctx, d, config, machine)
+						fit, err := kernel.Train(ctx, d, config, machine)
 						if err != nil {
 							return out, err
 						}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/client"
 	"blankout/record"
 	"blankout/run"
@@ -181,7 +181,7 @@ func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `%s,"model":%s`, bytes.TrimSuffix(where, []byte("}")), head)
-	if k, ok := m.Model.(*batch.KernelModel); ok {
+	if k, ok := m.Model.(*kernel.Model); ok {
 		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
 	}
 	if weights != nil {

@@ -32,6 +32,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
@@ -459,14 +460,14 @@ func TestFollowedKernelModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kernel, err := batch.NewKernelModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
-		batch.RBFKernel{Sigma: 1}, b.Data(schema), []float64{-1, 1})
+	machine, err := kernel.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
+		kernel.RBF{Sigma: 1}, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	model := client.New(kernel, recordConfig)
+	model := client.New(machine, recordConfig)
 	model.Version = 7
 	stats := &predict.Stats{Trouble: "there is no model yet"}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return model }, Predictions: func() *predict.Stats { return stats }})

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"blankout"
-	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
@@ -166,11 +166,11 @@ func TestFormats(t *testing.T) {
 				goOn(t, path)
 			}
 		}
-		kernel, err := checkpoint.ReadFile(filepath.Join(dir, "kernel.blankout"))
+		machine, err := checkpoint.ReadFile(filepath.Join(dir, "kernel.blankout"))
 		if err == nil {
-			_, err = batch.ReadKernelModel(kernel.Blocks)
+			_, err = kernel.ReadModel(machine.Blocks)
 		}
-		if err != nil || kernel.Kind != checkpoint.Kernel {
+		if err != nil || machine.Kind != checkpoint.Kernel {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 )
 
 // Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) must find the
@@ -27,16 +28,16 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	}
 	for _, name := range []string{"dense", "sparse", "counts"} {
 		x, y, data := goldenProblem(t, name)
-		kernel, err := batch.ResolveKernel(batch.RBFKernel{}, data)
+		k, err := kernel.Resolve(kernel.RBF{}, data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		gram, err := batch.NewGram(kernel, data, 2)
+		gram, err := kernel.NewGram(k, data, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, cost := range []float64{0.1, 1, 10} {
-			sigma := kernel.(batch.RBFKernel).Sigma
+			sigma := k.(kernel.RBF).Sigma
 			gamma := strconv.FormatFloat(1/(2*sigma*sigma), 'g', 17, 64)
 			rows := func(i int, write func(index int, value float64)) {
 				for d, v := range x[i] {
@@ -46,7 +47,7 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 				}
 			}
 			compare(t, fmt.Sprintf("%s rbf c=%v", name, cost), tool, gram, y, cost, rows, "-t", "2", "-g", gamma)
-			for _, drop := range []batch.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
+			for _, drop := range []kernel.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
 				dk, err := drop.Kernel(gram)
 				if err != nil {
 					t.Fatal(err)

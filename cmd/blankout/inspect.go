@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/online"
 	"blankout/run"
@@ -129,7 +129,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
 	i.Names, i.Collisions = s.Names.Len(), s.Names.Collisions(s.Bits)
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
-	if k, ok := model.Model.(*batch.KernelModel); ok {
+	if k, ok := model.Model.(*kernel.Model); ok {
 		i.Kernel, i.Support = k.Kernel.String(), k.Support()
 	}
 	m, ok := model.Model.(*blankout.Linear)

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 	"blankout/loss"
 	"blankout/simulate"
 )
@@ -67,9 +68,9 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 	}
 	var t *batch.Ranking
 	var err error
-	if batch.IsKernel(o.config.Loss) {
-		var all []batch.KernelMachine
-		if t, all, err = batch.Select(ctx, d, batch.KernelMachine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {
+	if kernel.IsLoss(o.config.Loss) {
+		var all []kernel.Machine
+		if t, all, err = batch.Select(ctx, d, kernel.Machine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {
 			o.config, o.kernel.config = all[t.Best[0]].Config, all[t.Best[0]].Kernel
 		}
 	} else {

@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 )
 
 type trainFlags struct {
@@ -170,7 +171,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
 	}
 	check := o.config.Check
-	if batch.IsKernel(o.config.Loss) {
+	if kernel.IsLoss(o.config.Loss) {
 		check = o.checkKernel
 	}
 	return check()
@@ -220,7 +221,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, g.Gap/math.Abs(g.Objective)))
 	}
 	solve := o.trainLinear
-	if batch.IsKernel(o.config.Loss) {
+	if kernel.IsLoss(o.config.Loss) {
 		solve = o.trainKernel
 	}
 	fit, err := solve(ctx, d, scaler)

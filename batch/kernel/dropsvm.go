@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"blankout/batch"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
@@ -126,7 +127,7 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 		return gamma
 	}
 	for i := range gamma {
-		gamma[i] = dot(d.k.Row(i), beta)
+		gamma[i] = batch.Dot(d.k.Row(i), beta)
 	}
 	solveCholesky(d.a, d.k.n, gamma)
 	return gamma
@@ -171,7 +172,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 			sv[i] = s[i] * v[i]
 		}
 		for i := range out {
-			out[i] = dot(k.Row(i), sv)
+			out[i] = batch.Dot(k.Row(i), sv)
 		}
 		solveCholesky(l, n, out)
 		return out
@@ -187,8 +188,8 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 	delta := solve(ones)
 	var rest, total float64 // of y and of 1 after the fit of each
 	for i := range n {
-		rest += s[i] * (y[i] - dot(k.Row(i), gamma))
-		total += s[i] * (1 - dot(k.Row(i), delta))
+		rest += s[i] * (y[i] - batch.Dot(k.Row(i), gamma))
+		total += s[i] * (1 - batch.Dot(k.Row(i), delta))
 	}
 	weight := 0.0
 	for _, v := range s {
@@ -206,8 +207,8 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 // Train solves the dual of DropSVM for labels y in {-1, +1} and costs
 // C_i of the examples behind the kernel: w'w/2 + sum C_i hinge in the geometry
 // of Kbar. f(x) = sum gamma_i k(x_i, x) + b.
-func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*DualResult, []float64, error) {
-	r, err := HingeDual(d.Kbar, y, c).Solve(ctx)
+func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*batch.DualResult, []float64, error) {
+	r, err := batch.HingeDual(d.Kbar, y, c).Solve(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

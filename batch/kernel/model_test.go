@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"math"
@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 )
 
-func testKernelModel(t *testing.T, k Kernel) (*KernelModel, *Data, []float64) {
+func testModel(t *testing.T, k batch.Kernel) (*Model, *batch.Data, []float64) {
 	t.Helper()
 	x, y := problems.Gaussian(61, 30, 6, true)
-	d := denseData(t, x, y)
+	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	coef := make([]float64, 2*len(x))
 	for i := range coef {
@@ -21,16 +22,16 @@ func testKernelModel(t *testing.T, k Kernel) (*KernelModel, *Data, []float64) {
 			coef[i] = r.NormFloat64()
 		}
 	}
-	m, err := NewKernelModel(blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}, k, d, coef)
+	m, err := NewModel(blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}, k, d, coef)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m, d, coef
 }
 
-func TestKernelModelScores(t *testing.T) {
-	for _, k := range []Kernel{LinearKernel{}, RBFKernel{1.5}, PolynomialKernel{3}, RBFChi2Kernel{1.2}} {
-		m, d, coef := testKernelModel(t, k)
+func TestModelScores(t *testing.T) {
+	for _, k := range []batch.Kernel{batch.LinearKernel{}, RBF{1.5}, Polynomial{3}, Chi2{1.2}} {
+		m, d, coef := testModel(t, k)
 		if m.Support() != 20 {
 			t.Fatalf("%d support vectors, want 20", m.Support())
 		}
@@ -43,7 +44,7 @@ func TestKernelModelScores(t *testing.T) {
 			t.Fatal(err)
 		}
 		blocks := slices.Collect(each)
-		again, err := ReadKernelModel(blocks)
+		again, err := ReadModel(blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestKernelModelScores(t *testing.T) {
 			other.Features.Value = append(other.Features.Value, 2)
 			far := m.Score(&other, make([]float64, 2))
 			switch k.(type) {
-			case LinearKernel, PolynomialKernel:
+			case batch.LinearKernel, Polynomial:
 				if !slices.Equal(far, got) {
 					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
 				}
@@ -96,21 +97,21 @@ func TestKernelModelScores(t *testing.T) {
 	}
 }
 
-func TestReadKernelModelRefuses(t *testing.T) {
-	m, _, _ := testKernelModel(t, RBFKernel{1.5})
+func TestReadModelRefuses(t *testing.T) {
+	m, _, _ := testModel(t, RBF{1.5})
 	each, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := slices.Collect(each)
 	for i := range blocks {
-		if _, err := ReadKernelModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
+		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
 			t.Errorf("read without the block %s", blocks[i].Name)
 		}
 		for _, n := range []int{1, 4, 8} {
 			cut := slices.Clone(blocks)
 			cut[i].Data = cut[i].Data[:len(cut[i].Data)-n]
-			if _, err := ReadKernelModel(cut); err == nil {
+			if _, err := ReadModel(cut); err == nil {
 				t.Errorf("read with the last %d bytes of %s cut off", n, blocks[i].Name)
 			}
 		}
@@ -118,19 +119,19 @@ func TestReadKernelModelRefuses(t *testing.T) {
 	nan := slices.Clone(blocks)
 	last := &nan[len(nan)-1]
 	last.Data = slices.Repeat([]byte{0xff}, len(last.Data))
-	if _, err := ReadKernelModel(nan); err == nil {
+	if _, err := ReadModel(nan); err == nil {
 		t.Error("read coefficients that are not numbers")
 	}
 	nan = slices.Clone(blocks)
 	nan[3].Data = slices.Repeat([]byte{0xff}, len(nan[3].Data))
-	if _, err := ReadKernelModel(nan); err == nil {
+	if _, err := ReadModel(nan); err == nil {
 		t.Error("read columns out of range")
 	}
 }
 
 // The statistics of a Scaler travel with the model.
-func TestKernelModelStandardises(t *testing.T) {
-	m, d, _ := testKernelModel(t, RBFKernel{1.5})
+func TestModelStandardises(t *testing.T) {
+	m, d, _ := testModel(t, RBF{1.5})
 	m.Scaler.Mode = blankout.StandardiseAll
 	m.Layout = blankout.Layout{Width: blankout.ScalerWidth}
 	m.Rows = blankout.NewTable(blankout.ScalerWidth)
@@ -142,13 +143,13 @@ func TestKernelModelStandardises(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := slices.Collect(each)
-	again, err := ReadKernelModel(blocks)
+	again, err := ReadModel(blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
 	want := m.ScoreVec(blankout.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
-	for _, k := range []*KernelModel{m, again} {
+	for _, k := range []*Model{m, again} {
 		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
 			t.Errorf("scores %v, of the standardised features %v", got, want)
 		}

@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"context"
@@ -6,75 +6,113 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
 
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 )
 
 func TestDropSVMGolden(t *testing.T) {
-	goldenCases(t, "dropsvm", 6, func(t *testing.T, g *goldenProblem, c *goldenCase) {
-		var want struct {
-			Kbar     []float64 `json:"kbar_row0"`
-			Dual     float64   `json:"dual_objective"`
-			Support  int
-			Decision []float64
-		}
-		if err := json.Unmarshal(c.Raw, &want); err != nil {
-			t.Fatal(err)
-		}
-		d := denseData(t, g.X, g.Y)
-		k, err := ResolveKernel(RBFKernel{}, d)
+	files, err := filepath.Glob("../testdata/golden/*.json")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%d files of golden vectors, %v", len(files), err)
+	}
+	total := 0
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sigma := k.(RBFKernel).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
-			t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
+		var g struct {
+			X     [][]float64
+			Y     []float64
+			Cases []json.RawMessage
 		}
-		gram, err := NewGram(k, d, 2)
-		if err != nil {
+		if err := json.Unmarshal(raw, &g); err != nil {
 			t.Fatal(err)
 		}
-		dk, err := DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dk.Jitter != 0 {
-			t.Errorf("jitter %v", dk.Jitter)
-		}
-		for j, want := range want.Kbar {
-			if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
-				t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
+		for _, raw := range g.Cases {
+			var c struct {
+				Algo      string
+				Tolerance float64
+				Params    struct{ Q, Keep, Sigma, C float64 }
+				Kbar      []float64 `json:"kbar_row0"`
+				Dual      float64   `json:"dual_objective"`
+				Support   int
+				Decision  []float64
 			}
-		}
-		r, gamma, err := dk.Train(context.Background(), g.Y, constant(c.Params.C, len(g.Y)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if math.Abs(r.Dual-want.Dual) > c.Tolerance*want.Dual || !r.Converged || r.Gap > 1e-6*want.Dual {
-			t.Errorf("dual %v, want %v; gap %v", r.Dual, want.Dual, r.Gap)
-		}
-		support := 0
-		for i, b := range r.Beta {
-			if b != 0 {
-				support++
+			var algo struct{ Algo string }
+			if err := json.Unmarshal(raw, &algo); err != nil {
+				t.Fatal(err)
 			}
-			if f := dot(gram.Row(i), gamma) + r.Intercept; math.Abs(f-want.Decision[i]) > c.Tolerance*10 || math.Abs(f-r.Scores[i]) > 1e-9 {
-				t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], want.Decision[i])
+			if algo.Algo != "dropsvm" {
+				continue
 			}
+			if err := json.Unmarshal(raw, &c); err != nil {
+				t.Fatal(err)
+			}
+			total++
+			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
+				d := denseData(t, g.X, g.Y, nil)
+				k, err := Resolve(RBF{}, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sigma := k.(RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
+					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
+				}
+				gram, err := NewGram(k, d, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dk, err := DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if dk.Jitter != 0 {
+					t.Errorf("jitter %v", dk.Jitter)
+				}
+				for j, want := range c.Kbar {
+					if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
+						t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
+					}
+				}
+				r, gamma, err := dk.Train(context.Background(), g.Y, constant(c.Params.C, len(g.Y)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if math.Abs(r.Dual-c.Dual) > c.Tolerance*c.Dual || !r.Converged || r.Gap > 1e-6*c.Dual {
+					t.Errorf("dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
+				}
+				support := 0
+				for i, b := range r.Beta {
+					if b != 0 {
+						support++
+					}
+					if f := batch.Dot(gram.Row(i), gamma) + r.Intercept; math.Abs(f-c.Decision[i]) > c.Tolerance*10 || math.Abs(f-r.Scores[i]) > 1e-9 {
+						t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
+					}
+				}
+				if support != c.Support {
+					t.Errorf("%d support vectors, want %d", support, c.Support)
+				}
+			})
 		}
-		if support != want.Support {
-			t.Errorf("%d support vectors, want %d", support, want.Support)
-		}
-	})
+	}
+	if total != 6 {
+		t.Errorf("%d golden cases, want 6", total)
+	}
 }
 
 // Sampled epochs tend to the closed form at the rate of a mean.
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
-	d := denseData(t, x, y)
-	gram, err := NewGram(RBFKernel{2}, d, 1)
+	d := denseData(t, x, y, nil)
+	gram, err := NewGram(RBF{2}, d, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +145,9 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 func TestDropSVMAgainstInversion(t *testing.T) {
 	x, y := problems.Gaussian(9, 30, 4, true)
 	x[7] = x[3] // a duplicate makes every K singular
-	d := denseData(t, x, y)
+	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, k := range []Kernel{RBFKernel{1.5}, LinearKernel{}, PolynomialKernel{2}} {
+	for _, k := range []batch.Kernel{RBF{1.5}, batch.LinearKernel{}, Polynomial{2}} {
 		gram, err := NewGram(k, d, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +183,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 				if math.Abs(left.AtVec(i)-right.AtVec(i)) > 1e-6*scale {
 					t.Fatalf("%s: (K + 2qM) gamma = %v, want K beta = %v", what, left.AtVec(i), right.AtVec(i))
 				}
-				if kb := dot(dk.Kbar.Row(i), beta); math.Abs(kb-kg.AtVec(i)) > 1e-6*scale {
+				if kb := batch.Dot(dk.Kbar.Row(i), beta); math.Abs(kb-kg.AtVec(i)) > 1e-6*scale {
 					t.Fatalf("%s: Kbar beta = %v, want K gamma = %v", what, kb, kg.AtVec(i))
 				}
 			}
@@ -155,8 +193,8 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 
 func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
-	d := denseData(t, x, y)
-	gram, err := NewGram(RBFKernel{2}, d, 1)
+	d := denseData(t, x, y, nil)
+	gram, err := NewGram(RBF{2}, d, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +208,8 @@ func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
 	value := func(gamma []float64, b float64) float64 {
 		v := 0.0
 		for i := range y {
-			e := y[i] - dot(gram.Row(i), gamma) - b
-			v += weight[i]*e*e + 2*s.Q*gamma[i]*dot(m[i*gram.n:(i+1)*gram.n], gamma)
+			e := y[i] - batch.Dot(gram.Row(i), gamma) - b
+			v += weight[i]*e*e + 2*s.Q*gamma[i]*batch.Dot(m[i*gram.n:(i+1)*gram.n], gamma)
 		}
 		return v
 	}

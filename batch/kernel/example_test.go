@@ -1,4 +1,4 @@
-package batch_test
+package kernel_test
 
 import (
 	"context"
@@ -6,10 +6,11 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/kernel"
 )
 
 // A circle within a ring: no line parts them, a kernel machine does.
-func ExampleTrainKernel() {
+func ExampleTrain() {
 	var b batch.Builder
 	points := [][2]float64{{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {3, 0}, {0, 3}, {-3, 0}, {0, -3}}
 	for i, p := range points {
@@ -21,9 +22,9 @@ func ExampleTrainKernel() {
 	}
 	data := b.Data(blankout.NewSchema(1, []string{"circle", "ring"}, 2))
 
-	config, kernel := batch.DefaultConfig(), batch.DefaultKernelConfig()
-	config.Cost, kernel.Kernel = 10, "poly:2"
-	fit, err := batch.TrainKernel(context.Background(), data, config, kernel)
+	config, machine := batch.DefaultConfig(), kernel.DefaultConfig()
+	config.Cost, machine.Kernel = 10, "poly:2"
+	fit, err := kernel.Train(context.Background(), data, config, machine)
 	if err != nil {
 		fmt.Println(err)
 		return

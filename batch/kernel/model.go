@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"cmp"
@@ -10,9 +10,10 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/batch"
 )
 
-// KernelModel is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
+// Model is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
 // over support vectors x_j. It is a blankout.Model. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
@@ -24,26 +25,26 @@ import (
 //	support/coefficients    float64 by support vector and output
 //	names …                 the Schema's dictionary, if it has one
 //	columns, rows/0000 …    the Scaler's statistics, if it has any
-type KernelModel struct {
+type Model struct {
 	blankout.Head
-	Kernel Kernel
+	Kernel batch.Kernel
 	// Rows holds the Scaler's statistics as in blankout.Linear; nil without a Scaler.
 	Rows *blankout.Table
 
-	support *kernelSupport
-	data    *Data
+	support *support
+	data    *batch.Data
 	coef    []float64
 }
 
-// NewKernelModel returns the model of coefficients coef[i*outputs+k] for the
+// NewModel returns the model of coefficients coef[i*outputs+k] for the
 // rows of d, as the kernel sees them, and output k. Rows without a coefficient
 // are left out; the others are copied. The kernel must be resolved.
-func NewKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) (*KernelModel, error) {
+func NewModel(head blankout.Head, k batch.Kernel, d *batch.Data, coef []float64) (*Model, error) {
 	n := head.Outputs
 	if len(coef) != d.Rows()*n || len(head.Intercept) != n {
-		panic(fmt.Sprintf("batch: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))
+		panic(fmt.Sprintf("kernel: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))
 	}
-	var b Builder
+	var b batch.Builder
 	var x blankout.Vec
 	var kept []float64
 	for i := range d.Rows() {
@@ -61,26 +62,26 @@ func NewKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) (*Ker
 		}
 		kept = append(kept, c...)
 	}
-	return newKernelModel(head, k, b.Data(head.Schema), kept), nil
+	return newModel(head, k, b.Data(head.Schema), kept), nil
 }
 
-func newKernelModel(head blankout.Head, k Kernel, d *Data, coef []float64) *KernelModel {
-	return &KernelModel{Head: head, Kernel: k, data: d, coef: coef, support: newKernelSupport(k, d, coef, head.Outputs)}
+func newModel(head blankout.Head, k batch.Kernel, d *batch.Data, coef []float64) *Model {
+	return &Model{Head: head, Kernel: k, data: d, coef: coef, support: newSupport(k, d, coef, head.Outputs)}
 }
 
 // Support returns the number of support vectors.
-func (m *KernelModel) Support() int { return m.data.Rows() }
+func (m *Model) Support() int { return m.data.Rows() }
 
 // String names the kernel and the number of support vectors.
-func (m *KernelModel) String() string {
+func (m *Model) String() string {
 	return fmt.Sprintf("kernel model (%s, %d support vectors)", m.Kernel, m.Support())
 }
 
 // Kind is "kernel".
-func (m *KernelModel) Kind() string { return "kernel" }
+func (m *Model) Kind() string { return "kernel" }
 
 // Score is that of blankout.Model.
-func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
+func (m *Model) Score(e *blankout.Example, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
 		x = m.Standardised(e, blankout.Vec{})
@@ -90,7 +91,7 @@ func (m *KernelModel) Score(e *blankout.Example, out []float64) []float64 {
 }
 
 // Standardised is that of blankout.Model.
-func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
+func (m *Model) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
 	if m.Rows == nil {
 		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
 	}
@@ -98,10 +99,10 @@ func (m *KernelModel) Standardised(e *blankout.Example, out blankout.Vec) blanko
 }
 
 // ScoreVec is that of blankout.Model.
-func (m *KernelModel) ScoreVec(x blankout.Vec, out []float64) []float64 { return m.score(x, 1, out) }
+func (m *Model) ScoreVec(x blankout.Vec, out []float64) []float64 { return m.score(x, 1, out) }
 
 // score is ScoreVec of features that are multiplied by scale.
-func (m *KernelModel) score(x blankout.Vec, scale float64, out []float64) []float64 {
+func (m *Model) score(x blankout.Vec, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	copy(out, m.Intercept)
 	m.support.add(x, scale, out)
@@ -110,7 +111,7 @@ func (m *KernelModel) score(x blankout.Vec, scale float64, out []float64) []floa
 
 // WithScaler returns m with the Scaler of another model and its statistics: m was
 // trained on what that made of the features.
-func (m *KernelModel) WithScaler(of *blankout.Linear) *KernelModel {
+func (m *Model) WithScaler(of *blankout.Linear) *Model {
 	if of.Layout.Stats < 0 {
 		return m
 	}
@@ -121,15 +122,15 @@ func (m *KernelModel) WithScaler(of *blankout.Linear) *KernelModel {
 	return &out
 }
 
-// kernelHead is the JSON block.
-type kernelHead struct {
+// modelHead is the JSON block.
+type modelHead struct {
 	blankout.Head
 	Kernel string `json:"kernel"`
 }
 
 // EachBlock encodes the model.
-func (m *KernelModel) EachBlock() (iter.Seq[blankout.Block], error) {
-	head, err := json.Marshal(kernelHead{m.Head, m.Kernel.String()})
+func (m *Model) EachBlock() (iter.Seq[blankout.Block], error) {
+	head, err := json.Marshal(modelHead{m.Head, m.Kernel.String()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
@@ -175,21 +176,21 @@ func readList[T any](blocks []blankout.Block, name string, bytes int, number fun
 	return list, nil
 }
 
-// ReadKernelModel reads what EachBlock wrote.
-func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
+// ReadModel reads what EachBlock wrote.
+func ReadModel(blocks []blankout.Block) (*Model, error) {
 	data, err := blankout.FindBlock(blocks, "model")
 	if err != nil {
 		return nil, err
 	}
-	var head kernelHead
+	var head modelHead
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("block model: %w", err)
 	}
-	k, err := ParseKernel(head.Kernel)
+	k, err := Parse(head.Kernel)
 	if err != nil {
 		return nil, fmt.Errorf("block model: %w", err)
 	}
-	if r, ok := k.(RBFKernel); ok && r.Sigma == 0 || k == (RBFChi2Kernel{}) {
+	if r, ok := k.(RBF); ok && r.Sigma == 0 || k == (Chi2{}) {
 		return nil, fmt.Errorf("block model: the kernel %q lacks its width", head.Kernel)
 	}
 	if !head.Fits() {
@@ -208,7 +209,7 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 		return nil, err
 	}
 	for name, list := range map[string][]float64{"values": values, "coefficients": coef} {
-		if i := slices.IndexFunc(list, func(x float64) bool { return !finite(x) }); i >= 0 {
+		if i := slices.IndexFunc(list, func(x float64) bool { return x-x != 0 }); i >= 0 {
 			return nil, fmt.Errorf("block support/%s: entry %d is %v", name, i, list[i])
 		}
 	}
@@ -216,7 +217,7 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 		return nil, fmt.Errorf("block support/values: %d values for %d entries, %d coefficients for %d support vectors and %d outputs",
 			len(values), len(index), len(coef), len(ends), head.Outputs)
 	}
-	var b Builder
+	var b batch.Builder
 	from := uint32(0)
 	for i, end := range ends {
 		if end < from || int(end) > len(index) || i == len(ends)-1 && int(end) != len(index) {
@@ -237,7 +238,7 @@ func ReadKernelModel(blocks []blankout.Block) (*KernelModel, error) {
 	if len(ends) == 0 && len(index) > 0 {
 		return nil, fmt.Errorf("block support/ends: %d entries of no support vector", len(index))
 	}
-	m := newKernelModel(head.Head, k, b.Data(head.Schema), coef)
+	m := newModel(head.Head, k, b.Data(head.Schema), coef)
 	if l := m.Layout; l.Width > 0 {
 		if l.Stats < 0 || l.Stats > l.Width-blankout.ScalerWidth {
 			return nil, fmt.Errorf("block model: statistics at %d of rows of %d", l.Stats, l.Width)

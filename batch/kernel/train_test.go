@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"context"
@@ -9,42 +9,43 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 )
 
 // With the linear kernel and no dropping it is the linear machine of Train,
 // intercepts, margins, importance weights and penalties included.
-func TestTrainKernelIsTrainForTheLinearKernel(t *testing.T) {
+func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(71, 120, 6, true)
-	d := denseData(t, x, y)
-	d.weights = make([]float64, d.Rows())
+	weights := make([]float64, len(x))
 	r := rand.New(rand.NewPCG(1, 1))
-	for i := range d.weights {
-		d.weights[i] = float64(r.IntN(3))
+	for i := range weights {
+		weights[i] = float64(r.IntN(3))
 	}
-	for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
-		for _, set := range []func(c *Config){
-			func(c *Config) {},
-			func(c *Config) { c.Cost, c.Ell = 0.2, 0.5 },
-			func(c *Config) { c.L2 = 0.7 },
+	d := denseData(t, x, y, weights)
+	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
+		for _, set := range []func(c *batch.Config){
+			func(c *batch.Config) {},
+			func(c *batch.Config) { c.Cost, c.Ell = 0.2, 0.5 },
+			func(c *batch.Config) { c.L2 = 0.7 },
 		} {
-			c := DefaultConfig()
+			c := batch.DefaultConfig()
 			c.Loss, c.Intercept = "hinge", intercept
 			set(&c)
-			linear, err := Train(ctx, d, c)
+			linear, err := batch.Train(ctx, d, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Solver = SMO
-			smo, err := Train(ctx, d, c)
+			c.Solver = batch.SMO
+			smo, err := batch.Train(ctx, d, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var kernel [3]*KernelFit
+			var kernel [3]*Fit
 			for i, memory := range []int{1 << 30, 30_000, 0} { // K at once, some rows of it, two
-				k := KernelConfig{Kernel: "linear", Memory: memory}
-				if kernel[i], err = TrainKernel(ctx, d, c, k); err != nil {
+				k := Config{Kernel: "linear", Memory: memory}
+				if kernel[i], err = Train(ctx, d, c, k); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -69,10 +70,10 @@ func TestTrainKernelIsTrainForTheLinearKernel(t *testing.T) {
 	}
 }
 
-func TestTrainKernelManyClasses(t *testing.T) {
+func TestTrainManyClasses(t *testing.T) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(2, 2))
-	var b Builder
+	var b batch.Builder
 	for i := range 150 { // three rings, which no linear model can tell apart
 		angle := 2 * math.Pi * r.Float64()
 		radius := float64(1+i%3) + 0.1*r.NormFloat64()
@@ -86,15 +87,15 @@ func TestTrainKernelManyClasses(t *testing.T) {
 	}
 	d := b.Data(blankout.NewSchema(8, []string{"a", "b", "c"}, 3))
 	for _, multiclass := range []string{"ovr", "ovo"} {
-		for _, k := range []KernelConfig{
+		for _, k := range []Config{
 			{Kernel: "rbf:0.5", Memory: 1 << 30},
 			{Kernel: "rbf:0.5", Memory: 1 << 30, Drop: DropSVM{Q: 0.1, Keep: 0.7}},
 			{Kernel: "rbf:0.5", Memory: 1 << 30, Drop: DropSVM{Q: 0.1, Keep: 0.7, Epochs: 3}},
 			{Kernel: "poly:4", Memory: 1 << 30, Drop: DropSVM{Q: 0.01, Keep: 0.5}, Square: true},
 		} {
-			c := DefaultConfig()
+			c := batch.DefaultConfig()
 			c.Multiclass, c.Threads = multiclass, 3
-			f, err := TrainKernel(ctx, d, c, k)
+			f, err := Train(ctx, d, c, k)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +107,7 @@ func TestTrainKernelManyClasses(t *testing.T) {
 				t.Errorf("%s: error %v", what, e)
 			}
 			c.Threads = 1
-			again, err := TrainKernel(ctx, d, c, k)
+			again, err := Train(ctx, d, c, k)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,33 +118,33 @@ func TestTrainKernelManyClasses(t *testing.T) {
 	}
 }
 
-func TestTrainKernelRefuses(t *testing.T) {
+func TestTrainRefuses(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(73, 40, 3, false)
-	d := denseData(t, x, y)
-	for name, set := range map[string]func(c *Config, k *KernelConfig){
-		"kernel":           func(_ *Config, k *KernelConfig) { k.Kernel = "rbf:x" },
-		"negative chi2":    func(_ *Config, k *KernelConfig) { k.Kernel = "chi2" },
-		"q":                func(_ *Config, k *KernelConfig) { k.Drop.Q = -2 },
-		"memory":           func(_ *Config, k *KernelConfig) { k.Memory = 1000 },
-		"no penalty":       func(c *Config, _ *KernelConfig) { c.L2 = 0 },
-		"cost":             func(c *Config, _ *KernelConfig) { c.Cost = math.NaN() },
-		"ell":              func(c *Config, _ *KernelConfig) { c.Ell = 0 },
-		"square intercept": func(c *Config, k *KernelConfig) { k.Square, c.Intercept = true, PenalisedIntercept },
+	d := denseData(t, x, y, nil)
+	for name, set := range map[string]func(c *batch.Config, k *Config){
+		"kernel":           func(_ *batch.Config, k *Config) { k.Kernel = "rbf:x" },
+		"negative chi2":    func(_ *batch.Config, k *Config) { k.Kernel = "chi2" },
+		"q":                func(_ *batch.Config, k *Config) { k.Drop.Q = -2 },
+		"memory":           func(_ *batch.Config, k *Config) { k.Memory = 1000 },
+		"no penalty":       func(c *batch.Config, _ *Config) { c.L2 = 0 },
+		"cost":             func(c *batch.Config, _ *Config) { c.Cost = math.NaN() },
+		"ell":              func(c *batch.Config, _ *Config) { c.Ell = 0 },
+		"square intercept": func(c *batch.Config, k *Config) { k.Square, c.Intercept = true, batch.PenalisedIntercept },
 	} {
-		c, k := DefaultConfig(), DefaultKernelConfig()
+		c, k := batch.DefaultConfig(), DefaultConfig()
 		set(&c, &k)
-		if _, err := TrainKernel(ctx, d, c, k); err == nil {
+		if _, err := Train(ctx, d, c, k); err == nil {
 			t.Errorf("%s passed", name)
 		}
 	}
-	one := denseData(t, x, constant(1, len(y)))
-	if _, err := TrainKernel(ctx, one, DefaultConfig(), DefaultKernelConfig()); err == nil {
+	one := denseData(t, x, constant(1, len(y)), nil)
+	if _, err := Train(ctx, one, batch.DefaultConfig(), DefaultConfig()); err == nil {
 		t.Error("one class passed")
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := TrainKernel(cancelled, d, DefaultConfig(), DefaultKernelConfig()); err == nil {
+	if _, err := Train(cancelled, d, batch.DefaultConfig(), DefaultConfig()); err == nil {
 		t.Error("a cancelled training gave a model")
 	}
 }

@@ -1,4 +1,6 @@
-package batch
+// Package kernel trains kernel machines exactly, the support vector machine and
+// DropSVM, on the Data and with the solver of package batch, and holds their models.
+package kernel
 
 import (
 	"fmt"
@@ -10,14 +12,15 @@ import (
 	"sync/atomic"
 
 	"blankout"
+	"blankout/batch"
 )
 
-// PolynomialKernel is (1 + x.y)^Degree.
-type PolynomialKernel struct{ Degree int }
+// Polynomial is (1 + x.y)^Degree.
+type Polynomial struct{ Degree int }
 
-func (k PolynomialKernel) Pair(x, y float64) float64 { return x * y }
-func (k PolynomialKernel) Scalar() bool              { return true }
-func (k PolynomialKernel) Of(xy, _, _ float64) float64 {
+func (k Polynomial) Pair(x, y float64) float64 { return x * y }
+func (k Polynomial) Scalar() bool              { return true }
+func (k Polynomial) Of(xy, _, _ float64) float64 {
 	p, b := 1.0, 1+xy
 	for n := k.Degree; n > 0; n >>= 1 {
 		if n&1 == 1 {
@@ -27,29 +30,29 @@ func (k PolynomialKernel) Of(xy, _, _ float64) float64 {
 	}
 	return p
 }
-func (k PolynomialKernel) String() string { return "poly:" + strconv.Itoa(k.Degree) }
+func (k Polynomial) String() string { return "poly:" + strconv.Itoa(k.Degree) }
 
-// RBFKernel is exp(-|x-y|^2/(2 Sigma^2)). Sigma 0 stands for the mean distance
-// of two different training examples, see [ResolveKernel].
-type RBFKernel struct{ Sigma float64 }
+// RBF is exp(-|x-y|^2/(2 Sigma^2)). Sigma 0 stands for the mean distance
+// of two different training examples, see [Resolve].
+type RBF struct{ Sigma float64 }
 
-func (k RBFKernel) Pair(x, y float64) float64     { return x * y }
-func (k RBFKernel) Scalar() bool                  { return true }
-func (k RBFKernel) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
-func (k RBFKernel) String() string                { return "rbf" + formatSigma(k.Sigma) }
+func (k RBF) Pair(x, y float64) float64     { return x * y }
+func (k RBF) Scalar() bool                  { return true }
+func (k RBF) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
+func (k RBF) String() string                { return "rbf" + formatSigma(k.Sigma) }
 
-// RBFChi2Kernel is exp(-d/(2 Sigma^2)) with the chi-squared distance
+// Chi2 is exp(-d/(2 Sigma^2)) with the chi-squared distance
 // d = sum (x_d - y_d)^2/(x_d + y_d) of features that are not negative (Tran
 // 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the
-// distance is s(x, x) + s(y, y) - 2 s(x, y), as in [RBFKernel].
-type RBFChi2Kernel struct{ Sigma float64 }
+// distance is s(x, x) + s(y, y) - 2 s(x, y), as in [RBF].
+type Chi2 struct{ Sigma float64 }
 
-func (k RBFChi2Kernel) Scalar() bool                  { return false }
-func (k RBFChi2Kernel) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
-func (k RBFChi2Kernel) String() string                { return "chi2" + formatSigma(k.Sigma) }
+func (k Chi2) Scalar() bool                  { return false }
+func (k Chi2) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
+func (k Chi2) String() string                { return "chi2" + formatSigma(k.Sigma) }
 
 // Pair is 2 x y/(x + y).
-func (RBFChi2Kernel) Pair(x, y float64) float64 {
+func (Chi2) Pair(x, y float64) float64 {
 	if x+y <= 0 {
 		return 0
 	}
@@ -67,21 +70,21 @@ func formatSigma(sigma float64) string {
 	return ":" + strconv.FormatFloat(sigma, 'g', -1, 64)
 }
 
-// ParseKernel reads linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA].
-func ParseKernel(s string) (Kernel, error) {
+// Parse reads linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA].
+func Parse(s string) (batch.Kernel, error) {
 	name, arg, has := strings.Cut(s, ":")
 	switch name {
 	case "linear":
 		if has {
 			return nil, fmt.Errorf("kernel %q: linear takes no parameter", s)
 		}
-		return LinearKernel{}, nil
+		return batch.LinearKernel{}, nil
 	case "poly":
 		d, err := strconv.Atoi(arg)
 		if err != nil || d < 1 || d > 100 {
 			return nil, fmt.Errorf("kernel %q: want poly:DEGREE with a degree from 1 to 100", s)
 		}
-		return PolynomialKernel{d}, nil
+		return Polynomial{d}, nil
 	case "rbf", "chi2":
 		sigma := 0.0
 		if has {
@@ -91,19 +94,19 @@ func ParseKernel(s string) (Kernel, error) {
 			}
 		}
 		if name == "rbf" {
-			return RBFKernel{sigma}, nil
+			return RBF{sigma}, nil
 		}
-		return RBFChi2Kernel{sigma}, nil
+		return Chi2{sigma}, nil
 	}
 	return nil, fmt.Errorf("kernel %q: want linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]", s)
 }
 
-// ResolveKernel checks that k can be computed on d and fills a width that is
+// Resolve checks that k can be computed on d and fills a width that is
 // left open with the mean distance of two different examples (Tran 2016,
 // section 4): of all pairs, or of 100,000 pairs drawn with a fixed seed where
 // there are more. Where every distance is zero the width is 1.
-func ResolveKernel(k Kernel, d *Data) (Kernel, error) {
-	if _, ok := k.(RBFChi2Kernel); ok {
+func Resolve(k batch.Kernel, d *batch.Data) (batch.Kernel, error) {
+	if _, ok := k.(Chi2); ok {
 		for i := range d.Rows() {
 			row := d.Row(i)
 			for j := range row.Len() {
@@ -114,12 +117,12 @@ func ResolveKernel(k Kernel, d *Data) (Kernel, error) {
 		}
 	}
 	switch t := k.(type) {
-	case RBFKernel:
+	case RBF:
 		if t.Sigma == 0 {
 			t.Sigma = meanDistance(k, d)
 		}
 		return t, checkSigma(t.Sigma)
-	case RBFChi2Kernel:
+	case Chi2:
 		if t.Sigma == 0 {
 			t.Sigma = meanDistance(k, d)
 		}
@@ -135,8 +138,8 @@ func checkSigma(sigma float64) error {
 	return nil
 }
 
-func meanDistance(k Kernel, d *Data) float64 {
-	self := SelfSums(k, d)
+func meanDistance(k batch.Kernel, d *batch.Data) float64 {
+	self := batch.SelfSums(k, d)
 	distance := func(i, j int) float64 {
 		return math.Sqrt(max(self[i]+self[j]-2*pairSum(k, d.Row(i), d.Row(j)), 0))
 	}
@@ -165,7 +168,7 @@ func meanDistance(k Kernel, d *Data) float64 {
 }
 
 // pairSum returns s(x, y) by a merge of the two rows.
-func pairSum(k Kernel, x, y Row) float64 {
+func pairSum(k batch.Kernel, x, y batch.Row) float64 {
 	s, j := 0.0, 0
 	for i, d := range x.Index {
 		for j < len(y.Index) && y.Index[j] < d {
@@ -187,11 +190,11 @@ type Gram struct {
 // NewGram computes the Gram matrix of all examples: 8 n^2 bytes. It is the same
 // to the bit for any number of threads. The kernel must be resolved. An error
 // means that a value is not finite.
-func NewGram(k Kernel, d *Data, threads int) (*Gram, error) {
-	rows := NewKernelRows(k, d)
+func NewGram(k batch.Kernel, d *batch.Data, threads int) (*Gram, error) {
+	rows := batch.NewKernelRows(k, d)
 	g := &Gram{n: d.Rows(), data: make([]float64, d.Rows()*d.Rows())}
 	var failed atomic.Bool
-	Parallel(threads, g.n, func(i int) {
+	batch.Parallel(threads, g.n, func(i int) {
 		out := g.Row(i)
 		rows.Row(i, out, 1)
 		for _, v := range out {
@@ -224,19 +227,19 @@ func (g *Gram) Diagonal() []float64 {
 	return out
 }
 
-// kernelSupport is the sum f(x) = sum_j coef_j k(x, x_j) over support vectors,
+// support is the sum f(x) = sum_j coef_j k(x, x_j) over support vectors,
 // for several outputs at once.
-type kernelSupport struct {
-	kernel  Kernel
-	rows    *KernelRows
+type support struct {
+	kernel  batch.Kernel
+	rows    *batch.KernelRows
 	vectors int
 	columns []uint32  // of the Schema, ascending, by the support's own column
 	coef    []float64 // support vector j, output k: coef[j*outputs+k]
 	outputs int
 }
 
-func newKernelSupport(k Kernel, d *Data, coef []float64, outputs int) *kernelSupport {
-	s := &kernelSupport{kernel: k, rows: NewKernelRows(k, d), vectors: d.Rows(), columns: make([]uint32, d.Columns()), coef: coef, outputs: outputs}
+func newSupport(k batch.Kernel, d *batch.Data, coef []float64, outputs int) *support {
+	s := &support{kernel: k, rows: batch.NewKernelRows(k, d), vectors: d.Rows(), columns: make([]uint32, d.Columns()), coef: coef, outputs: outputs}
 	for c := range s.columns {
 		s.columns[c] = d.Column(c)
 	}
@@ -244,7 +247,7 @@ func newKernelSupport(k Kernel, d *Data, coef []float64, outputs int) *kernelSup
 }
 
 // add adds f(scale x) to out.
-func (s *kernelSupport) add(x blankout.Vec, scale float64, out []float64) {
+func (s *support) add(x blankout.Vec, scale float64, out []float64) {
 	columns, values := make([]uint32, 0, x.Len()), make([]float64, 0, x.Len())
 	xx, from := 0.0, 0
 	for i, d := range x.Index {

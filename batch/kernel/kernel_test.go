@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 )
 
@@ -15,16 +16,16 @@ var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2",
 
 func TestKernelMatchesItsDefinition(t *testing.T) {
 	x, y := problems.Gaussian(1, 40, 9, true)
-	d := denseData(t, x, y)
+	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
-		k, err := ParseKernel(name)
+		k, err := Parse(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ParseKernel(k.String()); err != nil || again != k {
+		if again, err := Parse(k.String()); err != nil || again != k {
 			t.Errorf("%s: reads back as %v, %v", name, again, err)
 		}
-		if k, err = ResolveKernel(k, d); err != nil {
+		if k, err = Resolve(k, d); err != nil {
 			t.Fatal(err)
 		}
 		g, err := NewGram(k, d, 1)
@@ -45,16 +46,16 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 				}
 				var want float64
 				switch k := k.(type) {
-				case LinearKernel:
+				case batch.LinearKernel:
 					want = xy
-				case PolynomialKernel:
+				case Polynomial:
 					want = math.Pow(1+xy, float64(k.Degree))
-				case RBFKernel:
+				case RBF:
 					want = math.Exp(-d2 / (2 * k.Sigma * k.Sigma))
 					if i != j {
 						mean, pairs = mean+math.Sqrt(d2), pairs+1
 					}
-				case RBFChi2Kernel:
+				case Chi2:
 					want = math.Exp(-chi / (2 * k.Sigma * k.Sigma))
 					if i != j {
 						mean, pairs = mean+math.Sqrt(chi), pairs+1
@@ -65,7 +66,7 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 				}
 			}
 		}
-		if name == "rbf" && math.Abs(k.(RBFKernel).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(RBFChi2Kernel).Sigma-mean/pairs) > 1e-12 {
+		if name == "rbf" && math.Abs(k.(RBF).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(Chi2).Sigma-mean/pairs) > 1e-12 {
 			t.Errorf("%s: the default width is %v, want the mean distance %v", name, k, mean/pairs)
 		}
 	}
@@ -74,13 +75,13 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	// More rows than two shards of batch.KernelRows, so that rows too are computed in parallel.
 	x, y := problems.Gaussian(2, 8300, 5, true)
-	d := denseData(t, x, y)
-	for _, k := range []Kernel{LinearKernel{}, RBFKernel{1.3}, RBFChi2Kernel{1.1}} {
-		one, err := NewCachedGram(k, d, 0, 1)
+	d := denseData(t, x, y, nil)
+	for _, k := range []batch.Kernel{batch.LinearKernel{}, RBF{1.3}, Chi2{1.1}} {
+		one, err := batch.NewCachedGram(k, d, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, err := NewCachedGram(k, d, 1<<20, 5)
+		many, err := batch.NewCachedGram(k, d, 1<<20, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,23 +110,23 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 
 func TestKernelRefusesBadInput(t *testing.T) {
 	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
-		if k, err := ParseKernel(s); err == nil {
-			t.Errorf("ParseKernel(%q) = %v", s, k)
+		if k, err := Parse(s); err == nil {
+			t.Errorf("Parse(%q) = %v", s, k)
 		}
 	}
-	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1})
-	if _, err := ResolveKernel(RBFChi2Kernel{1}, d); err == nil {
+	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1}, nil)
+	if _, err := Resolve(Chi2{1}, d); err == nil {
 		t.Error("chi2 took a negative feature")
 	}
-	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1})
-	if _, err := NewGram(PolynomialKernel{3}, huge, 1); err == nil {
+	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1}, nil)
+	if _, err := NewGram(Polynomial{3}, huge, 1); err == nil {
 		t.Error("an infinite kernel value passed")
 	}
-	if _, err := ResolveKernel(RBFKernel{}, huge); err == nil {
+	if _, err := Resolve(RBF{}, huge); err == nil {
 		t.Error("an infinite width passed")
 	}
-	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1})
-	if k, err := ResolveKernel(RBFKernel{}, same); err != nil || k != (RBFKernel{1}) {
+	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1}, nil)
+	if k, err := Resolve(RBF{}, same); err != nil || k != (RBF{1}) {
 		t.Errorf("identical examples: %v, %v", k, err)
 	}
 }
@@ -134,11 +135,11 @@ func TestKernelRefusesBadInput(t *testing.T) {
 // their definition on the full matrix.
 func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 	x, y := problems.Gaussian(6, 200, 8, true)
-	d := denseData(t, x, y)
+	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {
-		k, _ := ParseKernel(name)
-		k, err := ResolveKernel(k, d)
+		k, _ := Parse(name)
+		k, err := Resolve(k, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,21 +148,21 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cost := range []float64{0.01, 1, 30} {
-			if _, ok := k.(PolynomialKernel); ok {
+			if _, ok := k.(Polynomial); ok {
 				cost /= 30 // badly conditioned: millions of steps at 30
 			}
 			c := constant(cost, len(y))
 			for i := range c {
 				c[i] *= float64(r.IntN(4)) // importance; zero among them
 			}
-			var first *DualResult
+			var first *batch.DualResult
 			for _, variant := range []string{"shrinking", "whole", "cached", "no intercept"} {
-				p := HingeDual(g, y, c)
+				p := batch.HingeDual(g, y, c)
 				switch variant {
 				case "whole":
 					p.NoShrinking = true
 				case "cached":
-					p.K, err = NewCachedGram(k, d, 8*len(y)*20, 1)
+					p.K, err = batch.NewCachedGram(k, d, 8*len(y)*20, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -178,7 +179,7 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				}
 				sum, primal := 0.0, 0.0
 				for i := range y {
-					f := dot(g.Row(i), got.Beta) + got.Intercept
+					f := batch.Dot(g.Row(i), got.Beta) + got.Intercept
 					alpha := y[i] * got.Beta[i]
 					margin := 1 - y[i]*f
 					sum += got.Beta[i]
@@ -212,38 +213,38 @@ func TestSMODegenerate(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float64{{1, 0}, {1, 0}, {0, 1}, {0, 1}}
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
-		g, err := NewGram(RBFKernel{1}, denseData(t, x, y), 1)
+		g, err := NewGram(RBF{1}, denseData(t, x, y, nil), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := HingeDual(g, y, constant(1, 4)).Solve(ctx)
+		r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
 	// The same point in both classes, and a singular matrix: w = 0 is the answer.
 	y := []float64{1, -1, 1, -1}
-	g, err := NewGram(LinearKernel{}, denseData(t, x, y), 1)
+	g, err := NewGram(batch.LinearKernel{}, denseData(t, x, y, nil), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := HingeDual(g, y, constant(1, 4)).Solve(ctx)
+	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
 		t.Errorf("contradicting labels: %+v, %v", r, err)
 	}
-	if _, err := HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
+	if _, err := batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
 		t.Error("a cost that is not a number passed")
 	}
-	if _, err := HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx); err == nil {
+	if _, err := batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx); err == nil {
 		t.Error("a negative cost passed")
 	}
 	empty := &Gram{}
-	if r, err := HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
+	if r, err := batch.HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
 		t.Errorf("no example: %+v, %v", r, err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := HingeDual(g, y, constant(1, 4)).Solve(cancelled); err == nil {
+	if _, err := batch.HingeDual(g, y, constant(1, 4)).Solve(cancelled); err == nil {
 		t.Error("a cancelled search gave an answer")
 	}
 }

@@ -1,4 +1,4 @@
-package batch
+package kernel
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/loss"
 )
 
-// KernelConfig says what TrainKernel solves, beside the Config.
-type KernelConfig struct {
-	Kernel string // as ParseKernel reads it
+// Config says what Train solves, beside the batch.Config.
+type Config struct {
+	Kernel string // as Parse reads it
 	// Drop is the penalty; Q = 0 is the ordinary support vector machine, Q =
 	// AutoStrength 1/n for n examples.
 	Drop DropSVM
@@ -26,21 +27,21 @@ type KernelConfig struct {
 	Memory int
 }
 
-// AutoStrength as the Q of a KernelConfig is 1/n for a problem of n examples. The
+// AutoStrength as the Q of a Config is 1/n for a problem of n examples. The
 // elements of M are sums over n entries of K: a fixed Q would weigh more the more
 // examples there are, until only a constant is left.
 const AutoStrength = -1
 
-// DefaultKernelConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
+// DefaultConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
 // infinitely many epochs, in at most 2 GiB.
-func DefaultKernelConfig() KernelConfig {
-	return KernelConfig{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
+func DefaultConfig() Config {
+	return Config{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
 }
 
-// KernelFit is what TrainKernel found. Its Iterations are steps of SMO.
-type KernelFit struct {
-	Solution
-	Model  *KernelModel
+// Fit is what Train found. Its Iterations are steps of SMO.
+type Fit struct {
+	batch.Solution
+	Model  *Model
 	Jitter float64 // the largest of DropKernel
 	// Vectors counts the support vectors of the dual, summed over the problems.
 	// With a penalty the model's expansion has every example all the same.
@@ -48,7 +49,7 @@ type KernelFit struct {
 	threads int
 }
 
-// TrainKernel solves the support vector machine of a kernel, or DropSVM, on the
+// Train solves the support vector machine of a kernel, or DropSVM, on the
 // labelled examples of d. Of c it takes Cost or L2, Ell, Intercept, Multiclass,
 // Tol, Threads and Progress (once for every problem solved). In the notation of
 // Chen et al.
@@ -56,14 +57,14 @@ type KernelFit struct {
 //	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
 //
 // w in the feature space of the kernel (of Kbar for DropSVM), l2 = 1 and
-// kappa = 2c, or L2 and 1. It is the dual of DualProblem with
+// kappa = 2c, or L2 and 1. Its dual is a batch.DualProblem with
 // C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. The square loss knows no
 // cost: its objective is that of DropSVM.Square.
 //
 // One-against-one solves every pair on its own examples, K, M and all.
-func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*KernelFit, error) {
+func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {
 	begin := time.Now()
-	t, err := newKernelTrainer(d, c, k, nil)
+	t, err := newTrainer(d, c, k, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -75,17 +76,17 @@ func TrainKernel(ctx context.Context, d *Data, c Config, k KernelConfig) (*Kerne
 	return f, nil
 }
 
-// IsKernel reports whether a loss is one of kernel machines: dropsvm, or
+// IsLoss reports whether a loss is one of kernel machines: dropsvm, or
 // dropsvm:square for the square loss.
-func IsKernel(loss string) bool {
+func IsLoss(loss string) bool {
 	name, _, _ := strings.Cut(loss, ":")
 	return name == "dropsvm"
 }
 
 // Check returns the first thing wrong with the settings, and with those of c that
 // a kernel machine has, that can be told without data.
-func (k KernelConfig) Check(c Config) error {
-	if _, err := ParseKernel(k.Kernel); err != nil {
+func (k Config) Check(c batch.Config) error {
+	if _, err := Parse(k.Kernel); err != nil {
 		return err
 	}
 	drop := k.Drop
@@ -103,7 +104,7 @@ func (k KernelConfig) Check(c Config) error {
 		return fmt.Errorf("a kernel machine needs a penalty: --l2 %v must be positive", l2)
 	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):
 		return fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
-	case k.Square && c.Intercept == PenalisedIntercept:
+	case k.Square && c.Intercept == batch.PenalisedIntercept:
 		return fmt.Errorf("the square loss of DropSVM has its intercept free or none")
 	case c.Multiclass != "ovr" && c.Multiclass != "ovo":
 		return fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
@@ -111,13 +112,13 @@ func (k KernelConfig) Check(c Config) error {
 	return nil
 }
 
-// newKernelTrainer prepares the problems and the matrices they share, or takes
+// newTrainer prepares the problems and the matrices they share, or takes
 // those of like, a trainer on the same examples that differs in its cost alone.
-func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*kernelTrainer, error) {
+func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err
 	}
-	t := &kernelTrainer{c: c, k: k}
+	t := &trainer{c: c, k: k}
 	t.kappa, t.l2 = c.Penalisation(loss.HingeChen{}.Facts().Cost)
 	t.c.Threads = max(c.Threads, 1)
 	if like != nil {
@@ -135,10 +136,10 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 	if t.problems, err = c.Subproblems(t.data); err != nil {
 		return nil, err
 	}
-	if t.kernel, err = ParseKernel(k.Kernel); err != nil {
+	if t.kernel, err = Parse(k.Kernel); err != nil {
 		return nil, err
 	}
-	if t.kernel, err = ResolveKernel(t.kernel, t.data); err != nil {
+	if t.kernel, err = Resolve(t.kernel, t.data); err != nil {
 		return nil, err
 	}
 	t.workers = min(t.c.Threads, len(t.problems))
@@ -151,11 +152,11 @@ func newKernelTrainer(d *Data, c Config, k KernelConfig, like *kernelTrainer) (*
 }
 
 // train solves the problems.
-func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
+func (t *trainer) train(ctx context.Context) (*Fit, error) {
 	d, c, problems := t.data, t.c, t.problems
-	results := make([]kernelResult, len(problems))
+	results := make([]result, len(problems))
 	var mu sync.Mutex
-	err := Each(ctx, t.workers, len(problems), func(ctx context.Context, i int) (err error) {
+	err := batch.Each(ctx, t.workers, len(problems), func(ctx context.Context, i int) (err error) {
 		if results[i], err = t.solve(ctx, problems[i]); err != nil {
 			if len(problems) > 1 {
 				err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].Positive], err)
@@ -165,7 +166,7 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 		if c.Progress != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			c.Progress(Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
+			c.Progress(batch.Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
 		}
 		return nil
 	})
@@ -173,7 +174,7 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 		return nil, err
 	}
 	outputs := len(problems)
-	f := &KernelFit{Solution: Solution{Converged: true}, threads: t.c.Threads}
+	f := &Fit{Solution: batch.Solution{Converged: true}, threads: t.c.Threads}
 	head := blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: outputs, Intercept: make([]float64, outputs),
 		Pairs: outputs > 1 && c.Multiclass == "ovo", Events: uint64(d.Rows()), Trained: "train"}
 	coef := make([]float64, d.Rows()*outputs)
@@ -189,30 +190,30 @@ func (t *kernelTrainer) train(ctx context.Context) (*KernelFit, error) {
 			coef[i*outputs+o] = r.gamma[j]
 		}
 	}
-	if f.Model, err = NewKernelModel(head, t.kernel, d, coef); err != nil {
+	if f.Model, err = NewModel(head, t.kernel, d, coef); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-type kernelTrainer struct {
-	data      *Data
-	kernel    Kernel
-	c         Config
-	k         KernelConfig
+type trainer struct {
+	data      *batch.Data
+	kernel    batch.Kernel
+	c         batch.Config
+	k         Config
 	kappa, l2 float64
-	problems  []Subproblem
+	problems  []batch.Subproblem
 	workers   int
-	shared    *kernelMatrices
+	shared    *matrices
 }
 
-// kernelMatrices is what the problems on the same examples share.
-type kernelMatrices struct {
+// matrices is what the problems on the same examples share.
+type matrices struct {
 	gram *Gram // nil where it does not fit in memory
 	drop *DropKernel
 }
 
-type kernelResult struct {
+type result struct {
 	rows           []int // of the data
 	gamma          []float64
 	b              float64
@@ -224,7 +225,7 @@ type kernelResult struct {
 }
 
 // matrix computes the matrices of examples, with a share of the memory.
-func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, error) {
+func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
 	drop := t.drop(n)
@@ -236,13 +237,13 @@ func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, er
 		if dropping {
 			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples or allow more", n, bytes>>20, t.k.Memory/share>>20)
 		}
-		return &kernelMatrices{}, nil
+		return &matrices{}, nil
 	}
 	gram, err := NewGram(t.kernel, d, threads)
 	if err != nil {
 		return nil, err
 	}
-	m := &kernelMatrices{gram: gram}
+	m := &matrices{gram: gram}
 	if !t.k.Square {
 		m.drop, err = drop.Kernel(gram)
 	}
@@ -250,7 +251,7 @@ func (t *kernelTrainer) matrix(d *Data, threads, share int) (*kernelMatrices, er
 }
 
 // drop returns the settings of DropSVM for n examples.
-func (t *kernelTrainer) drop(n int) DropSVM {
+func (t *trainer) drop(n int) DropSVM {
 	drop := t.k.Drop
 	if drop.Q == AutoStrength {
 		drop.Q = 1 / float64(max(n, 1))
@@ -258,8 +259,8 @@ func (t *kernelTrainer) drop(n int) DropSVM {
 	return drop
 }
 
-func (t *kernelTrainer) solve(ctx context.Context, p Subproblem) (kernelResult, error) {
-	var r kernelResult
+func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error) {
+	var r result
 	d, m := t.data, t.shared
 	for i := range p.Y {
 		if p.Weight == nil || p.Weight[i] > 0 {
@@ -285,18 +286,18 @@ func (t *kernelTrainer) solve(ctx context.Context, p Subproblem) (kernelResult, 
 	for j, w := range weight {
 		cost[j] = t.kappa * w / (2 * t.l2)
 	}
-	var rows GramRows
+	var rows batch.GramRows
 	if m.gram != nil {
 		rows = m.drop.Kbar
 		r.jitter = m.drop.Jitter
 	} else {
-		cached, err := NewCachedGram(t.kernel, d, t.k.Memory/t.workers, t.c.Threads/t.workers)
+		cached, err := batch.NewCachedGram(t.kernel, d, t.k.Memory/t.workers, t.c.Threads/t.workers)
 		if err != nil {
 			return r, err
 		}
 		rows = cached
 	}
-	dual, err := SolveHinge(ctx, rows, y, cost, t.c.Ell, t.c.Intercept, t.c.Tol)
+	dual, err := batch.SolveHinge(ctx, rows, y, cost, t.c.Ell, t.c.Intercept, t.c.Tol)
 	if err != nil {
 		return r, err
 	}
@@ -316,14 +317,14 @@ func (t *kernelTrainer) solve(ctx context.Context, p Subproblem) (kernelResult, 
 }
 
 // square fills r with the closed form of the square loss.
-func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) error {
+func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	var err error
-	if r.gamma, r.b, err = t.drop(len(y)).Square(k, y, weight, t.c.Intercept == FreeIntercept); err != nil {
+	if r.gamma, r.b, err = t.drop(len(y)).Square(k, y, weight, t.c.Intercept == batch.FreeIntercept); err != nil {
 		return err
 	}
 	// At the minimum 2q gamma'M gamma = gamma'K S (y - f), so J = (y - f)'S (y - b).
 	for i := range y {
-		f := dot(k.Row(i), r.gamma) + r.b
+		f := batch.Dot(k.Row(i), r.gamma) + r.b
 		r.objective += weight[i] * (y[i] - f) * (y[i] - r.b)
 	}
 	r.gap, r.converged, r.iterations, r.vectors = math.Inf(1), true, 1, len(y)
@@ -332,11 +333,11 @@ func (t *kernelTrainer) square(r *kernelResult, k *Gram, y, weight []float64) er
 
 // TrainError returns the share of the labelled examples of d, by weight, that
 // the model gets wrong; d as it was trained on.
-func (f *KernelFit) TrainError(d *Data) float64 {
+func (f *Fit) TrainError(d *batch.Data) float64 {
 	const block = 256
 	n := d.Rows()
 	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
-	Parallel(f.threads, len(wrong), func(g int) {
+	batch.Parallel(f.threads, len(wrong), func(g int) {
 		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
 		var x blankout.Vec
 		for i := g * block; i < min((g+1)*block, n); i++ {

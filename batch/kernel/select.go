@@ -1,4 +1,6 @@
-package batch
+package kernel
+
+// This file varies the settings of kernel machines for a search over a grid.
 
 import (
 	"context"
@@ -8,23 +10,25 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/batch"
 )
 
-// KernelMachine is the settings of a kernel machine, for Select to vary.
-type KernelMachine struct {
-	Config Config
-	Kernel KernelConfig
+// Machine is the settings of a kernel machine, which batch.Select can vary: it
+// implements batch.Settings.
+type Machine struct {
+	Config batch.Config
+	Kernel Config
 }
 
 // Check returns the first thing wrong that can be told without data.
-func (m KernelMachine) Check() error { return m.Kernel.Check(m.Config) }
+func (m Machine) Check() error { return m.Kernel.Check(m.Config) }
 
-// kernelKeys are the settings of the Config that kernel machines have.
-var kernelKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
+// sharedKeys are the settings of the batch.Config that kernel machines have.
+var sharedKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
 
 // With returns the settings with the one of a flag's name changed.
-func (m KernelMachine) With(key, value string) (KernelMachine, error) {
-	if slices.Contains(kernelKeys, key) {
+func (m Machine) With(key, value string) (Machine, error) {
+	if slices.Contains(sharedKeys, key) {
 		err := m.Config.Set(key, value)
 		return m, err
 	}
@@ -34,7 +38,7 @@ func (m KernelMachine) With(key, value string) (KernelMachine, error) {
 
 // Set gives the setting of a flag's name a value: one of kernel, sigma (of the
 // kernel), degree, drop-q, keep, epochs and loss.
-func (k *KernelConfig) Set(key, value string) error {
+func (k *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)
 		if err != nil {
@@ -75,24 +79,25 @@ func (k *KernelConfig) Set(key, value string) error {
 		}
 	case "loss":
 		_, form, has := strings.Cut(value, ":")
-		if !IsKernel(value) || has && form != "square" && form != "hinge" {
+		if !IsLoss(value) || has && form != "square" && form != "hinge" {
 			return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge or dropsvm:square", value)
 		}
 		k.Square = form == "square"
 	default:
-		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(kernelKeys, ", "))
+		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(sharedKeys, ", "))
 	}
 	return nil
 }
 
 // Chain returns what trains on d, one after the other, settings that differ in their
-// cost alone: they share their matrices. So many chains, workers, share the memory.
-func (KernelMachine) Chain(d *Data, workers int) func(context.Context, KernelMachine) (blankout.Model, error) {
-	var shared *kernelTrainer
-	return func(ctx context.Context, m KernelMachine) (blankout.Model, error) {
+// cost alone: they share their matrices. The chains, as many as there are workers, share
+// the memory.
+func (Machine) Chain(d *batch.Data, workers int) func(context.Context, Machine) (blankout.Model, error) {
+	var shared *trainer
+	return func(ctx context.Context, m Machine) (blankout.Model, error) {
 		m.Config.Threads, m.Config.Progress = 1, nil
 		m.Kernel.Memory /= workers
-		t, err := newKernelTrainer(d, m.Config, m.Kernel, shared)
+		t, err := newTrainer(d, m.Config, m.Kernel, shared)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,36 @@
+package kernel
+
+import (
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// denseData makes Data of a matrix, every column present: class 1 for y > 0, else 0,
+// each example of its weight, nil for ones.
+func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
+	t.Helper()
+	var b batch.Builder
+	for i, row := range x {
+		e := blankout.Example{Weight: 1}
+		if y[i] > 0 {
+			e.Label = 1
+		}
+		if weights != nil {
+			e.Weight = weights[i]
+		}
+		for c, v := range row {
+			if v != 0 || i == 0 { // the first row names every column
+				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(c)), append(e.Features.Value, v)
+			}
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Data(blankout.NewSchema(20, []string{"-1", "1"}, 2))
+}
+
+func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
