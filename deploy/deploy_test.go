@@ -139,16 +139,25 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// The image's builder can be named by digest, and the image tells what it was built
-// from: the flags that the Dockerfile gives the linker reach the program.
+// Every image is named by tag and digest, the builder's too, and the image tells what it
+// was built from: the flags that the Dockerfile gives the linker reach the program.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(text), -1) {
-		if image := m[1]; image != "scratch" && image != "${GO_IMAGE}" && !strings.Contains(image, "@sha256:") {
-			t.Errorf("FROM %s: neither a digest nor an argument", image)
+	compose, err := os.ReadFile("docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`(?m)^(?:FROM|ARG GO_IMAGE=| +image:) *(\S+)`).FindAllStringSubmatch(string(text)+string(compose), -1)
+	if len(named) != 6 {
+		t.Errorf("%d images, want 6: %q", len(named), named)
+	}
+	pinned := regexp.MustCompile(`^[a-z/]+:v?[0-9]+\.[0-9]+\.[0-9]+@sha256:[0-9a-f]{64}$`)
+	for _, m := range named {
+		if image := m[1]; image != "scratch" && image != "${GO_IMAGE}" && !pinned.MatchString(image) {
+			t.Errorf("image %s: no tag with a digest", image)
 		}
 	}
 	flags := regexp.MustCompile(`-ldflags="([^"]+)"`).FindStringSubmatch(string(text))
