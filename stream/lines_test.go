@@ -88,7 +88,7 @@ func TestGrowingFile(t *testing.T) {
 						if r := b.Examples[i].Refused; r != nil {
 							values = append(values, string(r.Reason))
 						} else {
-							_, value, _ := strings.Cut(recordtest.Show(s, &b.Examples[i]), " ")
+							_, value, _ := strings.Cut(recordtest.Show(b.Schema, &b.Examples[i]), " ")
 							values = append(values, value)
 						}
 					}
