@@ -1,0 +1,91 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A command that runs tests by name, as in the documents, runs some: every name in it is
+// that of a test, a fuzz test or a benchmark of the package that it names. go test says
+// nothing when there is none.
+func TestCommandsInDocuments(t *testing.T) {
+	documents, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatal(documents, err)
+	}
+	command := regexp.MustCompile("go test ((?:'[^']*'|[^`'\n])*)")
+	word := regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
+	checked := 0
+	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
+			names := map[string]string{} // by flag
+			var packages []string
+			flag := ""
+			for _, w := range word.FindAllString(strings.ReplaceAll(m[1], `\|`, "|"), -1) {
+				w = strings.ReplaceAll(w, "'", "")
+				name, value, given := strings.Cut(w, "=")
+				switch {
+				case strings.HasPrefix(w, "./") || w == ".":
+					packages = append(packages, w)
+				case given && strings.HasPrefix(w, "-"):
+					names[name] = value
+				case strings.HasPrefix(w, "-"):
+					flag = w
+					continue
+				default:
+					names[flag] = w
+				}
+				flag = ""
+			}
+			for _, kind := range []struct{ flag, functions string }{{"-run", "Test|Fuzz"}, {"-fuzz", "Fuzz"}, {"-bench", "Benchmark"}} {
+				pattern := names[kind.flag]
+				if pattern == "" || pattern == "^$" || pattern == "xxx" {
+					continue
+				}
+				for _, one := range packages {
+					if strings.Contains(one, "...") {
+						continue
+					}
+					functions := functionsIn(t, filepath.Join("..", one), kind.functions)
+					for _, name := range strings.Split(pattern, "|") {
+						name, _, _ = strings.Cut(name, "/")
+						checked++
+						if !slices.ContainsFunc(functions, regexp.MustCompile(name).MatchString) {
+							t.Errorf("%s: %q runs nothing named %s in %s", document, m[0], name, one)
+						}
+					}
+				}
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("%d names found in the documents", checked)
+	}
+}
+
+// functionsIn returns the functions of a package's tests whose names begin with a kind.
+func functionsIn(t *testing.T, directory, kinds string) (names []string) {
+	sources, err := filepath.Glob(filepath.Join(directory, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	function := regexp.MustCompile(`(?m)^func ((?:` + kinds + `)\w*)\(`)
+	for _, source := range sources {
+		code, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range function.FindAllStringSubmatch(string(code), -1) {
+			names = append(names, f[1])
+		}
+	}
+	return names
+}
