@@ -124,7 +124,12 @@ func (g *Grouping) Check() error {
 }
 
 // Of returns the unit of a feature in this column that came from the field of this id.
+// A field that the Schema does not have, of an event that was read under a newer one,
+// counts as the anonymous field.
 func (g *Grouping) Of(field uint16, column uint32) int32 {
+	if int(field) >= len(g.schema.Fields) {
+		field = 0
+	}
 	if field == 0 && g.schema.ColumnGroups != nil {
 		return g.ofColumn(column)
 	}

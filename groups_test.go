@@ -39,6 +39,15 @@ func TestGrouping(t *testing.T) {
 		t.Errorf("later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
 	}
 
+	// A field of a newer Schema is unknown until this one has it.
+	if name(8, 0) != "" || name(9, 0) != "" {
+		t.Errorf("unknown fields are in %q and %q", name(8, 0), name(9, 0))
+	}
+	s.AddField(Field{Name: "later", Kind: Numeric})
+	if name(8, 0) != "later" || name(9, 0) != "" {
+		t.Errorf("fields 8 and 9 are in %q and %q", name(8, 0), name(9, 0))
+	}
+
 	s = NewSchema(10, nil, 2)
 	s.ColumnGroups = &ColumnGroups{Every: 8, Named: []NamedColumns{{"odd", []Span{{0, 1}, {16, 20}}}}}
 	g = NewGrouping(s)
@@ -46,6 +55,9 @@ func TestGrouping(t *testing.T) {
 		if got := name(0, column); got != want {
 			t.Errorf("column %d is in %q, want %q", column, got, want)
 		}
+	}
+	if name(5, 8) != "9-16" {
+		t.Errorf("an unknown field's column 8 is in %q", name(5, 8))
 	}
 	if g.Of(0, 1) != g.Of(0, 7) || g.Of(0, 1) == g.Of(0, 8) {
 		t.Error("columns 1, 7 and 8 are not in two units")

@@ -1,5 +1,7 @@
 package blankout
 
+// This file decides what is known to be missing from an event, and what its score then is.
+
 import (
 	"encoding/json"
 	"fmt"

@@ -21,8 +21,8 @@ import (
 //
 // I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
 // them. For IRLS and without noise P is the very matrix of HessVec; otherwise
-// the Hessian's mixed terms are missing, with groups also what V_n has beside its diagonal, and P is what conjugate gradients on
-// the Hessian are preconditioned by.
+// the Hessian's mixed terms are missing, with groups also what V_n has beside its
+// diagonal, and P is what conjugate gradients on the Hessian are preconditioned by.
 type dual struct {
 	o       *Expected
 	inverse []float64 // of G, by parameter

@@ -20,9 +20,10 @@ import (
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
-// (of noise that deletes whole groups V_n is not diagonal, see groups.go) with m_n the importance of example n and the intercept b as the last
-// parameter. The noise's c0, which acts on absent features as well, adds
-// c0 |w|^2 to every v_n; no row is ever filled in. Every convex loss of the
+// with m_n the importance of example n and the intercept b as the last parameter.
+// Under noise that deletes whole groups V_n is not diagonal, see groups.go. The noise's
+// c0, which acts on absent features as well, adds c0 |w|^2 to every v_n; no row is ever
+// filled in. Every convex loss of the
 // table of package loss gets its gradient, its exact Hessian, the majoriser of IRLS and
 // the certificate from At and At2 alone.
 type Expected struct {

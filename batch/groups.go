@@ -1,18 +1,9 @@
 package batch
 
-// This file holds noise that deletes whole groups of features: its variances, gradients
-// and curvatures.
-
-import (
-	"fmt"
-	"math/rand/v2"
-
-	"blankout"
-)
-
-// This file is about noise that deletes whole groups of features at once
-// (blankout.GroupDropout). The features of a group then vary together, and V_n, the
-// covariance of row n's noisy features, is no diagonal matrix:
+// This file holds noise that deletes whole groups of features at once
+// (blankout.GroupDropout): its variances, gradients and curvatures. The features of a
+// group vary together, so that V_n, the covariance of row n's noisy features, is not a
+// diagonal matrix:
 //
 //	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
 //
@@ -23,6 +14,13 @@ import (
 // a squared norm and whatever holds of the losses and of the certificate holds here too.
 // What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
 // own_d^1/2 w_d x_d.
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"blankout"
+)
 
 // columnFields tells which field a column of the Schema is of: one number, 0 for the
 // anonymous field, in pages of columns.
@@ -78,11 +76,7 @@ func (d *Data) units() (*units, error) {
 	u := &units{of: make([]int32, d.Columns())}
 	for c := range u.of {
 		column := d.Column(c)
-		field := d.fields.of(column)
-		if int(field) >= len(d.Schema.Fields) {
-			field = 0 // of an event that knows more than the Schema
-		}
-		u.of[c] = g.Of(field, column)
+		u.of[c] = g.Of(d.fields.of(column), column)
 	}
 	for i := range int32(g.Len()) {
 		a, b, ok := g.Pair(i)

@@ -1,6 +1,7 @@
 package batch
 
-// This file says of events what they lack, and scores those that lack fields.
+// This file keeps what events lack, and says how a model's rules for missing fields
+// rescale such events when weights are measured on them.
 
 import "blankout"
 
@@ -22,9 +23,6 @@ func (l *interned[K]) add(k K) {
 	}
 	l.of = append(l.of, at)
 }
-
-// lacks says of rows what their events lack.
-type lacks = interned[blankout.Lack]
 
 // measured is events that weights are measured on as a model with these rules
 // answers them.

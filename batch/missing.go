@@ -140,8 +140,12 @@ func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missin
 	t := &striker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: blankout.Head{Schema: d.Schema, Missing: missing},
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
-	for _, f := range fields {
-		t.first = append(t.first, slices.IndexFunc(fields, func(g blankout.Field) bool { return g.Name == f.Name }))
+	first := map[string]int{}
+	for id, f := range fields {
+		if _, ok := first[f.Name]; !ok {
+			first[f.Name] = id
+		}
+		t.first = append(t.first, first[f.Name])
 	}
 	factors := factorsOf(d.Schema)
 	for c := range d.Columns() {

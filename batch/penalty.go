@@ -74,8 +74,8 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 			b = r.W[d.Columns()]
 		}
 		norm := Dot(w, w)
-		for c, v := range w {
-			if groups != nil {
+		if groups != nil {
+			for c, v := range w {
 				pair[2*c], pair[2*c+1] = v, v
 			}
 		}

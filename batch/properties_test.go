@@ -479,6 +479,59 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 	}
 }
 
+// Noise of groups has sums of its own: gradients, products with the Hessian, its
+// diagonal, its matrix, certificates and corrupted copies. Threads do not change a bit of
+// them either.
+func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
+	x, y := drawProblem(t, 13, 3000, 6, false)
+	data := denseData(t, x, y)
+	for _, noise := range []blankout.Noise{blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.3}} {
+		var want, models [][]float64
+		for threads := 1; threads <= 3; threads++ {
+			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
+				Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(o.sum.partial) < 4 {
+				t.Fatal("too few groups of rows to show anything")
+			}
+			w := []float64{0.3, -0.2, 0.5, 0.1, -0.4, 0.2, 0.1}
+			grad, product, diagonal := make([]float64, 7), make([]float64, 7), make([]float64, 7)
+			value := o.ValueGrad(w, grad)
+			o.HessVec(grad, product)
+			o.Diagonal(diagonal)
+			matrix := o.dense().RawSymmetric().Data
+			got := [][]float64{{value}, grad, product, diagonal, matrix, {o.Gap(w)}}
+			var trained [][]float64
+			for _, copies := range []int{0, 2} {
+				for _, solver := range []Solver{"", IRLS, LBFGS} {
+					c := DefaultConfig()
+					c.Noise, c.Copies, c.Solver, c.Threads = noise.String(), copies, solver, threads
+					f, err := Train(t.Context(), data, c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					trained = append(trained, append(f.Problems[0].W, f.Objective, f.Gap))
+				}
+			}
+			if threads == 1 {
+				want, models = got, trained
+			}
+			for i := range got {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("%v: of value, gradient, product, diagonal, matrix and gap number %d is %v with %d threads, %v with one", noise, i, got[i], threads, want[i])
+				}
+			}
+			for i := range trained {
+				if !slices.Equal(trained[i], models[i]) {
+					t.Errorf("%v: training number %d ends at %v with %d threads, at %v with one", noise, i, trained[i], threads, models[i])
+				}
+			}
+		}
+	}
+}
+
 func TestCancel(t *testing.T) {
 	x, y := drawProblem(t, 12, 50, 5, false)
 	data := denseData(t, x, y)

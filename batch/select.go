@@ -1,5 +1,7 @@
 package batch
 
+// This file searches a grid of settings for those that predict best.
+
 import (
 	"context"
 	"fmt"
@@ -38,8 +40,8 @@ type Settings[S any] interface {
 	// Check returns the first thing wrong that can be told without data.
 	Check() error
 	// Chain returns what trains settings that differ in their cost alone on d, one
-	// after the other, each on one thread. As many chains as there are workers run at the same time
-	// and share the memory.
+	// after the other, each on one thread. As many chains as there are workers run at
+	// the same time and share the memory.
 	Chain(d *Data, workers int) func(context.Context, S) (blankout.Model, error)
 }
 
@@ -121,7 +123,7 @@ func (c *Config) Set(key, value string) error {
 		c.Noise = value
 	case "level":
 		noise, _, _ := strings.Cut(c.Noise, ":")
-		if strings.Contains(c.Noise, "+") {
+		if strings.Contains(c.Noise, "+group") { // a number may hold a plus as well, as 1e+3 does
 			return fmt.Errorf("level: noise %s has two of them; vary q, of features, or group", c.Noise)
 		}
 		if noise == "none" || noise == "" {

@@ -1,5 +1,7 @@
 package batch
 
+// This file holds SMO, which solves the duals of support vector machines.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,8 @@
 package batch
 
+// This file goes from a Config and Data to a certified linear model, and makes binary
+// problems of several classes.
+
 import (
 	"context"
 	"fmt"

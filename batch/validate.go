@@ -183,7 +183,7 @@ type Evidence struct {
 	aside   []int
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
-	lacks
+	lacks   interned[blankout.Lack]
 }
 
 // NewEvidence returns empty Evidence about a live model.

@@ -153,7 +153,11 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // endSolving waits for the solver
 		}
-		return nil, l.attend(ctx, func() bool { return !l.adopter.running() })
+		err = l.attend(ctx, func() bool { return !l.adopter.running() })
+		if err == nil && result != nil && result.err == nil {
+			return result.Adoption, nil // it was there already, and its report says that it is adopted
+		}
+		return nil, err
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // A command that runs tests by name, as in the documents, runs some: every name in it is
 // that of a test, a fuzz test or a benchmark of the package that it names. go test says
-// nothing when there is none.
+// nothing when there is none. Tests that are named alone are somewhere.
 func TestCommandsInDocuments(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(documents) == 0 {
@@ -19,11 +19,33 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 	command := regexp.MustCompile("go test ((?:'[^']*'|[^`'\n])*)")
 	word := regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
+	named := regexp.MustCompile("`(?:[a-z]+\\.)?((?:Test|Fuzz|Benchmark)[A-Z]\\w*)[/`]")
+	everywhere := map[string]bool{}
+	if err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if d.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		for _, name := range functionsIn(t, path, "Test|Fuzz|Benchmark") {
+			everywhere[name] = true
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	checked := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			checked++
+			if !everywhere[m[1]] {
+				t.Errorf("%s: there is no %s", document, m[1])
+			}
 		}
 		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			names := map[string]string{} // by flag

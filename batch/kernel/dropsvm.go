@@ -1,5 +1,7 @@
 package kernel
 
+// This file holds DropSVM: its penalty, the kernel that it comes to and its square-loss form.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package kernel
 
+// This file holds the models of kernel machines and their form in a file.
+
 import (
 	"cmp"
 	"encoding/binary"

@@ -1,5 +1,7 @@
 package kernel
 
+// This file goes from a Config and Data to a kernel machine.
+
 import (
 	"context"
 	"fmt"

@@ -1,0 +1,30 @@
+package run_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blankout/batch"
+)
+
+// A solution that is there when the time is up, its report on the way, is adopted: what
+// the report says and what was decided never differ.
+func TestAdoptWhileReporting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startOne(t, t.TempDir(), 500, 1)
+		reports := s.adopting(400, at0)
+		s.Validator.Config.AdoptWait = time.Minute
+		report := s.Report
+		s.Report = func(r *batch.Validation) error {
+			time.Sleep(2 * time.Minute)
+			return report(r)
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.Status().Validation; len(*reports) != 1 || !(*reports)[0].Adopted || v.Adopted != 1 || v.TimedOut != 0 {
+			t.Errorf("%d reports, %+v", len(*reports), v)
+		}
+	})
+}
