@@ -139,15 +139,20 @@ func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 		return "", nil, err
 	}
 	var blocks []blankout.Block
-	for _, b := range []struct {
-		name string
-		data any
-	}{{blockOffsets, m.Offsets}, {blockSettings, m.Record.Settings()}, {blockSnapshot, snapshot{m.Version, m.At}}} {
-		data, err := json.Marshal(b.data)
-		if err != nil {
-			return "", nil, fmt.Errorf("block %s: %w", b.name, err)
+	add := func(name string, data any) {
+		if err == nil {
+			b := blankout.Block{Name: name}
+			b.Data, err = json.Marshal(data)
+			blocks = append(blocks, b)
 		}
-		blocks = append(blocks, blankout.Block{Name: b.name, Data: data})
+	}
+	add(blockSettings, m.Record.Settings())
+	if m.Version > 0 || len(m.Offsets) > 0 { // of a stream
+		add(blockOffsets, m.Offsets)
+		add(blockSnapshot, snapshot{m.Version, m.At})
+	}
+	if err != nil {
+		return "", nil, err
 	}
 	return checkpoint.Kind(m.Kind()), func(yield func(blankout.Block) bool) {
 		for _, b := range blocks {

@@ -39,7 +39,9 @@ type core struct {
 	groups  map[string]string    // field name -> group
 	labels  map[string]int       // as they are written -> class
 	roles   map[string]fieldRole // of the fields that are not features
-	text    map[string]bool      // the categorical fields
+	// categorical are the fields whose numbers are names, texts those that are bags of
+	// their words.
+	categorical, texts map[string]bool
 
 	anonymous named // field 0
 
@@ -52,6 +54,8 @@ type core struct {
 	crosses []cross
 	name    []byte    // scratch for names of the dictionary
 	names   []newName // of this record
+	lower   []byte    // the words of a text, and where they start
+	starts  []int
 
 	// missed is, by field, the last record that noted it as missing.
 	missed  []uint64
@@ -94,7 +98,7 @@ type cross struct {
 func newCore(c Config, s *blankout.Schema) core {
 	d := core{
 		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
-		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, text: map[string]bool{},
+		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << blankout.Sparse}
 	for _, name := range c.Drop {
@@ -106,7 +110,10 @@ func newCore(c Config, s *blankout.Schema) core {
 		}
 	}
 	for _, name := range c.Categorical {
-		d.text[name] = true
+		d.categorical[name] = true
+	}
+	for _, name := range c.Text {
+		d.texts[name] = true
 	}
 	for group, names := range c.Groups {
 		for _, name := range names {
@@ -302,17 +309,18 @@ type named struct {
 	name string // its beginning, if it is longer than cutName leaves it
 	hash uint64
 	role fieldRole
-	text bool      // its numbers are names
-	set  uint8     // bit k: ids[k] is set
-	age  int       // of the core when they were set
-	ids  [6]uint16 // by kind
+	// categorical says that its numbers are names, text that it is a bag of its words.
+	categorical, text bool
+	set               uint8     // bit k: ids[k] is set
+	age               int       // of the core when they were set
+	ids               [6]uint16 // by kind
 }
 
 func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
 
 // hashed is named of a name that cutName has cut; hash is that of the whole one.
 func (d *core) hashed(name string, hash uint64) named {
-	return named{name: name, hash: hash, role: d.roles[name], text: d.text[name], age: d.age}
+	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], age: d.age}
 }
 
 // cutName returns as much of a name as is ever looked at, in memory of its own if

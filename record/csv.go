@@ -107,18 +107,24 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 	if n.role != isFeature {
 		return d.special(n.role, text, inPlace)
 	}
+	if n.text {
+		if !d.words(n, text) {
+			return blankout.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+		}
+		return "", ""
+	}
 	if s := string(text); s == "true" || s == "false" {
 		d.pair(n, blankout.Boolean, text, 1)
 		return "", ""
 	}
-	if x, next := number(text, 0, false); !n.text && next == len(text) {
+	if x, next := number(text, 0, false); !n.categorical && next == len(text) {
 		if x > maxMagnitude || x < -maxMagnitude {
 			return blankout.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
 		}
 		d.add(n.hash, d.idOf(n, blankout.Numeric), x)
 		return "", ""
 	}
-	if !n.text && notFinite(text) {
+	if !n.categorical && notFinite(text) {
 		return blankout.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
 	d.pair(n, blankout.Categorical, text, 1)

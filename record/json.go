@@ -284,7 +284,11 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			if word, p = d.str(p + 1); p < 0 {
 				return p
 			}
-			d.pair(&n.named, blankout.Words, word, 1)
+			if !n.text {
+				d.pair(&n.named, blankout.Words, word, 1)
+			} else if !d.words(&n.named, word) {
+				return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			}
 		} else {
 			var c *node
 			if i < len(n.elements) {
@@ -326,14 +330,18 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		if next < 0 {
 			return next
 		}
-		d.pair(&n.named, blankout.Categorical, text, 1)
+		if !n.text {
+			d.pair(&n.named, blankout.Categorical, text, 1)
+		} else if !d.words(&n.named, text) {
+			return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		}
 		return next
 	case c-'0' <= 9 || c == '-':
 		x, next := number(data, p, true)
 		if next < 0 {
 			return d.notNumber(p)
 		}
-		if n.text {
+		if n.categorical {
 			d.pair(&n.named, blankout.Categorical, data[p:next], 1)
 			return next
 		}

@@ -66,6 +66,10 @@ type Config struct {
 	Drop []string `toml:"drop"`
 	// Categorical lists fields whose numbers are names, as of a postcode.
 	Categorical []string `toml:"categorical"`
+	// Text lists fields whose strings are texts: bags of their words in lower case, and of
+	// every run of up to Ngrams of them.
+	Text   []string `toml:"text"`
+	Ngrams int      `toml:"ngrams"`
 	// Groups lists fields that fail together, by the group's name; in the sparse text
 	// formats, which have none, columns and ranges of them, as in 1-8.
 	Groups map[string][]string `toml:"groups"`
@@ -113,6 +117,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Label:          "label",
+		Ngrams:         1,
 		Bits:           22,
 		NumericIndices: true,
 		MaxClasses:     2,
@@ -208,16 +213,27 @@ func (c Config) Check() error {
 			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
 		}
 	}
+	special := c.special()
+	if c.Ngrams < 0 || c.Ngrams > maxNgrams {
+		return blankout.KeyErrorf("ngrams", "ngrams %d: want 1 to %d", c.Ngrams, maxNgrams)
+	}
+	if c.Ngrams > 1 && len(c.Text) == 0 {
+		return blankout.KeyErrorf("ngrams", "ngrams %d: they are of the words of texts, and no field is named with text", c.Ngrams)
+	}
+	for _, name := range c.Text {
+		if slices.Contains(c.Categorical, name) || slices.Contains(c.Drop, name) || slices.Contains(special[:], name) {
+			return blankout.KeyErrorf("text", "text: field %q is also named as label, weight, id, time, drop or categorical", name)
+		}
+	}
 	if err := c.checkGroups(); err != nil {
 		return err
 	}
-	special := c.special()
 	for i, name := range special {
 		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
 			return blankout.KeyErrorf(roleKeys[i], "%s: field %q is named for two of label, weight, id, time and drop", roleKeys[i], name)
 		}
 	}
-	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical}
+	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical, "text": c.Text}
 	for i, name := range special {
 		names[roleKeys[i]] = []string{name}
 	}
@@ -377,11 +393,15 @@ func NewDecoder(c Config, s *blankout.Schema) (Decoder, error) {
 // Settings returns what of c, beside the Schema, decides how a record becomes an
 // event, by key. A checkpoint keeps it; ParseSettings is the inverse.
 func (c Config) Settings() map[string]string {
-	return map[string]string{
+	settings := map[string]string{
 		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
 		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
 		"missing": joinList(c.Missing), "separator": c.Separator, "unlabelled": strconv.FormatBool(c.Unlabelled),
 	}
+	if len(c.Text) > 0 { // which checkpoints from before there were texts do not have
+		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
+	}
+	return settings
 }
 
 // ParseSettings returns the configuration that Settings came from, its other
@@ -391,7 +411,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
 		*to = settings[key]
 	}
-	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing} {
+	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing, "text": &c.Text} {
 		list, err := splitList(settings[key])
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", key, err)
@@ -399,6 +419,12 @@ func ParseSettings(settings map[string]string) (Config, error) {
 		*to = list
 	}
 	c.Unlabelled = settings["unlabelled"] == "true"
+	if text := settings["ngrams"]; text != "" {
+		var err error
+		if c.Ngrams, err = strconv.Atoi(text); err != nil {
+			return c, fmt.Errorf("ngrams: %w", err)
+		}
+	}
 	return c, c.Check()
 }
 

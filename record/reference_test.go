@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"blankout"
@@ -94,6 +95,23 @@ func (r *reference) special(name, text string) bool {
 	return true
 }
 
+// text adds the words of a text and the runs of two of them.
+func (r *reference) text(name, text string) {
+	words := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
+		return !unicode.In(c, unicode.L, unicode.Nd, unicode.M)
+	})
+	for i, w := range words {
+		r.add(name, &w, blankout.Words, 1)
+		if i > 0 {
+			pair := words[i-1] + " " + w
+			r.add(name, &pair, blankout.Words, 1)
+		}
+	}
+	if r.features > r.c.MaxFeatures {
+		r.refuse("%d features", r.features)
+	}
+}
+
 // json reads an event from the tokens of encoding/json.
 func (r *reference) json(data []byte) {
 	if !json.Valid(data) || !utf8.Valid(data) {
@@ -155,6 +173,9 @@ func (r *reference) value(d *json.Decoder, name string, array *string, depth int
 	switch {
 	case drop:
 		return
+	case isText && array != nil && slices.Contains(r.c.Text, *array):
+		r.text(*array, text)
+		return
 	case isText && array != nil: // a word of the array; not a special element of it
 		r.add(*array, &text, blankout.Words, 1)
 		return
@@ -174,7 +195,11 @@ func (r *reference) value(d *json.Decoder, name string, array *string, depth int
 	case json.Number:
 		r.add(name, nil, blankout.Numeric, r.number(t.String()))
 	case string:
-		r.add(name, &t, blankout.Categorical, 1)
+		if slices.Contains(r.c.Text, name) {
+			r.text(name, t)
+		} else {
+			r.add(name, &t, blankout.Categorical, 1)
+		}
 	}
 }
 
@@ -281,6 +306,8 @@ func (r *reference) csv(data []byte) {
 				r.null = append(r.null, name)
 			}
 		case r.special(name, v):
+		case slices.Contains(r.c.Text, name):
+			r.text(name, v)
 		case v == "true" || v == "false":
 			r.add(name, &v, blankout.Boolean, 1)
 		case slices.Contains(r.c.Categorical, name):
@@ -302,7 +329,13 @@ func (r *reference) csv(data []byte) {
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
 	c.Format, c.Weight, c.ID, c.Drop, c.Bits = format, "w", "id", []string{"d", "a.d"}, 20
-	if format == "csv" {
+	switch format {
+	case "json":
+		c.Text, c.Ngrams = []string{"t", "a.t"}, 2
+		f.Add([]byte(`{"t":"The cat, the CAT \u00c9t\u00e9 9.5","a":{"t":["Two words","and two"]},"x":1}`))
+	case "csv":
+		c.Text, c.Ngrams = []string{"y"}, 2
+		f.Add([]byte(`1,2,"The cat, the ""CAT"" Été 9.5",,k,z`))
 		c.Columns, c.Categorical = []string{"label", "x", "y", "w", "id", "z"}, []string{"z"}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

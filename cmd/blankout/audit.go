@@ -119,7 +119,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
-	if err := o.data.readAs(m); err != nil {
+	if err := o.data.resolve(m); err != nil {
 		return err
 	}
 	p.sayReadAs(m)
@@ -207,6 +207,7 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 	}
+	a.flags.data.tell()
 	return nil
 }
 

@@ -29,6 +29,7 @@ var flagValues = map[string][]string{
 	"epochs":      {"inf"},
 	"standardise": {"auto", "all", "scale", "none"},
 	"rule":        online.Rules(),
+	"refused":     {"fail", "skip"},
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 

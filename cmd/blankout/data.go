@@ -1,7 +1,8 @@
 package main
 
-// This file holds the flags of every command that reads examples, and how a model's own
-// settings overrule them.
+// This file holds what every command shares that reads examples: its flags, how they, a
+// configuration and a model's own settings make one, and what becomes of records that
+// cannot be used.
 
 import (
 	"cmp"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout"
@@ -25,9 +27,16 @@ import (
 )
 
 // dataFlags are the flags of a command that reads examples: files, standard
-// input, or the records of a topic between two offsets.
+// input, or the records of a topic between two offsets. A command must call resolve
+// before it reads.
 type dataFlags struct {
-	paths  []string
+	paths    []string
+	settings configFlags   // of which [record] counts
+	learns   bool          // the command takes other sections of settings, too
+	flags    record.Config // as the flags that were given have it
+	refused  string        // fail or skip
+	// record says how records are read: what resolve has made of the model's settings,
+	// the configuration and the flags.
 	record record.Config
 	// format is that of paths whose name tells none, "" if that is not known.
 	format string
@@ -39,31 +48,45 @@ type dataFlags struct {
 	// header tell.
 	reading record.Config
 	given   func(flag string) bool
-	// note tells a person something about a path, once.
-	note func(path, text string)
+	// say tells a person something, once, warn something that looks wrong.
+	say, warn func(text string)
+	tally     *tally
+}
+
+// tally counts the records that a command has read.
+type tally struct {
+	read, labelled, refused int
+	first                   string // refused: where and why
+	warned                  bool   // that there are no labels
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
-	d.record = record.DefaultConfig()
-	d.record.MaxClasses = 1000
+	d.flags, d.tally = record.DefaultConfig(), &tally{}
 	f := c.Flags()
 	d.given = f.Changed
+	d.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning: "+text) }
 	noted := map[string]bool{}
-	d.note = func(path, text string) {
-		if quiet, _ := f.GetBool("quiet"); !quiet && !noted[path] {
-			fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, text)
+	d.say = func(text string) {
+		if quiet, _ := f.GetBool("quiet"); !quiet && !noted[text] {
+			fmt.Fprintln(c.ErrOrStderr(), text)
 		}
-		noted[path] = true
+		noted[text] = true
 	}
 	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst; - is\nstandard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
-	f.StringVar(&d.record.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
-	f.StringVar(&d.record.Label, "label", d.record.Label, "`FIELD` of JSON and CSV that holds the class")
-	f.StringVar(&d.record.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
-	f.StringVar(&d.record.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
-	f.StringSliceVar(&d.record.Drop, "drop", nil, "`FIELD,…` that are no features")
-	f.BoolVar(&d.record.ZeroBased, "zero-based", false, "svmlight indices count from 0")
-	f.UintVar(&d.record.Bits, "bits", d.record.Bits, "names hash to 2^`BITS` columns")
-	f.Var(groupsFlag{&d.record}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
+	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
+	f.StringVar(&d.flags.Label, "label", d.flags.Label, "`FIELD` of JSON and CSV that holds the class")
+	f.StringVar(&d.flags.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
+	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
+	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are no features")
+	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
+	f.UintVar(&d.flags.Bits, "bits", d.flags.Bits, "names hash to 2^`BITS` columns")
+	f.Var(groupsFlag{&d.flags}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
+	f.StringVar(&d.refused, "refused", "fail", "what a record does that cannot be used: fail, or skip, which counts it and goes on")
+	d.settings.add(c)
+	if !d.learns {
+		f.Lookup("config").Usage = "configuration `FILE` whose [record] says how records are read; flags override it"
+		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`, repeatable)"
+	}
 }
 
 // groupsFlag is the flag --groups.
@@ -120,7 +143,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 
 // override takes the settings of the flags that were given over into record.
 func (d *dataFlags) override(recordConfig *record.Config) {
-	given := &d.record
+	given := &d.flags
 	for flag, take := range map[string]func(){
 		"format":     func() { recordConfig.Format = given.Format },
 		"label":      func() { recordConfig.Label = given.Label },
@@ -137,38 +160,65 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 	}
 }
 
-// regroup gives a model's Schema the groups of --groups, if that was given.
-func (d *dataFlags) regroup(s *blankout.Schema) {
-	if d.given("groups") {
-		d.record.Regroup(s)
-	}
-}
+// maxClasses is how many classes a command over files takes where nothing says how many
+// there are. A learner, which must know at its first event, takes two.
+const maxClasses = 1000
 
-// suits refuses flags about columns that contradict what the model says of them.
-func (d *dataFlags) suits(m *blankout.Head) error {
-	switch s := m.Schema; {
-	case d.given("bits") && d.record.Bits != s.Bits:
-		return usageError{fmt.Errorf("--bits %d: the model's names hash to 2^%d columns", d.record.Bits, s.Bits)}
-	case d.given("zero-based") && d.record.ZeroBased != s.ZeroBased:
-		return usageError{fmt.Errorf("--zero-based=%t: the model's indices count from %d", d.record.ZeroBased, map[bool]int{false: 1}[s.ZeroBased])}
+// resolve decides how records are read: by [record] of the configuration, without a
+// file as the events of m were, if its file tells; the environment, --set and flags
+// override either. m may be nil.
+func (d *dataFlags) resolve(m *client.Model) error {
+	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
+		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
-	return nil
-}
-
-// readAs makes d read events as those were read that a model was learned from, if
-// the model's file tells how; flags that were given still override that.
-func (d *dataFlags) readAs(m *client.Model) error {
-	if err := d.suits(m.Head); err != nil || !m.Recorded {
+	for _, set := range d.settings.set {
+		if !d.learns && !strings.HasPrefix(set, "record.") {
+			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] only, as in --set record.text=body", set)}
+		}
+	}
+	l, err := d.settings.loadFor(m, nil)
+	if err != nil {
 		return err
 	}
-	recordConfig := m.Record
-	recordConfig.MaxClasses = d.record.MaxClasses
-	d.override(&recordConfig)
-	if !d.given("format") {
-		recordConfig.Format, d.format = "", cmp.Or(recordConfig.Format, "json") // a file's name tells first
+	d.record = l.Record
+	d.override(&d.record)
+	given := l.Given()
+	if !slices.Contains(given, "record.max_classes") {
+		d.record.MaxClasses = maxClasses
 	}
-	d.record = recordConfig
+	if d.settings.file == "" && !d.given("format") && !slices.Contains(given, "record.format") {
+		d.record.Format, d.format = "", cmp.Or(d.record.Format, d.format) // a file's name tells first
+		if m != nil && m.Recorded {
+			d.format = cmp.Or(d.format, "json")
+		}
+	}
+	if m == nil {
+		return nil
+	}
+	said := func(flag string) string { // how it was given, if it was
+		switch key := "record." + strings.ReplaceAll(flag, "-", "_"); {
+		case d.given(flag):
+			return "--" + flag
+		case slices.Contains(given, key):
+			return key
+		}
+		return ""
+	}
+	if how := said("bits"); how != "" && d.record.Bits != m.Schema.Bits {
+		return usageError{fmt.Errorf("%s %d: the model's names hash to 2^%d columns", how, d.record.Bits, m.Schema.Bits)}
+	}
+	if how := said("zero-based"); how != "" && d.record.ZeroBased != m.Schema.ZeroBased {
+		return usageError{fmt.Errorf("%s=%t: the model's indices count from %d", how, d.record.ZeroBased, map[bool]int{false: 1}[m.Schema.ZeroBased])}
+	}
 	return nil
+}
+
+// regroup gives a model's Schema the groups of --groups or the configuration, if there
+// are any.
+func (d *dataFlags) regroup(s *blankout.Schema) {
+	if len(d.record.Groups) > 0 || d.record.GroupEvery > 0 {
+		d.record.Regroup(s)
+	}
 }
 
 // sayReadAs tells a person how a model's file has it that events are read, and which
@@ -190,6 +240,9 @@ func (p *program) sayReadAs(m *client.Model, further ...string) {
 		slices.Sort(further)
 		also = fmt.Sprintf(", its other settings (%s) are in force", strings.Join(further, ", "))
 	}
+	if len(own)+len(further) == 0 {
+		return
+	}
 	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
 }
 
@@ -201,7 +254,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (
 	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // of a topic; a file knows better
 	if f, ok := events.(*stream.File); ok {
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
-			d.note(path, unnamedColumns(unnamed))
+			d.say(path + ": " + unnamedColumns(unnamed))
 		}
 		d.reading = f.Record()
 		if d.ahead > 0 {
@@ -243,6 +296,7 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.
 			return err
 		}
 	}
+	d.tell()
 	return nil
 }
 
@@ -271,18 +325,57 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				}
 				return fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
 			}
+			d.tally.read++
 			if e.Refused != nil {
+				err := error(placedRefusal{e.Refused})
 				if topic {
-					return refusedError{fmt.Errorf("%s: %w", place(), e.Refused)}
+					err = fmt.Errorf("%s: %w", place(), e.Refused)
 				}
-				return refusedError{placedRefusal{e.Refused}}
+				if d.refused == "fail" {
+					return refusedError{err}
+				}
+				d.tally.refuse(err)
+				continue
 			}
-			if err := f(&b, i, place); is[*fs.PathError](err) {
+			if e.Label != blankout.Unlabelled {
+				d.tally.labelled++
+			}
+			if t := d.tally; t.read-t.refused >= 1000 && t.labelled == 0 && !t.warned && !d.record.Unlabelled {
+				t.warned = true
+				d.warn(fmt.Sprintf("none of the first %s has a label: is %q the field that holds it (--label)?", plural(t.read-t.refused, "record"), d.record.Label))
+			}
+			switch err := f(&b, i, place); {
+			case is[*fs.PathError](err):
 				return err // of what f writes: the record is not to blame
-			} else if err != nil {
+			case is[unusable](err) && d.refused == "skip":
+				d.tally.refuse(fmt.Errorf("%s: %w", place(), err))
+			case err != nil:
 				return refusedError{fmt.Errorf("%s: %w", place(), err)}
 			}
 		}
+	}
+}
+
+// unusable is why a record that could be read cannot be used after all.
+type unusable struct{ error }
+
+func (t *tally) refuse(err error) {
+	if t.refused++; t.refused == 1 {
+		t.first = err.Error()
+	}
+}
+
+// tell tells of the records that were refused, once they are all read.
+func (d *dataFlags) tell() {
+	t := d.tally
+	if t.refused == 0 {
+		return
+	}
+	text := fmt.Sprintf("%s of %s refused and skipped (%.3g %%), the first: %s", humanize.Comma(int64(t.refused)), plural(t.read, "record"), 100*float64(t.refused)/float64(t.read), blankout.Printable(t.first))
+	if 20*t.refused > t.read {
+		d.warn(text)
+	} else {
+		d.say(text)
 	}
 }
 
@@ -308,13 +401,11 @@ func readModel(path string) (*client.Model, error) {
 	return modelOf(file, path)
 }
 
-// writeModel replaces the file at path by a model.
-func writeModel(path string, m blankout.Model) error {
-	blocks, err := m.EachBlock()
-	if err != nil {
-		return err
-	}
-	return checkpoint.WriteFile(path, checkpoint.Kind(m.Kind()), blocks)
+// write replaces the file at path by a model of the events that d has read.
+func (d *dataFlags) write(path string, m blankout.Model) error {
+	read := d.reading
+	read.Columns = d.record.Columns // another file has a header of its own
+	return client.New(m, read).WriteFile(path)
 }
 
 // modelOf reads the model of a file.

@@ -187,6 +187,9 @@ func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
 }
 
 func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) error {
+	if err := o.data.resolve(nil); err != nil {
+		return err
+	}
 	w, err := p.create(o.out)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -41,20 +40,22 @@ func (p *program) predict() *cobra.Command {
 		Short: "Score examples with a model and measure how good the scores are",
 		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
 writes a line for each: the predicted class and the scores (the score alone where
-labels are numbers: losses linear and poisson); to a file named .jsonl the answer
-of the HTTP server. Of labelled examples
+labels are numbers: losses linear and poisson); to a file named .csv a row of id, class
+and probabilities, to one named .jsonl the answer of the HTTP server. Of labelled examples
 it tells error, log-loss, AUC, average precision, calibration and confusion. A
 directory of checkpoints stands for its newest.
 
-A checkpoint or snapshot tells how events are read (label, id, categorical and
-dropped fields, …); flags override that.
+The model's file tells how events are read (label, id, categorical and dropped fields,
+…); -f replaces that by [record] of a configuration, --set and flags override either.
+--refused skip counts records that cannot be used and goes on.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising, --delete-groups D each group of features, as the model or --groups has
 them; --rescale multiplies the survivors by 1/(1-D), for groups too.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
-			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt",
+			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
+			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.groups >= 0 && o.groups < 1) {
@@ -72,7 +73,7 @@ them; --rescale multiplies the survivors by 1/(1-D), for groups too.`,
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE` (- is standard output)")
+	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`, .csv and .jsonl with probabilities (- is standard output)")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
@@ -93,10 +94,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return err
 	}
 	read.Missing = read.Missing.Forced(rule)
-	if err := o.data.readAs(read); err != nil {
+	if err := o.data.resolve(read); err != nil {
 		return err
 	}
-	p.sayReadAs(read)
+	if o.data.settings.file == "" {
+		p.sayReadAs(read)
+	}
 	head := read.Head
 	schema := head.Schema
 	o.data.regroup(schema)
@@ -126,18 +129,18 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
-	var line []byte
 	n, lacking, rescaled := 0, 0, 0
-	asJSON := strings.HasSuffix(o.out, ".jsonl")
-	o.data.record.KeepValue = asJSON
-	names := namer{model: read, data: &o.data}
-	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, _ func() string) error {
+	write, err := newAnswers(out, o.out, read, schema, &o.data)
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		e := &in.Examples[i]
 		switch {
 		case e.Label >= known && e.Label != zero:
 			name := in.Schema.Classes[e.Label]
 			if name != "0" {
-				return fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))
+				return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))}
 			}
 			zero = e.Label
 			fallthrough
@@ -165,31 +168,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if o.out == "" {
 			return nil
 		}
-		if asJSON {
-			own, err := names.in()
-			if err != nil {
-				return err
-			}
-			answer, err := read.PredictionOf(e, schema, s, own)
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(out).Encode(answer)
-		}
-		line = line[:0]
-		if k := head.Predict(s); k < len(classes) && !regression {
-			line = append(append(line, shown[k]...), ' ')
-		}
-		for k, f := range s {
-			if k > 0 {
-				line = append(line, ' ')
-			}
-			line = strconv.AppendFloat(line, f, 'g', -1, 64)
-		}
-		_, err := out.Write(append(line, '\n'))
-		return err
+		return write.add(e, s, probabilities, place)
 	})
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
 		return err
 	}
 	r := measures.Report()
@@ -206,7 +187,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 	}
 	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
+		return json.NewEncoder(p.stdout).Encode(struct {
+			batch.Report
+			Refused int `json:"refused"` // and skipped
+		}{r, o.data.tally.refused})
 	}
 	return nil
 }

@@ -29,7 +29,6 @@ import (
 
 type simulateFlags struct {
 	data       dataFlags
-	settings   configFlags
 	models     []string
 	nightmares []string
 	deletes    [2]string // shares of features and of groups
@@ -94,8 +93,8 @@ out from FILE that are struck in the same way.`,
 			return nil
 		},
 	}
+	o.data.learns = true
 	o.data.addForModel(c)
-	o.settings.add(c)
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
 	f.StringArrayVar(&o.nightmares, "nightmare", nil, "`NIGHTMARE`, several for as many tables and figures")
@@ -167,7 +166,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	r.Groups = map[string][]blankout.Span{}
 	for _, g := range o.groups {
 		name, columns, ok := strings.Cut(g, "=")
-		spans, good := blankout.ParseSpans(columns, o.data.record.ZeroBased)
+		spans, good := blankout.ParseSpans(columns, o.data.flags.ZeroBased)
 		if !ok || name == "" || !good {
 			return fmt.Errorf("--group %q: want NAME=COLUMNS, as in sensor1=1-8,17", g)
 		}
@@ -178,9 +177,9 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--repeat %d: want 1 to %d", r.Repeat, 1<<15)
 	case r.Bins < 1:
 		return fmt.Errorf("--bins %d: want at least 1", r.Bins)
-	case len(o.train) > 0 && (len(o.models) > 0 || len(o.learn) > 0 || o.settings.file != ""):
+	case len(o.train) > 0 && (len(o.models) > 0 || len(o.learn) > 0 || o.data.settings.file != ""):
 		return errors.New("--train chooses among models of its own: give it alone, without -m, -f and --learn")
-	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.settings.file == "":
+	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
 		return errors.New("name a model with -m, a learner with --learn or -f, or a file with --train")
 	case !(o.holdOut > 0 && o.holdOut < 1):
 		return fmt.Errorf("--hold-out %v: want a share between 0 and 1", o.holdOut)
@@ -246,28 +245,17 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 			*simulate.Result
 			Choices []simulate.Choice `json:"choices,omitempty"`
 			Files   []string          `json:"files"`
-		}{result, choices, files})
+			Refused int               `json:"refused"`
+		}{result, choices, files, o.data.tally.refused})
 	}
 	return nil
 }
 
 // dataFor returns how the events for a model, or for learners if that is nil, are
-// read: by [record] of the configuration, without one as the model's own were, but
-// for what flags say.
+// read.
 func (o *simulateFlags) dataFor(m *client.Model) (*dataFlags, error) {
-	l, err := o.settings.loadFor(m, nil)
-	if err != nil {
-		return nil, err
-	}
 	data := o.data
-	record := l.Record
-	record.MaxClasses = max(record.MaxClasses, data.record.MaxClasses)
-	data.override(&record)
-	if o.settings.file == "" && !data.given("format") {
-		record.Format, data.format = "", cmp.Or(record.Format, "json")
-	}
-	data.record = record
-	return &data, nil
+	return &data, data.resolve(m)
 }
 
 // eachGroup gives the families of group:* their levels.
@@ -327,15 +315,12 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if loss.IsRegression(m.Loss) {
 			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
 		}
-		if err := o.data.suits(m.Head); err != nil {
-			return nil, err
-		}
-		o.data.regroup(m.Schema)
 		data, err := o.dataFor(m)
 		if err != nil {
 			return nil, err
 		}
-		if o.settings.file == "" {
+		data.regroup(m.Schema)
+		if o.data.settings.file == "" {
 			p.sayReadAs(m)
 			if taught == nil && m.Recorded {
 				taught = m
@@ -356,7 +341,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		subjects = append(subjects, s)
 	}
 	learners := o.learn
-	if len(learners) == 0 && o.settings.file != "" {
+	if len(learners) == 0 && o.data.settings.file != "" {
 		learners = []string{""}
 	}
 	var first *simulate.Subject // its events are for all learners
@@ -397,7 +382,7 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	for _, change := range changes {
 		flags = append(flags, "learner."+change)
 	}
-	l, err := o.settings.load(flags...)
+	l, err := o.data.settings.load(flags...)
 	if err != nil {
 		return nil, err
 	}

@@ -191,6 +191,7 @@ type trainResult struct {
 	Features    int      `json:"features"`
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
+	Refused     int      `json:"refused"` // and skipped
 	// Selection is the cross validation of --folds, Chosen the settings taken.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
@@ -232,7 +233,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return refusedError{err}
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
-		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), unpenalised: o.config.L2 == 0}
+		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalised: o.config.L2 == 0}
 	if table != nil {
 		best := table.Candidates[table.Best[0]]
 		r.Selection, r.Chosen = table, map[string]string{}
@@ -260,7 +261,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		}
 	}
 	if o.model != "" {
-		if err := writeModel(o.model, fit.model); err != nil {
+		if err := o.data.write(o.model, fit.model); err != nil {
 			return err
 		}
 	}
@@ -296,11 +297,33 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
+	for _, class := range singles(d) {
+		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))
+	}
 	if r.TrainError != nil {
 		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
 			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
 		}
 	}
+}
+
+// singles returns the classes that have one example only, where examples are many.
+func singles(d *batch.Data) (names []string) {
+	if d.Rows() < 100 || len(d.Schema.Classes) > 20 {
+		return nil
+	}
+	examples := make([]int, len(d.Schema.Classes))
+	for i := range d.Rows() {
+		if k := d.Label(i); k >= 0 {
+			examples[k]++
+		}
+	}
+	for k, n := range examples {
+		if n == 1 {
+			names = append(names, d.Schema.Classes[k])
+		}
+	}
+	return names
 }
 
 // largestClass returns the class of the largest weight and the error of predicting
@@ -326,6 +349,9 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 // loadTraining reads the training set, through the Scaler of a model where one
 // is asked for.
 func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Linear, error) {
+	if err := o.data.resolve(nil); err != nil {
+		return nil, nil, err
+	}
 	schema := o.data.record.Schema()
 	var scaler *blankout.Linear
 	if o.scaler != "" {
@@ -337,7 +363,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		if !ok {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
 		}
-		if err := o.data.suits(&linear.Head); err != nil {
+		if err := o.data.resolve(m); err != nil {
 			return nil, nil, err
 		}
 		scaler, schema = linear, linear.Schema
@@ -388,6 +414,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			return nil, nil, err
 		}
 	}
+	o.data.reading = data.reading
 	d := b.Data(schema)
 	if scaler != nil {
 		return d, scaler, nil

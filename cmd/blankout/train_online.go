@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -117,8 +118,15 @@ type onlineResult struct {
 func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
-	classes, unnamed := o.online.classes, len(o.online.classes) == 0 && len(o.data.record.Classes) == 0
-	if len(classes) == 0 && !slices.Contains(o.data.paths, "-") {
+	if err := o.data.resolve(nil); err != nil {
+		return err
+	}
+	classes := o.online.classes
+	if len(classes) == 0 {
+		classes = o.data.record.Classes
+	}
+	unnamed := len(classes) == 0
+	if unnamed && !slices.Contains(o.data.paths, "-") {
 		if classes, err = o.findClasses(ctx, 1); err != nil {
 			return err
 		}
@@ -130,15 +138,14 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	learner, trained, err := p.passOnline(ctx, o, classes, unnamed, screen)
 	var refused *run.RefusedError
-	if errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel && len(o.online.classes) == 0 && !slices.Contains(o.data.paths, "-") {
+	strange := errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel || err == nil && trained.Refused[blankout.ReasonLabel] > 0
+	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
 		// A class that the first examples did not show: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
-		if unnamed {
-			if err := online.CheckLabels(o.online.config.Loss, classes); err != nil {
-				return err
-			}
+		if err := online.CheckLabels(o.online.config.Loss, classes); err != nil {
+			return err
 		}
 		learner, trained, err = p.passOnline(ctx, o, classes, false, screen)
 	}
@@ -151,12 +158,15 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError = inPercent(trained.Error)
+	for _, n := range trained.Refused {
+		r.Refused += int(n)
+	}
 	r.ProgressiveError = inPercent(trained.Progressive.Error())
 	if x := trained.Progressive.MeanLogLoss(); !math.IsNaN(x) {
 		r.ProgressiveLogLoss = &x
 	}
 	if o.model != "" {
-		if err := writeModel(o.model, learner.Published()); err != nil {
+		if err := o.data.write(o.model, learner.Published()); err != nil {
 			return err
 		}
 	}
@@ -165,6 +175,9 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	if !p.quiet {
 		screen.done(fmt.Sprintf("%s, %s, %s, noise %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), plural(r.Passes, "pass"), r.Noise, r.Seconds))
+		if r.Refused > 0 {
+			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
+		}
 		if r.ProgressiveError != nil {
 			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)
 		}
@@ -173,6 +186,15 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	return nil
+}
+
+// reasons says how many records were refused for which reason.
+func reasons(by map[blankout.Reason]uint64) string {
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, fmt.Sprintf("%s %s", reason, humanize.Comma(int64(by[reason]))))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // inPercent returns a share in percent, nil for NaN.
@@ -279,7 +301,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		return nil, nil, usageError{err}
 	}
 	t := &run.Training{
-		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.PolicyFail,
+		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: runFingerprint(data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json,
 		Open: func() (blankout.Source, error) {
@@ -298,6 +320,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		},
 	}
 	trained, err := t.Run(ctx)
+	o.data.reading = data.reading
 	return learner, trained, err
 }
 

@@ -201,7 +201,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	if o.output != "" {
-		if err := writeModel(o.output, exact); err != nil {
+		if err := client.New(exact, c.Record).WriteFile(o.output); err != nil {
 			return err
 		}
 	}

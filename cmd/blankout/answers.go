@@ -1,0 +1,133 @@
+package main
+
+// This file writes what predict answers to each example, in the form that the file's name
+// asks for.
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"blankout"
+	"blankout/client"
+	"blankout/loss"
+)
+
+// answers writes an answer for every example: to a file named .jsonl the JSON of the HTTP
+// server, to one named .csv a row of id, class and probabilities, else a line of class and
+// scores.
+type answers struct {
+	model      *client.Model
+	schema     *blankout.Schema // of the examples
+	names      namer
+	regression bool
+	out        io.Writer
+	json       *json.Encoder
+	csv        *csv.Writer
+	classes    []string // as the text form shows them
+	line       []byte
+	row        []string
+}
+
+func newAnswers(out io.Writer, path string, m *client.Model, s *blankout.Schema, d *dataFlags) (*answers, error) {
+	a := &answers{model: m, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, classes: printable(m.Schema.Classes)}
+	switch filepath.Ext(path) {
+	case ".jsonl", ".ndjson":
+		a.json = json.NewEncoder(out)
+		d.record.KeepValue = true // for the names of what is unknown
+	case ".csv":
+		a.csv = csv.NewWriter(out)
+		return a, a.csv.Write(a.header())
+	}
+	return a, nil
+}
+
+func (a *answers) header() []string {
+	if a.regression {
+		return []string{"id", "value", "missing", "rule"}
+	}
+	row := []string{"id", "class", "probability"}
+	for _, k := range a.shown() {
+		row = append(row, "P("+a.model.Schema.Classes[k]+")")
+	}
+	return append(row, "missing", "rule")
+}
+
+// shown returns the classes whose probabilities have a column: of two the positive one.
+func (a *answers) shown() []int {
+	n := len(a.model.Schema.Classes)
+	if n == 2 {
+		return []int{1}
+	}
+	all := make([]int, n)
+	for k := range all {
+		all[k] = k
+	}
+	return all
+}
+
+// add writes the answer to e, which has these scores and probabilities. place says where
+// e is, for an example without an id.
+func (a *answers) add(e *blankout.Example, scores, probabilities []float64, place func() string) error {
+	switch {
+	case a.json != nil:
+		own, err := a.names.in()
+		if err != nil {
+			return err
+		}
+		answer, err := a.model.PredictionOf(e, a.schema, scores, own)
+		if err != nil {
+			return err
+		}
+		return a.json.Encode(answer)
+	case a.csv != nil:
+		return a.csv.Write(a.rowOf(e, scores, probabilities, place))
+	}
+	a.line = a.line[:0]
+	if k := a.model.Head.Predict(scores); k < len(a.classes) && !a.regression {
+		a.line = append(append(a.line, a.classes[k]...), ' ')
+	}
+	for k, f := range scores {
+		if k > 0 {
+			a.line = append(a.line, ' ')
+		}
+		a.line = strconv.AppendFloat(a.line, f, 'g', -1, 64)
+	}
+	_, err := a.out.Write(append(a.line, '\n'))
+	return err
+}
+
+func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, place func() string) []string {
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	id := string(e.Key)
+	if id == "" {
+		id = place()
+	}
+	a.row = append(a.row[:0], id)
+	if a.regression {
+		a.row = append(a.row, number(scores[0]))
+	} else {
+		k := a.model.Head.Predict(scores)
+		a.row = append(a.row, a.model.Schema.Classes[k], number(probabilities[k]))
+		for _, k := range a.shown() {
+			a.row = append(a.row, number(probabilities[k]))
+		}
+	}
+	missing := ""
+	_, rule := a.model.Answer(e)
+	if rule != "" {
+		missing = strings.Join(a.model.MissingFields(e), " ")
+	}
+	return append(a.row, missing, string(rule))
+}
+
+func (a *answers) flush() error {
+	if a.csv == nil {
+		return nil
+	}
+	a.csv.Flush()
+	return a.csv.Error()
+}
