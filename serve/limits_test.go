@@ -98,6 +98,14 @@ func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (
 	return
 }
 
+// patient is the configuration of a server on a machine that may be busy with other
+// things for long.
+func patient() serve.Config {
+	c := serve.DefaultConfig()
+	c.AnswerTimeout, c.ClientTimeout = time.Hour, time.Hour
+	return c
+}
+
 // What a small body makes the server do and say is bounded: by the events, by
 // the classes of each and by the features that it explains.
 func TestAnswersAreBounded(t *testing.T) {
@@ -117,7 +125,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		{"with explanations", "?explain=100", strings.Repeat(`{"label":1}`, 10280), 2, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := serve.Handler(serve.DefaultConfig(), following(t, c.classes, 120))
+			h := serve.Handler(patient(), following(t, c.classes, 120))
 			var w recorder
 			allocated, cut := ask(h, t.Context(), c.query, c.body, &w)
 			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
@@ -134,7 +142,7 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // An answer goes out while it is being made: it is never whole in memory.
 func TestAnswersAreStreamed(t *testing.T) {
-	h := serve.Handler(serve.DefaultConfig(), following(t, 50, 20))
+	h := serve.Handler(patient(), following(t, 50, 20))
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -158,7 +166,7 @@ func TestAnswersAreStreamed(t *testing.T) {
 
 // When the client goes the work ends.
 func TestClientGoes(t *testing.T) {
-	h := serve.Handler(serve.DefaultConfig(), following(t, 50, 20))
+	h := serve.Handler(patient(), following(t, 50, 20))
 	ctx, leave := context.WithCancel(t.Context())
 	w := recorder{look: leave}
 	_, cut := ask(h, ctx, "", strings.Repeat("{}", 20_000), &w)
@@ -337,7 +345,7 @@ func TestRequestMemory(t *testing.T) {
 		"many keys": "{" + wide.String()[1:] + "}", "one long value": `{"a":"` + strings.Repeat("x ", 1<<19) + `"}`,
 		"many events": strings.Repeat(`{"a":"`+strings.Repeat("xy ", 50)+`"}`, 7_000),
 	} {
-		h := serve.Handler(serve.DefaultConfig(), following(t, 2, 10))
+		h := serve.Handler(patient(), following(t, 2, 10))
 		var before, now runtime.MemStats
 		runtime.GC()
 		runtime.GC() // pools give back what they hold at the second

@@ -222,9 +222,6 @@ const (
 	maxNumbers = 1 << 20
 )
 
-// answerTime bounds the work on one request for predictions.
-const answerTime = 30 * time.Second
-
 // limited answers POST /v1/predict when it is a request's turn: what requests
 // take of memory and of the processors that learn is bounded.
 func (s *models) limited(w http.ResponseWriter, r *http.Request) {
@@ -291,7 +288,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 		fail(w, http.StatusBadRequest, "no events", "body")
 		return false
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), s.config.AnswerTimeout)
 	defer cancel()
 	out := newTaker(w, s.config.ClientTimeout, 0)
 	w.Header().Set("Content-Type", "application/json")
@@ -299,7 +296,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 		if out.began {
 			panic(http.ErrAbortHandler) // the client sees that the answer is cut
 		}
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", answerTime), r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", s.config.AnswerTimeout), r.URL.Path)
 		return false
 	}
 	return true

@@ -53,12 +53,13 @@ type Config struct {
 	MaxBody        int64         `toml:"max_body"`
 	MaxPredicting  int           `toml:"max_predicting"`
 	ClientTimeout  time.Duration `toml:"client_timeout"`
+	AnswerTimeout  time.Duration `toml:"answer_timeout"`
 	MaxConnections int           `toml:"max_connections"`
 }
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, MaxConnections: 1024}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
@@ -71,6 +72,9 @@ func (c Config) Check() error {
 	}
 	if c.ClientTimeout <= 0 {
 		return blankout.KeyErrorf("client_timeout", "client_timeout: %v, want a positive time", c.ClientTimeout)
+	}
+	if c.AnswerTimeout <= 0 {
+		return blankout.KeyErrorf("answer_timeout", "answer_timeout: %v, want a positive time", c.AnswerTimeout)
 	}
 	if c.MaxConnections < 1 {
 		return blankout.KeyErrorf("max_connections", "max_connections: %d, want at least 1", c.MaxConnections)

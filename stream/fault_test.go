@@ -499,7 +499,7 @@ func TestHungBroker(t *testing.T) {
 	}
 	n.hang.Lock()
 	defer n.hang.Unlock()
-	for deadline := time.Now().Add(10 * time.Second); c.Stats().Partitions[0].Failing != "timeout"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); c.Stats().Partitions[0].Failing != "timeout"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("stats %+v", c.Stats())
 		}

@@ -82,7 +82,7 @@ func TestDeletedTopic(t *testing.T) {
 				if err := b.cluster.DeleteTopic("t"); err != nil {
 					t.Fatal(err)
 				}
-				for deadline := time.Now().Add(20 * time.Second); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
+				for deadline := time.Now().Add(time.Minute); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatalf("nothing is told: %+v", c.Stats())
 					}
