@@ -112,6 +112,9 @@ func NewGrouping(s *Schema) *Grouping {
 	return &Grouping{schema: s, byName: map[string]int32{}}
 }
 
+// Follow gives g a later state of its Schema: the same, perhaps with more fields.
+func (g *Grouping) Follow(s *Schema) { g.schema = s }
+
 // ErrNoGroups says that nothing tells which features die together.
 var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups, record.group_every)")
 

@@ -250,19 +250,25 @@ func (v *Evidence) all() *Data {
 }
 
 // EachLearned calls f with the events learned, the unlabelled ones included, in
-// the order in which they came: class, importance and standardised features, which are valid during the call.
+// the order in which they came: class, importance as their weight, and standardised
+// features with their fields, which are valid during the call.
 // There can be no more events from here on.
-func (v *Evidence) EachLearned(f func(label int, importance float64, x blankout.Vec)) {
+func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
 	d := v.all()
-	var x blankout.Vec
+	var e blankout.Example
 	held := v.heldOut
 	for i := range v.rows {
 		if len(held) > 0 && held[0] == i {
 			held = held[1:]
 			continue
 		}
-		x = d.Vec(i, x)
-		f(d.Label(i), d.Weight(i), x)
+		e.Label, e.Weight, e.Features = d.Label(i), d.Weight(i), d.Vec(i, e.Features)
+		if e.Field = e.Field[:0]; d.fields != nil {
+			for _, column := range e.Features.Index {
+				e.Field = append(e.Field, d.fields.of(column))
+			}
+		}
+		f(&e)
 	}
 }
 

@@ -140,6 +140,17 @@ type Validate struct {
 	Keep      int    `toml:"keep"`
 }
 
+// checkLearner also refuses noise of groups where nothing can tell of any.
+func (c *Config) checkLearner() error {
+	if err := c.Learner.Check(); err != nil {
+		return err
+	}
+	if c.Learner.Grouped() && c.Record.Format == "svmlight" && c.Record.Schema().ColumnGroups == nil {
+		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoGroups)
+	}
+	return nil
+}
+
 func (c *Config) checkValidate() error {
 	v := &c.Validate
 	if v.Keep < 1 {
@@ -180,7 +191,7 @@ func (c *Config) sections() []section {
 	return []section{
 		{"kafka", c.Kafka.Check},
 		{"record", c.Record.Check},
-		{"learner", c.Learner.Check},
+		{"learner", c.checkLearner},
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.check},
 		{"dead_letter", c.checkDeadLetter},

@@ -44,10 +44,7 @@ func (r *adagrad) step(s *step) {
 		// With gradients times the root of growth the step is the same, and what is
 		// added to the preconditioner grows by growth.
 		c.start, c.eps = c.start*s.growth, c.eps*root
-		for j := range s.df {
-			s.df[j] *= root
-			s.shrink[j] *= root
-		}
+		s.scale(root)
 		r.faded = append(r.faded[:0], s.ridge...)
 		for i := range r.faded {
 			r.faded[i] *= root
@@ -57,15 +54,21 @@ func (r *adagrad) step(s *step) {
 	if r.n > 1 {
 		if r.proximal {
 			clear(r.kappa)
-			kappaRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, r.kappa, &c)
+			for _, g := range s.segments {
+				kappaRows(s.rows[g.from:g.to], firstPart, r.n, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, r.kappa, &c)
+			}
 			r.shorten(s, root)
 		}
-		adagradRows(s.rows, firstPart, r.n, s.x, s.basis, ridge, s.df, s.shrink, s.rates, &c)
+		for _, g := range s.segments {
+			adagradRows(s.rows[g.from:g.to], firstPart, r.n, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, s.rates, &c)
+		}
 		return
 	}
 	n := len(s.rows)
 	r.gradients, r.roots = slices.Grow(r.gradients[:0], n)[:n], slices.Grow(r.roots[:0], n)[:n]
-	gradients1(s.rows, firstPart, s.x, s.basis, ridge, s.df[0], s.shrink[0], c.start, r.gradients, r.roots)
+	for _, g := range s.segments {
+		gradients1(s.rows[g.from:g.to], firstPart, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df[0], g.shrink[0], c.start, r.gradients[g.from:g.to], r.roots[g.from:g.to])
+	}
 	kappa := inverseRoots(r.roots, s.x, c.eps)
 	if r.proximal {
 		r.kappa[0] = kappa

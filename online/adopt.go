@@ -27,9 +27,9 @@ func (l *Learner) Models() (models []*blankout.Linear, published int) {
 // the average over the stream reaches back over a share 1/(1+p) (average.go), and
 // so it goes on as if it had seen 1+p times as many.
 //
-// each presents the events learned from, standardised, to the function it gets. rest is
-// called between events, now and then.
-func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(label int, importance float64, x blankout.Vec)), rest func()) {
+// each presents the events learned from, standardised and with the weights of their
+// classes, to the function it gets. rest is called between events, now and then.
+func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(e *blankout.Example)), rest func()) {
 	place := func(row []float64, weight func(v, k int) float64) {
 		clear(row[firstPart:])
 		w := l.weights(row)
@@ -72,27 +72,28 @@ func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(label int, impo
 		}
 	}
 	count := 0
-	each(func(label int, importance float64, x blankout.Vec) {
+	each(func(e *blankout.Example) {
 		if count++; count%256 == 0 {
 			rest()
 		}
-		l.remeasure(label, importance, x)
+		l.remeasure(e)
 	})
 	// A rule that keeps its weights in another form makes that fit.
 	l.forget(1)
 }
 
 // remeasure adds an event, standardised, to the metrics and moves no weight.
-func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
+func (l *Learner) remeasure(e *blankout.Example) {
 	now := &l.now
 	s := &now.step
 	clear(s.f)
 	clear(now.lag)
 	clear(now.q)
-	l.touch(x.Index)
+	l.touch(e.Features.Index)
 	for i, row := range s.rows {
-		l.put(i, row, x.Value[i])
+		l.put(i, row, e.Features.Value[i])
 	}
+	l.arrange(e, e.Features.Index)
 	if l.set.intercept {
 		ridge := 0.0
 		if l.config.Intercept == "penalised" {
@@ -101,6 +102,7 @@ func (l *Learner) remeasure(label int, weight float64, x blankout.Vec) {
 		now.step.addIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
+	label, weight := e.Label, e.Weight
 	if label == blankout.Unlabelled {
 		l.unlabelled(weight)
 		return

@@ -236,6 +236,8 @@ func (c Config) parse() (settings, error) {
 		switch {
 		case !solvable(s.loss):
 			return s, blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
+		case s.grouped():
+			return s, blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
 			return s, blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Rule == "ftrl" || c.Rule == "arow":
@@ -254,6 +256,17 @@ func (c Config) parse() (settings, error) {
 	return s, nil
 }
 
+// Grouped says whether noise of groups is learned under.
+func (c Config) Grouped() bool {
+	var s settings
+	return s.parseNoise(c) == nil && s.grouped()
+}
+
+// grouped says whether a level's noise is of groups.
+func (s *settings) grouped() bool {
+	return slices.ContainsFunc(s.noises, func(n blankout.Noise) bool { _, ok := n.(blankout.GroupDropout); return ok })
+}
+
 func (s *settings) parseNoise(c Config) error {
 	if !(c.ExpectedMissing >= 0 && c.ExpectedMissing <= 0.9) {
 		return blankout.KeyErrorf("expected_missing", "expected_missing = %v: must lie in [0, 0.9]", c.ExpectedMissing)
@@ -262,9 +275,6 @@ func (s *settings) parseNoise(c Config) error {
 		n, err := blankout.ParseNoise(c.Noise)
 		if err != nil {
 			return &blankout.KeyError{Key: "noise", Err: err}
-		}
-		if _, ok := n.(blankout.GroupDropout); ok {
-			return blankout.KeyErrorf("noise", "noise %v: only exact solvers know groups so far; use dropout", n)
 		}
 		s.noises = []blankout.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {

@@ -16,38 +16,44 @@ func newDescent(c ruleSettings) rule { return &descent{plain{c}} }
 
 func (r *descent) step(s *step) {
 	h0 := r.ridge
-	for i, row := range s.rows {
-		w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
-		x, basis, c := s.x[i], s.basis[i], r.variance(s, i)
-		for j, df := range s.df {
-			m[j] += s.growth * s.h[j] * c
-			g := df*x + s.shrink[j]*basis*w[j]
-			delta := s.minusEta[j] * g / (h0 + m[j]/s.growth)
-			w[j] += delta
-			u[j] -= delta * s.inverse[j]
+	for _, part := range s.segments {
+		for i := part.from; i < part.to; i++ {
+			row := s.rows[i]
+			w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
+			x, basis, c := s.x[i], s.basis[i], r.variance(s, i, part.strength[0])
+			for j, df := range part.df {
+				m[j] += s.growth * s.h[j] * c
+				g := df*x + part.shrink[j]*basis*w[j]
+				delta := s.minusEta[j] * g / (h0 + m[j]/s.growth)
+				w[j] += delta
+				u[j] -= delta * s.inverse[j]
+			}
 		}
 	}
 }
 
-// variance is what the preconditioner gathers of row i: the variance of its noise.
+// variance is what the preconditioner gathers of row i, whose noise is of this
+// strength: the variance of its noise.
 // Constant noise knows nothing of a feature's scale, so x^2 is added. The intercept
 // has no noise, but gathers what a feature of its value would.
-func (r *descent) variance(s *step, i int) float64 {
+func (r *descent) variance(s *step, i int, strength float64) float64 {
 	x, basis := s.x[i], s.basis[i]
 	if s.isIntercept(i) {
 		basis = 1
 	}
 	if r.constantNoise {
-		return x*x + s.strength[0]*basis
+		return x*x + strength*basis
 	}
-	return s.strength[0] * basis
+	return strength * basis
 }
 
 func (r *descent) unlabelled(s *step) {
-	for i, row := range s.rows {
-		m, c := r.preconditioner(row), r.variance(s, i)
-		for j, h := range s.h {
-			m[j] += s.growth * h * c
+	for _, part := range s.segments {
+		for i := part.from; i < part.to; i++ {
+			m, c := r.preconditioner(s.rows[i]), r.variance(s, i, part.strength[0])
+			for j, h := range s.h {
+				m[j] += s.growth * h * c
+			}
 		}
 	}
 }

@@ -115,8 +115,9 @@ type evaluator struct {
 	sumsq      []float64
 	head       blankout.Head
 	scaler     blankout.Scaler
-	rows       [][]float64
-	x, basis   []float64
+	step       step // its rows, x and basis
+	columns    []uint32
+	groups     *groupSums // nil without noise of groups
 	f, lag, q  []float64
 }
 
@@ -125,6 +126,7 @@ func (e *evaluation) worker() *evaluator {
 	h := l.head(l.schema)
 	w := &evaluator{evaluation: e, head: h, scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
+	w.groups = newGroupSums(l.schema, []blankout.Noise{l.levels[l.chosen].noise}, l.k)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
@@ -144,7 +146,9 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		if e.Label == blankout.Unlabelled || e.Weight == 0 || !Usable(e) {
 			continue
 		}
-		w.rows, w.x, w.basis = w.rows[:0], w.x[:0], w.basis[:0]
+		s := &w.step
+		s.reset(0)
+		w.columns = w.columns[:0]
 		for column, x := range w.scaler.Each(e.Features) {
 			row := w.weights.Row(column)
 			if row == nil {
@@ -153,21 +157,30 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			if w.scaler.Mode != blankout.StandardiseNone {
 				x = w.scaler.Apply(row[:blankout.ScalerWidth], x)
 			}
-			w.rows = append(w.rows, row)
-			w.x = append(w.x, x)
-			w.basis = append(w.basis, w.c1*x+w.c2*x*x)
+			s.rows, w.columns = append(s.rows, row), append(w.columns, column)
+			s.x, s.ridge = append(s.x, x), append(s.ridge, 0)
+			if w.groups != nil {
+				s.basis = append(s.basis, x*x)
+			} else {
+				s.basis = append(s.basis, w.c1*x+w.c2*x*x)
+			}
 		}
 		copy(w.f, w.head.Intercept)
 		clear(w.q)
-		if l.k == 1 {
-			for i, row := range w.rows {
+		switch {
+		case w.groups != nil:
+			w.groups.arrange(s, e, w.columns)
+			w.groups.sum(s, blankout.ScalerWidth, 0, w.f, w.lag)
+			copy(w.q, w.groups.variance)
+		case l.k == 1:
+			for i, row := range s.rows {
 				v := row[blankout.ScalerWidth]
-				w.f[0] += w.x[i] * v
-				w.q[0] += w.basis[i] * v * v
+				w.f[0] += s.x[i] * v
+				w.q[0] += s.basis[i] * v * v
 			}
-		} else {
+		default:
 			// The third sum comes for nothing; here it is f's again.
-			sumRows(w.rows, blankout.ScalerWidth, 0, w.x, w.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
+			sumRows(s.rows, blankout.ScalerWidth, 0, s.x, s.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
 			value, _, _ := l.set.loss.At(target(e.Label, k, l.k), w.f[k], w.q[k]+w.c0*w.sumsq[k])

@@ -36,7 +36,7 @@ func (f *fileOf) Next(_ context.Context, b *blankout.Batch) error {
 func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
-		for _, noise := range []string{"dropout:0.3", "gaussian:0.2"} {
+		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3"} {
 			c := DefaultConfig()
 			c.Noise, c.C = noise, 2
 			l, err := New(c, streamSchema(classes))
@@ -84,14 +84,22 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 		objective += q
 	}
 	c0, _, c2 := l.levels[0].noise.Coefficients()
+	groupNoise, grouped := l.levels[0].noise.(blankout.GroupDropout)
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
 		e := s.next()
 		x := m.Standardised(e, blankout.Vec{})
 		for k, f := range m.ScoreRescaled(e, 1, scores) {
 			v := c0 * sumsq[k]
+			var parts []float64
 			for i, d := range x.Index {
-				v += c2 * math.Pow(x.Value[i]*m.Weight(d, k), 2)
+				parts = append(parts, x.Value[i]*m.Weight(d, k))
+				if !grouped {
+					v += c2 * parts[i] * parts[i]
+				}
+			}
+			if grouped {
+				v = slowVariance(groupNoise, slowGroups(e, x.Index), parts)
 			}
 			loss, _, _ := l.set.loss.At(target(e.Label, k, m.Outputs), f, v)
 			objective += l.config.C * e.Weight * loss

@@ -18,29 +18,37 @@ type ftrl struct{ plain }
 func newFTRL(c ruleSettings) rule { return &ftrl{plain{c}} }
 
 func (r *ftrl) step(s *step) {
-	for i, row := range s.rows {
-		w, m, u, z := r.weights(row), r.preconditioner(row), r.lags(row), r.own(row)
-		x, basis := s.x[i], s.basis[i]
-		l1, ridge := r.penalties(s.isIntercept(i))
-		for j, df := range s.df {
-			if s.y[j] == 0 {
-				continue
-			}
-			was := w[j]
-			g := df*x + s.shrink[j]*basis*was
-			if s.minusEta[j] == 0 {
-				m[j] += g * g
-				continue
-			}
-			root := math.Sqrt(m[j] + g*g)
-			z[j] = z[j] + g - (root-math.Sqrt(m[j]))/r.eta*was
-			m[j] += g * g
-			w[j] = 0
-			if a := math.Abs(z[j]); a > l1 {
-				w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
-			}
-			u[j] -= (w[j] - was) * s.inverse[j]
+	for _, part := range s.segments {
+		for i := part.from; i < part.to; i++ {
+			r.stepRow(s, i, part.df, part.shrink)
 		}
+	}
+}
+
+// stepRow is the step of row i.
+func (r *ftrl) stepRow(s *step, i int, df, shrink []float64) {
+	row := s.rows[i]
+	w, m, u, z := r.weights(row), r.preconditioner(row), r.lags(row), r.own(row)
+	x, basis := s.x[i], s.basis[i]
+	l1, ridge := r.penalties(s.isIntercept(i))
+	for j, df := range df {
+		if s.y[j] == 0 {
+			continue
+		}
+		was := w[j]
+		g := df*x + shrink[j]*basis*was
+		if s.minusEta[j] == 0 {
+			m[j] += g * g
+			continue
+		}
+		root := math.Sqrt(m[j] + g*g)
+		z[j] = z[j] + g - (root-math.Sqrt(m[j]))/r.eta*was
+		m[j] += g * g
+		w[j] = 0
+		if a := math.Abs(z[j]); a > l1 {
+			w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
+		}
+		u[j] -= (w[j] - was) * s.inverse[j]
 	}
 }
 

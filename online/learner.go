@@ -54,6 +54,7 @@ type Learner struct {
 
 	scaling  scaling
 	missing  missing
+	groups   *groupSums // nil without noise of groups, or where gradients are clean
 	masked   masked
 	refresh  refresh
 	measures measures
@@ -93,7 +94,7 @@ type event struct {
 	lag, q, moved []float64
 	hasMoved      bool      // the Scaler did; otherwise moved says nothing
 	value         []float64 // the iterate's loss
-	averageQ      []float64 // sum basis a^2 of the averages, see compareAverages
+	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
 }
 
@@ -149,6 +150,9 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	st := &e.step
 	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
 		*p = make([]float64, l.n)
+	}
+	if c.Marginalised {
+		l.groups = newGroupSums(s, set.noises, l.k)
 	}
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
@@ -348,6 +352,7 @@ func (l *Learner) gather(e *blankout.Example) {
 			row[blankout.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
+		l.arrange(e, e.Features.Index)
 		l.sum(0)
 	}
 	if l.set.intercept {
@@ -402,9 +407,22 @@ func (l *Learner) put(i int, row []float64, x float64) {
 	now.step.x[i], now.step.basis[i], now.step.ridge[i] = x, basis, l.ridgeOf(row[blankout.StatCount])
 }
 
-// sum adds the rows from the first on to the sums f, lag and q.
+// arrange groups the rows of an event's features, which are those of the columns, if the
+// noise needs that.
+func (l *Learner) arrange(e *blankout.Example, columns []uint32) {
+	if l.groups != nil {
+		l.groups.arrange(&l.now.step, e, columns)
+	}
+}
+
+// sum adds the rows from the first on to the sums f, lag and q; where features die in
+// groups, groupSums takes the place of q.
 func (l *Learner) sum(first int) {
 	now := &l.now
+	if l.groups != nil && first == 0 {
+		l.groups.sum(&now.step, blankout.ScalerWidth, l.n, now.step.f, now.lag)
+		first = now.step.features()
+	}
 	rows, x, basis := now.step.rows[first:], now.step.x[first:], now.step.basis[first:]
 	if l.n == 1 {
 		sumRows1(rows, blankout.ScalerWidth, x, basis, &now.step.f[0], &now.lag[0], &now.q[0])
@@ -496,7 +514,17 @@ func (l *Learner) update(importance float64) {
 			s.inverse[j] = inverse
 		}
 	}
+	l.segment()
 	l.rule.step(s)
+}
+
+// segment cuts the rows at hand into segments.
+func (l *Learner) segment() {
+	if l.groups != nil {
+		l.groups.segment(&l.now.step)
+	} else {
+		l.now.step.whole()
+	}
 }
 
 // compareAverages has each level compare whether its average or its iterate scores the event
@@ -518,7 +546,9 @@ func (l *Learner) compareAverages() {
 		for k := range l.active {
 			j := v*l.k + k
 			variance := now.step.variance[j]
-			if l.config.Marginalised && l.set.noiseKind != constant {
+			if l.groups != nil {
+				variance = now.averageQ[j]
+			} else if l.config.Marginalised && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
 			average, _, _ := l.set.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
@@ -531,7 +561,8 @@ func (l *Learner) compareAverages() {
 	}
 }
 
-// sumAverage sums basis a^2 of the averages.
+// sumAverage sums basis a^2 of the averages, or finds the variances if features die in
+// groups.
 func (l *Learner) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
@@ -540,6 +571,10 @@ func (l *Learner) sumAverage() {
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			now.coefficient[j] = coefficient
 		}
+	}
+	if l.groups != nil {
+		l.groups.averages(&now.step, blankout.ScalerWidth, l.n, now.coefficient, now.averageQ)
+		return
 	}
 	rows := l.features()
 	sumAverages(rows, blankout.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
@@ -550,7 +585,10 @@ func (l *Learner) variance(v *level, j, k int) float64 {
 	if !l.config.Marginalised {
 		return 0
 	}
-	if l.set.noiseKind == constant {
+	switch {
+	case l.groups != nil:
+		return l.groups.variance[j]
+	case l.set.noiseKind == constant:
 		return v.strength * v.sumsq[k]
 	}
 	return v.strength * l.now.q[j]
@@ -595,6 +633,7 @@ func (l *Learner) unlabelled(weight float64) {
 		}
 	}
 	now.step.growth = l.fade.growth
+	l.segment()
 	l.rule.unlabelled(&now.step)
 }
 
@@ -610,7 +649,12 @@ func target(label, k, outputs int) float64 {
 // with more fields, classes and names. A caller that decodes on another goroutine must
 // pass the Schema of each Batch before its events. A caller that decodes and learns in
 // turn need not call it: the Learner reads the Schema that the decoder adds to.
-func (l *Learner) SetSchema(s *blankout.Schema) { l.schema = s }
+func (l *Learner) SetSchema(s *blankout.Schema) {
+	l.schema = s
+	if l.groups != nil {
+		l.groups.grouping.Follow(s)
+	}
+}
 
 // Schema returns the Schema that the Learner was made with, or was given last.
 func (l *Learner) Schema() *blankout.Schema { return l.schema }

@@ -36,6 +36,8 @@ func streamSchema(classes int) *blankout.Schema {
 	for _, k := range []blankout.Kind{blankout.Numeric, blankout.Categorical, blankout.Words, blankout.Cross} {
 		s.Fields = append(s.Fields, blankout.Field{Name: k.String(), Kind: k})
 	}
+	s.Fields[1].Group, s.Fields[2].Group = "sensor", "sensor"
+	s.Crosses, s.Fields[4].Name = [][2]string{{s.Fields[1].Name, s.Fields[3].Name}}, s.Fields[1].Name+"^"+s.Fields[3].Name
 	return s
 }
 
@@ -82,9 +84,9 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 	t.Helper()
 	for _, rule := range rules {
 		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "linear", "t-logistic:1.5"} {
-			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson"} {
+			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4"} {
 				for _, classes := range []int{2, 3} {
-					if classes > 2 && noise != "dropout:0.5" && noise != "auto" {
+					if classes > 2 && (noise == "none" || noise == "poisson" || noise == "gaussian:0.3" || noise == "laplace:0.1") {
 						continue
 					}
 					c := DefaultConfig()
@@ -508,12 +510,14 @@ func TestFixedPoint(t *testing.T) {
 		events = append(events, e)
 	}
 	for _, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
-		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7"} {
+		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"} {
 			c := DefaultConfig()
 			c.Loss, c.Noise, c.C, c.Standardise, c.Average = name, noise, 0.5, "none", 0.3
 			for _, rule := range []string{"adagrad", "sgd"} {
 				c.Rule = rule
-				l, err := New(c, blankout.NewSchema(4, []string{"0", "1"}, 2))
+				schema := blankout.NewSchema(4, []string{"0", "1"}, 2)
+				schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 2}
+				l, err := New(c, schema)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -526,10 +530,16 @@ func TestFixedPoint(t *testing.T) {
 					}
 					for i := range events {
 						f, v := b, c0*norm
+						var groups [][]string
+						var parts []float64
 						for n, d := range events[i].Features.Index {
 							x := events[i].Features.Value[n]
 							f += w[d] * x
 							v += w[d] * w[d] * (c1*x + c2*x*x)
+							groups, parts = append(groups, []string{fmt.Sprint(d / 2)}), append(parts, w[d]*x)
+						}
+						if n, ok := l.levels[0].noise.(blankout.GroupDropout); ok {
+							v = slowVariance(n, groups, parts)
 						}
 						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)
 						j += value

@@ -20,9 +20,10 @@ type rule interface {
 	start(row []float64)
 	// step updates the rows of s. The gradient of row i at index j is
 	//
-	//	df[j] x[i] + (shrink[j] basis[i] + ridge[i]) w.
+	//	df[j] x[i] + (shrink[j] basis[i] + ridge[i]) w,
 	//
-	// df, shrink and minusEta are made for one step: a rule may change them.
+	// df and shrink being those of the segment that the row is in. They and minusEta are
+	// made for one step: a rule may change them.
 	step(s *step)
 	// unlabelled adds the curvature s.h[j] times the features to the preconditioner.
 	unlabelled(s *step)
@@ -71,14 +72,38 @@ type step struct {
 	variance []float64 // of f under the noise, 0 for clean gradients
 	df, h    []float64 // importance times d/df and 2 d/dv
 	shrink   []float64 // h times the noise's strength, 0 for clean gradients
+	factors  []float64 // df and shrink of the segments that have their own, in one piece
 	minusEta []float64 // minus the learning rate; at 0 only the preconditioner gathers
 	inverse  []float64 // see average
 	rates    []float64 // minusEta and behind it inverse, in one piece
 
 	strength   []float64 // by level: the coefficient of its noise's variance that is not 0
+	segments   []segment // all of the rows, in order
 	importance float64
 	count      uint64  // of the steps, this one included
 	growth     float64 // see fade
+}
+
+// segment is a run of an event's rows whose gradients have the same factors: all of the
+// rows, unless features die in groups.
+type segment struct {
+	from, to   int       // rows
+	df, shrink []float64 // by level and output
+	strength   []float64 // by level: of the variance of one such feature alone
+}
+
+// whole makes all of the rows one segment.
+func (s *step) whole() {
+	s.segments = append(s.segments[:0], segment{0, len(s.rows), s.df, s.shrink, s.strength})
+}
+
+// scale multiplies df and shrink of every segment.
+func (s *step) scale(by float64) {
+	for _, p := range [3][]float64{s.df, s.shrink, s.factors} {
+		for j := range p {
+			p[j] *= by
+		}
+	}
 }
 
 // isIntercept says whether row i is that of the intercepts.

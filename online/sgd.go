@@ -14,22 +14,27 @@ func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
 
 func (r *sgd) step(s *step) {
 	rate := s.minusEta // becomes the cut rate
-	for v, strength := range s.strength {
+	for v := range s.strength {
 		norm := 0.0
-		for i, x := range s.x {
-			norm += x*x + strength*s.basis[i]
+		for _, g := range s.segments {
+			strength, basis := g.strength[v], s.basis[g.from:g.to]
+			for i, x := range s.x[g.from:g.to] {
+				norm += x*x + strength*basis[i]
+			}
 		}
 		for j := v * r.outputs; j < (v+1)*r.outputs; j++ {
 			rate[j] = max(rate[j]/math.Sqrt(float64(s.count)), -1/max(norm, 1e-300))
 		}
 	}
-	for i, row := range s.rows {
-		w, u := r.weights(row), r.lags(row)
-		x, basis, ridge := s.x[i], s.basis[i], s.ridge[i]
-		for j, df := range s.df {
-			delta := rate[j] * (df*x + (s.shrink[j]*basis+ridge)*w[j])
-			w[j] += delta
-			u[j] -= delta * s.inverse[j]
+	for _, g := range s.segments {
+		for i := g.from; i < g.to; i++ {
+			w, u := r.weights(s.rows[i]), r.lags(s.rows[i])
+			x, basis, ridge := s.x[i], s.basis[i], s.ridge[i]
+			for j, df := range g.df {
+				delta := rate[j] * (df*x + (g.shrink[j]*basis+ridge)*w[j])
+				w[j] += delta
+				u[j] -= delta * s.inverse[j]
+			}
 		}
 	}
 }

@@ -119,6 +119,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		row := now.step.rows[i]
 		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense), field))
 	}
+	l.arrange(e, columns)
 	l.sum(0)
 	l.countDense(e) // may move more weights
 	if now.hasMoved {

@@ -137,12 +137,14 @@ func (l *Learner) Published() *blankout.Linear {
 	return m
 }
 
-// Level returns the published level: a dropout's Q, Gaussian noise's SD, a
-// Laplacian's B; 0 where there is none.
+// Level returns the published level: a dropout's Q, a group dropout's Groups, Gaussian
+// noise's SD, a Laplacian's B; 0 where there is none.
 func (l *Learner) Level() float64 {
 	switch n := l.levels[l.chosen].noise.(type) {
 	case blankout.Dropout:
 		return n.Q
+	case blankout.GroupDropout:
+		return n.Groups
 	case blankout.Gaussian:
 		return n.SD
 	case blankout.Laplace:

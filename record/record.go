@@ -404,6 +404,24 @@ func (c Config) Settings() map[string]string {
 	return settings
 }
 
+// GroupSettings returns what of c decides which features die together, "" if nothing
+// does. It is a setting of the key groups where weights depend on it.
+func (c Config) GroupSettings() string {
+	if c.GroupEvery == 0 && len(c.Groups) == 0 {
+		return ""
+	}
+	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})
+	if err != nil {
+		panic(err) // strings and a number
+	}
+	return string(data)
+}
+
+type groupSettings struct {
+	Every uint32              `json:"every,omitempty"`
+	Named map[string][]string `json:"named,omitempty"`
+}
+
 // ParseSettings returns the configuration that Settings came from, its other
 // keys at their defaults. Keys it does not know are left alone.
 func ParseSettings(settings map[string]string) (Config, error) {
@@ -424,6 +442,13 @@ func ParseSettings(settings map[string]string) (Config, error) {
 		if c.Ngrams, err = strconv.Atoi(text); err != nil {
 			return c, fmt.Errorf("ngrams: %w", err)
 		}
+	}
+	if text := settings["groups"]; text != "" {
+		var g groupSettings
+		if err := json.Unmarshal([]byte(text), &g); err != nil {
+			return c, fmt.Errorf("groups: %w", err)
+		}
+		c.Groups, c.GroupEvery = g.Named, g.Every
 	}
 	return c, c.Check()
 }

@@ -36,7 +36,7 @@ import (
 func newRunner(c online.Config, recordConfig record.Config, v validate.Config, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
-		Fingerprint: runFingerprint(recordConfig, v),
+		Fingerprint: runFingerprint(c, recordConfig, v),
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
@@ -90,10 +90,13 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, s
 }
 
 // runFingerprint is what gives weights their meaning beside the learner's own
-// settings and the Schema: how records become events, which are held out, and
-// which exact solutions are adopted.
-func runFingerprint(c record.Config, v validate.Config) online.Fingerprint {
-	f := online.Fingerprint(c.Settings())
+// settings and the Schema: how records become events, which features die together if the
+// noise is of groups, which events are held out, and which exact solutions are adopted.
+func runFingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
+	f := online.Fingerprint(r.Settings())
+	if c.Grouped() {
+		f["groups"] = r.GroupSettings()
+	}
 	maps.Copy(f, v.Fingerprint())
 	return f
 }

@@ -302,7 +302,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	}
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
-		Fingerprint: runFingerprint(data.record, validate.Config{}),
+		Fingerprint: runFingerprint(o.online.config, data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
@@ -321,6 +321,11 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	}
 	trained, err := t.Run(ctx)
 	o.data.reading = data.reading
+	if err == nil && o.online.config.Grouped() {
+		if err = blankout.NewGrouping(schema).Check(); err != nil {
+			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
+		}
+	}
 	return learner, trained, err
 }
 

@@ -1,0 +1,360 @@
+package online
+
+// This file holds noise that deletes whole groups of features (blankout.GroupDropout):
+// the sums over the groups of an event, and what they make of its step.
+
+import (
+	"slices"
+
+	"blankout"
+)
+
+// groupSums sums over the units of an event what GroupDropout needs to know of it. A
+// unit is a group, or a pair of groups whose product of features dies with either, see
+// blankout.Grouping. With the sums
+//
+//	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
+//
+// of w_d x_d, a score has the variance
+//
+//	v = sum_g r_g F_g^2 + sum_c r_g^2 F_c^2 + sum_d own_d w_d^2 x_d^2,
+//
+// whose gradient is
+//
+//	dv/dw_d = 2 x_d (r_g F_g) + 2 own_d w_d x_d^2                       in a group,
+//	dv/dw_d = 2 x_d (r_g F_a + r_g F_b + r_g^2 F_c) + 2 own_d w_d x_d^2  in a pair.
+//
+// The first term is one more part of df, the same for all features of a unit: rules step
+// over the features unit by unit, in segments. A feature that is alone in its group needs
+// no sum: its variance is that of a dropout of its own, and neighbours of this kind share
+// a segment. A bank has the rates r_g and own of each level; a level without noise of
+// groups has the rate 0.
+type groupSums struct {
+	grouping *blankout.Grouping
+	n        int // levels times outputs
+
+	rate     []float64            // r_g by level and output
+	own      [unitKinds][]float64 // the same of own
+	strength [unitKinds][]float64 // by level, see segment
+
+	// The event at hand.
+	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
+	units  []unitPart // in the order in which the event's features meet them
+	of     []int32    // place in units by feature, in the order of the event
+	fields []uint16   // of the columns, of an event that leaves dense ones out
+	runs   int        // of features of one unit in that order
+	parts  []unitRun  // of the rows
+
+	// By place in units, level and output: sums of w_d x_d and of lag_d x_d.
+	f, lag []float64
+	// By level and output.
+	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 of averages
+	variance    []float64            // v of the iterates
+
+	spare step // room for the event's rows in another order
+}
+
+// unitKind is which of the formulas above holds for the features of a unit.
+type unitKind int
+
+const (
+	alone   unitKind = iota // the only feature of a group that takes part in no product
+	grouped                 // of a group
+	paired                  // of a pair
+	unitKinds
+)
+
+// unitPart is a unit of the event at hand.
+type unitPart struct {
+	unit    int32
+	kind    unitKind
+	parents [2]int32 // places of a pair's groups
+	parent  bool     // of a pair
+	count   int      // of features
+	at      int      // the first row, and once they have been put in order the next one
+}
+
+// unitRun is a run of rows of one unit, or of features that are alone in theirs.
+type unitRun struct {
+	from, to int
+	kind     unitKind
+	unit     int // place in units, of the kinds with sums
+}
+
+// newGroupSums returns the sums for noises of levels with so many outputs, nil if none of
+// them is of groups.
+func newGroupSums(s *blankout.Schema, noises []blankout.Noise, outputs int) *groupSums {
+	if !slices.ContainsFunc(noises, func(n blankout.Noise) bool { _, ok := n.(blankout.GroupDropout); return ok }) {
+		return nil
+	}
+	g := &groupSums{grouping: blankout.NewGrouping(s), n: len(noises) * outputs}
+	for _, noise := range noises {
+		n, ok := noise.(blankout.GroupDropout)
+		if !ok {
+			_, _, r := noise.Coefficients() // a dropout's, or none
+			n.Q = r / (1 + r)
+		}
+		r, rg := n.Odds()
+		_, _, single := n.Coefficients()
+		_, _, pair := blankout.GroupDropout{Q: n.Q, Groups: n.Groups * (2 - n.Groups)}.Coefficients()
+		for range outputs {
+			g.rate = append(g.rate, rg)
+			g.own[alone] = append(g.own[alone], single)
+			g.own[grouped] = append(g.own[grouped], r*(1+rg))
+			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
+		}
+		g.strength[alone] = append(g.strength[alone], single)
+		g.strength[grouped] = append(g.strength[grouped], single)
+		g.strength[paired] = append(g.strength[paired], pair)
+	}
+	for kind := range unitKinds {
+		g.q[kind], g.averageQ[kind] = make([]float64, g.n), make([]float64, g.n)
+	}
+	g.variance = make([]float64, g.n)
+	return g
+}
+
+// arrange finds the units of the features of s, which are of these columns of e, in
+// ascending order; a column that e does not hold is the anonymous field's. It brings the
+// features of a unit together where they are apart.
+func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32) {
+	g.units, g.runs = g.units[:0], 0
+	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
+	fields := e.Field
+	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
+		g.fields = e.FieldsOf(columns, g.fields)
+		fields = g.fields
+	}
+	if len(fields) == 0 {
+		for i, column := range columns {
+			g.join(i, g.place(g.grouping.Of(0, column)))
+		}
+	} else {
+		last, at := uint16(0), int32(0)
+		for i, field := range fields {
+			if field != last || field == 0 {
+				at = g.place(g.grouping.Of(field, columns[i]))
+				last = field
+			}
+			g.join(i, at)
+		}
+	}
+	g.pairs()
+	g.order(s)
+}
+
+// join adds feature i to the unit at a place.
+func (g *groupSums) join(i int, at int32) {
+	g.units[at].count++
+	if g.of[i] = at; i == 0 || g.of[i-1] != at {
+		g.runs++
+	}
+}
+
+// place returns the place in units of a unit, a new one if it is not there.
+func (g *groupSums) place(unit int32) int32 {
+	for int(unit) >= len(g.slot) {
+		g.slot = append(g.slot, 0)
+	}
+	if at := g.slot[unit]; at > 0 {
+		return at - 1
+	}
+	g.units = append(g.units, unitPart{unit: unit, kind: grouped})
+	g.slot[unit] = int32(len(g.units))
+	return int32(len(g.units) - 1)
+}
+
+// pairs finds the groups of the event's pairs, which need not have features of their
+// own, and which units have one feature alone.
+func (g *groupSums) pairs() {
+	for i := 0; i < len(g.units); i++ { // groups join behind
+		a, b, pair := g.grouping.Pair(g.units[i].unit)
+		if !pair {
+			continue
+		}
+		if g.grouping.Name(a) > g.grouping.Name(b) {
+			a, b = b, a // their numbers are others after a restart
+		}
+		parents := [2]int32{g.place(a), g.place(b)}
+		g.units[i].kind, g.units[i].parents = paired, parents
+		for _, p := range parents {
+			g.units[p].parent = true
+		}
+	}
+	for i := range g.units {
+		u := &g.units[i]
+		if g.slot[u.unit] = 0; u.kind == grouped && u.count == 1 && !u.parent {
+			u.kind = alone
+		}
+	}
+}
+
+// order gives every unit its rows, which it moves if they are not in this order yet.
+func (g *groupSums) order(s *step) {
+	g.parts = g.parts[:0]
+	at, held := 0, 0
+	for i := range g.units {
+		u := &g.units[i]
+		u.at = at
+		if u.count == 0 {
+			continue
+		}
+		held++
+		at += u.count
+		if n := len(g.parts); u.kind == alone && n > 0 && g.parts[n-1].kind == alone {
+			g.parts[n-1].to = at
+			continue
+		}
+		g.parts = append(g.parts, unitRun{u.at, at, u.kind, i})
+	}
+	if g.runs == held {
+		return
+	}
+	to := &g.spare
+	to.reset(len(g.of))
+	to.rows = to.rows[:len(g.of)]
+	for i, place := range g.of {
+		u := &g.units[place]
+		to.rows[u.at], to.x[u.at], to.basis[u.at], to.ridge[u.at] = s.rows[i], s.x[i], s.basis[i], s.ridge[i]
+		u.at++
+	}
+	s.rows, to.rows = to.rows, s.rows
+	s.x, to.x = to.x, s.x
+	s.basis, to.basis = to.basis, s.basis
+	s.ridge, to.ridge = to.ridge, s.ridge
+}
+
+// sums returns the sums f and lag of the unit at a place.
+func (g *groupSums) sums(place int) (f, lag []float64) {
+	from, to := place*g.n, (place+1)*g.n
+	return g.f[from:to:to], g.lag[from:to:to]
+}
+
+// sum adds the event's features to f and lag as sumRows does, and finds the variances of
+// the iterates' scores. The weights start at index at of a row, the lags 2 n behind them.
+func (g *groupSums) sum(s *step, at, n int, f, lag []float64) {
+	size := len(g.units) * g.n
+	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
+	clear(g.f)
+	clear(g.lag)
+	for kind := range g.q {
+		clear(g.q[kind])
+	}
+	for _, p := range g.parts {
+		rows, x, basis, q := s.rows[p.from:p.to], s.x[p.from:p.to], s.basis[p.from:p.to], g.q[p.kind]
+		unitF, unitLag := f, lag
+		if p.kind != alone {
+			unitF, unitLag = g.sums(p.unit)
+		}
+		if n == 1 {
+			sumRows1(rows, at, x, basis, &unitF[0], &unitLag[0], &q[0])
+		} else {
+			sumRows(rows, at, n, x, basis, unitF, unitLag, q)
+		}
+	}
+	for i, u := range g.units {
+		if u.count > 0 && u.kind != alone {
+			unitF, unitLag := g.sums(i)
+			add(f, unitF)
+			add(lag, unitLag)
+		}
+	}
+	for i, u := range g.units {
+		if u.kind != paired {
+			continue
+		}
+		pairF, pairLag := g.sums(i)
+		for _, p := range u.parents {
+			groupF, groupLag := g.sums(int(p))
+			add(groupF, pairF)
+			add(groupLag, pairLag)
+		}
+	}
+	g.variances(g.variance, &g.q, nil)
+}
+
+func add(to, x []float64) {
+	x = x[:len(to)]
+	for j := range to {
+		to[j] += x[j]
+	}
+}
+
+// variances writes v to out: of the iterates, or of the averages with this coefficient,
+// given the sums q that go with either.
+func (g *groupSums) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
+	for j := range out {
+		out[j] = g.own[alone][j]*q[alone][j] + g.own[grouped][j]*q[grouped][j] + g.own[paired][j]*q[paired][j]
+	}
+	for i, u := range g.units {
+		if u.kind == alone {
+			continue
+		}
+		f, lag := g.sums(i)
+		for j, f := range f {
+			rate := g.rate[j]
+			if u.kind == paired {
+				rate *= rate
+			}
+			if coefficient != nil {
+				f += coefficient[j] * lag[j]
+			}
+			out[j] += rate * f * f
+		}
+	}
+}
+
+// averages finds the variances of the averages' scores.
+func (g *groupSums) averages(s *step, at, n int, coefficient, out []float64) {
+	for kind := range g.averageQ {
+		clear(g.averageQ[kind])
+	}
+	for _, p := range g.parts {
+		sumAverages(s.rows[p.from:p.to], at, n, s.basis[p.from:p.to], coefficient, g.averageQ[p.kind])
+	}
+	g.variances(out, &g.averageQ, coefficient)
+}
+
+// segment cuts the rows of s into segments of a unit each, with the factors of their
+// gradients.
+func (g *groupSums) segment(s *step) {
+	size := (len(g.units) + 2) * g.n
+	s.factors = slices.Grow(s.factors[:0], size)[:size]
+	var shrink [unitKinds][]float64
+	shrink[alone] = s.shrink
+	for kind := grouped; kind < unitKinds; kind++ {
+		shrink[kind] = s.factors[size-int(kind)*g.n:][:g.n]
+		for j, own := range g.own[kind] {
+			shrink[kind][j] = s.h[j] * own
+		}
+	}
+	s.segments = s.segments[:0]
+	for _, p := range g.parts {
+		df := s.df
+		if p.kind != alone {
+			df = s.factors[p.unit*g.n:][:g.n]
+			g.factor(p.unit, s.df, s.h, df)
+		}
+		s.segments = append(s.segments, segment{p.from, p.to, df, shrink[p.kind], g.strength[p.kind]})
+	}
+	if s.intercepts {
+		s.segments = append(s.segments, segment{len(s.rows) - 1, len(s.rows), s.df, s.shrink, s.strength})
+	}
+}
+
+// factor writes the df of the features of a unit to out.
+func (g *groupSums) factor(place int, df, h, out []float64) {
+	f, _ := g.sums(place)
+	u := &g.units[place]
+	if u.kind == grouped {
+		for j, rate := range g.rate {
+			out[j] = df[j] + h[j]*(rate*f[j])
+		}
+		return
+	}
+	a, _ := g.sums(int(u.parents[0]))
+	b, _ := g.sums(int(u.parents[1]))
+	for j, rate := range g.rate {
+		out[j] = df[j] + h[j]*(rate*(a[j]+b[j]+rate*f[j]))
+	}
+}

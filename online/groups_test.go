@@ -1,0 +1,399 @@
+package online
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/loss"
+)
+
+// slowGroups returns by column of an event of streamSchema the groups that the feature
+// dies with.
+func slowGroups(e *blankout.Example, columns []uint32) [][]string {
+	out := make([][]string, len(columns))
+	for i, column := range columns {
+		out[i] = []string{"anonymous"}
+		if j := slices.Index(e.Features.Index, column); j >= 0 {
+			out[i] = [][]string{{"anonymous"}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}}[e.Field[j]]
+		}
+	}
+	return out
+}
+
+// slowVariance is that of the noisy score whose features have these parts in it: the sum
+// over all pairs of features of their covariance. The product of two features' factors
+// has the expectation of the squares of those that both share.
+func slowVariance(n blankout.GroupDropout, groups [][]string, parts []float64) (v float64) {
+	for i, a := range parts {
+		for j, b := range parts {
+			square := 1.0
+			for _, g := range groups[i] {
+				if slices.Contains(groups[j], g) {
+					square /= 1 - n.Groups
+				}
+			}
+			if i == j {
+				square /= 1 - n.Q
+			}
+			v += a * b * (square - 1)
+		}
+	}
+	return v
+}
+
+// enumerated is the same variance by summing over every mask of groups and features.
+func enumerated(n blankout.GroupDropout, groups [][]string, parts []float64) float64 {
+	var names []string
+	for _, g := range groups {
+		names = append(names, g...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	mean, square := 0.0, 0.0
+	for mask := range 1 << (len(names) + len(parts)) {
+		p, f := 1.0, 0.0
+		dead := func(bit int, q float64) bool {
+			if mask>>bit&1 == 1 {
+				p *= q
+				return true
+			}
+			p *= 1 - q
+			return false
+		}
+		var died []string
+		for i, name := range names {
+			if dead(i, n.Groups) {
+				died = append(died, name)
+			}
+		}
+		for i, part := range parts {
+			lost := dead(len(names)+i, n.Q)
+			part /= 1 - n.Q
+			for _, g := range groups[i] {
+				lost = lost || slices.Contains(died, g)
+				part /= 1 - n.Groups
+			}
+			if !lost {
+				f += part
+			}
+		}
+		mean += p * f
+		square += p * f * f
+	}
+	return square - mean*mean
+}
+
+// spy notes the gradients of a step, by row and level and output, before the rule makes
+// it.
+type spy struct {
+	rule
+	gradients [][]float64
+}
+
+func (r *spy) step(s *step) {
+	r.gradients = r.gradients[:0]
+	for _, g := range s.segments {
+		for i := g.from; i < g.to; i++ {
+			var row []float64
+			for j, df := range g.df {
+				row = append(row, df*s.x[i]+g.shrink[j]*s.basis[i]*s.rows[i][firstPart+j])
+			}
+			r.gradients = append(r.gradients, row)
+		}
+	}
+	if len(r.gradients) != len(s.rows) {
+		panic(fmt.Sprintf("segments of %d rows, the event has %d", len(r.gradients), len(s.rows)))
+	}
+	r.rule.step(s)
+}
+
+var groupNoises = []blankout.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0}}
+
+// The variance of an event's score and the gradient of its expected loss are those of the
+// slow sum over pairs of features, that of finite differences and that of every mask; and
+// with the quadratic loss, whose gradient is 2 (f - y) x + 2 V w, those of the exact solvers.
+func TestGroupsAgainstTheSlowSum(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		for _, noise := range groupNoises {
+			for _, name := range []string{"quadratic", "logistic", "hinge", "hinge:chen:0.5", "logistic:chen", "logistic:quadratic-noising", "t-logistic:1.5"} {
+				c := DefaultConfig()
+				c.Loss, c.Noise, c.Eta = name, noise.String(), 0.05
+				l, s := mustNew(t, c, classes), newStream(3, classes)
+				s.lacks = true
+				seen := &spy{rule: l.rule}
+				l.rule = seen
+				for i := range 120 {
+					e := s.next()
+					e.Weight = 1
+					if i < 90 {
+						l.Learn(e)
+						continue
+					}
+					checkGroupStep(t, l, e, seen, noise, i == 90 && classes == 2 && name == "logistic")
+				}
+			}
+		}
+	}
+}
+
+func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, noise blankout.GroupDropout, everyMask bool) {
+	t.Helper()
+	l.grow(e)
+	l.events++
+	l.lack(e)
+	l.gather(e)
+	st := &l.now.step
+	byRow := map[*float64]uint32{}
+	for slot := range l.table.Len() {
+		column, row := l.table.Column(slot)
+		byRow[&row[0]] = column
+	}
+	var columns []uint32
+	for _, row := range l.features() {
+		columns = append(columns, byRow[&row[0]])
+	}
+	groups := slowGroups(e, columns)
+	x := slices.Clone(st.x)
+	f := slices.Clone(st.f)
+	weights := make([][]float64, l.k) // by output and row
+	for k := range weights {
+		for _, row := range st.rows {
+			weights[k] = append(weights[k], l.weights(row)[k])
+		}
+	}
+	variance := func(k int) float64 {
+		parts := make([]float64, len(columns))
+		for i := range parts {
+			parts[i] = weights[k][i] * x[i]
+		}
+		if everyMask {
+			if a, b := enumerated(noise, groups, parts), slowVariance(noise, groups, parts); math.Abs(a-b) > 1e-10*(1+b) {
+				t.Fatalf("%v: variance %v by masks, %v by the slow sum", noise, a, b)
+			}
+			everyMask = false
+		}
+		return slowVariance(noise, groups, parts)
+	}
+	for k := range l.active {
+		if got, want := l.variance(&l.levels[0], k, k), variance(k); math.Abs(got-want) > 1e-12*(1+want) {
+			t.Fatalf("%v, %s: variance %v, want %v", noise, l.config.Loss, got, want)
+		}
+	}
+	l.sumAverage()
+	for k := range l.active {
+		parts := make([]float64, len(columns))
+		for i, row := range l.features() {
+			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].average.coefficient*l.lags(row)[k])
+		}
+		if got, want := l.now.averageQ[k], slowVariance(noise, groups, parts); math.Abs(got-want) > 1e-12*(1+want) {
+			t.Fatalf("%v, %s: variance %v of the average, want %v", noise, l.config.Loss, got, want)
+		}
+	}
+	l.step(e.Label, 1)
+	for k := range l.active {
+		y := target(e.Label, k, l.k)
+		value := func() float64 {
+			score := 0.0
+			for i, w := range weights[k] {
+				score += w * x[i]
+			}
+			value, _, _ := l.set.loss.At(y, score, variance(k))
+			return value
+		}
+		for i := range weights[k] {
+			const h = 1e-5
+			w := weights[k][i]
+			weights[k][i] = w + h
+			up := value()
+			weights[k][i] = w - h
+			down := value()
+			weights[k][i] = w
+			if got, want := seen.gradients[i][k], (up-down)/(2*h); math.Abs(got-want) > 2e-6*(1+math.Abs(want)) {
+				t.Fatalf("%v, %s, row %d: gradient %v, want %v", noise, l.config.Loss, i, got, want)
+			}
+		}
+		if l.config.Loss == "quadratic" {
+			checkAgainstBatch(t, l, e, columns, x, y, f[k], weights[k], seen.gradients, k, noise)
+		}
+	}
+}
+
+// checkAgainstBatch compares the gradients of output k with those of the exact solver.
+func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []uint32, x []float64, y, f float64, w []float64, gradients [][]float64, k int, noise blankout.GroupDropout) {
+	t.Helper()
+	order := make([]int, len(columns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(columns[a]) - int(columns[b]) })
+	var one blankout.Example
+	var b batch.Builder
+	for _, i := range order {
+		one.Features.Index, one.Features.Value = append(one.Features.Index, columns[i]), append(one.Features.Value, x[i])
+	}
+	one.Weight = 1
+	b.Fields(e)
+	if err := b.Add(&one); err != nil {
+		t.Fatal(err)
+	}
+	d := b.Data(l.schema)
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: []float64{y}, Weight: []float64{1}, Loss: loss.Quadratic{}, Noise: noise, Kappa: 1,
+		Intercept: batch.FreeIntercept, Penalty: batch.Penalty{R: make([]float64, d.Columns()+1), Centre: make([]float64, d.Columns()+1)}, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, gradient := make([]float64, d.Columns()+1), make([]float64, d.Columns()+1)
+	for n, i := range order {
+		point[n] = w[i]
+	}
+	point[d.Columns()] = w[len(columns)]
+	o.ValueGrad(point, gradient)
+	for n, i := range order {
+		if got, want := gradients[i][k], gradient[n]; math.Abs(got-want) > 1e-12*(1+math.Abs(want)+math.Abs(2*(f-y)*x[i])) {
+			t.Fatalf("%v, column %d: gradient %v, of the exact solver %v", noise, columns[i], got, want)
+		}
+	}
+}
+
+// Groups of one feature each die as features do: what is learned is the same to the bit.
+func TestGroupsOfOneAreDropout(t *testing.T) {
+	for _, rule := range Rules() {
+		if rule == "irls" {
+			continue
+		}
+		learn := func(noise string) []byte {
+			c := DefaultConfig()
+			c.Rule, c.Noise, c.Standardise = rule, noise, "scale"
+			schema := blankout.NewSchema(6, []string{"0", "1", "2"}, 3)
+			schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 1}
+			l, err := New(c, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := rand.New(rand.NewPCG(1, 2))
+			for range 300 {
+				e := blankout.Example{Weight: 1, Label: r.IntN(3)}
+				for column := range uint32(12) {
+					if r.IntN(2) == 0 {
+						e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
+					}
+				}
+				l.Learn(&e)
+			}
+			var b bytes.Buffer
+			for slot := range l.table.Len() {
+				column, row := l.table.Column(slot)
+				fmt.Fprintln(&b, column, row)
+			}
+			return fmt.Append(b.Bytes(), l.bias)
+		}
+		if a, b := learn("group:0.4"), learn("dropout:0.4"); !bytes.Equal(a, b) {
+			t.Errorf("%s: groups of one feature and features are not the same:\n%.300s\n%.300s", rule, a, b)
+		}
+	}
+}
+
+// It makes no difference for the variances, and next to none for what is learned, whether
+// the features of a group come together.
+func TestGroupsInAnyOrder(t *testing.T) {
+	const sensors, width = 4, 5
+	run := func(column func(sensor, i int) uint32) *Learner {
+		c := DefaultConfig()
+		c.Noise = "dropout:0.1+group:0.4"
+		schema := blankout.NewSchema(6, []string{"0", "1"}, 2)
+		for sensor := range sensors {
+			schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("s", sensor), Kind: blankout.Numeric})
+		}
+		l, err := New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(4, 4))
+		for range 500 {
+			e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+			n := sensors * width
+			e.Features = blankout.Vec{Index: make([]uint32, n), Value: make([]float64, n)}
+			e.Field = make([]uint16, n)
+			for sensor := range sensors {
+				for i := range width {
+					at := column(sensor, i)
+					e.Features.Index[at], e.Features.Value[at], e.Field[at] = at, r.NormFloat64()+float64(e.Label), uint16(1+sensor)
+				}
+			}
+			l.Learn(&e)
+		}
+		return l
+	}
+	together := func(sensor, i int) uint32 { return uint32(sensor*width + i) }
+	apart := func(sensor, i int) uint32 { return uint32(i*sensors + sensor) }
+	a, b := run(together), run(apart)
+	if a.groups.runs != sensors || b.groups.runs != sensors*width {
+		t.Fatalf("%d runs together, %d apart", a.groups.runs, b.groups.runs)
+	}
+	for sensor := range sensors {
+		for i := range width {
+			x, y := a.weights(a.table.Row(together(sensor, i)))[0], b.weights(b.table.Row(apart(sensor, i)))[0]
+			if math.Abs(x-y) > 1e-9 {
+				t.Errorf("sensor %d, feature %d: weight %v together, %v apart", sensor, i, x, y)
+			}
+		}
+	}
+}
+
+// BenchmarkLearnGroups compares learning with noise of groups to the same with noise of
+// features, on events of sensors of eight readings each, together or not.
+func BenchmarkLearnGroups(b *testing.B) {
+	const sensors, width, n = 16, 8, 16 * 8
+	for _, classes := range []int{2, 6} {
+		for _, noise := range []string{"dropout:0.5", "group:0.5", "dropout:0.1+group:0.5"} {
+			for _, order := range []string{"together", "apart"} {
+				if noise == "dropout:0.5" && order == "apart" {
+					continue
+				}
+				b.Run(fmt.Sprintf("%d/%s/%s", classes, noise, order), func(b *testing.B) {
+					c := DefaultConfig()
+					c.Noise = noise
+					var names []string
+					for k := range classes {
+						names = append(names, fmt.Sprint(k))
+					}
+					schema := blankout.NewSchema(8, names, classes)
+					for sensor := range sensors {
+						schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("s", sensor), Kind: blankout.Numeric})
+					}
+					l, err := New(c, schema)
+					if err != nil {
+						b.Fatal(err)
+					}
+					r := rand.New(rand.NewPCG(1, 1))
+					events := make([]blankout.Example, 500)
+					for i := range events {
+						e := &events[i]
+						e.Weight, e.Label = 1, r.IntN(classes)
+						for j := range uint32(n) {
+							field := uint16(1 + j/width)
+							if order == "apart" {
+								field = uint16(1 + j%sensors)
+							}
+							e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
+							e.Field = append(e.Field, field)
+						}
+						l.Learn(e)
+					}
+					b.ReportAllocs()
+					i := 0
+					for b.Loop() {
+						l.Learn(&events[i%len(events)])
+						i++
+					}
+				})
+			}
+		}
+	}
+}
