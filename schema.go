@@ -154,6 +154,26 @@ func (s *Schema) AddField(f Field) uint16 {
 // turned out to be unusable. There must be no View with them.
 func (s *Schema) DropFields(n int) { s.Fields = s.Fields[:n] }
 
+// Factors returns for each field the two that it is lost with: itself twice, but of a
+// product of fields its factors. A product cannot die by itself.
+func (s *Schema) Factors() [][2]int {
+	factors := make([][2]int, len(s.Fields))
+	for id, f := range s.Fields {
+		factors[id] = [2]int{id, id}
+		if f.Kind != Cross {
+			continue
+		}
+		for _, pair := range s.Crosses {
+			if pair[0]+"^"+pair[1] == f.Name {
+				for side, name := range pair {
+					factors[id][side] = max(0, slices.IndexFunc(s.Fields, func(g Field) bool { return g.Name == name }))
+				}
+			}
+		}
+	}
+	return factors
+}
+
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 

@@ -147,7 +147,7 @@ func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missin
 		}
 		t.first = append(t.first, first[f.Name])
 	}
-	factors := factorsOf(d.Schema)
+	factors := d.Schema.Factors()
 	for c := range d.Columns() {
 		id := int(d.fields.of(d.Column(c)))
 		if id >= len(fields) {

@@ -668,7 +668,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 			part[j] = id
 		}
 	}
-	factors := factorsOf(v.live.Schema)
+	factors := v.live.Schema.Factors()
 	var groups []string
 	groupOf := make([]int, len(fields)) // 1 + index of groups
 	for id, f := range fields {
@@ -708,26 +708,6 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	}
 	kind("feature", d.Columns(), func(c int) [2]int { return [2]int{c, c} }, func(i int) string { return name(d.Column(i)) })
 	return out
-}
-
-// factorsOf returns for each field the two that it is lost with: itself twice, but
-// of a product of fields its factors. A product cannot die by itself.
-func factorsOf(s *blankout.Schema) [][2]int {
-	factors := make([][2]int, len(s.Fields))
-	for id, f := range s.Fields {
-		factors[id] = [2]int{id, id}
-		if f.Kind != blankout.Cross {
-			continue
-		}
-		for _, pair := range s.Crosses {
-			if pair[0]+"^"+pair[1] == f.Name {
-				for side, name := range pair {
-					factors[id][side] = max(0, slices.IndexFunc(s.Fields, func(g blankout.Field) bool { return g.Name == name }))
-				}
-			}
-		}
-	}
-	return factors
 }
 
 // losses is the weight of the events, of those predicted wrongly, and by part

@@ -55,6 +55,7 @@ type Learner struct {
 	scaling  scaling
 	missing  missing
 	groups   *groupSums // nil without noise of groups, or where gradients are clean
+	health   health
 	masked   masked
 	refresh  refresh
 	measures measures
@@ -214,6 +215,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.events++
 	l.age(e.Time)
 	l.lack(e)
+	l.watchFields(e)
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
 		l.measures.sums.Unlabelled++
@@ -225,6 +227,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		l.compareRules(e.Label)
 	}
 	l.forecast(e.Label)
+	l.costs(e, e.Label)
 	l.suspect(e.Label)
 	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)

@@ -21,6 +21,7 @@ type Snapshot struct {
 	refused []byte // the block of that name
 	summary []byte
 	metrics Metrics
+	health  *Health
 }
 
 // Snapshot returns the state as it is now. It copies what was written since the
@@ -35,7 +36,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	return &Snapshot{&blankout.Linear{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics}
+	return &Snapshot{&blankout.Linear{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics, l.Health()}
 }
 
 // Model returns the published model, for predictions.
@@ -58,9 +59,13 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	if err != nil {
 		return nil, err
 	}
+	health, err := json.Marshal(s.health)
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(blankout.Block) bool) {
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
-			yield(blankout.Block{Name: "summary", Data: s.summary}) {
+			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: BlockHealth, Data: health}) {
 			model(yield)
 		}
 	}, nil
@@ -200,6 +205,7 @@ func (l *Learner) state(c *coder.Coder) {
 	if c.Version > 3 {
 		l.missing.state(c)
 		l.measures.sums.Prior.state(c)
+		l.health.state(c)
 	}
 }
 

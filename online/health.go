@@ -1,0 +1,694 @@
+package online
+
+// This file watches the health of fields: whether one is missing, has values that nobody
+// has seen before, or whether its mean or deviation has moved.
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+)
+
+// health is what the Learner knows of the condition of each field.
+//
+// Events are counted in blocks of healthBlock. At the end of a block every measure of
+// every field compares the block with what is usual, and then becomes part of it. The
+// comparison is a cumulative sum of a supermartingale, see measure.step: on a
+// stationary stream a sum reaches healthLimit no more often than once in
+// e^healthLimit blocks, whatever the distribution is. docs/mathematics.md has the
+// derivation, TestHealthFalseAlarms the simulation.
+//
+// What is null or left out is counted in every event, and costs nothing where nothing
+// is missing. Values are looked at in about one of eight events, drawn by the number of the
+// event. Nothing here changes a weight.
+type health struct {
+	events uint64 // of the block at hand
+	start  Moment // its first event
+	// The fields whose absence is counted: those that were usual at the end of a
+	// block, and stay so, for a dead field is not usual for long. See blankout.Missing.
+	watched blankout.FieldSet
+	fields  []fieldHealth // by id
+	raised  uint64        // alarms so far
+	changes []fieldChange // the latest, oldest first
+	changed uint64        // number of all of them
+
+	seen    *blankout.Missing // the model whose usual fields have been taken up
+	factors [][2]int          // of fields, see blankout.Schema.Factors
+	strike  striking
+}
+
+// fieldHealth is about one field.
+type fieldHealth struct {
+	kind    blankout.Kind
+	watched bool // it is in health.watched
+	// Of the block at hand: events that lacked the field, and of the events sampled
+	// that held it their number, new values, and sums of powers of the value in units
+	// of the reference.
+	missing, seen, fresh float64
+	sum, square, fourth  float64
+	// The latest run of events without the field: its first and its last event.
+	run  Moment
+	last uint64
+	// A number x counts as u = (x - centre) inverse, between -healthClip and
+	// healthClip. The reference comes from the first values: their number, mean and
+	// sum of squared deviations. inverse is 0 until then.
+	centre, inverse float64
+	first           [3]float64
+	measures        [fieldMeasures]measure
+	cost            fieldCost
+}
+
+// The measures of a field.
+const (
+	measureMissing   = iota // share of the events that lack it
+	measureNew              // share of its values that are new
+	measureMean             // mean of its u
+	measureDeviation        // mean of its u^2
+	fieldMeasures
+)
+
+const (
+	// healthFields bounds the fields that are watched, those that appear first.
+	healthFields = 4096
+	healthBlock  = 256 // events
+	// What is now is over some recentEvents, what is usual over some usualEvents.
+	recentEvents, usualEvents = 1000, 100_000
+	// One of 2^sampledBits events has its values looked at, one of 2^costBits tells what
+	// its fields' death would cost.
+	sampledBits, costBits = 3, 5
+	// A value of a categorical field is new in its first newValues events.
+	newValues = 100
+	// healthLimit is the sum that raises an alarm, and minus the logarithm of the
+	// chance with which a bound of what is usual does not hold.
+	healthLimit = 28
+	// What one block adds to a sum at most: a burst within one raises no alarm.
+	healthStep = healthLimit / 2
+	// Fewer observations than this say nothing about what is usual.
+	healthLeast = 128
+	// Values of a number that make the reference, and those after which a reference is
+	// checked.
+	referenceFirst, referenceCheck = 64, 1000
+	healthClip                     = 3
+	// An alarm ends after so many blocks in a row that would not have raised it, or,
+	// where the field stays as it is, when that has become the usual.
+	calmBlocks, alarmEvents = 4, 10_000_000
+	// So many changes are remembered.
+	healthChanges = 64
+	// What a sample leaves of the cost of a field that those before it tell.
+	costKeep = 1 - 1.0/1000
+)
+
+// Moment is an event of the stream.
+type Moment struct {
+	Event uint64 // its number
+	Time  int64  // event time, milliseconds since the Unix epoch; 0 if unknown
+}
+
+// allowances say from which change on a measure is worth an alarm: by how much the mean
+// must exceed its usual value, or fall below it. They depend on the usual mean
+// and variance.
+var allowances = [fieldMeasures]func(mean, variance float64) (above, below float64){
+	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
+	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
+	measureMean:      func(_, v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
+	measureDeviation: func(m, _ float64) (float64, float64) { m = max(m, 0.01); return m, 0.4 * m },
+}
+
+// ranges are the least and the largest value that a measure averages.
+var ranges = [fieldMeasures][2]float64{
+	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
+}
+
+// measure watches the mean of something bounded.
+type measure struct {
+	// Observations, their sum and the sum of their squares, over some usualEvents; they
+	// stand still during an alarm.
+	n, sum, square float64
+	// The same over some recentEvents; of an alarm, since it began.
+	recentN, recentSum float64
+	// The cumulative sums for a mean that has risen and for one that has fallen, and
+	// since when one of them has not been 0.
+	above, below float64
+	pending      observed // since then, and not in the usual yet
+	since        Moment
+	sinceN       float64
+	sinceSum     float64
+	alarm        float64 // 1 or -1 by the direction, 0 for none
+	calm         float64 // blocks in a row that would not have raised the alarm
+	until        Moment  // the first event of these
+	before       float64 // error that was forecast when the alarm was raised, -1 for none
+}
+
+// observed is what a block holds of a measure.
+type observed struct{ n, sum, square float64 }
+
+// usual returns the usual mean, a bound of how far the true one is from that, and an upper
+// bound of the variance.
+//
+// With x = healthLimit and n observations of mean m between 0 and b, the true mean lies
+// above m + sqrt(2 b m x/n) + 2 b x/n with a chance of at most e^-x (Chernoff). That bounds
+// the second moment, and so the variance v; and then by Bernstein's inequality the mean
+// is off by more than sqrt(2 v x/n) + (high-low) x/(3 n) with a chance of at most 2 e^-x.
+func (m *measure) usual(low, high float64) (mean, off, variance float64) {
+	const x = healthLimit
+	b := max(high*high, low*low)
+	mean, second := m.sum/m.n, m.square/m.n
+	second += math.Sqrt(2*b*second*x/m.n) + 2*b*x/m.n
+	bound := func(v float64) float64 { return math.Sqrt(2*v*x/m.n) + (high-low)*x/(3*m.n) }
+	// The variance is the second moment less the square of a mean that is this far off.
+	least := max(0, math.Abs(mean)-bound(second))
+	variance = max(0, second-least*least)
+	return mean, bound(variance), variance
+}
+
+// step returns by how much a block of n observations raises the cumulative sum for a mean
+// that has risen: lambda (sum - n (mean + allowance)).
+//
+// By Bernstein's inequality observations y <= mean + reach of this mean and variance have
+//
+//	E exp(lambda (y - mean)) <= exp(lambda^2 variance / (2 (1 - lambda reach/3))).
+//
+// With lambda = 2 allowance / (variance + 2 allowance reach/3) the right side is
+// exp(lambda allowance): exp(step) is at most 1 in the mean. So exp of the cumulative sum
+// is below a Shiryaev-Roberts sum R for which R - (number of blocks) is a
+// supermartingale, and the sum reaches h after e^h blocks or more, in the mean.
+func (o observed) step(mean, variance, reach, allowance float64) float64 {
+	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
+}
+
+// compare takes up a block that began at start, and says whether that has raised an alarm
+// or ended one.
+func (m *measure) compare(kind int, o observed, start Moment) (change changeKind) {
+	const recent = 1 - float64(healthBlock)/recentEvents
+	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
+	if o.n == 0 {
+		return 0
+	}
+	if m.n >= healthLeast {
+		low, high := ranges[kind][0], ranges[kind][1]
+		mean, off, variance := m.usual(low, high)
+		above, below := allowances[kind](mean, variance)
+		up := o.step(mean+off, variance, high-mean, above)
+		down := 0.0
+		if below > 0 {
+			down = observed{o.n, -o.sum, o.square}.step(off-mean, variance, mean-low, below)
+		}
+		switch {
+		case m.alarm != 0:
+			if m.alarm > 0 && up > 0 || m.alarm < 0 && down > 0 {
+				m.calm = 0
+				break
+			}
+			if m.calm == 0 {
+				m.until, m.recentN, m.recentSum = start, o.n, o.sum
+			}
+			if m.calm++; m.calm == calmBlocks {
+				m.end()
+				change = alarmEnded
+			}
+		default:
+			if m.above == 0 && m.below == 0 {
+				m.since, m.sinceN, m.sinceSum = start, 0, 0
+			}
+			m.above, m.below = max(0, m.above+min(up, healthStep)), max(0, m.below+min(down, healthStep))
+			m.sinceN, m.sinceSum = m.sinceN*recent+o.n, m.sinceSum*recent+o.sum
+			if max(m.above, m.below) >= healthLimit {
+				m.alarm = 1
+				if m.below > m.above {
+					m.alarm = -1
+				}
+				m.above, m.below, m.calm, m.pending = 0, 0, 0, observed{}
+				m.recentN, m.recentSum = m.sinceN, m.sinceSum
+				return alarmRaised
+			}
+		}
+	}
+	// A block that may belong to a change becomes part of the usual when it has turned out
+	// that it does not.
+	p := &m.pending
+	p.n, p.sum, p.square = p.n+o.n, p.sum+o.sum, p.square+o.square
+	if m.alarm == 0 && m.above == 0 && m.below == 0 {
+		const keep = 1 - float64(healthBlock)/usualEvents
+		m.n, m.sum, m.square = m.n*keep+p.n, m.sum*keep+p.sum, m.square*keep+p.square
+	}
+	if m.alarm != 0 || m.above == 0 && m.below == 0 {
+		*p = observed{}
+	}
+	return change
+}
+
+// end ends an alarm.
+func (m *measure) end() { m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0 }
+
+// changeKind says what has become of an alarm.
+type changeKind uint64
+
+const (
+	alarmRaised   changeKind = 1 + iota
+	alarmEnded               // the field is as usual again
+	alarmAccepted            // it has been as it is for so long that this is the usual now
+)
+
+// fieldChange is an alarm that was raised or has ended.
+type fieldChange struct {
+	field, measure int
+	what           changeKind
+	event          uint64 // when that was found out
+	since, until   Moment // of the alarm
+	value          alarmValue
+}
+
+// grow takes up fields that the Learner has taken up.
+func (h *health) grow(kinds []blankout.Kind) {
+	for id := len(h.fields); id < min(len(kinds), healthFields); id++ {
+		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
+	}
+	if n := (len(h.fields) + 63) / 64; n > len(h.watched) {
+		h.watched = append(h.watched, make(blankout.FieldSet, n-len(h.watched))...)
+	}
+}
+
+// sampled says whether values of the event of this number are looked at: numbers that
+// the golden section spreads evenly, so that no period of a stream is met by one of theirs.
+func sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+
+// watchFields counts the event at hand into the health of its fields.
+func (l *Learner) watchFields(e *blankout.Example) {
+	h := &l.health
+	if len(h.fields) < min(len(l.scaling.kinds), healthFields) {
+		h.grow(l.scaling.kinds)
+	}
+	if h.events == 0 {
+		h.start = Moment{l.events, e.Time}
+	}
+	h.events++
+	switch {
+	case l.missing.event.named:
+		present := l.missing.event.present
+		for i, word := range h.watched {
+			if i < len(present) {
+				word &^= present[i]
+			}
+			if word != 0 {
+				h.lack(word, i, l.events, e.Time)
+			}
+		}
+		for _, id := range e.Missing {
+			if int(id) < len(h.fields) && h.fields[id].kind == blankout.Words && !present.Has(id) {
+				h.fields[id].lack(l.events, e.Time)
+			}
+		}
+		if sampled(l.events, sampledBits) {
+			l.sampleValues(e)
+		}
+	case e.Features.Len() == 0: // an event without any field
+		for i, word := range h.watched {
+			h.lack(word, i, l.events, e.Time)
+		}
+	}
+	if h.events == healthBlock {
+		l.reviewFields()
+	}
+}
+
+// lack counts the fields of one word of a FieldSet as missing.
+func (h *health) lack(word uint64, i int, event uint64, time int64) {
+	for ; word != 0; word &= word - 1 {
+		h.fields[i<<6|bits.TrailingZeros64(word)].lack(event, time)
+	}
+}
+
+func (f *fieldHealth) lack(event uint64, time int64) {
+	f.missing++
+	if f.last != event-1 {
+		f.run = Moment{event, time}
+	}
+	f.last = event
+}
+
+// sampleValues looks at the values of the event at hand, which is not learned yet.
+func (l *Learner) sampleValues(e *blankout.Example) {
+	fields := l.health.fields
+	for i, id := range e.Field {
+		if int(id) >= len(fields) {
+			continue
+		}
+		f := &fields[id]
+		switch f.kind {
+		case blankout.Numeric:
+			f.number(e.Features.Value[i])
+		case blankout.Categorical:
+			f.seen++
+			if row := l.table.Row(e.Features.Index[i]); row == nil || row[blankout.StatCount] < newValues {
+				f.fresh++
+			}
+		}
+	}
+}
+
+func (f *fieldHealth) number(x float64) {
+	if f.inverse == 0 {
+		f.refer(x)
+		return
+	}
+	u := max(-healthClip, min(healthClip, (x-f.centre)*f.inverse))
+	v := u * u
+	f.seen++
+	f.sum += u
+	f.square += v
+	f.fourth += v * v
+}
+
+// refer takes up one of the values that make the reference.
+func (f *fieldHealth) refer(x float64) {
+	r := &f.first
+	r[0]++
+	d := x - r[1]
+	r[1] += d / r[0]
+	r[2] += d * (x - r[1])
+	if r[0] < referenceFirst {
+		return
+	}
+	// Values that never differ get the smallest scale in which one that does is far away.
+	deviation := math.Sqrt(r[2] / r[0])
+	f.centre, f.inverse = r[1], 1/max(deviation, 1e-9*math.Abs(r[1]), 1e-30)
+	*r = [3]float64{}
+}
+
+// reviewFields compares the block that is complete with what is usual.
+func (l *Learner) reviewFields() {
+	h := &l.health
+	for id := range h.fields {
+		f := &h.fields[id]
+		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
+			continue
+		}
+		if f.watched || f.kind == blankout.Words {
+			l.reviewMeasure(id, measureMissing, observed{healthBlock, f.missing, f.missing})
+		}
+		switch f.kind {
+		case blankout.Categorical:
+			l.reviewMeasure(id, measureNew, observed{f.seen, f.fresh, f.fresh})
+		case blankout.Numeric:
+			l.reviewMeasure(id, measureMean, observed{f.seen, f.sum, f.square})
+			// A mean that moves takes the squares along.
+			if m := &f.measures[measureDeviation]; f.measures[measureMean].alarm == 0 || m.alarm != 0 {
+				l.reviewMeasure(id, measureDeviation, observed{f.seen, f.square, f.fourth})
+			} else {
+				m.above, m.below = 0, 0
+			}
+			f.checkReference()
+		}
+		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
+	}
+	h.events = 0
+	if m := l.missing.model; m != h.seen && l.events >= usualFirst {
+		h.seen = m
+		for _, id := range m.Usual {
+			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null {
+				h.fields[id].watched = true
+				h.watched[id>>6] |= 1 << (id & 63)
+			}
+		}
+	}
+}
+
+// checkReference begins a number anew in units that have come to be far from its own.
+func (f *fieldHealth) checkReference() {
+	m, d := &f.measures[measureMean], &f.measures[measureDeviation]
+	if m.n < referenceCheck || m.alarm != 0 || d.alarm != 0 {
+		return
+	}
+	mean := m.sum / m.n
+	variance := m.square/m.n - mean*mean
+	if variance > 0 && (math.Abs(mean) > 1 || variance > 4 || variance < 0.1) && m.above+m.below+d.above+d.below == 0 {
+		f.anew()
+	}
+}
+
+// anew begins a number anew: its next values are its reference.
+func (f *fieldHealth) anew() {
+	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, measure{}, measure{}
+}
+
+// reviewMeasure compares one measure of a field.
+func (l *Learner) reviewMeasure(id, kind int, o observed) {
+	h, f := &l.health, &l.health.fields[id]
+	m := &f.measures[kind]
+	change := m.compare(kind, o, h.start)
+	switch {
+	case change == alarmRaised:
+		h.raised++
+		m.before = -1
+		if kind == measureMissing {
+			// Where it is missing now without a gap, that run is what began.
+			if f.last == l.events && f.run.Event >= m.since.Event && f.run.Event < m.since.Event+2*healthBlock {
+				m.since = f.run
+				n := float64(l.events - f.run.Event + 1)
+				m.recentN, m.recentSum = n, n
+			}
+			m.before = l.errorForecast()
+		}
+		m.until = Moment{}
+	case m.alarm != 0 && l.events-m.since.Event >= alarmEvents:
+		change = alarmAccepted
+	case change == 0:
+		return
+	}
+	h.change(fieldChange{id, kind, change, l.events, m.since, m.until, f.value(kind)})
+	if change == alarmAccepted {
+		*m = measure{}
+		if f.kind == blankout.Numeric && kind != measureMissing {
+			f.anew()
+		}
+	}
+}
+
+func (h *health) change(c fieldChange) {
+	if len(h.changes) == healthChanges {
+		copy(h.changes, h.changes[1:])
+		h.changes = h.changes[:healthChanges-1]
+	}
+	h.changes = append(h.changes, c)
+	h.changed++
+}
+
+// fieldCost compares how often events are answered wrongly with how often they would be
+// without the field, by weight; events that lack it say nothing.
+type fieldCost struct{ n, with, without float64 }
+
+// striking is the scratch memory of Learner.costs.
+type striking struct {
+	at    []int32   // by field, 1 + its place in list
+	list  []uint16  // of the fields of the event
+	part  []float64 // by place and output, their parts of the scores
+	field []uint16  // see blankout.Example.FieldsOf
+	out   []float64
+}
+
+// costs takes up, for each field of the event at hand, what the event would be answered
+// without it: what the model answers to an event in which the field is null.
+func (l *Learner) costs(e *blankout.Example, label int) {
+	if !l.missing.event.named || !sampled(l.events, costBits) {
+		return
+	}
+	h, now := &l.health, &l.now
+	s := &h.strike
+	if len(s.out) == 0 {
+		s.out = make([]float64, l.k)
+	}
+	for len(s.at) < len(h.fields) {
+		s.at = append(s.at, 0)
+	}
+	rows, field := l.features(), e.Field
+	if len(rows) != len(field) { // columns were filled in
+		if s.field = e.FieldsOf(l.scaling.columns, s.field); len(s.field) != len(rows) {
+			return
+		}
+		field = s.field
+	}
+	c, from, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen*l.k, 2*l.n
+	s.list, s.part = s.list[:0], s.part[:0]
+	for i, id := range field {
+		if int(id) >= len(h.fields) {
+			continue
+		}
+		if kind := h.fields[id].kind; kind != blankout.Cross {
+			if id != 0 {
+				l.strike(id, i, from, n, c)
+			}
+			continue
+		}
+		if int(id) >= len(h.factors) {
+			h.factors = l.schema.Factors()
+		}
+		f := h.factors[id] // a product dies with either
+		for side, factor := range f {
+			if factor > 0 && factor < len(h.fields) && (side == 0 || factor != f[0]) {
+				l.strike(uint16(factor), i, from, n, c)
+			}
+		}
+	}
+	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
+	l.interceptsOf(l.chosen, base)
+	at := l.chosen * l.k
+	answer := func(part []float64, scale float64) float64 {
+		for k := range s.out {
+			if s.out[k] = unseenIntercept; k < l.active {
+				g := now.step.f[at+k] + c*now.lag[at+k] - base[k]
+				if part != nil {
+					g -= part[k]
+				}
+				s.out[k] = base[k] + scale*g
+			}
+		}
+		if l.predict(s.out) != label {
+			return 1
+		}
+		return 0
+	}
+	with := answer(nil, scale)
+	for i, id := range s.list {
+		s.at[id] = 0
+		f, less := &h.fields[id], lack
+		if less.Null++; f.kind.Named() {
+			less.Named--
+		} else {
+			less.Silent--
+		}
+		without := answer(s.part[i*l.k:(i+1)*l.k], l.missing.model.Scale(less))
+		cost := &f.cost
+		cost.n = cost.n*costKeep + 1
+		cost.with, cost.without = cost.with*costKeep+with, cost.without*costKeep+without
+	}
+}
+
+// strike adds feature i of the event at hand to the part of a field.
+func (l *Learner) strike(id uint16, i, from, n int, c float64) {
+	s, row, x := &l.health.strike, l.now.step.rows[i], l.now.step.x[i]
+	if s.at[id] == 0 {
+		s.list = append(s.list, id)
+		s.at[id] = int32(len(s.list))
+		for range l.k {
+			s.part = append(s.part, 0)
+		}
+	}
+	part := s.part[(int(s.at[id])-1)*l.k:]
+	for k := range l.active {
+		part[k] += x * (row[from+k] + c*row[from+n+k])
+	}
+}
+
+// rise returns by how much the error rises where a share of the events loses the field.
+func (c *fieldCost) rise(share float64) float64 {
+	if c.n == 0 {
+		return 0
+	}
+	return share * (c.without - c.with) / c.n
+}
+
+func (h *health) state(c *coder.Coder) {
+	c.Uint(&h.events)
+	h.start.state(c)
+	c.Uint(&h.raised)
+	n := uint64(len(h.fields))
+	c.Uint(&n)
+	if c.Decode {
+		if n > healthFields {
+			c.Failed = true
+			return
+		}
+		h.fields = make([]fieldHealth, n)
+		h.watched = make(blankout.FieldSet, (n+63)/64)
+	}
+	for id := range h.fields {
+		f := &h.fields[id]
+		f.state(c)
+		if f.watched && c.Decode {
+			h.watched[id>>6] |= 1 << (id & 63)
+		}
+	}
+	c.Uint(&h.changed)
+	n = uint64(len(h.changes))
+	c.Uint(&n)
+	if c.Decode {
+		if n > healthChanges {
+			c.Failed = true
+			return
+		}
+		h.changes = make([]fieldChange, n)
+	}
+	for i := range h.changes {
+		h.changes[i].state(c)
+		if x := &h.changes[i]; c.Decode && (x.field < 0 || x.field >= len(h.fields) || x.measure < 0 || x.measure >= fieldMeasures) {
+			c.Failed = true
+			return
+		}
+	}
+}
+
+func (m *Moment) state(c *coder.Coder) {
+	c.Uint(&m.Event)
+	c.Int64(&m.Time)
+}
+
+func (f *fieldHealth) state(c *coder.Coder) {
+	kind, watched := uint64(f.kind), uint64(0)
+	if f.watched {
+		watched = 1
+	}
+	c.Uint(&kind)
+	c.Uint(&watched)
+	f.kind, f.watched = blankout.Kind(kind), watched != 0
+	if kind > uint64(blankout.Cross) {
+		c.Failed = true
+	}
+	f.run.state(c)
+	c.Uint(&f.last)
+	for _, p := range []*float64{
+		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.centre, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
+		&f.cost.n, &f.cost.with, &f.cost.without,
+	} {
+		c.Float(p)
+	}
+	for _, kind := range measuresOf(f.kind) {
+		m := &f.measures[kind]
+		for _, p := range []*float64{
+			&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before,
+		} {
+			c.Float(p)
+		}
+		m.since.state(c)
+		m.until.state(c)
+	}
+}
+
+// measuresOf lists the measures that a field of this kind has.
+func measuresOf(kind blankout.Kind) []int {
+	switch kind {
+	case blankout.Numeric:
+		return []int{measureMissing, measureMean, measureDeviation}
+	case blankout.Categorical:
+		return []int{measureMissing, measureNew}
+	case blankout.Boolean, blankout.Words:
+		return []int{measureMissing}
+	}
+	return nil
+}
+
+func (x *fieldChange) state(c *coder.Coder) {
+	c.Int(&x.field)
+	c.Int(&x.measure)
+	what := uint64(x.what)
+	c.Uint(&what)
+	x.what = changeKind(what)
+	c.Uint(&x.event)
+	x.since.state(c)
+	x.until.state(c)
+	for _, p := range []*float64{&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after} {
+		c.Float(p)
+	}
+}
