@@ -312,7 +312,7 @@ func (Config) Chain(d *Data, _ int) func(context.Context, Config) (blankout.Mode
 	var start [][]float64
 	return func(ctx context.Context, c Config) (blankout.Model, error) {
 		c.Threads, c.Progress = 1, nil
-		fit, err := train(ctx, d, c, start)
+		fit, err := TrainFrom(ctx, d, c, start)
 		if err != nil {
 			return nil, err
 		}

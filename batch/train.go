@@ -88,11 +88,11 @@ type Subproblem struct {
 // Train solves the problem of c on d. It returns an error where the data or c
 // make no sense, naming what is wrong.
 func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
-	return train(ctx, d, c, nil)
+	return TrainFrom(ctx, d, c, nil)
 }
 
-// train is Train from a start for each problem; nil is zero.
-func train(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
+// TrainFrom is Train from a start for each problem; nil is zero.
+func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
 	noise, err := blankout.ParseNoise(c.Noise)
 	if err != nil {

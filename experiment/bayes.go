@@ -8,7 +8,7 @@ import (
 	"blankout/batch"
 )
 
-// bayes returns the test accuracy, in percent, of multinomial naive Bayes on
+// bayes returns the test mistakes of multinomial naive Bayes on
 // presence with add-one smoothing. With unlabelled rows the frequencies of words
 // are those of all documents and only the share of a class in a word is learned
 // from the labels (Su, Sayyad-Shirab & Matwin 2011):
@@ -16,7 +16,7 @@ import (
 //	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).
 //
 // a = 1 makes a word without a label neutral.
-func (p textParts) bayes(free []int) float64 {
+func (p textParts) bayes(free []int) mistakes {
 	d := p.all
 	var count [2][]float64
 	var documents [2]float64
@@ -77,23 +77,18 @@ func (p textParts) bayes(free []int) float64 {
 			}
 		}
 	}
-	right := 0
-	for _, i := range p.test {
-		if predicted := d.Row(i).Dot(weight)+bias > 0; predicted == (d.Label(i) == 1) {
-			right++
-		}
-	}
-	return 100 * float64(right) / float64(len(p.test))
+	return p.mistakes(append(weight, bias))
 }
 
-// nbsvm returns the test accuracy, in percent, of a support vector machine on
-// presence times the log-count ratio r of naive Bayes, whose weights are drawn
-// towards their mean size (Wang & Manning 2012, with their C = 1 and beta = 1/4):
+// nbsvm returns the test mistakes of a support vector machine with the squared hinge loss,
+// |w|^2/2 + C sum max(0, 1 - y f)^2, on presence times the log-count ratio r of naive
+// Bayes, whose weights are drawn towards their mean size (Wang & Manning 2012, with their
+// C = 1 and beta = 1/4):
 //
 //	w' = (1-beta) mean|w| + beta w.
 //
 // There is no intercept, which would be of the scale of w and not of w'.
-func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
+func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
 	const beta = 0.25
 	d := p.all
 	var count [2][]float64
@@ -131,15 +126,15 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 			x.Value = append(x.Value, ratio[w])
 		}
 		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	train := b.Data(d.Schema)
 	c := batch.DefaultConfig()
-	c.Loss, c.Cost, c.Tol, c.Threads, c.Intercept = "hinge", 1, 1e-3, threads, batch.NoIntercept
+	c.Loss, c.L2, c.Tol, c.Threads, c.Intercept = "squared-hinge", 0.5, 1e-3, threads, batch.NoIntercept
 	f, err := batch.Train(ctx, train, c)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	w := f.Problems[0].W
 	mean := 0.0
@@ -154,11 +149,5 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (float64, error) {
 		at := train.Column(j)
 		weight[at] += beta * w[j] * ratio[at]
 	}
-	right := 0
-	for _, i := range p.test {
-		if predicted := d.Row(i).Dot(weight) > 0; predicted == (d.Label(i) == 1) {
-			right++
-		}
-	}
-	return 100 * float64(right) / float64(len(p.test)), nil
+	return p.mistakes(weight), nil
 }

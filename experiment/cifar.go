@@ -25,7 +25,8 @@ import (
 var cifar = Experiment{
 	Name:  "cifar",
 	Help:  "visual words of small images: training without corruption, with Poisson noise, with dropout",
-	Paper: "Chen, Zhu, Chen & Zhang 2014, table 2",
+	Paper: "Chen, Zhu, Chen & Zhang 2014",
+	Part:  "table 2",
 	Needs: []string{"cifar10_subset"},
 	Run:   runCIFAR,
 }
@@ -160,21 +161,18 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	// The best setting by method and noise, and which test images its model gets wrong.
 	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
-		best := -1
-		for i, p := range points {
-			if p.method == at/len(cifarNoises) && p.noise == at%len(cifarNoises) && (best < 0 || cells[i].Validation < cells[best].Validation ||
-				cells[i].Validation == cells[best].Validation && cells[i].LogLoss < cells[best].LogLoss) {
-				best = i
-			}
-		}
+		best := least(len(points), func(i int) bool {
+			return points[i].method == at/len(cifarNoises) && points[i].noise == at%len(cifarNoises)
+		},
+			func(i int) validation { return validation{cells[i].Validation, cells[i].LogLoss} })
 		chosen[at] = best
 	}
-	bad := make([][]byte, len(chosen)) // by image: 1 is wrong
+	bad := make([]mistakes, len(chosen))
 	s.Expect(len(chosen))
 	err = s.Parallel(ctx, len(chosen), func(ctx context.Context, at int) (err error) {
 		p := points[chosen[at]]
 		key := []any{"measure", amazonMethods[p.method].name, p.setting.Config.Noise, p.setting.Name, c.Train, c.Test, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
-		bad[at], err = Cell(ctx, s, key, func() ([]byte, error) {
+		bad[at], err = Cell(ctx, s, key, func() (mistakes, error) {
 			d, examples, err := data()
 			if err != nil {
 				return nil, err
@@ -184,13 +182,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			if err != nil {
 				return nil, err
 			}
-			out, scores := make([]byte, len(examples.test)), make([]float64, fit.Model.Outputs)
-			for i := range examples.test {
-				if fit.Model.Predict(fit.Model.Score(&examples.test[i], scores)) != examples.test[i].Label {
-					out[i] = 1
-				}
-			}
-			return out, nil
+			return linearMistakes(fit.Model, examples.test), nil
 		})
 		return err
 	})
@@ -212,18 +204,17 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	for m, method := range amazonMethods {
 		row, names := []any{method.name}, []any{method.name}
 		for n := range cifarNoises {
-			e := 0.0
-			for _, w := range bad[m*len(cifarNoises)+n] {
-				e += 100 * float64(w) / float64(c.Test)
-			}
+			e := bad[m*len(cifarNoises)+n].error()
 			row, names = append(row, e), append(names, points[chosen[m*len(cifarNoises)+n]].setting.Name)
-			figure.Series[n].Y = append(figure.Series[n].Y, e)
+			half := 1.96 * math.Sqrt(e*(100-e)/float64(c.Test))
+			bar := &figure.Series[n]
+			bar.Y, bar.Low, bar.High = append(bar.Y, e), append(bar.Low, e-half), append(bar.High, e+half)
 		}
 		figure.Categories = append(figure.Categories, method.name)
 		table.Rows, settings.Rows = append(table.Rows, row), append(settings.Rows, names)
 	}
 	// less returns the error with a noise less that without, over methods.
-	less := func(noise int, methods ...int) difference {
+	less := func(noise int, methods ...int) Difference {
 		each := make([]float64, c.Test)
 		for _, m := range methods {
 			for i := range each {
@@ -231,7 +222,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 				each[i] += 100 * (float64(with) - float64(without)) / float64(len(methods))
 			}
 		}
-		return differenceOf(each)
+		return pairedT(each)
 	}
 	for _, of := range []struct {
 		who     string
@@ -243,8 +234,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			}
 			diff := less(noise, of.methods...)
 			s.Claim(Claim{Claim: of.who + ": training with " + name + " beats training without corruption", Paper: "table 2, on all 50,000 images and other words",
-				Ours: fmt.Sprintf("%s points of test error on %d images", diff, c.Test), Verdict: Holds(diff.mean+1.96*diff.deviation < 0),
-				Why: fmt.Sprintf("on %d training images and %d words the difference is not above what the choice of the test images explains", c.Train, c.Words)})
+				Ours: fmt.Sprintf("%s points of test error on %d images", diff, c.Test), Verdict: diff.Below(0), Why: "it does worse"})
 		}
 	}
 	s.Table(table)

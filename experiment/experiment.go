@@ -18,7 +18,8 @@ import (
 type Experiment struct {
 	Name  string
 	Help  string // one line
-	Paper string // authors, year and what of the paper
+	Paper string // authors and year
+	Part  string // what of the paper
 	// Needs lists the folders of the data sets. None means that the data are made.
 	Needs []string
 	Run   func(ctx context.Context, s *Setting) error

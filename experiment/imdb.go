@@ -14,7 +14,8 @@ import (
 var imdb = Experiment{
 	Name:  "imdb",
 	Help:  "IMDB with 50,000 unlabelled reviews: dropout beside naive Bayes and NBSVM",
-	Paper: "Wager, Wang & Liang 2013, table 4b",
+	Paper: "Wager, Wang & Liang 2013",
+	Part:  "table 4b",
 	Needs: []string{"imdb"},
 	Run:   runIMDB,
 }
@@ -119,6 +120,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	}{
 		{"MNB, unigrams", 0, textMNB, textMNBFree, [2]any{83.62, 84.13}},
 		{"MNB, bigrams", 1, textMNB, textMNBFree, [2]any{86.63, 86.98}},
+		{"Vect.Sent, word vectors of the paper's reference 12: not run", 0, -1, -1, [2]any{88.33, 88.89}},
 		{"NBSVM, unigrams", 0, textNBSVM, -1, [2]any{}},
 		{"NBSVM, bigrams", 1, textNBSVM, -1, [2]any{91.22, nil}},
 		{"L2, unigrams", 0, textL2, -1, [2]any{}},
@@ -133,12 +135,16 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	bars[0].Name, bars[1].Name = "labelled only", "and unlabelled"
 	var names []string
 	for _, row := range rows {
+		if row.labelled < 0 {
+			t.Rows = append(t.Rows, []any{row.name, nil, row.paper[0], nil, row.paper[1], ""})
+			continue
+		}
 		score := scores[row.features]
-		line := []any{row.name, score[row.labelled].Accuracy, row.paper[0], nil, row.paper[1], ""}
+		line := []any{row.name, score[row.labelled].accuracy(), row.paper[0], nil, row.paper[1], ""}
 		y := math.NaN()
 		model := score[row.labelled].Model
 		if row.free >= 0 {
-			line[3], y = score[row.free].Accuracy, 100-score[row.free].Accuracy
+			line[3], y = score[row.free].accuracy(), score[row.free].Wrong.error()
 			model = score[row.free].Model
 		}
 		if model.Bound != "" {
@@ -147,7 +153,10 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		t.Rows = append(t.Rows, line)
 		if row.features == 1 {
 			names = append(names, []string{"MNB", "NBSVM", "L2", "dropout", "dropout, normal"}[len(names)])
-			bars[0].Y, bars[1].Y = append(bars[0].Y, 100-score[row.labelled].Accuracy), append(bars[1].Y, y)
+			for k, e := range []float64{score[row.labelled].Wrong.error(), y} {
+				half := 1.96 * math.Sqrt(e*(100-e)/float64(len(score[row.labelled].Wrong)))
+				bars[k].Y, bars[k].Low, bars[k].High = append(bars[k].Y, e), append(bars[k].Low, e-half), append(bars[k].High, e+half)
+			}
 		}
 	}
 	s.Table(t)
@@ -155,19 +164,20 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		bars[i].Form = simulate.Bars
 	}
 	s.Figure("bigrams", &simulate.Figure{Title: "Test error on IMDB with bigrams", Y: "error, %", Categories: names, Series: bars})
-	at := func(features, method int) float64 { return scores[features][method].Accuracy }
-	claim := func(name, paper string, from, to float64) {
-		s.Claim(Claim{Claim: name, Paper: paper, Ours: fmt.Sprintf("%.2f %% -> %.2f %%", from, to), Verdict: Holds(to > from),
-			Why: fmt.Sprintf("the difference is %.2f points; a standard error of %d test reviews is %.2f", to-from, 25000, 100*math.Sqrt(0.09*0.91/25000))})
+	claim := func(name, paper string, features, from, to int) {
+		a, b := scores[features][from], scores[features][to]
+		d := mcNemar(a.Wrong, b.Wrong)
+		s.Claim(Claim{Claim: name, Own: paper == "", Paper: paper, Ours: fmt.Sprintf("%.2f %% -> %.2f %%, %s points", a.accuracy(), b.accuracy(), d), Verdict: d.Above(0), Why: "the difference has the other sign"})
 	}
-	claim("unlabelled reviews help dropout, unigrams", "87.78 % -> 89.52 %", at(0, textDropout), at(0, textFree))
-	claim("unlabelled reviews help dropout, bigrams", "91.31 % -> 91.98 %", at(1, textDropout), at(1, textFree))
-	claim("unlabelled reviews help dropout by the normal expectation, unigrams", "not in the paper", at(0, textGaussian), at(0, textGaussianFree))
-	claim("unlabelled reviews help dropout by the normal expectation, bigrams", "not in the paper", at(1, textGaussian), at(1, textGaussianFree))
-	claim("dropout with unlabelled reviews is more accurate than NBSVM, bigrams", "91.22 % -> 91.98 %", at(1, textNBSVM), max(at(1, textFree), at(1, textGaussianFree)))
-	claim("dropout is more accurate than L2, bigrams", "not in the table", at(1, textL2), at(1, textDropout))
-	claim("unlabelled reviews help naive Bayes, unigrams", "83.62 % -> 84.13 %", at(0, textMNB), at(0, textMNBFree))
-	claim("unlabelled reviews help naive Bayes, bigrams", "86.63 % -> 86.98 %", at(1, textMNB), at(1, textMNBFree))
-	s.Note("Presence of words; the vocabulary is that of the training and the unlabelled reviews: unigrams in 5 of them or more, bigrams in 20. Settings are chosen by accuracy on %d of five fifths of the training part, held out in turn; dropout with unlabelled reviews keeps those of dropout, but in the size full, and alpha is 1. The test part is used once. A standard error of an accuracy of 91 %% on 25,000 reviews is 0.18 points.", c.Folds)
+	claim("unlabelled reviews help dropout, unigrams", "87.78 % -> 89.52 %", 0, textDropout, textFree)
+	claim("unlabelled reviews help dropout, bigrams", "91.31 % -> 91.98 %", 1, textDropout, textFree)
+	claim("unlabelled reviews help dropout by the normal expectation, unigrams", "", 0, textGaussian, textGaussianFree)
+	claim("unlabelled reviews help dropout by the normal expectation, bigrams", "", 1, textGaussian, textGaussianFree)
+	claim("dropout with unlabelled reviews is more accurate than NBSVM, bigrams", "91.22 % -> 91.98 %", 1, textNBSVM, textFree)
+	claim("dropout is more accurate than L2, bigrams", "", 1, textL2, textDropout)
+	claim("unlabelled reviews help naive Bayes, unigrams", "83.62 % -> 84.13 %", 0, textMNB, textMNBFree)
+	claim("unlabelled reviews help naive Bayes, bigrams", "86.63 % -> 86.98 %", 1, textMNB, textMNBFree)
+	s.Note("Verdicts are McNemar's test of the same test reviews. Vect.Sent are word vectors that are learned with the labels (Maas et al. 2011), no linear classifier of words: the row holds the paper's numbers only. NBSVM has its published loss and settings, but not its vocabulary of all pairs of the training reviews.")
+	s.Note("Presence of words; the vocabulary is that of the training and the unlabelled reviews: unigrams in 5 of them or more, bigrams in 20. Settings are chosen by accuracy on %d of five fifths of the training part, held out in turn; dropout with unlabelled reviews keeps those of dropout, but in the size full, and alpha is 1. The test part is used once.", c.Folds)
 	return nil
 }

@@ -33,7 +33,7 @@ func TestCorruptedCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := corruptedCopies(examples, noise, 5, 9)
+	got, err := corruptedCopies(nil, examples, noise, 5, 9)
 	if err != nil || got.Rows() != want.Rows() {
 		t.Fatal(got.Rows(), err)
 	}

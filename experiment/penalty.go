@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"blankout"
 	"blankout/batch"
@@ -17,7 +18,8 @@ import (
 var quadraticPenalty = Experiment{
 	Name:  "quadratic-penalty",
 	Help:  "how well the quadratic noising penalty approximates the exact one",
-	Paper: "Wager, Wang & Liang 2013, figure 1",
+	Paper: "Wager, Wang & Liang 2013",
+	Part:  "figure 1",
 	Needs: []string{"news_athr"},
 	Run:   runQuadraticPenalty,
 }
@@ -25,10 +27,11 @@ var quadraticPenalty = Experiment{
 type penaltyConfig struct {
 	Means      []float64 `json:"means"` // p of figure 1a
 	LargestSD  float64   `json:"largest_sd"`
-	Noise      string    `json:"noise"`
+	Noises     []string  `json:"noises"`
 	L2         float64   `json:"l2"`
 	Iterations int       `json:"iterations"`
-	Copies     int       `json:"copies"` // of the sampled penalty
+	Copies     int       `json:"copies"`  // of every example in training with sampled dropout
+	Sampled    int       `json:"sampled"` // other copies, which measure R
 	Examples   int       `json:"examples"`
 }
 
@@ -42,8 +45,8 @@ type penaltyTrace struct {
 }
 
 func runQuadraticPenalty(ctx context.Context, s *Setting) error {
-	c := penaltyConfig{Means: []float64{0.5, 0.73, 0.82, 0.88, 0.95}, LargestSD: 1.5, Noise: "dropout:0.9", L2: 1e-6,
-		Iterations: Pick(s, 12, 150, 500), Copies: Pick(s, 20, 100, 1000)}
+	c := penaltyConfig{Means: []float64{0.5, 0.73, 0.82, 0.88, 0.95}, LargestSD: 1.5, Noises: []string{"dropout:0.5", "dropout:0.9"}, L2: 1e-6,
+		Iterations: Pick(s, 12, 150, 500), Copies: Pick(s, 5, 50, 200), Sampled: Pick(s, 20, 100, 1000)}
 	s.penaltyOfScores(c)
 	unigrams, err := s.unigrams("news_athr", newsAthRUnigrams)
 	if err != nil {
@@ -58,41 +61,62 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	}
 	c.Examples = d.Rows()
 	s.Configure(c)
-	trace, err := Cell(ctx, s, c, func() ([]penaltyTrace, error) { return s.tracePenalty(ctx, d, c) })
+	s.Expect(len(c.Noises))
+	for _, name := range c.Noises {
+		if err := s.alongTraining(ctx, d, c, name); err != nil {
+			return err
+		}
+	}
+	s.Note("Unigrams of AthR by presence, the part by date that is for training: %d examples, %d features (the paper: 1000 and 22,000). The paper does not tell its noise level: two are shown.", d.Rows(), d.Columns())
+	s.Note("Exact dropout is sampled: training minimises the loss of %d corrupted copies of every example, the same all along, and R is measured by %d other copies. Normal scores, for which R has a closed form, are no stand-in for it: with half a hundred words in a document the tails of the noisy scores are not normal where most words are dropped.", c.Copies, c.Sampled)
+	return nil
+}
+
+// alongTraining is figure 1b for one level of noise.
+func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyConfig, name string) error {
+	noise, err := blankout.ParseNoise(name)
 	if err != nil {
 		return err
 	}
-	t := ResultTable{Title: "Penalties along training on AthR with the exact penalty", Digits: 2,
-		Columns: []string{"quasi-Newton steps", "R, sampled", "R, normal scores", "R_q", "R_q / R", "negative log-likelihood", "confident examples, %", "sd of the scores"}}
-	var steps []float64
-	lines := make([][]float64, 4)
-	early, last := 0.0, 0.0 // ratios while few are confident, and at the end
+	trace, err := Cell(ctx, s, []any{c, name}, func() ([]penaltyTrace, error) { return s.tracePenalty(ctx, d, c, noise) })
+	if err != nil {
+		return err
+	}
+	t := ResultTable{Title: "Penalties along training on AthR with sampled " + name, Digits: 2,
+		Columns: []string{"quasi-Newton steps", "R, sampled", "standard error", "R, normal scores", "R_q", "R_q / R", "negative log-likelihood", "confident examples, %", "sd of the scores"}}
+	r, normal, quadratic, loss := simulate.Series{Name: "R, sampled dropout"}, simulate.Series{Name: "R, normal scores"}, simulate.Series{Name: "R_q", Dashed: true}, simulate.Series{Name: "negative log-likelihood"}
+	ratio := func(p batch.Penalties) Difference {
+		half := 1.96 * p.SampledError
+		return Difference{p.Quadratic / p.Sampled, p.Quadratic / (p.Sampled + half), p.Quadratic / (p.Sampled - half)}
+	}
+	until := 0 // the last step up to which R_q is near
+	near := true
 	for _, p := range trace {
-		ratio := p.Penalties.Quadratic / p.Penalties.Sampled
-		t.Rows = append(t.Rows, []any{p.Iteration, p.Penalties.Sampled, p.Penalties.Exact, p.Penalties.Quadratic, ratio, p.LogLoss, 100 * p.Confident, p.Deviation})
-		steps = append(steps, float64(p.Iteration))
-		for i, y := range []float64{p.Penalties.Sampled, p.Penalties.Exact, p.Penalties.Quadratic, p.LogLoss} {
-			lines[i] = append(lines[i], y)
+		k := p.Penalties
+		t.Rows = append(t.Rows, []any{p.Iteration, k.Sampled, k.SampledError, k.Exact, k.Quadratic, k.Quadratic / k.Sampled, p.LogLoss, 100 * p.Confident, p.Deviation})
+		for _, line := range []struct {
+			to *simulate.Series
+			y  float64
+		}{{&r, k.Sampled}, {&normal, k.Exact}, {&quadratic, k.Quadratic}, {&loss, p.LogLoss}} {
+			line.to.X, line.to.Y = append(line.to.X, float64(p.Iteration)), append(line.to.Y, line.y)
 		}
-		if p.Confident < 0.25 {
-			early = max(early, math.Abs(math.Log(ratio)))
+		r.Low, r.High = append(r.Low, k.Sampled-1.96*k.SampledError), append(r.High, k.Sampled+1.96*k.SampledError)
+		if near = near && math.Abs(math.Log(k.Quadratic/k.Sampled)) < math.Log(1.25); near {
+			until = p.Iteration
 		}
-		last = ratio
 	}
 	s.Table(t)
-	s.Figure("training", &simulate.Figure{Title: "Training on AthR with the exact penalty, " + c.Noise, X: "quasi-Newton steps", Y: "sum over the training set", LogX: true, LogY: true,
-		Series: []simulate.Series{
-			{Name: "R, sampled", X: steps, Y: lines[0]},
-			{Name: "R, normal scores", X: steps, Y: lines[1]},
-			{Name: "R_q", X: steps, Y: lines[2], Dashed: true},
-			{Name: "negative log-likelihood", X: steps, Y: lines[3]},
-		}})
-	s.Claim(Claim{Claim: "R_q tracks R in training on AthR, while few predictions are confident (less than a quarter with p outside 0.1 to 0.9)",
-		Paper: "the curves lie on each other", Ours: fmt.Sprintf("R_q / R within %.0f %%", 100*math.Expm1(early)), Verdict: Holds(early < math.Log(1.15))})
-	s.Claim(Claim{Claim: "R_q tracks R until the end of training", Paper: "curves close on a logarithmic scale",
-		Ours: fmt.Sprintf("R_q / R = %.2f after %d steps", last, c.Iterations), Verdict: Holds(math.Abs(math.Log(last)) < math.Log(1.5)),
-		Why: fmt.Sprintf("by then %.0f %% of the training examples are predicted with p outside 0.1 to 0.9, where R_q is too small, as the paper says itself; it does not tell its noise level, ours is %s", 100*trace[len(trace)-1].Confident, c.Noise)})
-	s.Note("Unigrams of AthR by presence, the part by date that is for training: %d examples, %d features. R is sampled from the dropout noise with %d copies of every example; with normal scores it has a closed form.", d.Rows(), d.Columns(), c.Copies)
+	_, level, _ := strings.Cut(name, ":")
+	s.Figure("training-"+level, &simulate.Figure{Title: "Training on AthR with sampled " + name, X: "quasi-Newton steps", Y: "sum over the training set", LogX: true, LogY: true, Series: []simulate.Series{r, normal, quadratic, loss}})
+	last := trace[len(trace)-1]
+	s.Claim(Claim{Claim: name + ": R_q is within a quarter of R most of the way through training", Paper: "figure 1b: \"accurate most of the way\"", Verdict: Holds(2*until >= last.Iteration),
+		Ours: fmt.Sprintf("until step %d of %d", until, last.Iteration), Why: "it leaves earlier, as predictions become confident"})
+	end := ratio(last.Penalties)
+	s.Claim(Claim{Claim: name + ": R_q only deteriorates slightly in the end: it is above half of R", Paper: "figure 1b: curves close on a logarithmic scale", Verdict: end.Above(0.5),
+		Ours: fmt.Sprintf("R_q / R %s after %d steps", end, last.Iteration),
+		Why:  fmt.Sprintf("by then %.0f %% of the training examples are predicted with p outside 0.1 to 0.9, where R_q is too small, as the paper says itself", 100*last.Confident)})
+	gap := Difference{last.Penalties.Exact / last.Penalties.Sampled, last.Penalties.Exact / (last.Penalties.Sampled + 1.96*last.Penalties.SampledError), last.Penalties.Exact / (last.Penalties.Sampled - 1.96*last.Penalties.SampledError)}
+	s.Claim(Claim{Own: true, Claim: name + ": at the end R by normal scores is within a quarter of sampled dropout's", Ours: gap.String() + " of it", Verdict: Every(gap.Below(1.25), gap.Above(0.8)), Why: "the scores are sums of too few words that are left"})
 	return nil
 }
 
@@ -163,16 +187,16 @@ func (t *traced) ValueGrad(w, grad []float64) float64 {
 	return t.Objective.ValueGrad(w, grad)
 }
 
-func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConfig) ([]penaltyTrace, error) {
-	noise, err := blankout.ParseNoise(c.Noise)
+func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConfig, noise blankout.Noise) ([]penaltyTrace, error) {
+	copies, err := d.Corrupted(noise, c.Copies, s.Seed+1)
 	if err != nil {
 		return nil, err
 	}
-	y := make([]float64, d.Rows())
+	y := make([]float64, copies.Rows())
 	for i := range y {
-		y[i] = float64(2*d.Label(i) - 1)
+		y[i] = float64(2*copies.Label(i) - 1)
 	}
-	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
+	o, err := batch.NewExpected(batch.Problem{Data: copies, Y: y, Loss: loss.LogisticGaussian{}, Noise: blankout.NoNoise{}, Kappa: 1,
 		Intercept: batch.FreeIntercept, Penalty: batch.Ridge(d.Columns(), c.L2, batch.FreeIntercept), Threads: s.Threads})
 	if err != nil {
 		return nil, err
@@ -191,7 +215,7 @@ func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConf
 		}
 		s.Say("step %d of %d", p.Iteration, c.Iterations)
 		var at penaltyTrace
-		if at, failed = penaltiesAt(d, t.w, noise, c.Copies, s.Seed); failed == nil {
+		if at, failed = penaltiesAt(d, t.w, noise, c.Sampled, s.Seed); failed == nil {
 			at.Iteration = p.Iteration
 			trace = append(trace, at)
 		}

@@ -31,26 +31,29 @@ type Result struct {
 	Figures       []string      `json:"figures"`
 }
 
-// Claim is something that a paper says, and what came of it here.
+// Claim is something that a paper says, or that we say, and what came of it here.
 type Claim struct {
 	Claim   string  `json:"claim"`
-	Paper   string  `json:"paper"` // the paper's number
+	Own     bool    `json:"own,omitempty"`   // no paper says so: we do
+	Paper   string  `json:"paper,omitempty"` // the paper's number
 	Ours    string  `json:"ours"`
 	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why"` // needed unless reproduced
+	Why     string  `json:"why,omitempty"` // needed where it is not reproduced
 }
 
-// Verdict says what became of a claim.
+// Verdict says what became of a claim. It comes from an interval of a paired difference,
+// see [Difference], but for statements that no chance enters.
 type Verdict string
 
 // The verdicts.
 const (
 	Reproduced    Verdict = "reproduced"
 	NotReproduced Verdict = "not reproduced"
+	Undecided     Verdict = "undecided"           // the interval holds both
 	NotDecided    Verdict = "not decided (quick)" // by too few data, as of --quick
 )
 
-// Holds returns Reproduced or NotReproduced.
+// Holds returns Reproduced or NotReproduced, for a statement that no chance enters.
 func Holds(ok bool) Verdict {
 	if ok {
 		return Reproduced
@@ -80,13 +83,15 @@ func (s *Setting) Note(format string, args ...any) {
 func (s *Setting) Table(t ResultTable) { s.result.Tables = append(s.result.Tables, t) }
 
 // Claim reports a claim; Why counts only if it is not reproduced. Results that are
-// not Decisive leave it undecided.
+// not Decisive decide nothing.
 func (s *Setting) Claim(c Claim) {
-	if c.Verdict == Reproduced {
-		c.Why = ""
-	}
-	if !s.Decisive() {
+	switch {
+	case !s.Decisive():
 		c.Verdict, c.Why = NotDecided, "too few data to decide: run it with --data and without --quick"
+	case c.Verdict == Reproduced:
+		c.Why = ""
+	case c.Verdict == Undecided:
+		c.Why = "the interval of 95 % holds values on both sides"
 	}
 	s.result.Claims = append(s.result.Claims, c)
 }
@@ -133,13 +138,7 @@ func (r *Result) Markdown() string {
 	if len(r.Notes) > 0 {
 		b.WriteString("\n")
 	}
-	if len(r.Claims) > 0 {
-		b.WriteString("## Claims\n\n| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n")
-		for _, c := range r.Claims {
-			fmt.Fprintf(&b, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
-		}
-		b.WriteString("\n")
-	}
+	b.WriteString(claimTables(r.Claims, "## "))
 	for _, t := range r.Tables {
 		fmt.Fprintf(&b, "## %s\n\n%s\n", t.Title, t.markdown())
 	}
@@ -172,12 +171,34 @@ func (t *ResultTable) markdown() string {
 	return b.String()
 }
 
+// claimTables shows the claims of the paper, and under a heading of their own those that
+// no paper makes.
+func claimTables(claims []Claim, heading string) string {
+	var papers, own strings.Builder
+	for _, c := range claims {
+		if c.Own {
+			fmt.Fprintf(&own, "| %s | %s | **%s** | %s |\n", c.Claim, c.Ours, c.Verdict, c.Why)
+		} else {
+			fmt.Fprintf(&papers, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
+		}
+	}
+	text := ""
+	if papers.Len() > 0 {
+		text += heading + "Claims\n\n| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n" + papers.String() + "\n"
+	}
+	if own.Len() > 0 {
+		text += heading + "Claims that no paper makes\n\n| claim | here | verdict | why |\n|---|---|---|---|\n" + own.String() + "\n"
+	}
+	return text
+}
+
 // Index writes dir/README.md: the claims of the results in the folders of dir
-// that have the name of an experiment.
+// that have the name of an experiment, and how many of each paper's are reproduced.
 func Index(dir string) error {
-	var b strings.Builder
-	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `blankout experiment` wrote it.\n")
-	found := 0
+	var parts strings.Builder
+	verdicts := []Verdict{Reproduced, NotReproduced, Undecided, NotDecided}
+	count := map[string]map[Verdict]int{}
+	var papers []string // in the order of the experiments
 	for _, e := range experiments {
 		data, err := os.ReadFile(filepath.Join(dir, e.Name, "results.json"))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -189,15 +210,36 @@ func Index(dir string) error {
 		if err := json.Unmarshal(data, &r); err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, e.Name, "results.json"), err)
 		}
-		found++
-		fmt.Fprintf(&b, "\n## [%s](%s/results.md)\n\n%s: %s. Size %s.\n\n", e.Name, e.Name, r.Paper, e.Help, r.Size)
-		b.WriteString("| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n")
 		for _, c := range r.Claims {
-			fmt.Fprintf(&b, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
+			paper := e.Paper
+			if c.Own {
+				paper = "none: our own claims"
+			}
+			if count[paper] == nil {
+				count[paper] = map[Verdict]int{}
+				papers = append(papers, paper)
+			}
+			count[paper][c.Verdict]++
 		}
+		fmt.Fprintf(&parts, "## [%s](%s/results.md)\n\n%s: %s. Size %s, %.0f seconds of cells.\n\n%s", e.Name, e.Name, r.Paper, e.Help, r.Size, r.Seconds, claimTables(r.Claims, "### "))
 	}
-	if found == 0 {
+	if parts.Len() == 0 {
 		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
 	}
+	var b strings.Builder
+	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `blankout experiment` wrote it. Brackets hold intervals of 95 %.\n\n| paper | claims |")
+	for _, v := range verdicts {
+		fmt.Fprintf(&b, " %s |", v)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(verdicts)) + "\n")
+	for _, paper := range papers {
+		all, row := 0, ""
+		for _, v := range verdicts {
+			all += count[paper][v]
+			row += fmt.Sprintf(" %d |", count[paper][v])
+		}
+		fmt.Fprintf(&b, "| %s | %d |%s\n", paper, all, row)
+	}
+	b.WriteString("\n" + strings.TrimSuffix(parts.String(), "\n"))
 	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(b.String()), 0o666)
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -102,7 +101,7 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, s.cells.close()) }()
 	s.progress.Experiment = e.Name
-	s.result = Result{Experiment: e.Name, Paper: e.Paper, Size: s.Size, Samples: s.samples, Seed: s.Seed}
+	s.result = Result{Experiment: e.Name, Paper: e.Paper + ", " + e.Part, Size: s.Size, Samples: s.samples, Seed: s.Seed}
 	s.result.Command = "blankout experiment " + e.Name
 	if !s.samples && len(e.Needs) > 0 {
 		s.result.Command += " --data DIR"
@@ -322,36 +321,10 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 // Parallel calls f(0) … f(n-1) on the threads of the setting and returns the
 // first error, in the order of the numbers, after which no more are begun.
 func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make([]error, n)
-	var next int
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range min(s.Threads, n) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= n || ctx.Err() != nil {
-					return
-				}
-				if errs[i] = f(ctx, i); errs[i] != nil {
-					cancel()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if outer.Err() != nil {
-		return outer.Err()
-	}
-	// One that was told to stop because of another is not the cause.
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); i >= 0 {
-		return errs[i]
-	}
-	return errors.Join(errs...)
+	return batch.Each(ctx, s.Threads, n, func(ctx context.Context, i int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return f(ctx, i)
+	})
 }

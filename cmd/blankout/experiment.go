@@ -82,7 +82,7 @@ func (p *program) listExperiments() error {
 		if needs == "" {
 			needs = "nothing"
 		}
-		fmt.Fprintf(w, "%s\t%s\n\t%s; needs %s\n", e.Name, e.Help, e.Paper, needs)
+		fmt.Fprintf(w, "%s\t%s\n\t%s; needs %s\n", e.Name, e.Help, e.Paper+", "+e.Part, needs)
 	}
 	return w.Flush()
 }
@@ -167,7 +167,7 @@ func verdicts(claims []experiment.Claim) string {
 	if n := count[experiment.NotDecided]; n == len(claims) { // all or none
 		return fmt.Sprintf("%s %s", plural(n, "claim"), experiment.NotDecided)
 	}
-	return fmt.Sprintf("%d claims reproduced, %d not", count[experiment.Reproduced], count[experiment.NotReproduced])
+	return fmt.Sprintf("%d claims reproduced, %d not, %d undecided", count[experiment.Reproduced], count[experiment.NotReproduced], count[experiment.Undecided])
 }
 
 func experimentProgress(g experiment.Progress) string {

@@ -1,0 +1,174 @@
+package experiment
+
+// This file holds the protocol that the experiments share. A setting is chosen by its
+// loss on validation items, the test items are used once, with what was chosen, and two
+// methods are compared on the same test items or the same splits. The interval of their
+// difference decides the verdict.
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"blankout"
+	"blankout/batch"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// validation is what a setting came to on validation items. Tie decides between settings of
+// equal Loss.
+type validation struct {
+	Loss float64 `json:"loss"`
+	Tie  float64 `json:"tie,omitempty"`
+}
+
+// least returns the place of the least validation loss, the first of equal ones; -1 if
+// want, which may be nil, accepts none.
+func least(n int, want func(i int) bool, of func(i int) validation) int {
+	best := -1
+	for i := range n {
+		if want != nil && !want(i) {
+			continue
+		}
+		if best >= 0 {
+			a, b := of(i), of(best)
+			if better := a.Loss < b.Loss || a.Loss == b.Loss && a.Tie < b.Tie; !better && !math.IsNaN(b.Loss) {
+				continue
+			}
+		}
+		best = i
+	}
+	return best
+}
+
+// choose returns the setting of the least validation loss. It tries the settings on the
+// given number of threads; a single setting is not tried.
+func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (validation, error)) (S, error) {
+	if len(settings) == 1 {
+		return settings[0], nil
+	}
+	tried := make([]validation, len(settings))
+	err := batch.Each(ctx, threads, len(settings), func(ctx context.Context, i int) (err error) {
+		tried[i], err = try(ctx, settings[i])
+		return err
+	})
+	return settings[least(len(settings), nil, func(i int) validation { return tried[i] })], err
+}
+
+// mistakes says of each test item whether a method got it wrong, which is 1, or not.
+type mistakes []byte
+
+// error returns the share of mistakes, %.
+func (m mistakes) error() float64 {
+	wrong := 0
+	for _, x := range m {
+		wrong += int(x)
+	}
+	return 100 * float64(wrong) / float64(len(m))
+}
+
+// linearMistakes are those of a linear model with two classes or more.
+func linearMistakes(m *blankout.Linear, examples []blankout.Example) mistakes {
+	out, scores := make(mistakes, len(examples)), make([]float64, m.Outputs)
+	for i := range examples {
+		if m.Predict(m.Score(&examples[i], scores)) != examples[i].Label {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+// Difference is what one method has more of than another on the same test items or
+// splits, with a confidence interval of 95 %.
+type Difference struct{ Mean, Low, High float64 }
+
+// String shows the difference and its interval.
+func (d Difference) String() string {
+	return fmt.Sprintf("%+.2f [%+.2f, %+.2f]", d.Mean, d.Low, d.High)
+}
+
+// Below decides the claim that the difference is below a limit.
+func (d Difference) Below(limit float64) Verdict {
+	switch {
+	case d.High < limit:
+		return Reproduced
+	case d.Low > limit:
+		return NotReproduced
+	}
+	return Undecided // also where the interval is not a number
+}
+
+// Above decides the claim that the difference is above a limit.
+func (d Difference) Above(limit float64) Verdict {
+	return Difference{-d.Mean, -d.High, -d.Low}.Below(-limit)
+}
+
+// Every decides a claim that says several things: it is reproduced if all of them are,
+// and not reproduced if one of them is not.
+func Every(parts ...Verdict) Verdict {
+	switch {
+	case slices.Contains(parts, NotReproduced):
+		return NotReproduced
+	case slices.Contains(parts, Undecided):
+		return Undecided
+	}
+	return Reproduced
+}
+
+// mcNemar returns the error of a less that of b, in points. Only the items that one of
+// the two gets wrong tell them apart: of those, the share that a gets wrong is binomial,
+// and its exact interval (Clopper & Pearson 1934) gives the interval of the difference.
+func mcNemar(a, b mistakes) Difference {
+	if len(a) != len(b) || len(a) == 0 {
+		panic(fmt.Sprintf("experiment: %d test items against %d", len(a), len(b)))
+	}
+	onlyA, onlyB := 0.0, 0.0
+	for i := range a {
+		switch {
+		case a[i] > b[i]:
+			onlyA++
+		case b[i] > a[i]:
+			onlyB++
+		}
+	}
+	n := onlyA + onlyB
+	points := func(share float64) float64 { return 100*(2*share-1)*n/float64(len(a)) + 0 } // no -0
+	low, high := 0.0, 1.0
+	if onlyA > 0 {
+		low = distuv.Beta{Alpha: onlyA, Beta: onlyB + 1}.Quantile(0.025)
+	}
+	if onlyB > 0 {
+		high = distuv.Beta{Alpha: onlyA + 1, Beta: onlyB}.Quantile(0.975)
+	}
+	return Difference{100 * (onlyA - onlyB) / float64(len(a)), points(low), points(high)}
+}
+
+// pairedT returns the mean of the differences with Student's interval. They must be
+// independent: of test items, of runs on other data.
+func pairedT(each []float64) Difference { return correctedT(each, 0) }
+
+// correctedT is pairedT for the splits of repeated cross validation, whose training sets
+// overlap: the variance of the mean is (1/n + test/train) times that of one difference,
+// ratio being test/train (Nadeau & Bengio 2003).
+func correctedT(each []float64, ratio float64) Difference {
+	mean, deviation := stat.MeanStdDev(each, nil)
+	if len(each) < 2 {
+		return Difference{mean, math.Inf(-1), math.Inf(1)}
+	}
+	n := float64(len(each))
+	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975) * deviation * math.Sqrt(1/n+ratio)
+	return Difference{mean, mean - half, mean + half}
+}
+
+// correlation returns Pearson's, with the interval of Fisher's transformation.
+func correlation(x, y []float64) Difference {
+	r := stat.Correlation(x, y, nil)
+	if len(x) < 4 || math.IsNaN(r) {
+		return Difference{r, -1, 1}
+	}
+	z, half := math.Atanh(r), distuv.UnitNormal.Quantile(0.975)/math.Sqrt(float64(len(x)-3))
+	return Difference{r, math.Tanh(z - half), math.Tanh(z + half)}
+}

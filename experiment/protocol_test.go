@@ -1,0 +1,319 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"blankout"
+)
+
+func wrongOf(text string) (m mistakes) {
+	for _, c := range text {
+		m = append(m, byte(c-'0'))
+	}
+	return m
+}
+
+// TestMcNemar: the interval leaves out zero exactly where the exact test of the items that
+// tell two methods apart rejects at five per cent.
+func TestMcNemar(t *testing.T) {
+	for onlyA := range 20 {
+		for onlyB := range 20 {
+			a := wrongOf(strings.Repeat("1", onlyA) + strings.Repeat("0", onlyB) + "1100")
+			b := wrongOf(strings.Repeat("0", onlyA) + strings.Repeat("1", onlyB) + "1100")
+			d := mcNemar(a, b)
+			n := onlyA + onlyB
+			if want := 100 * float64(onlyA-onlyB) / float64(n+4); math.Abs(d.Mean-want) > 1e-12 || d.Low > d.Mean+1e-9 || d.High < d.Mean-1e-9 {
+				t.Fatalf("%d against %d: %v, want %g within", onlyA, onlyB, d, want)
+			}
+			if n == 0 {
+				if d != (Difference{}) || d.Below(0) != Undecided {
+					t.Errorf("methods that are equal: %v", d)
+				}
+				continue
+			}
+			// The sum of the smaller tail, twice.
+			tail := 0.0
+			for k := range min(onlyA, onlyB) + 1 {
+				tail += distuv.Binomial{N: float64(n), P: 0.5}.Prob(float64(k))
+			}
+			rejected := 2*tail < 0.05
+			if decided := d.Low > 0 || d.High < 0; decided != rejected {
+				t.Errorf("%d against %d: %v, and the test's p = %g", onlyA, onlyB, d, 2*tail)
+			}
+		}
+	}
+}
+
+// TestIntervals: Student's interval covers the mean as often as it says, and with
+// overlapping training sets it is wider; Fisher's is that of a known case.
+func TestIntervals(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	inside := 0
+	const runs = 4000
+	for range runs {
+		var each []float64
+		for range 5 {
+			each = append(each, 3+2*r.NormFloat64())
+		}
+		d := pairedT(each)
+		if d.Low < 3 && 3 < d.High {
+			inside++
+		}
+		if wide := correctedT(each, 0.25); wide.Mean != d.Mean || math.Abs((wide.High-wide.Low)/(d.High-d.Low)-1.5) > 1e-9 { // sqrt((1/5 + 1/4)/(1/5))
+			t.Fatalf("%v, with overlap %v", d, wide)
+		}
+	}
+	if share := float64(inside) / runs; math.Abs(share-0.95) > 0.015 {
+		t.Errorf("the interval holds the mean in %g of the runs", share)
+	}
+	if d := pairedT([]float64{1}); d.Below(0) != Undecided || d.Above(0) != Undecided {
+		t.Errorf("one run decides: %v", d)
+	}
+	// The thesis's own table 3: its correlation, as printed, is -0.613.
+	var share, dropped []float64
+	for _, set := range dropSets {
+		share, dropped = append(share, set.epochs[0]), append(dropped, set.epochs[1]*set.epochs[2])
+	}
+	if c := correlation(share, dropped); math.Abs(c.Mean+0.6126) > 5e-5 || math.Abs(c.Low+0.8781) > 1e-3 || math.Abs(c.High+0.0598) > 1e-3 {
+		t.Errorf("correlation %v of the printed table", c)
+	}
+}
+
+// TestVerdicts: the interval decides, what lies in it does not.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		d            Difference
+		below, above Verdict
+	}{
+		{Difference{-2, -3, -1}, Reproduced, NotReproduced},
+		{Difference{2, 1, 3}, NotReproduced, Reproduced},
+		{Difference{-1, -3, 1}, Undecided, Undecided},
+		{Difference{math.NaN(), math.NaN(), math.NaN()}, Undecided, Undecided},
+	} {
+		if below, above := c.d.Below(0), c.d.Above(0); below != c.below || above != c.above {
+			t.Errorf("%v: below 0 %s, above 0 %s", c.d, below, above)
+		}
+	}
+	for _, c := range []struct {
+		parts []Verdict
+		want  Verdict
+	}{
+		{[]Verdict{Reproduced, Reproduced}, Reproduced},
+		{[]Verdict{Reproduced, Undecided}, Undecided},
+		{[]Verdict{Undecided, NotReproduced, Reproduced}, NotReproduced},
+	} {
+		if got := Every(c.parts...); got != c.want {
+			t.Errorf("%v: %s, want %s", c.parts, got, c.want)
+		}
+	}
+}
+
+// TestChoose: the least loss counts, of equal ones the lower tie, then the first; what is
+// no number is never chosen over a number.
+func TestChoose(t *testing.T) {
+	settings := []validation{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
+	tried := make([]bool, len(settings))
+	var places []int
+	for i := range settings {
+		places = append(places, i)
+	}
+	for _, threads := range []int{1, 3} {
+		got, err := choose(t.Context(), threads, places, func(_ context.Context, i int) (validation, error) {
+			tried[i] = true
+			return settings[i], nil
+		})
+		if err != nil || got != 3 {
+			t.Errorf("%d threads: chose %d, %v", threads, got, err)
+		}
+	}
+	for i := range tried {
+		if !tried[i] {
+			t.Errorf("setting %d was not tried", i)
+		}
+	}
+	if got := least(len(settings), func(i int) bool { return i == 5 }, func(i int) validation { return settings[i] }); got != 5 {
+		t.Errorf("chose %d against what is wanted", got)
+	}
+}
+
+// TestChosenOnTheOthers: what a fold shows is the accuracy of the setting that is best
+// without it.
+func TestChosenOnTheOthers(t *testing.T) {
+	// Setting 1 is best thanks to fold 0 alone.
+	folds := []dropFold{{Plain: []float64{50, 99}}, {Plain: []float64{60, 58}}, {Plain: []float64{70, 69}}}
+	best, accuracy, each := bestOfFolds(folds, 3, func(f *dropFold) []float64 { return f.Plain })
+	if best != 1 || math.Abs(accuracy-226.0/3) > 1e-12 || each[0] != 50 || each[1] != 58 || each[2] != 69 {
+		t.Errorf("setting %d at %g; by fold %v", best, accuracy, each)
+	}
+}
+
+// TestRepeats: no result depends on the number of threads; two runs differ in the time
+// that they took and in nothing else.
+func TestRepeats(t *testing.T) {
+	for _, e := range []Experiment{rareFeatures, onlineRules, quadraticPenalty} {
+		var results [2][]byte
+		for i, threads := range []int{1, 4} {
+			out := t.TempDir()
+			if _, err := Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 3, Threads: threads}); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(out, "results.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r Result
+			if err := json.Unmarshal(data, &r); err != nil {
+				t.Fatal(err)
+			}
+			r.Seconds = 0
+			if results[i], err = json.Marshal(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(results[0], results[1]) {
+			t.Errorf("%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
+		}
+	}
+}
+
+// TestSmaller: the share of pairs, against counting them.
+func TestSmaller(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 20 {
+		var a, b []float64
+		for range 1 + r.IntN(20) {
+			a = append(a, float64(r.IntN(8)))
+		}
+		for range 1 + r.IntN(20) {
+			b = append(b, float64(r.IntN(8)))
+		}
+		want := 0.0
+		for _, x := range a {
+			for _, y := range b {
+				if x < y {
+					want++
+				} else if x == y {
+					want += 0.5
+				}
+			}
+		}
+		if got := smaller(a, b); math.Abs(got-want/float64(len(a)*len(b))) > 1e-12 {
+			t.Fatalf("%v below %v: %g, want %g", a, b, got, want/float64(len(a)*len(b)))
+		}
+	}
+}
+
+// TestClaimTables: the claims of papers and our own stand apart, and the index counts them.
+func TestClaimTables(t *testing.T) {
+	dir := t.TempDir()
+	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Claims: []Claim{
+		{Claim: "a", Paper: "1", Verdict: Reproduced}, {Claim: "b", Paper: "2", Verdict: Undecided}, {Claim: "c", Own: true, Verdict: NotReproduced}}}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Index(dir); err != nil {
+		t.Fatal(err)
+	}
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| Wager, Wang & Liang 2013 | 2 | 1 | 0 | 1 | 0 |", "| none: our own claims | 1 | 0 | 1 | 0 | 0 |", "### Claims that no paper makes"} {
+		if !strings.Contains(string(index), want) {
+			t.Errorf("the index lacks %q:\n%s", want, index)
+		}
+	}
+	own := strings.Index(string(index), "### Claims that no paper makes")
+	if c := strings.Index(string(index), "| c |"); c < own {
+		t.Error("our own claim is among the paper's")
+	}
+}
+
+// TestNoisyData: right and wrong labels come in the same order, the true ones are kept, and
+// every row for cross validation is tested once.
+func TestNoisyData(t *testing.T) {
+	c := labelNoiseConfig{Validation: 0.3}
+	draw := func(share float64) *noisyData {
+		var examples []blankout.Example
+		r := rand.New(rand.NewPCG(3, 3))
+		for range 500 {
+			examples = append(examples, longServedio(r))
+		}
+		d, err := newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	right, wrong := draw(0), draw(0.1)
+	flipped := 0
+	for i := range right.truth {
+		if right.truth[i] != wrong.truth[i] || right.examples[i].Label != right.truth[i] {
+			t.Fatalf("row %d: another order", i)
+		}
+		if wrong.all.Label(i) != wrong.truth[i] {
+			flipped++
+		}
+	}
+	if flipped < 30 || flipped > 70 || right.held != 150 {
+		t.Errorf("%d of 500 labels are wrong, %d rows choose", flipped, right.held)
+	}
+	tested := make([]int, 500)
+	for k := range 10 {
+		in, out := right.fold(k, 10)
+		if len(in)+len(out) != 350 {
+			t.Errorf("fold %d: %d and %d rows", k, len(in), len(out))
+		}
+		for _, row := range out {
+			tested[row]++
+		}
+	}
+	for i, n := range tested {
+		if (i < 150) != (n == 0) || n > 1 {
+			t.Errorf("row %d is tested %d times", i, n)
+		}
+	}
+}
+
+// TestRareDraws: under both readings of the paper's appendix the useful features have the
+// second moment 1, as all have; the features of a group are equal under one of them.
+func TestRareDraws(t *testing.T) {
+	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: 1, Beta: 0.057}
+	for _, shared := range []bool{true, false} {
+		d, active := c.draw(rand.New(rand.NewPCG(2, 2)), 50000, shared)
+		square, signals := 0.0, 0
+		for i := range d.Rows() {
+			if !active[i] {
+				continue
+			}
+			signals++
+			row := d.Row(i)
+			for j := range c.Group {
+				square += row.At(j) * row.At(j)
+			}
+			if same := row.At(0) == row.At(9); same != shared {
+				t.Fatalf("one draw %t, features %g and %g", shared, row.At(0), row.At(9))
+			}
+		}
+		if moment := square / float64(50*d.Rows()); math.Abs(moment-1) > 0.05 || signals != 10000 {
+			t.Errorf("one draw %t: second moment %g, %d signals", shared, moment, signals)
+		}
+	}
+}
