@@ -227,7 +227,7 @@ func TestUnreadAnswers(t *testing.T) {
 // Models that nobody reads are few, and stay in memory for a short time only.
 func TestUnreadModels(t *testing.T) {
 	config := serve.DefaultConfig()
-	config.ClientTimeout = 2 * time.Second
+	config.ClientTimeout = 4 * time.Second
 	url := start(t, config, following(t, 50, 20_000)) // some 16 MB
 	for range 4 {
 		unread(t, url, "GET /v1/model", "")
