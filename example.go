@@ -77,6 +77,7 @@ const (
 	ReasonLabel         Reason = "label"           // a label outside the known classes
 	ReasonWeight        Reason = "weight"          // a weight that is no number from 0 to 1e30
 	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema-registry record, magic byte 0
+	ReasonSchema        Reason = "schema"          // of a schema that cannot be had, or not be used
 	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
 	ReasonDecompression Reason = "decompression"   // a record that does not unpack
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice

@@ -110,7 +110,7 @@ func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
 		if m.Record, err = record.ParseSettings(settings); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
-		m.Recorded = true
+		m.Record.Registry, m.Recorded = recordConfig.Registry, true
 	}
 	return m, nil
 }
@@ -211,16 +211,17 @@ type decoder struct {
 	chances []float64
 }
 
-// Predict decodes an event, one record as the learner's stream has them, and
-// scores it; a label in it is ignored. It names the explain features that
+// Predict decodes an event, one record as the learner's stream has them or, where those
+// are by a registry's schemas, JSON with the same fields, and scores it; a label in it is ignored. It names the explain features that
 // matter most, if the Model Explains. The error is a *blankout.Refusal if the
 // event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
-	return m.PredictRecord(record.Record{Value: event}, explain)
+	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }
 
-// PredictRecord is Predict for a record with a key and a time.
-func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) {
+// PredictRecord is Predict for a record with a key and a time. Where its schema must be
+// had from a registry that cannot be reached it waits until ctx ends.
+func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
 			return Prediction{}, err
@@ -236,7 +237,7 @@ func (m *Model) PredictRecord(r record.Record, explain int) (Prediction, error) 
 	}
 	defer m.idle.Put(d)
 	e := &d.example
-	if err := d.Decode(context.Background(), r, e); err != nil {
+	if err := d.Decode(ctx, r, e); err != nil {
 		return Prediction{}, err
 	}
 	if refusal := e.Refused; refusal != nil {
@@ -286,11 +287,36 @@ func (m *Model) newDecoder(c record.Config) (record.Decoder, *blankout.Schema, e
 	schema := m.Schema.Clone()
 	schema.Names = nil // for people, not for predictions
 	c.Unlabelled = true
-	inner, err := record.NewDecoder(c, schema)
+	inner, err := newEventDecoder(c, schema)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding events: %w", err)
 	}
 	return inner, schema, nil
+}
+
+func newEventDecoder(c record.Config, s *blankout.Schema) (record.Decoder, error) {
+	if !c.HasSchemas() {
+		return record.NewDecoder(c, s)
+	}
+	plain := c
+	plain.Format = "json"
+	json, err := record.NewDecoder(plain, s)
+	if err != nil || c.Registry == nil {
+		return json, err
+	}
+	wire, err := record.NewDecoder(c, s)
+	return &eventDecoder{json, wire}, err
+}
+
+// eventDecoder decodes events as a topic has them, by a registry's schemas, and as people
+// and services send them, in JSON.
+type eventDecoder struct{ json, wire record.Decoder }
+
+func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
+	if len(r.Value) > 0 && r.Value[0] == 0 {
+		return d.wire.Decode(ctx, r, e)
+	}
+	return d.json.Decode(ctx, r, e)
 }
 
 // Feature is a column and the field that an event fills it from, 0 if the event

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"reflect"
@@ -25,6 +26,7 @@ import (
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
+	"blankout/registry"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -36,6 +38,7 @@ import (
 type Config struct {
 	Kafka      Kafka                `toml:"kafka"`
 	Record     record.Config        `toml:"record"`
+	Registry   registry.Config      `toml:"registry"`
 	Learner    online.Config        `toml:"learner"`
 	Checkpoint Checkpoint           `toml:"checkpoint"`
 	HTTP       HTTP                 `toml:"http"`
@@ -169,8 +172,8 @@ func (c *Config) checkValidate() error {
 func Default() Config {
 	run := run.DefaultConfig()
 	c := Config{
-		Kafka:   Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
-		Record:  record.DefaultConfig(),
+		Kafka:  Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
+		Record: record.DefaultConfig(), Registry: registry.DefaultConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
 			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
@@ -191,6 +194,7 @@ func (c *Config) sections() []section {
 	return []section{
 		{"kafka", c.Kafka.Check},
 		{"record", c.Record.Check},
+		{"registry", c.Registry.Check},
 		{"learner", c.checkLearner},
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.check},
@@ -237,6 +241,20 @@ func (c *Config) checkPredict() error {
 		return blankout.KeyErrorf("output", "output: %q is the topic of snapshots", out)
 	}
 	return c.writes(out, "output", "predictions")
+}
+
+// OpenRegistry makes the client of the registry, if there is one, that records are decoded
+// with. Nothing is asked yet. log may be nil.
+func (c *Config) OpenRegistry(log *slog.Logger) error {
+	if c.Registry.URL == "" {
+		return nil
+	}
+	client, err := registry.New(c.Registry, log)
+	if err != nil {
+		return fmt.Errorf("[registry] %w", err)
+	}
+	c.Record.Registry = client
+	return nil
 }
 
 type section struct {
@@ -406,6 +424,9 @@ func (l *Loaded) locate(section string, err error, file, text string) error {
 func (l *Loaded) CheckSecrets() error {
 	if err := l.Kafka.CheckSecrets(); err != nil {
 		return l.locate("kafka", err, "", "")
+	}
+	if err := l.Registry.CheckSecrets(); err != nil {
+		return l.locate("registry", err, "", "")
 	}
 	if l.HTTP.Address == "" {
 		return nil

@@ -319,7 +319,7 @@ func (r *run) predict(ctx context.Context, model *client.Model, b stream.RawBatc
 		return r.again(ctx, func() error { return r.producer.Write(ctx, stream.Message{Key: key, Value: value}) })
 	}
 	for _, record := range b.Records[:n] {
-		p, err := model.PredictRecord(record, 0)
+		p, err := model.PredictRecord(ctx, record, 0)
 		out := Output{Offset: record.Offset, Time: record.Time}
 		key := record.Key
 		if err == nil {

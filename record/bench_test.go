@@ -5,6 +5,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/sr"
 )
 
 // benchRecords are one record of every format; the JSON one has 200 bytes.
@@ -21,6 +23,9 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	if format == "csv" {
 		c.Columns = strings.Split("label,age,hours,gain,work,education,marital,sex,country,night,score", ",")
 	}
+	if c.HasSchemas() {
+		c.Registry = wireConfig(t, format, sr.Schema{Schema: benchSchemas["avro"], Type: sr.TypeAvro}, sr.Schema{Schema: benchSchemas["protobuf"], Type: sr.TypeProtobuf}).Registry
+	}
 	d, err := NewDecoder(c, c.Schema())
 	if err != nil {
 		t.Fatal(err)
@@ -28,11 +33,38 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	return d
 }
 
+// benchSchemas are those of the JSON record.
+var benchSchemas = map[string]string{
+	"avro": `{"type":"record","name":"Person","fields":[{"name":"label","type":"int"},{"name":"age","type":"double"},{"name":"hours_per_week","type":"int"},
+		{"name":"capital_gain","type":["null","double"]},{"name":"workclass","type":"string"},{"name":"education","type":"string"},{"name":"marital","type":["null","string"]},
+		{"name":"sex","type":{"type":"enum","name":"Sex","symbols":["Female","Male"]}},{"name":"country","type":"string"},{"name":"night","type":"boolean"},{"name":"score","type":"double"}]}`,
+	"protobuf": `syntax = "proto3"; message Person { int32 label = 1; double age = 2; int32 hours_per_week = 3; optional double capital_gain = 4; string workclass = 5;
+		string education = 6; optional string marital = 7; string sex = 8; string country = 9; bool night = 10; double score = 11; }`,
+	"json-schema": `{}`,
+}
+
+// benchRecord is the record of a format.
+func benchRecord(t testing.TB, format string) []byte {
+	if text, ok := benchRecords[format]; ok {
+		return []byte(text)
+	}
+	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
+	encoder, err := NewEncoder(name, benchSchemas[format])
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 func BenchmarkDecode(b *testing.B) {
 	for _, f := range formats {
 		b.Run(f.name, func(b *testing.B) {
 			d := benchDecoder(b, f.name)
-			r := Record{Value: []byte(benchRecords[f.name])}
+			r := Record{Value: benchRecord(b, f.name)}
 			var e blankout.Example
 			b.SetBytes(int64(len(r.Value)))
 			b.ReportAllocs()

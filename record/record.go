@@ -23,6 +23,7 @@ import (
 	"unicode"
 
 	"blankout"
+	"blankout/registry"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -109,6 +110,8 @@ type Config struct {
 	// Growing leaves the last line of a file that no newline ends: it may still be
 	// written. Only of JSON a closed object is taken. It goes for plain regular files.
 	Growing bool `toml:"-"`
+	// Registry has the schemas of the formats that need them.
+	Registry *registry.Client `toml:"-"`
 	// KeepValue leaves the bytes of every record in Example.Value.
 	KeepValue bool `toml:"-"`
 }
@@ -148,20 +151,34 @@ var formats = []struct {
 	name     string
 	suffixes []string // of file names
 	new      func(core) (Decoder, error)
-	framing  framing
+	framing  framing // of text; the others are in topics only
 }{
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
 	{"csv", []string{".csv"}, newCSV, framing{quotes: true}},
+	{"avro", nil, newAvro, framing{none: true}},
+	{"protobuf", nil, newProtobuf, framing{none: true}},
+	{"json-schema", nil, newJSONSchema, framing{none: true}},
 }
 
-// Formats returns the names of the formats of text.
+// Formats returns the names of the formats.
 func Formats() (names []string) {
 	for _, f := range formats {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// HasSchemas reports whether the records are in the wire format of a schema registry,
+// which only topics hold.
+func (c Config) HasSchemas() bool {
+	for _, f := range formats {
+		if f.name == c.Format {
+			return f.framing.none
+		}
+	}
+	return false
 }
 
 // FormatOf returns the format that a file's name tells, "idx" for MNIST's pairs

@@ -53,6 +53,7 @@ type Scanner struct {
 
 // framing says how the records of a format lie in a file, line by line.
 type framing struct {
+	none    bool // there is no text of such records
 	quotes  bool // newlines within quotes end no record
 	comment byte // that starts a line which is no record; 0: there are none
 	// finished says that a last line that no newline ends cannot go on; nil if one
@@ -71,6 +72,9 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 		if f.name == c.Format {
 			s.framing = f.framing
 		}
+	}
+	if s.framing.none {
+		return nil, fmt.Errorf("%s: format %s is that of records in a topic, with the id of their schema before them: a file holds json, svmlight, vw or csv", name, c.Format)
 	}
 	if err := s.Refill(); err != nil && err != io.EOF {
 		return nil, err

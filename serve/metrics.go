@@ -15,6 +15,7 @@ import (
 	"blankout/client"
 	"blankout/online"
 	"blankout/predict"
+	"blankout/registry"
 	"blankout/run"
 	"blankout/stream"
 
@@ -43,6 +44,7 @@ type view struct {
 	notReady   string
 	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
+	registry   *registry.Client      // nil if records need no schemas
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []placeView           // of snapshots
@@ -127,6 +129,17 @@ var metrics = []metric{
 			}
 			emit(n)
 		})},
+	{"blankout_registry_waiting_seconds", gauge, nil, "For how long a record has been waiting for its schema; 0 if none does.",
+		fromRegistry(func(s registry.Status) float64 {
+			if s.Since.IsZero() {
+				return 0
+			}
+			return time.Since(s.Since).Seconds()
+		})},
+	{"blankout_registry_schemas", gauge, nil, "Schemas that the registry has given.",
+		fromRegistry(func(s registry.Status) float64 { return float64(s.Schemas) })},
+	{"blankout_registry_failures_total", counter, nil, "Requests that the schema registry did not answer with a schema.",
+		fromRegistry(func(s registry.Status) float64 { return float64(s.Failures) })},
 	{"blankout_newest_event_timestamp_seconds", gauge, nil, "Event time of the newest event learned, in Unix time.",
 		one(func(v *view) float64 { return unix(v.status.NewestTime) })},
 	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time to when it had been learned.",
@@ -426,6 +439,14 @@ func fromSource(read func(*stream.ConsumerStats, func(float64, ...string))) func
 	}
 }
 
+func fromRegistry(read func(registry.Status) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.registry != nil {
+			emit(read(v.registry.Status()))
+		}
+	}
+}
+
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
@@ -485,7 +506,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), notReady: c.service.notReady(), learns: c.service.Status != nil, version: c.service.Version}
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, version: c.service.Version}
 	v.partitions, v.model = v.status.Partitions, c.service.model()
 	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	v.open, v.closed = float64(len(c.connections.places)), float64(c.connections.closed.Load())

@@ -25,6 +25,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/predict"
+	"blankout/registry"
 	"blankout/run"
 	"blankout/stream"
 
@@ -103,6 +104,8 @@ type Service struct {
 	// Source returns the counters of the Consumer, nil while there is none. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
+	// Registry is where the schemas of records come from; nil if they need none.
+	Registry *registry.Client
 	// Predictions tells how a topic is being scored; nil if none is.
 	Predictions func() *predict.Stats
 	// Snapshots returns the places that models are handed on to, nil while there are
@@ -135,6 +138,9 @@ func (s Service) notReady() string {
 	}
 	if why == "" {
 		why = s.failing()
+	}
+	if why == "" && s.Registry != nil {
+		why = s.Registry.Status().Trouble
 	}
 	if why == "" && s.Predictions != nil {
 		// A learner that has not seen an event yet is no reason to be unready.

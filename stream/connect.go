@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -142,24 +141,13 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 	if !c.Enabled {
 		return nil, nil
 	}
-	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, blankout.KeyErrorf("tls.ca_file", "tls: reading ca_file: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, blankout.KeyErrorf("tls.ca_file", "tls: ca_file %s holds no PEM certificate", c.CAFile)
-		}
+	t, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
+	if err != nil {
+		var key *blankout.KeyError
+		errors.As(err, &key)
+		return nil, blankout.KeyErrorf("tls."+key.Key, "tls: %w", key.Err)
 	}
-	if c.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, blankout.KeyErrorf("tls.cert_file", "tls: reading cert_file and key_file: %w", err)
-		}
-		t.Certificates = []tls.Certificate{cert}
-	}
+	t.ServerName = c.ServerName
 	return t, nil
 }
 

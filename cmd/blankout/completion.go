@@ -11,12 +11,13 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/online"
+	"blankout/record"
 )
 
 // flagValues are what a shell offers for flags that are neither files nor
 // numbers; the user goes on after a colon. A command's own completion goes first.
 var flagValues = map[string][]string{
-	"format":      {"json", "svmlight", "vw", "csv"},
+	"format":      record.Formats(),
 	"loss":        batch.LossNames(),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
 	"noise":       append(blankout.NoiseNames(), "auto"),

@@ -155,6 +155,9 @@ nothing that lasts, and may spoil everything else.`,
 			if err := l.CheckSecrets(); err != nil {
 				return usageError{err}
 			}
+			if err := l.OpenRegistry(nil); err != nil {
+				return usageError{err}
+			}
 			if sample != "" {
 				if err := p.checkSample(c.Context(), l.Record, sample); err != nil {
 					return fmt.Errorf("reading the sample: %w", err)

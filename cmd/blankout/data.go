@@ -31,7 +31,7 @@ import (
 // before it reads.
 type dataFlags struct {
 	paths    []string
-	settings configFlags   // of which [record] counts
+	settings configFlags   // of which [record] and [registry] count
 	learns   bool          // the command takes other sections of settings, too
 	flags    record.Config // as the flags that were given have it
 	refused  string        // fail or skip
@@ -84,7 +84,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.refused, "refused", "fail", "what a record does that cannot be used: fail, or skip, which counts it and goes on")
 	d.settings.add(c)
 	if !d.learns {
-		f.Lookup("config").Usage = "configuration `FILE` whose [record] says how records are read; flags override it"
+		f.Lookup("config").Usage = "configuration `FILE` whose [record] and [registry] say how records are read; flags override it"
 		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`, repeatable)"
 	}
 }
@@ -172,13 +172,16 @@ func (d *dataFlags) resolve(m *client.Model) error {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
 	for _, set := range d.settings.set {
-		if !d.learns && !strings.HasPrefix(set, "record.") {
-			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] only, as in --set record.text=body", set)}
+		if !d.learns && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") {
+			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body", set)}
 		}
 	}
 	l, err := d.settings.loadFor(m, nil)
 	if err != nil {
 		return err
+	}
+	if err := l.OpenRegistry(nil); err != nil {
+		return usageError{err}
 	}
 	d.record = l.Record
 	d.override(&d.record)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"go.uber.org/goleak"
 
 	"blankout/internal/longtest"
@@ -61,7 +63,7 @@ func TestScript(t *testing.T) {
 			return longtest.Asked(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "flip": flipByte, "clean": clean,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "flip": flipByte, "clean": clean,
 		},
 	})
 }
@@ -142,7 +144,7 @@ func address(ts *testscript.TestScript, neg bool, args []string) {
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(args[1])
 	var got string
-	for range 1000 {
+	for range 6000 {
 		r, err := http.Get("http://" + ts.Getenv("BLANKOUT_HTTP_ADDRESS") + args[0])
 		if err != nil {
 			got = err.Error()
@@ -156,6 +158,22 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s does not come to match %s; it is\n%s", args[0], args[1], got)
+}
+
+// startRegistry is the script command "registry": it starts a schema registry for the rest
+// of the script, and points blankout's configuration at it. While there is a file "away" it
+// answers with errors.
+func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
+	handler, away := srfake.NewRegistry().Handler(), ts.MkAbs("away")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := os.Stat(away); err == nil {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("BLANKOUT_REGISTRY_URL", server.URL)
 }
 
 // flipByte is the script command "flip FILE": it changes the byte in the middle.

@@ -93,6 +93,9 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return usageError{errors.New("run: --predict-only learns nothing: -d, --reset and --from do not go with it")}
 	}
 	log := p.logger(p.newScreen(10 * time.Second))
+	if err := c.OpenRegistry(log); err != nil {
+		return usageError{err}
+	}
 	follower, err := c.Predict.Follow(client.Options{
 		Kafka: &c.Kafka.ConnectConfig, Record: &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
 	})
@@ -108,7 +111,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	predictor.MaxEvents = o.maxEvents
 	if c.HTTP.Address != "" {
 		var s service
-		if err := s.startServer(c, serve.Service{Model: model, Predictions: predictor.Stats}, log); err != nil {
+		if err := s.startServer(c, serve.Service{Model: model, Predictions: predictor.Stats, Registry: c.Record.Registry}, log); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"blankout/config"
 	"blankout/record"
+	"blankout/registry"
 	"blankout/stream"
 )
 
@@ -24,6 +27,7 @@ type produceFlags struct {
 	rate        float64
 	compression string
 	create      bool
+	schema      string
 }
 
 func (p *program) produce() *cobra.Command {
@@ -34,9 +38,13 @@ func (p *program) produce() *cobra.Command {
 		Short: "Write the records of a data file to a topic",
 		Long: `produce writes each record of a file to the topic of the configuration as it
 stands: JSON, svmlight, VW or CSV lines, .gz and .zst files unpacked. Every
-record is acknowledged by all in-sync replicas before produce ends.`,
+record is acknowledged by all in-sync replicas before produce ends.
+
+--schema FILE writes JSON lines by a schema instead: Avro (.avsc), Protobuf (.proto) or
+JSON Schema (.json), which is registered as TOPIC-value with the registry of [registry].`,
 		Example: "  blankout produce -f blankout.toml -d events.jsonl\n" +
-			"  blankout produce -d events.jsonl --topic events --rate 1000",
+			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
+			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
@@ -56,7 +64,11 @@ record is acknowledged by all in-sync replicas before produce ends.`,
 			if err := config.Check(); err != nil {
 				return usageError{fmt.Errorf("produce: %w", err)}
 			}
-			if err := p.produceFile(c.Context(), o.data, l.Record, config); err != nil {
+			encode, err := schemaEncoder(c.Context(), o.schema, config.Topic, l)
+			if err != nil {
+				return fmt.Errorf("produce: %w", err)
+			}
+			if err := p.produceFile(c.Context(), o.data, l.Record, config, encode); err != nil {
 				return fmt.Errorf("produce: %w", err)
 			}
 			return nil
@@ -67,14 +79,41 @@ record is acknowledged by all in-sync replicas before produce ends.`,
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records (- is standard input)")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topic, "topic", "", "`TOPIC` instead of kafka.topics")
+	f.StringVar(&o.schema, "schema", "", "write by the schema in `FILE`: .avsc, .proto or .json")
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second (0: as fast as it goes)")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.BoolVar(&o.create, "create", false, "create the topic if there is none")
 	return c
 }
 
+// schemaEncoder registers the schema of a file for a topic and returns what writes JSON
+// objects by it; without a file they are written as they are.
+func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (func([]byte) ([]byte, error), error) {
+	if file == "" {
+		return func(object []byte) ([]byte, error) { return object, nil }, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	encoder, err := record.NewEncoder(file, string(text))
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--schema %s: %w", file, err)}
+	}
+	client, err := registry.New(l.Registry, nil)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--schema: [registry] %w", err)}
+	}
+	id, err := client.Register(ctx, topic+"-value", encoder.Kind, string(text))
+	if err != nil {
+		return nil, err
+	}
+	l.Record.Format = "" // of the file
+	return func(object []byte) ([]byte, error) { return encoder.Encode(id, object) }, nil
+}
+
 // produceFile writes the records of a file to a topic.
-func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig) (err error) {
+func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error)) (err error) {
 	records, err := stream.OpenRecords(name, recordConfig)
 	if err != nil {
 		return err
@@ -98,7 +137,11 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 		} else if err != nil {
 			return err
 		}
-		if err := producer.Write(ctx, stream.Message{Key: r.Key, Value: r.Value, Time: r.Time}); err != nil {
+		value, err := encode(r.Value)
+		if err != nil {
+			return refusedError{fmt.Errorf("%s:%d: %w (%d records are acknowledged)", name, r.Offset+1, err, produced)}
+		}
+		if err := producer.Write(ctx, stream.Message{Key: r.Key, Value: value, Time: r.Time}); err != nil {
 			return fmt.Errorf("%w (%d records of %s are acknowledged)", err, produced, name)
 		}
 	}

@@ -135,6 +135,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if err := c.OpenRegistry(log); err != nil {
+		return nil, usageError{err}
+	}
 	store, err := s.openStore(c, log)
 	if err != nil {
 		return nil, err
@@ -254,7 +257,8 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 			}
 			return nil
 		},
-		Reports: reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
+		Registry: c.Record.Registry,
+		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats

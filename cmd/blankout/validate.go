@@ -68,6 +68,9 @@ file wants the same file with -d.`,
 			if settings.file == "" {
 				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
+			if err := l.OpenRegistry(nil); err != nil {
+				return usageError{err}
+			}
 			if err := p.runValidate(c.Context(), &l.Config, &o, s); err != nil {
 				return fmt.Errorf("validate: %w", err)
 			}

@@ -1,0 +1,366 @@
+// Package registry asks a schema registry, one that speaks Confluent's HTTP protocol, for
+// the schemas of records.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"blankout"
+	"blankout/internal/secret"
+)
+
+// Config says where the registry is: the section [registry] of the configuration.
+// config/blankout.toml explains its keys to users.
+type Config struct {
+	URL          string `toml:"url"` // http://HOST:PORT, several with commas
+	Username     string `toml:"username"`
+	PasswordEnv  string `toml:"password_env"`
+	PasswordFile string `toml:"password_file"`
+	TokenEnv     string `toml:"token_env"` // of a bearer token, instead of a username
+	TokenFile    string `toml:"token_file"`
+	CAFile       string `toml:"ca_file"`
+	CertFile     string `toml:"cert_file"`
+	KeyFile      string `toml:"key_file"`
+}
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config {
+	return Config{PasswordEnv: "BLANKOUT_REGISTRY_PASSWORD", TokenEnv: "BLANKOUT_REGISTRY_TOKEN"}
+}
+
+// Check returns the first thing wrong with the configuration; it names the key. It reads
+// no file and no secret.
+func (c Config) Check() error {
+	for _, text := range c.urls() {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			return blankout.KeyErrorf("url", "url: want http://HOST:PORT or https://HOST:PORT")
+		case u.User != nil:
+			return blankout.KeyErrorf("url", "url: it holds a user or password, which belong in username and password_file")
+		case u.Scheme == "http" && c.hasCertificates():
+			return blankout.KeyErrorf("url", "url %s: certificates are given but it is not https", u.Redacted())
+		}
+	}
+	switch {
+	case c.URL == "" && (c.Username != "" || c.PasswordFile != "" || c.TokenFile != "" || c.hasCertificates()):
+		return blankout.KeyErrorf("url", "url: none given, but other settings of the registry are")
+	case c.Username == "" && c.PasswordFile != "":
+		return blankout.KeyErrorf("username", "username: none given for password_file")
+	case c.Username != "" && c.TokenFile != "":
+		return blankout.KeyErrorf("token_file", "token_file: there is a username already, give either")
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return blankout.KeyErrorf("cert_file", "cert_file and key_file go together")
+	}
+	return nil
+}
+
+func (c Config) urls() (urls []string) {
+	for _, text := range strings.Split(c.URL, ",") {
+		if text = strings.TrimSpace(text); text != "" {
+			urls = append(urls, strings.TrimRight(text, "/"))
+		}
+	}
+	return urls
+}
+
+func (c Config) hasCertificates() bool { return c.CAFile != "" || c.CertFile != "" }
+
+// CheckSecrets reads the password, the token and the certificates, and reports the first
+// thing wrong with them.
+func (c Config) CheckSecrets() error {
+	_, err := c.options()
+	return err
+}
+
+func (c Config) options() ([]sr.ClientOpt, error) {
+	config, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(newHTTPClient(config))}
+	if c.Username != "" {
+		password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
+		if err == nil && password == "" {
+			err = fmt.Errorf("no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+		}
+		if err != nil {
+			return nil, blankout.KeyErrorf("password_file", "password_file: %w", err)
+		}
+		return append(options, sr.BasicAuth(c.Username, password)), nil
+	}
+	token, err := secret.Read(c.TokenFile, c.TokenEnv)
+	if err != nil {
+		return nil, blankout.KeyErrorf("token_file", "token_file: %w", err)
+	}
+	if token != "" {
+		options = append(options, sr.BearerToken(token))
+	}
+	return options, nil
+}
+
+// maxAnswer bounds an answer of the registry.
+const maxAnswer = 16 << 20
+
+// newHTTPClient returns a client that follows no redirect, for what it sends may hold a
+// secret, and reads no more than maxAnswer bytes.
+func newHTTPClient(config *tls.Config) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = config
+	return &http.Client{
+		Transport:     limited{transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       10 * time.Second,
+	}
+}
+
+type limited struct{ http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+	}
+	return answer, err
+}
+
+// Schema is a schema and what it refers to.
+type Schema struct {
+	Type string // AVRO, PROTOBUF or JSON
+	Text string
+	// References are the schemas that Text refers to by name, each after those that it
+	// refers to itself.
+	References []Reference
+}
+
+// Reference is a schema by the name that others refer to it by.
+type Reference struct{ Name, Text string }
+
+// UnknownError says that the registry has no schema of an id.
+type UnknownError struct{ ID uint32 }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("the registry has no schema %d", e.ID)
+}
+
+// Status is how a Client is doing.
+type Status struct {
+	Schemas  int    // that are known
+	Requests uint64 // that were answered
+	Failures uint64 // requests that were not
+	// Trouble says why somebody waits for a schema, "" if nobody does; Since is from when.
+	Trouble string
+	Since   time.Time
+}
+
+// Client finds schemas and keeps them: those of an id never change. It is safe for
+// concurrent use.
+type Client struct {
+	registry *sr.Client
+	log      *slog.Logger
+	pause    time.Duration // before the first repetition
+
+	mu      sync.Mutex
+	known   map[uint32]*Schema
+	unknown map[uint32]time.Time // until when they are not asked for again
+	status  Status
+}
+
+// New returns a Client; log may be nil. Nothing is asked yet.
+func New(c Config, log *slog.Logger) (*Client, error) {
+	if c.URL == "" {
+		return nil, blankout.KeyErrorf("url", "url: none given, and the records are decoded by the schemas of a registry")
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := sr.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, unknown: map[uint32]time.Time{}}, nil
+}
+
+// Status returns how the Client is doing.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.status
+	s.Schemas = len(c.known)
+	return s
+}
+
+const (
+	// A registry that has just been told of a schema may not know it everywhere yet.
+	asksForUnknown = 4
+	// A schema that is unknown is not asked for again so soon: every record would wait.
+	forgetUnknown = time.Minute
+)
+
+// Schema returns the schema of an id. While the registry cannot be reached, or answers
+// with an error, Schema asks again until ctx ends, whose error it then returns. Of an id
+// that the registry does not know, asked several times, it returns an *UnknownError.
+func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
+	c.mu.Lock()
+	known, until := c.known[id], c.unknown[id]
+	c.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	if time.Now().Before(until) {
+		return nil, &UnknownError{id}
+	}
+	asked := 0
+	for pause := c.pause; ; pause = min(2*pause, 30*time.Second) {
+		s, err := c.fetch(ctx, id)
+		if ctx.Err() != nil {
+			c.clear()
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			c.learn(id, s)
+			return s, nil
+		}
+		if notFound(err) {
+			if asked++; asked == asksForUnknown {
+				c.forget(id)
+				return nil, &UnknownError{id}
+			}
+		}
+		c.fail(id, err, pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			c.clear()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+func notFound(err error) bool {
+	var answer *sr.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
+}
+
+func (c *Client) learn(id uint32, s *Schema) {
+	c.mu.Lock()
+	c.known[id] = s
+	c.mu.Unlock()
+	c.clear()
+}
+
+func (c *Client) forget(id uint32) {
+	c.mu.Lock()
+	if len(c.unknown) > 1000 {
+		clear(c.unknown)
+	}
+	c.unknown[id] = time.Now().Add(forgetUnknown)
+	c.mu.Unlock()
+	c.clear()
+}
+
+// clear notes that nobody waits any more.
+func (c *Client) clear() {
+	c.mu.Lock()
+	waited := c.status.Trouble != ""
+	since := c.status.Since
+	c.status.Trouble, c.status.Since = "", time.Time{}
+	c.mu.Unlock()
+	if waited {
+		c.log.Info("the schema registry is no longer waited for", "seconds", int(time.Since(since).Seconds()))
+	}
+}
+
+func (c *Client) fail(id uint32, err error, pause time.Duration) {
+	text := fmt.Sprintf("schema %d cannot be had from the registry: %v", id, err)
+	c.mu.Lock()
+	c.status.Failures++
+	if c.status.Trouble == "" {
+		c.status.Since = time.Now()
+	}
+	c.status.Trouble = text
+	c.mu.Unlock()
+	c.log.Warn("a record waits for its schema, which the registry did not give; it is asked again", "schema", id, "retry_in", pause, "err", err)
+}
+
+// fetch asks for a schema and all that it refers to.
+func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
+	schema, err := c.registry.SchemaByID(ctx, int(id))
+	c.count(err)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{Type: schema.Type.String(), Text: schema.Schema}
+	return s, c.follow(ctx, schema.References, s, map[string]bool{})
+}
+
+// maxReferences bounds the schemas that one refers to.
+const maxReferences = 1000
+
+func (c *Client) follow(ctx context.Context, references []sr.SchemaReference, s *Schema, seen map[string]bool) error {
+	for _, r := range references {
+		if seen[r.Name] {
+			continue
+		}
+		if seen[r.Name] = true; len(seen) > maxReferences {
+			return fmt.Errorf("it refers to more than %d schemas", maxReferences)
+		}
+		found, err := c.registry.SchemaByVersion(ctx, r.Subject, r.Version)
+		c.count(err)
+		if err != nil {
+			return fmt.Errorf("%s, version %d of %s, which it refers to: %w", r.Name, r.Version, r.Subject, err)
+		}
+		if err := c.follow(ctx, found.References, s, seen); err != nil {
+			return err
+		}
+		s.References = append(s.References, Reference{r.Name, found.Schema.Schema})
+	}
+	return nil
+}
+
+func (c *Client) count(err error) {
+	if err == nil {
+		c.mu.Lock()
+		c.status.Requests++
+		c.mu.Unlock()
+	}
+}
+
+// Register makes a schema the newest version of a subject, unless it is that already, and
+// returns its id. It asks once.
+func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint32, error) {
+	var t sr.SchemaType
+	if err := t.UnmarshalText([]byte(kind)); err != nil {
+		return 0, err
+	}
+	found, err := c.registry.CreateSchema(ctx, subject, sr.Schema{Schema: text, Type: t})
+	c.count(err)
+	if err != nil {
+		return 0, fmt.Errorf("registering the schema of %s: %w", subject, err)
+	}
+	return uint32(found.ID), nil
+}
