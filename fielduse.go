@@ -78,7 +78,9 @@ func (u *FieldUse) Review(was *Missing, fields []Field) *Missing {
 	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.usuallyNull, was.UsuallyNull) && slices.Equal(u.also, was.Also) {
 		return was
 	}
-	return NewMissing(was.Null, was.Absent, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
+	m := NewMissing(was.Null, was.Absent, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
+	m.Known, m.Columns = was.Known, was.Columns
+	return m
 }
 
 // lists sets usually to the fields that are more often present than left out, and

@@ -75,8 +75,9 @@ type MissingRules [MissingBins]MissingRule
 // forecasts, validations and predictions alike.
 //
 // A field is known to be missing where it is null, or where it is a named field
-// that is left out, unless that is what it usually is. In the sparse text formats
-// and in bags of words what is left out is 0, or not said: that is never missing.
+// that is left out, unless that is what it usually is. In bags of words and in the
+// sparse text formats what is left out is not said, or 0: that is never missing, but
+// for the columns that Schema.Known is about.
 //
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
@@ -92,6 +93,10 @@ type Missing struct {
 	// Also lists fields of several kinds, as (later id, first id) of one name: one
 	// of them stands for all. An event names the first where it says null.
 	Also [][2]uint16 `json:"also,omitempty"`
+	// Known is that of the Schema. Columns then lists, in ascending order, the columns of
+	// a sparse text format that are missing where they are left out.
+	Known   bool     `json:"known,omitempty"`
+	Columns []uint32 `json:"columns,omitempty"`
 
 	usual FieldSet // the same as Usual
 }
@@ -129,8 +134,21 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 			}
 		}
 	}
+	if !slices.IsSorted(m.Columns) {
+		return fmt.Errorf("missing: the columns are not in ascending order")
+	}
 	m.index()
 	return nil
+}
+
+// WithRules returns m with other rules.
+func (m *Missing) WithRules(null, absent MissingRules) *Missing {
+	if m == nil {
+		return NewMissing(null, absent, nil, nil, nil)
+	}
+	with := *m
+	with.Null, with.Absent = null, absent
+	return &with
 }
 
 // Forced returns m with one rule for everything, m itself for MissingAuto.
@@ -139,17 +157,15 @@ func (m *Missing) Forced(rule MissingRule) *Missing {
 		return m
 	}
 	all := MissingRules{rule, rule, rule, rule, rule}
-	if m == nil {
-		return NewMissing(all, all, nil, nil, nil)
-	}
-	return NewMissing(all, all, m.Usual, m.UsuallyNull, m.Also)
+	return m.WithRules(all, all)
 }
 
 // Lack counts the fields of an event. Products of fields are none.
 type Lack struct {
 	Null, Absent float64 // known to be missing
 	// Named are those present whose absence would be known, Silent the others:
-	// bags of words, and the namespaces of a sparse text format.
+	// bags of words, and the namespaces of a sparse text format. Where Schema.Known is
+	// about an event its features are counted, and not fields.
 	Named, Silent float64
 }
 
@@ -180,11 +196,29 @@ func (m *Missing) Scale(k Lack) float64 {
 	return 1 + lost/present
 }
 
+// Growth returns by what share of itself Scale grows where one more of the named fields
+// of an event that lacks k becomes null.
+func (m *Missing) Growth(k Lack) float64 {
+	present := k.Named + k.Silent
+	if m == nil || present <= 0 {
+		return 0
+	}
+	scale := m.Scale(k)
+	grows := scale - 1 // what is lost is shared by fewer
+	if m.Null[MissingBin(k.Null/(k.Null+present))] == MissingRescale {
+		grows++
+	}
+	return grows / (scale * present)
+}
+
 // Lack counts the fields of an event of a Schema with these fields. It uses the
 // set given, which has room for them, and leaves the fields present in it.
 func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
 	for i := range present {
 		present[i] = 0
+	}
+	if m != nil && m.Known && e.IsSparse(fields) {
+		return m.lackOfColumns(fields, e)
 	}
 	if e.Field == nil && e.Features.Len() > 0 {
 		return k // a sparse text format without fields
@@ -225,7 +259,7 @@ func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
 // Answer returns by what the features of an event are multiplied, and which rule
 // says so: "" if nothing is known to be missing.
 func (h *Head) Answer(e *Example) (scale float64, rule MissingRule) {
-	if len(e.Missing) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0) {
+	if len(e.Missing) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
 		return 1, ""
 	}
 	var some [16]uint64
@@ -245,14 +279,22 @@ func (h *Head) Lack(e *Example) Lack {
 	var some [16]uint64
 	present := FieldSet(some[:]).room(len(h.Schema.Fields))
 	k := h.Missing.Lack(h.Schema.Fields, e, present)
-	k.Named, k.Silent = present.Count(h.Schema.Fields)
+	if k.Named == 0 { // they may not have been counted
+		k.Named, k.Silent = present.Count(h.Schema.Fields)
+	}
 	return k
 }
 
 // MissingFields returns the names of the fields that are known to be missing
-// from an event: those that are null, and those that are usual and left out.
-func (h *Head) MissingFields(e *Example) []string {
+// from an event: those that are null, and those that are usual and left out. Of a sparse
+// text format they are the names of columns.
+func (h *Head) MissingFields(e *Example) (names []string) {
 	fields, m := h.Schema.Fields, h.Missing
+	if m != nil && len(m.Columns) > 0 && e.IsSparse(fields) {
+		name := h.Schema.Namer()
+		m.absentColumns(e, func(column uint32) { names = append(names, name(column)) })
+		return names
+	}
 	present := NewFieldSet(len(fields))
 	if k := m.Lack(fields, e, present); !k.Some() {
 		return nil
@@ -266,7 +308,6 @@ func (h *Head) MissingFields(e *Example) []string {
 		slices.Sort(missing)
 		missing = slices.Compact(missing)
 	}
-	var names []string
 	for _, id := range missing {
 		if int(id) < len(fields) && !present.Has(id) {
 			names = append(names, fields[id].Name)

@@ -22,8 +22,10 @@ import (
 type Scaler struct {
 	Mode Standardise `json:"mode,omitempty"`
 	// Dense lists in ascending order the columns of sparse text formats that
-	// count as numeric. An event without one of them has the number 0 there.
-	Dense []uint32 `json:"dense,omitempty"`
+	// count as numeric. An event without one of them has the number 0 there, unless
+	// Unfilled says that it is missing then.
+	Dense    []uint32 `json:"dense,omitempty"`
+	Unfilled bool     `json:"unfilled,omitempty"`
 }
 
 // The places of a column's statistics.
@@ -78,6 +80,9 @@ func (s *Scaler) Each(x Vec) iter.Seq2[uint32, float64] {
 	return func(yield func(uint32, float64) bool) {
 		// The body of the loop stands once, so that the compiler takes it in.
 		dense := s.Dense
+		if s.Unfilled {
+			dense = nil
+		}
 		for i := 0; i < len(x.Index) || len(dense) > 0; {
 			column, value := uint32(0), 0.0
 			if len(dense) == 0 || i < len(x.Index) && x.Index[i] <= dense[0] {

@@ -20,10 +20,13 @@ type Schema struct {
 	Seed uint64 `json:"seed"` // of that hash
 	// NumericIndices keeps the numeric indices of the sparse text formats as
 	// columns instead of hashing them.
-	NumericIndices bool        `json:"numeric_indices,omitempty"`
-	ZeroBased      bool        `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
-	Crosses        [][2]string `json:"crosses,omitempty"`    // pairs of field names
-	Fields         []Field     `json:"fields"`               // by field id; 0 is the anonymous field
+	NumericIndices bool `json:"numeric_indices,omitempty"`
+	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
+	// Known declares that a column of a sparse text format which events usually hold is
+	// missing where it is left out, and not 0.
+	Known   bool        `json:"known,omitempty"`
+	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
+	Fields  []Field     `json:"fields"`            // by field id; 0 is the anonymous field
 	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
 	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 

@@ -90,31 +90,46 @@ func parseFields(key string) (f fieldsOf) {
 // missing. It is nil where the events have no fields whose absence can be known.
 func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule) *blankout.Missing {
 	fields := d.Schema.Fields
-	if len(p.rows.of) != d.Rows() || !slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }) {
+	rules := blankout.DefaultMissingRules()
+	missing := blankout.NewMissing(rules, rules, nil, nil, nil)
+	switch {
+	case slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }):
+		if len(p.rows.of) != d.Rows() {
+			return nil
+		}
+		kinds := p.kinds()
+		var use blankout.FieldUse
+		set := blankout.NewFieldSet(len(fields))
+		for _, at := range p.rows.of {
+			clear(set)
+			set.Add(kinds[at].present)
+			use.Count(set, kinds[at].null)
+		}
+		missing = use.Review(missing, fields)
+	case d.Schema.Known:
+		missing.Known = true
+		var use blankout.ColumnUse
+		var e blankout.Example
+		for i := range d.Rows() {
+			e.Features = d.Vec(i, e.Features)
+			use.Count(fields, &e)
+		}
+		missing = use.Review(missing)
+	default:
 		return nil
 	}
-	kinds := p.kinds()
-	var use blankout.FieldUse
-	set := blankout.NewFieldSet(len(fields))
-	for _, at := range p.rows.of {
-		clear(set)
-		set.Add(kinds[at].present)
-		use.Count(set, kinds[at].null)
-	}
-	rules := blankout.DefaultMissingRules()
-	missing := use.Review(blankout.NewMissing(rules, rules, nil, nil, nil), fields)
 	if rule != blankout.MissingAuto {
 		return missing.Forced(rule)
 	}
 	t := newStriker(p, m, d, missing)
 	// What is left out counts by the default while the rules for nulls are measured.
 	null := t.better(rules, func(k blankout.Lack) float64 { return k.Null },
-		func(r blankout.MissingRules) *blankout.Missing { return blankout.NewMissing(r, rules, nil, nil, nil) }, true)
+		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(r, rules) }, true)
 	// A field that is left out is lost as one that is null: its rule is the same unless
 	// events that leave fields out show otherwise.
 	absent := t.better(null, func(k blankout.Lack) float64 { return k.Absent },
-		func(r blankout.MissingRules) *blankout.Missing { return blankout.NewMissing(null, r, nil, nil, nil) }, false)
-	return blankout.NewMissing(null, absent, missing.Usual, missing.UsuallyNull, missing.Also)
+		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(null, r) }, false)
+	return missing.WithRules(null, absent)
 }
 
 // striker scores the events of Data as a model answers them, whole or struck.
@@ -166,6 +181,9 @@ func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missin
 // the event then lacks. It sets t.left to the fields that are left and t.x to what is
 // scored of them.
 func (t *striker) strike(i int, chance float64) blankout.Lack {
+	if t.head.Missing.Known {
+		return t.strikeColumns(i, chance)
+	}
 	fields, kind, left := t.Schema.Fields, t.kinds[t.of[i]], &t.left
 	clear(t.dead)
 	left.Field, left.Missing = left.Field[:0], append(left.Missing[:0], kind.null...)
@@ -194,6 +212,24 @@ func (t *striker) strike(i int, chance float64) blankout.Lack {
 		t.x.Index, t.x.Value = append(t.x.Index, column), append(t.x.Value, x)
 	}
 	return t.head.Lack(left)
+}
+
+// strikeColumns is strike for an event of a sparse text format, of which each feature
+// dies with the given chance.
+func (t *striker) strikeColumns(i int, chance float64) blankout.Lack {
+	row := t.Row(i)
+	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
+	t.left.Features = t.Vec(i, t.left.Features)
+	k := t.head.Lack(&t.left)
+	for j, c := range row.Index {
+		if chance > 0 && float64(t.r.Uint64()>>11)/(1<<53) < chance {
+			k.Null++
+			continue
+		}
+		t.x.Index, t.x.Value = append(t.x.Index, t.Column(int(c))), append(t.x.Value, row.At(j))
+	}
+	k.Named -= k.Null
+	return k
 }
 
 // loss is the log-loss of what strike has left of event i, every feature multiplied by
@@ -226,14 +262,20 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 	for at, kind := range t.kinds {
 		lacks[at] = t.head.Lack(&blankout.Example{Field: kind.present, Missing: kind.null})
 	}
+	lack := func(i int) blankout.Lack {
+		if t.head.Missing.Known {
+			return t.strike(i, 0)
+		}
+		return lacks[t.of[i]]
+	}
 	var labelled, lacking []int
 	var own [blankout.MissingBins]int
-	for i, at := range t.of {
+	for i := range t.Rows() {
 		if t.Label(i) < 0 || t.Weight(i) == 0 {
 			continue
 		}
 		labelled = append(labelled, i)
-		if b, ok := bin(lacks[at]); ok {
+		if b, ok := bin(lack(i)); ok {
 			lacking = append(lacking, i)
 			own[b]++
 		}

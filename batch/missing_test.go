@@ -174,3 +174,36 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 		}
 	}
 }
+
+// Of a sparse format the rule is for columns, where the Schema declares that they go
+// missing; those are then left out of the Scaler's statistics, and not filled in.
+func TestMissingRuleOfColumns(t *testing.T) {
+	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	s.Known = true
+	r := rand.New(rand.NewPCG(1, 2))
+	var events []blankout.Example
+	for i := range 600 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		for c := range uint32(6) {
+			if r.Float64() < 0.95 {
+				e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 50+float64(e.Label)+r.NormFloat64())
+			}
+		}
+		events = append(events, e)
+	}
+	for _, c := range []struct {
+		noise string
+		want  blankout.MissingRule // where half of the features have died
+	}{{"none", blankout.MissingAsIs}, {"dropout:0.5", blankout.MissingRescale}} {
+		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, c.noise)
+		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Null[3] != c.want {
+			t.Errorf("noise %s: %+v", c.noise, m.Missing)
+		}
+		if x := m.Standardised(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
+			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
+		}
+		if mean := m.Stats(m.Rows.Row(0))[blankout.StatCentre]; math.Abs(mean-50.5) > 0.3 {
+			t.Errorf("the centre is %v", mean)
+		}
+	}
+}

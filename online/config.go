@@ -314,6 +314,9 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 	} {
 		f[key] = fmt.Sprint(value)
 	}
+	if s.Known {
+		f["known"] = "true"
+	}
 	if s.ColumnGroups != nil {
 		f["column_groups"] = s.ColumnGroups.String()
 	}

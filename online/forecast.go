@@ -19,7 +19,10 @@ import (
 //
 // With two classes the score g of the features is then close to normal with mean
 // s (1-d) g and variance s^2 d (1-d) sum w^2 x^2, and the forecast is the chance
-// that it and the intercept are on the wrong side. With more, one mask is drawn for each
+// that it and the intercept b are on the wrong side. Where s depends on how many have
+// died, a feature's death also takes a share a, see Missing.Growth, of the intercept's
+// weight b/s against what is left: of b/s + sum w x the variance is then
+// d (1-d) sum (w x + a b/s)^2. With more, one mask is drawn for each
 // d. Either is taken of a sample of the events, before they are learned; older
 // ones fade. Where masks are drawn, more of them go to the rates beside the one
 // that the user expects, by which the level is chosen.
@@ -155,20 +158,27 @@ var forecastMean, forecastRest = func() (mean, rest [ForecastPoints]float64) {
 func (l *Learner) forecastBinary(y float64) {
 	now := &l.now
 	rest := forecastRest
+	var growth [ForecastPoints]float64 // a/s
+	n := float64(len(l.features()))
 	lack := l.fields()
 	if lack.Named > 0 || l.missing.event.scale != 1 {
 		for i := 1; i < ForecastPoints; i++ {
-			rest[i] /= l.missing.model.Scale(lack.Struck(ForecastMissing(i)))
+			struck := lack.Struck(ForecastMissing(i))
+			s := l.missing.model.Scale(struck)
+			rest[i] /= s
+			if lack.Silent == 0 {
+				growth[i] = l.missing.model.Growth(struck) / s
+			}
 		}
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := lv.lagShare()
 		q := 0.0
-		at, n := blankout.ScalerWidth+v, 2*l.n
+		at, lag := blankout.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
-			p := row[at : at+n+1]
-			w := now.step.x[i] * (p[0] + c*p[n])
+			p := row[at : at+lag+1]
+			w := now.step.x[i] * (p[0] + c*p[lag])
 			q += w * w
 		}
 		var intercept [1]float64
@@ -183,8 +193,13 @@ func (l *Learner) forecastBinary(y float64) {
 			return 0
 		}
 		wrong[0] = step(y*l.missing.event.scale*g + b)
-		sd := math.Sqrt(q)
+		whole := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
+			sd := whole
+			if growth[i] != 0 {
+				ab := growth[i] * y * b
+				sd = math.Sqrt(max(0, q+ab*(2*g+n*ab)))
+			}
 			if margin := y*forecastMean[i]*g + b*rest[i]; sd > 0 {
 				wrong[i] = 0.5 * math.Erfc(margin/sd)
 			} else {

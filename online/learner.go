@@ -117,7 +117,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if l.k > 1 {
 		l.set.firstRidge = set.ridge
 	}
-	l.scaling.scaler.Mode = set.standardise
+	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
 	l.n = len(set.noises) * l.k
 	l.layout = layout{outputs: l.k, n: l.n, refresh: set.rule.parts}
 	parts := set.rule.parts
@@ -158,7 +158,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
-	l.missing = newMissing(set.missingRule, l.k)
+	l.missing = newMissing(set.missingRule, s.Known, l.k)
 	l.fade.growth = 1
 	l.measures = newMeasures(c, set, l.k)
 	l.chosen = l.natural()

@@ -14,7 +14,9 @@ import (
 type missing struct {
 	model *blankout.Missing
 	usual blankout.FieldUse
-	event lacking
+	// Of sparse text formats, where Schema.Known has it that their features go missing.
+	columns blankout.ColumnUse
+	event   lacking
 	// For what is null and for what is left out, by the share missing.
 	null, absent [blankout.MissingBins]comparison
 }
@@ -30,12 +32,15 @@ type lacking struct {
 	base, part, out []float64
 }
 
-func newMissing(rule blankout.MissingRule, outputs int) missing {
+func newMissing(rule blankout.MissingRule, known bool, outputs int) missing {
 	rules := blankout.DefaultMissingRules()
+	model := blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule)
+	model.Known = known
 	return missing{
-		model: blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule),
-		usual: blankout.FieldUse{Memory: usualMemory},
-		event: lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
+		model:   model,
+		usual:   blankout.FieldUse{Memory: usualMemory},
+		columns: blankout.ColumnUse{Memory: usualMemory},
+		event:   lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
 	}
 }
 
@@ -73,21 +78,26 @@ func (c *comparison) add(difference float64) {
 func (l *Learner) lack(e *blankout.Example) {
 	now := &l.missing.event
 	now.lack, now.scale, now.named = blankout.Lack{}, 1, false
-	if len(e.Field) == 0 && len(e.Missing) == 0 {
+	m, fields := &l.missing, l.schema.Fields
+	if len(e.Field) == 0 && len(e.Missing) == 0 && !m.model.Known {
 		return // nothing, or a sparse text format without fields
 	}
-	m, fields := &l.missing, l.schema.Fields
 	if 64*len(now.present) < len(fields) {
 		now.present = blankout.NewFieldSet(len(fields))
 	}
-	now.named = true
+	sparse := m.model.Known && e.IsSparse(fields)
+	now.named = !sparse
 	if now.lack = m.model.Lack(fields, e, now.present); now.lack.Some() {
 		now.scale = m.model.Scale(now.lack)
 		l.interceptsOf(l.chosen, now.base)
 	}
 	if n := l.events; n <= usualFirst || n%usualEvery == 0 {
-		m.usual.Count(now.present, e.Missing)
-		if n%usualFirst == 0 || n >= 16 && n&(n-1) == 0 {
+		review := n%usualFirst == 0 || n >= 16 && n&(n-1) == 0
+		if sparse {
+			if m.columns.Count(fields, e); review {
+				m.model = m.columns.Review(m.model)
+			}
+		} else if m.usual.Count(now.present, e.Missing); review {
 			m.model = m.usual.Review(m.model, fields)
 		}
 	}
@@ -195,7 +205,7 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 	if *rule = was.Better(list[bin].sum, list[bin].squares); *rule == was || l.set.missingRule != blankout.MissingAuto {
 		return
 	}
-	m.model = blankout.NewMissing(null, absent, m.model.Usual, m.model.UsuallyNull, m.model.Also)
+	m.model = m.model.WithRules(null, absent)
 	if list == &m.absent {
 		return
 	}
@@ -211,6 +221,11 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 }
 
 func (m *missing) state(c *coder.Coder) {
+	if m.model.Known {
+		c.Uint(&m.columns.Events)
+		c.Uint32s(&m.columns.Columns)
+		c.Uints(&m.columns.Present)
+	}
 	c.Uint(&m.usual.Events)
 	c.Uints(&m.usual.Present)
 	c.Uints(&m.usual.Null)

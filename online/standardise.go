@@ -86,7 +86,7 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 func (l *Learner) gatherStandardised(e *blankout.Example) {
 	now := &l.now
 	columns, raw, dense := e.Features.Index, e.Features.Value, l.scaling.scaler.Dense
-	if len(dense) > 0 {
+	if len(dense) > 0 && !l.scaling.scaler.Unfilled {
 		columns, raw = l.scaling.fill(e.Features, dense)
 	}
 	l.touch(columns)
@@ -95,6 +95,9 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && l.scaling.dense.events >= denseEvents
 	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
 	for i := 0; i < len(now.step.rows); i++ {
+		for len(dense) > 0 && dense[0] < columns[i] {
+			dense = dense[1:] // left out, and not filled in
+		}
 		isDense := len(dense) > 0 && dense[0] == columns[i]
 		if isDense {
 			dense = dense[1:]
@@ -362,7 +365,7 @@ func (d *denseFinder) review(l *Learner) {
 		d.seen = slices.Insert(d.seen, i, seen)
 	}
 	for i, column := range was {
-		if isDense(wasSeen[i], d.events) {
+		if l.scaling.scaler.Unfilled || isDense(wasSeen[i], d.events) {
 			keep(column, wasSeen[i])
 		} else {
 			d.demote(l, l.table.Touch(column), wasSeen[i])
@@ -395,6 +398,9 @@ func (d *denseFinder) review(l *Learner) {
 // readings have the mean and sum of squared deviations given.
 func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
 	n, total := row[blankout.StatCount], float64(d.events)
+	if l.scaling.scaler.Unfilled {
+		total = n
+	}
 	m2 += mean * mean * n * (total - n) / total
 	mean *= n / total
 	was := row[blankout.StatInverse]

@@ -266,7 +266,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	case m.Rows.Width() != width:
 		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	case len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.scaling.dense.seen) != len(m.Scaler.Dense) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates):
+		len(l.scaling.dense.seen) != len(m.Scaler.Dense) || len(l.missing.columns.Columns) != len(l.missing.columns.Present) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates):
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {

@@ -82,14 +82,17 @@ type Config struct {
 
 	// What decides which column a name gets, and which classes there are, goes
 	// into the Schema of a new model; that of an existing one overrules it.
-	Bits           uint        `toml:"bits"`            // names hash to 2^bits columns
-	Seed           uint64      `toml:"seed"`            // of that hash
-	NumericIndices bool        `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
-	ZeroBased      bool        `toml:"zero_based"`      // svmlight indices count from 0
-	Crosses        [][2]string `toml:"crosses"`         // pairs of fields whose products are features
-	Classes        []string    `toml:"classes"`         // all of them; empty: learn up to max_classes
-	MaxClasses     int         `toml:"max_classes"`
-	MaxNames       int         `toml:"max_names"` // of the dictionary that reports show names from
+	Bits           uint   `toml:"bits"`            // names hash to 2^bits columns
+	Seed           uint64 `toml:"seed"`            // of that hash
+	NumericIndices bool   `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
+	ZeroBased      bool   `toml:"zero_based"`      // svmlight indices count from 0
+	// Known: what a record of svmlight, VW or idx leaves out of its usual features is
+	// missing, not 0.
+	Known      bool        `toml:"known"`
+	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
+	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
+	MaxClasses int         `toml:"max_classes"`
+	MaxNames   int         `toml:"max_names"` // of the dictionary that reports show names from
 
 	// A record beyond these is refused.
 	MaxFeatures int `toml:"max_features"`
@@ -386,7 +389,7 @@ var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTim
 func (c Config) Schema() *blankout.Schema {
 	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
 	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
-	s.ColumnGroups = c.columnGroups()
+	s.Known, s.ColumnGroups = c.Known, c.columnGroups()
 	if c.MaxNames > 0 {
 		s.Names = blankout.NewNames(c.MaxNames)
 	}

@@ -473,7 +473,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	}
 	answered := 1.0
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
-		answered = f.answered(event, e)
+		answered = f.model.About().AnswerStruck(e, event.Field, event.Dead)
 	}
 	if u.treatment.Dead == Zero {
 		f.zeros = f.standardisedZeros(f.zeros)
@@ -497,30 +497,6 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	head := f.model.About()
 	p := head.Probabilities(scores, f.all)
 	return head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
-}
-
-// answered returns by what the model multiplies the survivors of an event: a field
-// that has lost everything is null.
-func (f *fixed) answered(event *Event, e *blankout.Example) float64 {
-	head := f.model.About()
-	left := blankout.Example{Missing: slices.Clone(e.Missing)}
-	var dead []uint16
-	for i, id := range event.Field {
-		if event.Dead[i] {
-			dead = append(dead, id)
-		} else {
-			left.Field = append(left.Field, id)
-		}
-	}
-	for _, id := range dead {
-		if id != 0 && !slices.Contains(left.Field, id) && head.Schema.Fields[id].Kind != blankout.Cross {
-			left.Missing = append(left.Missing, id)
-		}
-	}
-	slices.Sort(left.Missing)
-	left.Missing = slices.Compact(left.Missing)
-	scale, _ := head.Answer(&left)
-	return scale
 }
 
 // standardisedZeros returns what the Scaler makes of the number 0 in each column of f.x,

@@ -79,6 +79,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are no features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
+	f.BoolVar(&d.flags.Known, "known", false, "features of svmlight, VW and images go missing: what is known to be gone is no 0, and the\nmodel's rule of --missing answers")
 	f.UintVar(&d.flags.Bits, "bits", d.flags.Bits, "names hash to 2^`BITS` columns")
 	f.Var(groupsFlag{&d.flags}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "what a record does that cannot be used: fail, or skip, which counts it and goes on")
@@ -128,6 +129,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 		"drop":       " (default: as the model's events)",
 		"bits":       "; the model's are in force",
 		"groups":     " (default: the model's)",
+		"known":      "; of features that the command deletes, in any format",
 		"zero-based": "; the model's rule is in force",
 	} {
 		f := c.Flags().Lookup(name)
@@ -150,6 +152,7 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 		"weight":     func() { recordConfig.Weight = given.Weight },
 		"id":         func() { recordConfig.ID = given.ID },
 		"drop":       func() { recordConfig.Drop = given.Drop },
+		"known":      func() { recordConfig.Known = given.Known },
 		"zero-based": func() { recordConfig.ZeroBased = given.ZeroBased },
 		"bits":       func() { recordConfig.Bits = given.Bits },
 		"groups":     func() { recordConfig.Groups, recordConfig.GroupEvery = given.Groups, given.GroupEvery },

@@ -27,6 +27,7 @@ type predictFlags struct {
 	remove     float64
 	groups     float64 // share of the groups to delete
 	rescale    bool
+	known      bool
 	missing    string
 	unlabelled bool
 	seed       uint64
@@ -51,7 +52,9 @@ The model's file tells how events are read (label, id, categorical and dropped f
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising, --delete-groups D each group of features, as the model or --groups has
-them; --rescale multiplies the survivors by 1/(1-D), for groups too.`,
+them; --rescale multiplies the survivors by 1/(1-D), for groups too. With --known the
+deleted ones are declared missing, and the model's own rule answers, or that of
+--missing.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
@@ -63,6 +66,9 @@ them; --rescale multiplies the survivors by 1/(1-D), for groups too.`,
 			}
 			if !(o.remove >= 0 && o.remove <= 1) || o.groups > 0 && o.remove == 1 || o.rescale && o.remove == 1 {
 				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
+			}
+			if o.known = o.data.flags.Known; o.known && o.rescale {
+				return usageError{errors.New("predict: --known lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
 			}
 			if err := p.runPredict(c.Context(), &o); err != nil {
 				return fmt.Errorf("predict: %w", err)
@@ -197,7 +203,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
-// command's first copies.
+// command's first copies. With o.known what is deleted is known to be missing.
 func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(*blankout.Example, []float64) []float64, error) {
 	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema)}
 	if o.groups > 0 {
@@ -206,14 +212,36 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(
 			return nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
 		}
 	}
+	head := *m.About()
+	head.Schema = head.Schema.Clone()
+	head.Schema.Known = true
 	n := 0
-	var x blankout.Vec
+	var x, mask blankout.Vec
 	var field []uint16
+	var dead []bool
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		field = e.FieldsOf(x.Index, field)
-		c.Vec(x, field, n, 0)
+		if !o.known {
+			c.Vec(x, field, n, 0)
+			n++
+			return m.ScoreVec(x, out)
+		}
+		mask.Index, mask.Value, dead = x.Index, mask.Value[:0], dead[:0]
+		for range x.Index {
+			mask.Value = append(mask.Value, 1)
+		}
+		c.Vec(mask, field, n, 0)
 		n++
+		for _, left := range mask.Value {
+			dead = append(dead, left == 0)
+		}
+		scale := head.AnswerStruck(e, field, dead)
+		for i := range x.Value {
+			if x.Value[i] *= scale; dead[i] {
+				x.Value[i] = 0
+			}
+		}
 		return m.ScoreVec(x, out)
 	}, nil
 }

@@ -320,6 +320,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			return nil, err
 		}
 		data.regroup(m.Schema)
+		m.Schema.Known = m.Schema.Known || o.data.flags.Known
 		if o.data.settings.file == "" {
 			p.sayReadAs(m)
 			if taught == nil && m.Recorded {

@@ -222,6 +222,31 @@ func testError(m *blankout.Linear, s *set, d float64) float64 {
 	return float64(wrong) / float64(len(s.examples))
 }
 
+// knownError is testError with survivors as the model answers events of which the
+// deleted features are known to be missing.
+func knownError(m *blankout.Linear, s *set, d float64) float64 {
+	scores := make([]float64, m.Outputs)
+	wrong := 0
+	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}, Keep: true}
+	for i := range s.examples {
+		e := s.examples[i]
+		x := m.Standardised(&e, blankout.Vec{})
+		corrupt.Vec(x, nil, i, 0)
+		dead := make([]bool, x.Len())
+		for j, v := range x.Value {
+			dead[j] = v == 0
+		}
+		scale := m.AnswerStruck(&e, nil, dead)
+		for j := range x.Value {
+			x.Value[j] *= scale
+		}
+		if blankout.Predict(scoreVec(m, x, scores)) != e.Label {
+			wrong++
+		}
+	}
+	return float64(wrong) / float64(len(s.examples))
+}
+
 // scoreVec scores standardised features.
 func scoreVec(m *blankout.Linear, x blankout.Vec, out []float64) []float64 {
 	copy(out, m.Intercept)

@@ -1,0 +1,148 @@
+package blankout
+
+// This file is about records of the sparse text formats, where Schema.Known declares
+// that their features go missing: it finds out which columns events usually hold, and
+// says what an event lacks.
+
+import "slices"
+
+// ColumnUse counts in how many events a column was present. The zero value is ready for
+// use and forgets nothing.
+type ColumnUse struct {
+	Events  uint64
+	Columns []uint32 // that are counted, in ascending order
+	Present []uint64 // of each the events that held it
+	// Memory is the number of events that are remembered: counts are halved when
+	// Events reaches twice that. 0 remembers all.
+	Memory uint64
+}
+
+// usualColumns bounds how many columns are counted.
+const usualColumns = 4096
+
+// Count takes up an event of a Schema with these fields.
+func (u *ColumnUse) Count(fields []Field, e *Example) {
+	u.Events++
+	i := 0
+	for j, column := range e.Features.Index {
+		if e.isCross(fields, j) {
+			continue
+		}
+		for i < len(u.Columns) && u.Columns[i] < column {
+			i++
+		}
+		if i == len(u.Columns) || u.Columns[i] > column {
+			if len(u.Columns) >= usualColumns {
+				continue
+			}
+			u.Columns, u.Present = slices.Insert(u.Columns, i, column), slices.Insert(u.Present, i, 0)
+		}
+		u.Present[i]++
+	}
+	if u.Memory == 0 || u.Events < 2*u.Memory {
+		return
+	}
+	u.Events /= 2
+	kept := 0
+	for i, n := range u.Present {
+		if n /= 2; n > 0 { // else another column may have the place
+			u.Columns[kept], u.Present[kept] = u.Columns[i], n
+			kept++
+		}
+	}
+	u.Columns, u.Present = u.Columns[:kept], u.Present[:kept]
+}
+
+// Review returns a Missing with the rules of was and with the columns that nine of ten
+// events hold; was itself where nothing has changed.
+func (u *ColumnUse) Review(was *Missing) *Missing {
+	var usual []uint32
+	for i, n := range u.Present {
+		if 10*n >= 9*u.Events {
+			usual = append(usual, u.Columns[i])
+		}
+	}
+	if slices.Equal(usual, was.Columns) {
+		return was
+	}
+	m := *was
+	m.Columns = usual
+	return &m
+}
+
+// IsSparse says whether an event of a Schema with these fields is one of a sparse text
+// format: it has columns, and no fields whose names tell what is missing.
+func (e *Example) IsSparse(fields []Field) bool {
+	return len(e.Missing) == 0 && !slices.ContainsFunc(e.Field, func(id uint16) bool {
+		return int(id) < len(fields) && fields[id].Kind != Sparse && fields[id].Kind != Cross
+	})
+}
+
+// isCross says whether entry j of an event is a product of fields.
+func (e *Example) isCross(fields []Field, j int) bool {
+	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == Cross
+}
+
+// lackOfColumns is Lack for an event of a sparse text format: it counts features, and
+// those are absent that events usually have.
+func (m *Missing) lackOfColumns(fields []Field, e *Example) (k Lack) {
+	for j := range e.Features.Index {
+		if !e.isCross(fields, j) {
+			k.Named++
+		}
+	}
+	m.absentColumns(e, func(uint32) { k.Absent++ })
+	return k
+}
+
+// absentColumns calls f with the usual columns that an event does not hold.
+func (m *Missing) absentColumns(e *Example, f func(column uint32)) {
+	i, index := 0, e.Features.Index
+	for _, column := range m.Columns {
+		for i < len(index) && index[i] < column {
+			i++
+		}
+		if i == len(index) || index[i] > column {
+			f(column)
+		}
+	}
+}
+
+// AnswerStruck is Answer for an event of which further features have died that it is
+// then known to lack. Of what was the event, field holds the fields, nil if it has none,
+// and dead says which entries have died: a field that has lost all of its entries is
+// null. Of a sparse text format features are known to have died where Schema.Known says
+// so.
+func (h *Head) AnswerStruck(e *Example, field []uint16, dead []bool) (scale float64) {
+	if e.IsSparse(h.Schema.Fields) {
+		if !h.Schema.Known {
+			return 1
+		}
+		k := h.Missing.Lack(h.Schema.Fields, e, nil)
+		for _, dead := range dead {
+			if dead {
+				k.Null++
+			}
+		}
+		k.Named = float64(len(dead)) - k.Null
+		return h.Missing.Scale(k)
+	}
+	left := Example{Missing: slices.Clone(e.Missing)}
+	var lost []uint16
+	for i, id := range field {
+		if dead[i] {
+			lost = append(lost, id)
+		} else {
+			left.Field = append(left.Field, id)
+		}
+	}
+	for _, id := range lost {
+		if id != 0 && !slices.Contains(left.Field, id) && h.Schema.Fields[id].Kind != Cross {
+			left.Missing = append(left.Missing, id)
+		}
+	}
+	slices.Sort(left.Missing)
+	left.Missing = slices.Compact(left.Missing)
+	scale, _ = h.Answer(&left)
+	return scale
+}

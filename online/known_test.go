@@ -1,0 +1,140 @@
+package online
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// gauges is a stream of two classes with twelve readings far from 0, each of which is
+// left out with a probability.
+type gauges struct {
+	r    *rand.Rand
+	gone float64
+}
+
+func (s *gauges) next() *blankout.Example {
+	e := &blankout.Example{Weight: 1, Label: s.r.IntN(2)}
+	for c := range uint32(12) {
+		x := 20 + 0.5*float64(2*e.Label-1) + s.r.NormFloat64()
+		if s.r.Float64() >= s.gone {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, x)
+		}
+	}
+	return e
+}
+
+func gaugesLearner(t *testing.T, known bool) *Learner {
+	t.Helper()
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices, schema.Known = true, known
+	l, err := New(DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A stream whose absent columns are missing: they are not filled in, and a restart
+// changes nothing.
+func TestKnown(t *testing.T) {
+	errors := map[bool]float64{}
+	for _, known := range []bool{false, true} {
+		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(3, 4)), 0}
+		for range 3000 {
+			l.Learn(s.next())
+		}
+		blocks, err := l.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := Restore(DefaultConfig(), blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.gone = 0.5
+		wrong, last := 0, l.Published()
+		for range 3000 {
+			e := s.next()
+			if blankout.Predict(last.Score(e, make([]float64, 1))) != e.Label {
+				wrong++
+			}
+			if x := last.Standardised(e, blankout.Vec{}); known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
+				t.Fatalf("known %v: of %d readings %d features", known, e.Features.Len(), x.Len())
+			}
+			if a, b := slices.Clone(l.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+				t.Fatalf("known %v: %v, after a restart %v", known, a, b)
+			}
+		}
+		errors[known] = float64(wrong) / 3000
+		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
+			t.Errorf("known %v: a restart has changed the state", known)
+		}
+		if m := last.Missing; known != (len(m.Columns) == 12) || known != m.Known {
+			t.Errorf("known %v: %+v", known, m)
+		}
+	}
+	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // a reading that is gone is not 0
+		t.Errorf("errors with half of the readings gone: %v", errors)
+	}
+}
+
+// What is forecast where features go missing and are known to is the error of the
+// model's own answers.
+func TestKnownForecast(t *testing.T) {
+	forecast := map[bool]float64{}
+	for _, known := range []bool{false, true} {
+		schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+		schema.NumericIndices, schema.Known = true, known
+		c := DefaultConfig()
+		c.Noise, c.Standardise = "none", "none"
+		l, err := New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Counts of words, more of them for yes: the intercept stands against them.
+		r := rand.New(rand.NewPCG(5, 6))
+		event := func() *blankout.Example {
+			e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+			for c := range uint32(60) {
+				if r.Float64() < 0.3+0.2*float64(e.Label) {
+					e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
+				}
+			}
+			return e
+		}
+		for range 12_000 {
+			l.Learn(event())
+		}
+		m := l.Published()
+		wrong, asked := 0, 4000
+		for range asked {
+			e := event()
+			dead, x := make([]bool, e.Features.Len()), m.Standardised(e, blankout.Vec{})
+			for i := range dead {
+				dead[i] = r.Float64() < 0.5
+			}
+			scale := m.AnswerStruck(e, nil, dead)
+			for i := range x.Value {
+				if x.Value[i] *= scale; dead[i] {
+					x.Value[i] = 0
+				}
+			}
+			if blankout.Predict(m.ScoreVec(x, make([]float64, 1))) != e.Label {
+				wrong++
+			}
+		}
+		served := float64(wrong) / float64(asked)
+		forecast[known] = l.Metrics().Forecasts[0].Error[5]
+		if math.Abs(served-forecast[known]) > 0.02 {
+			t.Errorf("known %v: forecast %.3f, served %.3f", known, forecast[known], served)
+		}
+	}
+	if !(forecast[true] < forecast[false]-0.1) {
+		t.Errorf("forecasts %v", forecast)
+	}
+}
