@@ -65,7 +65,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	slices.Sort(x)
 	from, to, median := tame(x)
 	if differing := len(x) - equal(x, median); differing == 0 || len(x) == FirstReadings && differing < leastDiffering {
-		stats[StatCount], stats[StatMean], stats[StatSquares], stats[StatCentre], stats[StatInverse] = n, median, 0, median, 0
+		s.Set(stats, n, median, 0, 0)
 		return
 	}
 	unit := 0.0
@@ -95,8 +95,29 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 		}
 		mean, m2 = moments(x, further, median)
 	}
-	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, m2
-	stats[StatCentre], stats[StatInverse] = mean, packUnit(inverseScale(mean, m2/n), unit)
+	s.Set(stats, n, mean, m2, unit)
+}
+
+// Set puts the statistics of a column in force that is centred and scaled: the count of
+// readings, their mean and the sum of squared deviations from it, of readings x
+// themselves, or where unit is not 0 of asinh(x/unit).
+func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
+	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, squares
+	stats[StatCentre], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
+}
+
+// Unit returns what a transform divides the readings of a column by, and 0 where it is
+// to leave them as they are. Readings ascend. Of more than FirstReadings so many are
+// taken, evenly, so that a minority of wild ones has no say.
+func (s *Scaler) Unit(readings []float64, t Transform) float64 {
+	var room [FirstReadings]float64
+	sample := room[:0]
+	for i := range min(len(readings), FirstReadings) {
+		sample = append(sample, readings[(2*i+1)*len(readings)/(2*min(len(readings), FirstReadings))])
+	}
+	var stats [ScalerWidth]float64
+	s.Begin(stats[:], float64(len(sample)), sample, t)
+	return unitOf(stats[StatInverse])
 }
 
 // equal returns how many readings are a.

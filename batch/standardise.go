@@ -3,6 +3,7 @@ package batch
 // This file fits a Scaler to a whole training set.
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,22 +14,68 @@ import (
 // Standardiser fits a blankout.Scaler to a whole training set, once and for all:
 // the Scaler of an exact solution does not move. The zero value is ready for use.
 type Standardiser struct {
-	kinds map[uint32]blankout.Kind // of columns that are not Sparse
+	// Transform is that of numeric fields, "" is auto; FieldTransform, by name, that of
+	// single ones.
+	Transform      blankout.Transform
+	FieldTransform map[string]blankout.Transform
+
+	fields map[uint32]uint16 // of columns that are not Sparse
 }
 
-// Observe takes note of the kinds of an example's columns. Examples without
+// Observe takes note of the fields of an example's columns. Examples without
 // fields need not be observed.
 func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
 	for i, field := range e.Field {
-		kind := schema.Fields[field].Kind
-		if kind == blankout.Sparse {
+		if schema.Fields[field].Kind == blankout.Sparse {
 			continue
 		}
-		if s.kinds == nil {
-			s.kinds = map[uint32]blankout.Kind{}
+		if s.fields == nil {
+			s.fields = map[uint32]uint16{}
 		}
-		s.kinds[e.Features.Index[i]] = kind
+		s.fields[e.Features.Index[i]] = field
 	}
+}
+
+// transformOf is the Transform of a field.
+func (s *Standardiser) transformOf(f blankout.Field) blankout.Transform {
+	if t, ok := s.FieldTransform[f.Name]; ok {
+		return t
+	}
+	return cmp.Or(s.Transform, blankout.TransformAuto)
+}
+
+// transformSample is how many readings of a column, evenly, choose its transform.
+const transformSample = 4096
+
+// units returns by compact column what the transform of a numeric field divides its
+// readings by, 0 where they stay as they are. n holds the counts of readings.
+func (s *Standardiser) units(d *Data, scaler *blankout.Scaler, n []float64) []float64 {
+	units := make([]float64, len(n))
+	transforms, samples, met := make([]blankout.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
+	for c := range n {
+		if field, named := s.fields[d.Column(c)]; named && d.Schema.Fields[field].Kind == blankout.Numeric {
+			transforms[c] = s.transformOf(d.Schema.Fields[field])
+		}
+	}
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if transforms[c] == "" || transforms[c] == blankout.TransformNone {
+				continue
+			}
+			if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
+				samples[c] = append(samples[c], row.At(j))
+			}
+			met[c]++
+		}
+	}
+	for c, readings := range samples {
+		if len(readings) > 0 {
+			slices.Sort(readings)
+			units[c] = scaler.Unit(readings, transforms[c])
+		}
+	}
+	return units
 }
 
 // maxFilled bounds the entries of a set whose zeros have been filled in.
@@ -37,7 +84,8 @@ const maxFilled = 1 << 28
 // Fit returns d as the Scaler makes it, and the Scaler with its statistics as a
 // model without outputs. The treatment of columns is that of the streaming
 // learner in the end (see blankout.StandardiseAuto and the modes beside it), with
-// the statistics of all of d: numeric ones over the examples that have them,
+// the statistics of all of d: numeric ones over the examples that have them, of the
+// readings as their transform makes them,
 // dense columns of sparse formats with absent ones as 0. StandardiseAll takes
 // every column that is not numeric as dense.
 func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout.Linear, error) {
@@ -48,9 +96,24 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		ones[c] = true
 	}
 	for i := range d.Rows() {
+		for _, c := range d.Row(i).Index {
+			n[c]++
+		}
+	}
+	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
+		Layout: blankout.Layout{Width: blankout.ScalerWidth}}, Rows: blankout.NewTable(blankout.ScalerWidth)}
+	units := make([]float64, len(n))
+	if mode != blankout.StandardiseScale {
+		units = s.units(d, &m.Scaler, n)
+	}
+	clear(n)
+	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
 			x := row.At(j)
+			if units[c] != 0 {
+				x = math.Asinh(x / units[c])
+			}
 			n[c]++
 			delta := x - mean[c]
 			mean[c] += delta / n[c]
@@ -59,28 +122,24 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 			ones[c] = ones[c] && x == 1
 		}
 	}
-	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
-		Layout: blankout.Layout{Width: blankout.ScalerWidth}}, Rows: blankout.NewTable(blankout.ScalerWidth)}
 	total := float64(d.Rows())
+	m.Scaler.Unfilled = d.Schema.Known
 	for c := range n {
 		column := d.Column(c)
-		kind := s.kinds[column]
+		kind := d.Schema.Fields[s.fields[column]].Kind
 		dense := mode == blankout.StandardiseAll && kind != blankout.Numeric ||
 			mode == blankout.StandardiseAuto && kind == blankout.Sparse && 10*n[c] >= 9*total && !ones[c]
 		stats := m.Rows.Touch(column)
 		switch {
 		case dense || kind == blankout.Numeric && mode != blankout.StandardiseScale:
-			if dense {
+			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
 				// The zeros that are not stored.
 				m2[c] += mean[c] * mean[c] * n[c] * (total - n[c]) / total
 				mean[c] *= n[c] / total
 				n[c] = total
 			}
-			stats[blankout.StatCount], stats[blankout.StatMean], stats[blankout.StatSquares], stats[blankout.StatCentre] = n[c], mean[c], m2[c], mean[c]
-			if sd := math.Sqrt(m2[c] / n[c]); sd > 1e-10*math.Abs(mean[c]) && sd > 1e-200 {
-				stats[blankout.StatInverse] = 1 / sd
-			}
+			m.Scaler.Set(stats, n[c], mean[c], m2[c], units[c])
 		case kind == blankout.Sparse || kind == blankout.Cross || mode == blankout.StandardiseScale:
 			stats[blankout.StatCount], stats[blankout.StatInverse] = n[c], 1/max(1, largest[c])
 		default:

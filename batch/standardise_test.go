@@ -111,3 +111,89 @@ func valueOf(x blankout.Vec, column uint32) (float64, bool) {
 	}
 	return 0, false
 }
+
+// heavyTails makes events of two classes with three normal and two lognormal fields,
+// whose logarithms have the deviation sigma. Classes alone have a log-loss of .54.
+func heavyTails(seed uint64, n int, sigma float64) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(seed, 17))
+	var out []blankout.Example
+	for range n {
+		x := make([]float64, 5)
+		for d := range x {
+			x[d] = r.NormFloat64()
+		}
+		odds := -1.3 + 0.3*(x[0]-x[1]+x[2]+x[3])
+		x[3], x[4] = math.Exp(sigma*x[3]), math.Exp(sigma*x[4])
+		e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: x}, Field: []uint16{1, 2, 3, 4, 5}}
+		if r.Float64() < 1/(1+math.Exp(-odds)) {
+			e.Label = 1
+		}
+		out = append(out, e)
+	}
+	return s, out
+}
+
+// Heavy tails are transformed in an exact solution as they are in a stream, as its
+// settings have it, and the model keeps the transforms.
+func TestStandardiserTransforms(t *testing.T) {
+	for _, sigma := range []float64{1, 3} {
+		for seed := range uint64(3) {
+			s, events := heavyTails(seed, 4000, sigma)
+			trained, tested := events[:2000], events[2000:]
+			logLoss := func(fit Standardiser) (loss float64, transforms []blankout.Transform) {
+				var b Builder
+				for i := range trained {
+					fit.Observe(&trained[i], s)
+					if err := b.Add(&trained[i]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d, scaler, err := fit.Fit(b.Data(s), blankout.StandardiseAuto)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := Train(t.Context(), d, DefaultConfig())
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := f.Model.WithScaler(scaler)
+				for i, e := range trained[:100] {
+					want, got := d.Vec(i, blankout.Vec{}), m.Standardised(&e, blankout.Vec{})
+					for c := range uint32(5) {
+						if x, _ := valueOf(want, c); x != got.Value[c] {
+							t.Fatalf("column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
+						}
+					}
+				}
+				for i := range tested {
+					p := m.Probabilities(m.Score(&tested[i], make([]float64, 1)), make([]float64, 2))
+					loss -= math.Log(p[tested[i].Label]) / float64(len(tested))
+				}
+				for c := range uint32(5) {
+					transforms = append(transforms, m.Scaler.Standardisation(m.Stats(m.Rows.Row(c))).Transform)
+				}
+				return loss, transforms
+			}
+			loss, transforms := logLoss(Standardiser{})
+			plain, none := logLoss(Standardiser{Transform: blankout.TransformNone})
+			_, single := logLoss(Standardiser{FieldTransform: map[string]blankout.Transform{"d": "none", "a": "asinh"}})
+			want := []blankout.Transform{"", "", "", "", ""}
+			if !slices.Equal(none, want) {
+				t.Errorf("sigma %v, none: %q", sigma, none)
+			}
+			if sigma == 3 {
+				want = []blankout.Transform{"", "", "", "asinh", "asinh"}
+			}
+			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []blankout.Transform{"asinh", "", "", "", "asinh"}) {
+				t.Errorf("sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
+			}
+			if !(loss <= 0.52) || !(loss <= plain+0.001) || sigma == 3 && !(loss < plain) {
+				t.Errorf("sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
+			}
+		}
+	}
+}

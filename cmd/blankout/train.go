@@ -156,6 +156,9 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		}
 		o.standardise = string(mode)
 	}
+	if err := o.checkTransforms(c); err != nil {
+		return err
+	}
 	if o.penalties != 0 {
 		if loss, _, _ := strings.Cut(o.config.Loss, ":"); !slices.Contains([]string{"linear", "logistic", "poisson"}, loss) {
 			return fmt.Errorf("--penalty-report is for the losses linear, logistic and poisson")
@@ -346,6 +349,22 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
+// checkTransforms refuses transforms that an exact solver would not know, or pass over.
+func (o *trainFlags) checkTransforms(c *cobra.Command) error {
+	if o.standardise == string(blankout.StandardiseNone) || o.standardise == string(blankout.StandardiseScale) {
+		return refuseFlags(c, []string{"transform", "field-transform"}, "goes with --standardise auto or all")
+	}
+	if _, err := blankout.ParseTransform(o.online.config.Transform); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	for name, t := range o.online.config.FieldTransform {
+		if _, err := blankout.ParseTransform(t); err != nil {
+			return fmt.Errorf("--field-transform %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // loadTraining reads the training set, through the Scaler of a model where one
 // is asked for.
 func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Linear, error) {
@@ -372,7 +391,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	mode := blankout.Standardise(o.standardise)
 	b := batch.Builder{Threads: o.config.Threads}
 	var x blankout.Vec
-	var fit batch.Standardiser
+	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}}
+	for name, t := range o.online.config.FieldTransform {
+		fit.FieldTransform[name] = blankout.Transform(t)
+	}
 	count := 0
 	add := func(in *packedBatch, i int, at func() string) error {
 		e := &in.Examples[i]

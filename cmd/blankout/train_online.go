@@ -52,6 +52,9 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
+	f.StringVar(&t.Transform, "transform", t.Transform, "of numeric fields that are standardised: auto, none or asinh, for heavy tails")
+	f.StringToStringVar(&t.FieldTransform, "field-transform", nil, "`FIELD=TRANSFORM,…` for single fields")
+	f.Lookup("field-transform").DefValue = ""
 	f.Lookup("class-weight").DefValue = ""
 	f.StringSliceVar(&o.classes, "classes", nil, "online: `NAME,…` of all classes, the last of two is the positive one (default: found in\nthe data, but -1 or 0 and 1 on standard input)")
 }
