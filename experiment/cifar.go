@@ -204,11 +204,9 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	for m, method := range amazonMethods {
 		row, names := []any{method.name}, []any{method.name}
 		for n := range cifarNoises {
-			e := bad[m*len(cifarNoises)+n].error()
-			row, names = append(row, e), append(names, points[chosen[m*len(cifarNoises)+n]].setting.Name)
-			half := 1.96 * math.Sqrt(e*(100-e)/float64(c.Test))
-			bar := &figure.Series[n]
-			bar.Y, bar.Low, bar.High = append(bar.Y, e), append(bar.Low, e-half), append(bar.High, e+half)
+			wrong := bad[m*len(cifarNoises)+n]
+			row, names = append(row, wrong.error()), append(names, points[chosen[m*len(cifarNoises)+n]].setting.Name)
+			wrong.show(&figure.Series[n])
 		}
 		figure.Categories = append(figure.Categories, method.name)
 		table.Rows, settings.Rows = append(table.Rows, row), append(settings.Rows, names)

@@ -141,10 +141,9 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		}
 		score := scores[row.features]
 		line := []any{row.name, score[row.labelled].accuracy(), row.paper[0], nil, row.paper[1], ""}
-		y := math.NaN()
 		model := score[row.labelled].Model
 		if row.free >= 0 {
-			line[3], y = score[row.free].accuracy(), score[row.free].Wrong.error()
+			line[3] = score[row.free].accuracy()
 			model = score[row.free].Model
 		}
 		if model.Bound != "" {
@@ -153,9 +152,12 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		t.Rows = append(t.Rows, line)
 		if row.features == 1 {
 			names = append(names, []string{"MNB", "NBSVM", "L2", "dropout", "dropout, normal"}[len(names)])
-			for k, e := range []float64{score[row.labelled].Wrong.error(), y} {
-				half := 1.96 * math.Sqrt(e*(100-e)/float64(len(score[row.labelled].Wrong)))
-				bars[k].Y, bars[k].Low, bars[k].High = append(bars[k].Y, e), append(bars[k].Low, e-half), append(bars[k].High, e+half)
+			score[row.labelled].Wrong.show(&bars[0])
+			if row.free >= 0 {
+				score[row.free].Wrong.show(&bars[1])
+			} else {
+				gap := math.NaN()
+				bars[1].Y, bars[1].Low, bars[1].High = append(bars[1].Y, gap), append(bars[1].Low, gap), append(bars[1].High, gap)
 			}
 		}
 	}

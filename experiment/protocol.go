@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -68,6 +69,13 @@ func (m mistakes) error() float64 {
 		wrong += int(x)
 	}
 	return 100 * float64(wrong) / float64(len(m))
+}
+
+// show adds the error, %, to a curve or bars, with its binomial interval.
+func (m mistakes) show(to *simulate.Series) {
+	e := m.error()
+	half := 1.96 * math.Sqrt(e*(100-e)/float64(len(m)))
+	to.Y, to.Low, to.High = append(to.Y, e), append(to.Low, e-half), append(to.High, e+half)
 }
 
 // linearMistakes are those of a linear model with two classes or more.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -315,5 +316,15 @@ func TestRareDraws(t *testing.T) {
 		if moment := square / float64(50*d.Rows()); math.Abs(moment-1) > 0.05 || signals != 10000 {
 			t.Errorf("one draw %t: second moment %g, %d signals", shared, moment, signals)
 		}
+	}
+}
+
+func TestSpikes(t *testing.T) {
+	xi := slices.Concat(slices.Repeat([]float64{0.1}, 10), slices.Repeat([]float64{0.12}, 10), slices.Repeat([]float64{0.8}, 10))
+	for i := range 30 {
+		xi = append(xi, 0.3+0.01*float64(i))
+	}
+	if got := spikes(xi); !slices.Equal(got, []float64{0.1, 0.8}) {
+		t.Errorf("spikes at %v", got)
 	}
 }

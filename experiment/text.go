@@ -432,9 +432,11 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 			}
 			if row = append(row, text); m < 3 {
 				row = append(row, paper[name][m])
-				b, test := &bars[m], float64(len(all[name][0][m].Wrong))
-				half := 1.96 * math.Sqrt(mean*(100-mean)/test)
-				b.Y, b.Low, b.High = append(b.Y, 100-mean), append(b.Low, 100-mean-half), append(b.High, 100-mean+half)
+				var pooled mistakes
+				for _, score := range all[name] {
+					pooled = append(pooled, score[m].Wrong...)
+				}
+				pooled.show(&bars[m])
 			}
 			if m <= textGaussianFree {
 				choice = append(choice, all[name][0][m].Model.String())
@@ -573,17 +575,15 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			curve.points = append(curve.points, y)
 			row := []any{n}
 			for m := range lines {
-				a := 100 - y[m].error()
-				half := 1.96 * math.Sqrt(a*(100-a)/float64(len(y[m])))
-				row = append(row, a)
+				row = append(row, 100-y[m].error())
 				l := &lines[m]
-				l.Name, l.Colour, l.X, l.Y = textNames[m], m+1, append(l.X, float64(n)), append(l.Y, a)
-				l.Low, l.High = append(l.Low, a-half), append(l.High, a+half)
+				l.Name, l.Colour, l.X = textNames[m], m+1, append(l.X, float64(n))
+				y[m].show(l)
 			}
 			t.Rows = append(t.Rows, row)
 		}
 		s.Table(t)
-		s.Figure(curve.name, &simulate.Figure{Title: curve.title, X: curve.x, Y: "test accuracy, %", Series: lines})
+		s.Figure(curve.name, &simulate.Figure{Title: curve.title, X: curve.x, Y: "test error, %", Series: lines})
 	}
 	left, right := curves[0].points, curves[1].points
 	first, last := left[0], left[len(left)-1]
