@@ -1,0 +1,448 @@
+"""A model that has been learned, and what it says about events."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import inputs
+from .container import File, decode
+from .errors import DamagedError, FileError, NewerError, Unsayable
+from .events import Batch, Decoder
+from .kernels import Kernel, Support
+from .missing import Missing
+from .pairs import couple
+from .record import Record
+from .schema import Schema, strict
+from .standardise import STATISTICS, Scaler
+
+CLASS_LOSSES = (
+    "hinge", "squared-hinge", "logistic", "quadratic", "probit", "erf", "t-logistic", "exponential",
+    "ramp", "fdrop", "dropsvm",
+)
+NUMBER_LOSSES = ("linear", "poisson")
+INTERCEPT = "(intercept)"
+MOST_UNKNOWN = 20  # features that an answer names as unknown
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one feature adds to a score: its value, standardised, times its weight, times the
+    factor of the rule for missing features."""
+
+    feature: str
+    value: float
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says about one event.
+
+    Attributes:
+        class_, probability: the predicted class and its probability; None where labels are numbers.
+        probabilities: by class, of more than two classes.
+        scores: as decision_function has them.
+        missing: names of the fields that are known to be missing.
+        rule: what the scores were made by because of that, "" if nothing is missing.
+        unknown: names of features that the model has never met, the first twenty of them.
+        explanation: what adds most to the score of the class (of two classes the second's).
+    """
+
+    id: str
+    scores: list[float]
+    class_: str | None = None
+    probability: float | None = None
+    probabilities: dict[str, float] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    rule: str = ""
+    unknown: list[str] = field(default_factory=list)
+    explanation: list[Contribution] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Values by column: row slot[i] of values belongs to column columns[i], which ascend."""
+
+    columns: np.ndarray
+    slots: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def parse(cls, file: File, width: int) -> "_Rows":
+        data = file.block("columns")
+        if len(data) % 4 or width < 1:
+            raise DamagedError(f"block columns: {len(data)} bytes, rows of {width} values")
+        columns = np.frombuffer(data, "<u4").astype(np.int64)
+        parts, size = [], 0
+        while size < 8 * width * len(columns):
+            part = file.block(f"rows/{len(parts):04d}")
+            if len(part) == 0:
+                break
+            parts.append(np.frombuffer(part, "<f8") if len(part) % 8 == 0 else np.zeros(0))
+            size += len(part)
+        if size != 8 * width * len(columns):
+            raise DamagedError(f"the rows are {size} bytes, want {8 * width * len(columns)}")
+        values = np.concatenate(parts) if parts else np.zeros(0)
+        slots = np.argsort(columns, kind="stable")
+        if (np.diff(columns[slots]) == 0).any():
+            raise DamagedError("block columns: a column is there twice")
+        return cls(columns[slots], slots, values.reshape(len(columns), width))
+
+    def find(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of the columns have a row, and the slots of those."""
+        at = np.searchsorted(self.columns, columns)
+        known = at < len(self.columns)
+        known[known] = self.columns[at[known]] == columns[known]
+        return known, self.slots[at[known]]
+
+
+class Model:
+    """A model of blankout. It never changes, and may be used by several threads.
+
+    Attributes:
+        kind: "linear" or "kernel".
+        classes_: the names of the classes, shape (K,); of two classes the second is the
+            positive one. Empty where labels are numbers.
+        loss, noise: what was minimised, as the program's flags have it.
+        version: of a snapshot, larger means published later; 0 otherwise.
+        published: when, None for a model that was not.
+        events: how many were learned from.
+    """
+
+    def __init__(self, file: File, missing: str = "auto"):
+        self.kind = file.kind
+        head = _json(file, "model")
+        strict(
+            "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
+            "calibration", "threshold", "missing", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+        )
+        layout = head["layout"]
+        strict("layout", layout, "width", "weight", "lag", "average", "stats")
+        scaler = head.get("scaler") or {}
+        strict("scaler", scaler, "mode", "dense")
+        if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
+            raise NewerError(f'the model standardises by "{scaler["mode"]}", which this package does not know')
+        self._schema = Schema.parse(head["schema"], file)
+        self._scaler = Scaler(scaler.get("mode") or "none", np.array(scaler.get("dense") or (), np.int64))
+        self._missing = Missing.parse(head.get("missing")).forced(missing)
+        self._record = Record.parse(file)
+        self._outputs: int = head["outputs"]
+        self._pairs: bool = head.get("pairs", False)
+        self._intercept = np.array(head["intercept"] or (), np.float64)
+        self._threshold: float = head.get("threshold", 0)
+        calibration = head.get("calibration") or {"a": 1.0, "b": 0.0}
+        strict("calibration", calibration, "a", "b")
+        self._a, self._b = float(calibration["a"]), float(calibration["b"])
+        self._calibrated = head.get("calibration") is not None
+        self.loss, self.noise, self.events = head["loss"], head["noise"], head["events"]
+        family = self.loss.partition(":")[0]
+        if family not in CLASS_LOSSES + NUMBER_LOSSES:
+            raise NewerError(f'the model was trained with the loss "{self.loss}", which this package does not know: use a newer one')
+        self._numbers = family in NUMBER_LOSSES
+        k = len(self._schema.classes)
+        if (
+            self._outputs < 1 or len(self._intercept) != self._outputs or not 0 <= self._threshold < 1
+            or self._pairs and (k < 3 or self._outputs != k * (k - 1) // 2)
+        ):
+            raise FileError(f"block model: {self._outputs} outputs and {len(self._intercept)} intercepts do not fit")
+        self.classes_ = self._class_names(k)
+        self._rows: _Rows | None = None
+        self._statistics: np.ndarray | None = None
+        self._support: Support | None = None
+        self._weights = np.zeros((0, self._outputs))
+        self._read_weights(file, layout, head.get("kernel", ""))
+        snapshot = _json(file, "snapshot") if "snapshot" in file.blocks else {}
+        self.version: int = snapshot.get("version", 0)
+        self.published = _time(snapshot.get("published"))
+        self._decoder = Decoder(self._schema, self._record)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, missing: str = "auto") -> "Model":
+        """Read a model from the bytes of a checkpoint, snapshot or model file.
+
+        Args:
+            missing: the rule for missing features: "auto" (the model's own), "as-is" or "rescale".
+
+        Raises:
+            FileError: the data cannot be used; the sentence says why.
+        """
+        file = decode(data)
+        try:
+            return cls(file, missing)
+        except (KeyError, TypeError, AttributeError, IndexError) as e:
+            raise FileError(f"the blocks of the file do not make a model: {e!r}") from e
+
+    def _class_names(self, k: int) -> np.ndarray:
+        if self._numbers:
+            return np.zeros(0, dtype=object)
+        n = k if self._pairs else 2 if self._outputs == 1 else self._outputs
+        names = self._schema.classes
+        return np.array([names[i] if i < k and names[i] else str(i) for i in range(n)], dtype=object)
+
+    def _read_weights(self, file: File, layout: dict, kernel: str) -> None:
+        width, stats, k = layout["width"], layout["stats"], self._outputs
+        if self.kind == "kernel":
+            self._support = Support(file, Kernel.parse(kernel), k)
+            if width == 0:
+                return
+        last = width - k
+        fits = stats < 0 or stats <= width - STATISTICS
+        if self.kind == "linear":
+            fits = fits and 0 <= layout["weight"] <= last and 0 <= layout.get("lag", 0) <= last
+        if not fits:
+            raise FileError(f"block model: the layout {layout} does not fit {k} outputs")
+        self._rows = rows = _Rows.parse(file, width)
+        if self.kind == "linear":
+            at, average = layout["weight"], layout.get("average", 0)
+            self._weights = rows.values[:, at : at + k]
+            if average != 0:
+                lag = layout.get("lag", 0)
+                self._weights = self._weights + average * rows.values[:, lag : lag + k]
+        if stats >= 0 and self._scaler.mode != "none":
+            self._statistics = rows.values[:, stats : stats + STATISTICS]
+
+    def __repr__(self) -> str:
+        what = "numbers" if self._numbers else f"{len(self.classes_)} classes"
+        return f"<blankout {self.kind} model of {what}, {self.events} events, loss {self.loss}, noise {self.noise}>"
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields, in the order in which they were met."""
+        return list(dict.fromkeys(f.name for f in self._schema.fields[1:] if f.kind != "cross"))
+
+    # What the model says.
+
+    def decision_function(self, x: Any) -> np.ndarray:
+        """Return the scores of events: shape (n,) for one output, else (n, K).
+
+        Of two classes it is the score of the second. A one-against-one model has the coupled
+        probabilities of its classes here, as the program has.
+
+        Args:
+            x: a list of dicts (JSON's meaning), a DataFrame of pandas or Polars, or an array
+                or SciPy matrix of shape (n, columns) for models of columns by number.
+
+        Raises:
+            RefusedEvent: an event cannot be used.
+        """
+        scores = self._score(inputs.read(x, self._decoder))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Return the probability of every class, shape (n, K); x is as for decision_function."""
+        if self._numbers:
+            raise TypeError(f'a model of the loss "{self.loss}" predicts numbers: it has no probabilities of classes')
+        return self._probabilities(self._score(inputs.read(x, self._decoder)))
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return the predicted classes by name, or numbers where labels are numbers, shape (n,).
+
+        With the loss poisson the score is the logarithm of what is expected, and this is the
+        exponential of it. x is as for decision_function.
+        """
+        scores = self._score(inputs.read(x, self._decoder))
+        if self._numbers:
+            return np.exp(scores[:, 0]) if self.loss.startswith("poisson") else scores[:, 0]
+        return self.classes_[self._decide(scores)]
+
+    def answers(self, x: Any, explain: int = 0) -> list[Answer]:
+        """Return all that is said about each event: class, probabilities, what was missing, which rule.
+
+        Args:
+            x: as for decision_function.
+            explain: name so many features that add most to the score.
+        """
+        if explain > 0:
+            self._explainable()
+        batch = inputs.read(x, self._decoder, names=True)
+        scores = self._score(batch)
+        chosen = self._decide(scores)
+        chances = None if self._numbers else self._probabilities(scores)
+        out = []
+        for i in range(len(batch)):
+            a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
+            if batch.present is not None:
+                present = self._missing.present(batch.present[i])
+                a["rule"] = self._missing.answer(self._schema.fields, present, batch.nulls[i])[1]
+                if a["rule"]:
+                    a["missing"] = self._missing.names(self._schema.fields, present, batch.nulls[i])
+            if chances is not None:
+                a["class_"] = str(self.classes_[chosen[i]])
+                a["probability"] = float(chances[i, chosen[i]])
+                if scores.shape[1] > 1:
+                    shown = range(min(len(self.classes_), len(self._schema.classes)))
+                    a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
+            a["unknown"] = self._unknown(batch, i)
+            if explain > 0:
+                a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
+            out.append(Answer(**a))
+        return out
+
+    def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
+        """Return for each event what adds most to the score of its class, the largest first.
+
+        The intercept is among it. Of two classes it is the score of the second. All of them
+        (most large enough) sum to the score.
+        """
+        return [a.explanation for a in self.answers(x, explain=most)]
+
+    def to_sklearn(self) -> Any:
+        """Return the same classifier as one of scikit-learn's; see blankout.to_sklearn."""
+        from .to_sklearn import to_sklearn
+
+        return to_sklearn(self)
+
+    def to_onnx(self) -> Any:
+        """Return the same classifier as an ONNX model; see blankout.to_onnx."""
+        from .to_onnx import to_onnx
+
+        return to_onnx(self)
+
+    # How it says it.
+
+    def _score(self, batch: Batch) -> np.ndarray:
+        """Return the scores, shape (n, outputs), or of pairs (n, classes)."""
+        scale = np.ones(len(batch))
+        if batch.present is not None:
+            for i, ids in enumerate(batch.present):
+                present = self._missing.present(ids)
+                scale[i] = self._missing.answer(self._schema.fields, present, batch.nulls[i])[0]
+        rows, columns, x, slots = self._standardised(batch)
+        x = scale[rows] * x
+        if self._support is not None:
+            ends = np.searchsorted(rows, np.arange(len(batch) + 1))
+            sums = [self._support.scores(columns[a:b], x[a:b]) for a, b in zip(ends, ends[1:])]
+            out = np.array(sums).reshape(len(batch), self._outputs)
+        else:
+            out = np.empty((len(batch), self._outputs))
+            for k in range(self._outputs):
+                out[:, k] = np.bincount(rows, weights=x * self._weights[slots, k], minlength=len(batch))
+        out += self._intercept
+        return couple(out, len(self._schema.classes)) if self._pairs else out
+
+    def _standardised(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return event, column, value and slot of every feature as the weights see it.
+
+        Features without a row are left out, but for a kernel machine that does not standardise,
+        which has no rows at all.
+        """
+        rows, columns, x = batch.rows, batch.columns, batch.values
+        if self._rows is None:
+            return rows, columns, x, columns
+        rows, columns, x = self._filled(rows, columns, x, len(batch))
+        known, slots = self._rows.find(columns)
+        if self._support is None or self._statistics is not None:
+            rows, columns, x = rows[known], columns[known], x[known]
+        if self._statistics is not None:
+            x = self._scaler.apply(self._statistics[slots], x)
+        return rows, columns, x, slots
+
+    def _filled(self, rows, columns, x, n: int):
+        """Return the features with the dense columns that an event leaves out as the number 0."""
+        dense = self._scaler.dense
+        if not len(dense):
+            return rows, columns, x
+        size = 1 << 32
+        key = rows * size + columns
+        wanted = (np.arange(n)[:, None] * size + dense).ravel()
+        key = np.concatenate([key, np.setdiff1d(wanted, key, assume_unique=True)])
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        return key // size, key % size, np.concatenate([x, np.zeros(len(key) - len(x))])[order]
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        if self._pairs:
+            return scores
+        with np.errstate(over="ignore"):
+            p = 1 / (1 + np.exp(-(self._a * scores + self._b)))
+        if scores.shape[1] == 1:
+            return np.hstack([1 - p, p])
+        total = np.zeros(len(p))
+        for k in range(p.shape[1]):
+            total += p[:, k]
+        some = total > 0
+        p[some] /= total[some, None]
+        p[~some] = 1 / p.shape[1]
+        return p
+
+    def _decide(self, scores: np.ndarray) -> np.ndarray:
+        if scores.shape[1] > 1:
+            return np.argmax(scores, axis=1)
+        b = self._b
+        if self._threshold > 0:
+            b -= math.log(self._threshold / (1 - self._threshold))
+        return (self._a * scores[:, 0] + b > 0).astype(np.int64)
+
+    def _explainable(self) -> None:
+        if self.kind != "linear":
+            raise Unsayable("a kernel model cannot say what a feature adds to a score")
+        if self._pairs:
+            raise Unsayable("a one-against-one model cannot say what a feature adds to the score of a class")
+
+    def _explain(self, batch: Batch, i: int, chosen: int, most: int) -> list[Contribution]:
+        output = 0 if self._outputs == 1 else chosen
+        one = _one(batch, i)
+        rows, columns, x, slots = self._standardised(one)
+        scale = 1.0
+        if one.present is not None:
+            scale = self._missing.answer(self._schema.fields, self._missing.present(one.present[0]), one.nulls[0])[0]
+        weights = self._weights[slots, output]
+        intercept = float(self._intercept[output])
+        parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
+        for column, value, weight in zip(columns.tolist(), x.tolist(), weights.tolist()):
+            if scale * weight * value != 0:
+                parts.append(Contribution(self._name(one, column), value, weight, scale * weight * value))
+        parts.sort(key=lambda c: -abs(c.score))
+        return parts[:most]
+
+    def _name(self, one: Batch, column: int) -> str:
+        own = one.names[0].get(column) if one.names else None
+        return " | ".join(own) if own else self._schema.name_of(column)
+
+    def _unknown(self, batch: Batch, i: int) -> list[str]:
+        if self._rows is None or self._support is not None:
+            return []
+        one = _one(batch, i)
+        known, _ = self._rows.find(one.columns)
+        return [self._name(one, c) for c in one.columns[~known][:MOST_UNKNOWN].tolist()]
+
+
+def _one(batch: Batch, i: int) -> Batch:
+    a, b = batch.starts[i], batch.starts[i + 1]
+
+    def part(x):
+        return None if x is None else x[i : i + 1]
+
+    return Batch(
+        np.array([0, b - a]), batch.columns[a:b], batch.values[a:b], None,
+        part(batch.present), part(batch.nulls), part(batch.names), part(batch.ids),
+    )
+
+
+def _json(file: File, name: str) -> dict:
+    try:
+        data = json.loads(bytes(file.block(name)))
+    except ValueError as e:
+        if isinstance(e, FileError):
+            raise
+        raise DamagedError(f"block {name}: {e}") from e
+    if not isinstance(data, dict):
+        raise FileError(f"block {name}: no object")
+    return data
+
+
+def _time(text: str | None) -> datetime.datetime | None:
+    if not text or text.startswith("0001-"):
+        return None
+    head, dot, rest = text.partition(".")
+    if dot:  # Go writes up to nine digits, Python reads six
+        n = next((j for j, c in enumerate(rest) if not c.isdigit()), len(rest))
+        text = f"{head}.{rest[:n][:6].ljust(6, '0')}{rest[n:]}"
+    return datetime.datetime.fromisoformat(text)

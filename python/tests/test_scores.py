@@ -1,0 +1,252 @@
+"""Scores are those of the program, on every kind of model.
+
+Each model is trained by the real program on random events, which answers other random events
+with predict -o; the package must say the same of them: scores and probabilities to 1e-12, and
+exactly the class, what was missing, the rule and what is unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import blankout
+from streams import events
+
+RECORD = """
+[record]
+label = "label"
+categorical = ["zip"]
+text = ["body"]
+ngrams = 3
+drop = ["vector"]
+crosses = [["colour", "near"], ["words", "words"], ["user.age", "new"]]
+max_classes = 5
+"""
+PLAIN = '[record]\nmax_classes = 5\n'
+EXACT = ["--tol", "1e-3"]
+NO_TEXT = {"words", "body", "user", "vector", "colour"}
+
+
+def same(got: blankout.Answer, want: dict) -> None:
+    """Compare an answer with the program's JSON."""
+
+    def near(a, b):
+        assert math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12), (a, b)
+
+    assert len(got.scores) == len(want["scores"])
+    for a, b in zip(got.scores, want["scores"]):
+        near(a, b)
+    assert got.class_ == want.get("class")
+    if got.probability is not None:
+        near(got.probability, want.get("probability", 0))
+    assert got.probabilities.keys() == want.get("probabilities", {}).keys()
+    for name, p in got.probabilities.items():
+        near(p, want["probabilities"][name])
+    assert (got.missing, got.rule) == (want.get("missing", []), want.get("rule", ""))
+    assert got.unknown == want.get("unknown", [])
+
+
+def compare(program, model_path, asked, *args: str, missing: str = "auto") -> blankout.Model:
+    """Compare what the package and the program say about events; return the package's model."""
+    model = blankout.load(model_path, missing=missing)
+    want = program.answers(model_path, program.events("asked.jsonl", asked), "--missing", missing, *args)
+    got = model.answers(asked)
+    assert len(got) == len(want) == len(asked)
+    for a, w in zip(got, want):
+        same(a, w)
+    return model
+
+
+# Arguments of train, the record settings, and the number of classes.
+MODELS = {
+    "exact": (["--noise", "dropout:0.5", *EXACT], RECORD, 2),
+    "exact-all": (["--standardise", "all", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
+    "exact-auto": (["--standardise", "auto", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
+    "exact-scale": (["--standardise", "scale", *EXACT], RECORD, 2),
+    "hinge-as-is": (["--loss", "hinge", "--standardise", "all", "--missing", "as-is", *EXACT], RECORD, 2),
+    "rescale": (["--standardise", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
+    "quadratic": (["--loss", "quadratic", "--standardise", "auto", *EXACT], PLAIN, 2),
+    "ovr": (["--standardise", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
+    "ovo": (["--standardise", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
+    "online": (["--solver", "online"], RECORD, 2),
+    "online-all": (["--solver", "online", "--standardise", "all"], RECORD, 2),
+    "online-scale": (["--solver", "online", "--standardise", "scale", "--noise", "dropout:0.2"], RECORD, 2),
+    "online-none": (["--solver", "online", "--standardise", "none", "--noise", "dropout:0.2"], PLAIN, 2),
+    "online-five": (["--solver", "online", "--passes", "2"], RECORD, 5),
+    "weighted": (["--solver", "online", "--class-weight", "c1=4", "--threshold", "0.7", "--calibrate"], RECORD, 2),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model(program, name):
+    args, record, classes = MODELS[name]
+    config = program.write("c.toml", record)
+    model_path = program.home / "model"
+    program("train", "-q", "-f", config, "-d", program.events("train.jsonl", events(600, 1, classes)), "-m", model_path, *args)
+    asked = events(300, 2, classes, nulls=0.3) + [{}, {"user": None, "near": None}, {"words": ["nobody", "knows"]}]
+    model = compare(program, model_path, asked)
+    assert len(model.classes_) == classes
+    for rule in ("as-is", "rescale"):
+        compare(program, model_path, asked[:50], missing=rule)
+    proba = model.predict_proba(asked)
+    assert proba.shape == (len(asked), classes) and np.allclose(proba.sum(axis=1), 1)
+    assert model.predict(asked).tolist() == [a.class_ for a in model.answers(asked)]
+    if name == "weighted":
+        assert model._calibrated and model._threshold == 0.7
+    if name == "online":  # the data are such that a heavy tail is transformed
+        assert (model._statistics[:, 4] < 0).any()
+
+
+def test_rules_answer(program):
+    """Events with missing fields are answered by the rule for their share; both rules occur."""
+    model_path = program.home / "model"
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", events(2000, 3)), "-m", model_path)
+    asked = events(300, 4, nulls=0.5)
+    model = compare(program, model_path, asked)
+    assert "rescale" in {a.rule for a in model.answers(asked)}
+    assert {a.rule for a in blankout.load(model_path, missing="as-is").answers(asked)} <= {"", "as-is"}
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "rbf:2.5", "poly:3"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_kernels(program, kernel, classes):
+    model_path = program.home / "model"
+    config = program.write("c.toml", RECORD)
+    data = program.events("train.jsonl", [{k: v for k, v in e.items() if k != "heavy" and k != "far" and k != "signed"} for e in events(100, 5, classes)])
+    program("train", "-q", "-f", config, "-d", data, "-m", model_path, "--loss", "dropsvm", "--kernel", kernel)
+    asked = [{k: v for k, v in e.items() if k not in ("heavy", "far", "signed") and not k.startswith("odd")} for e in events(60, 6, classes)]
+    for e in asked:
+        if e.get("near") == 1e9:  # 1e9 squared leaves a kernel no digits
+            e["near"] = 2
+    compare(program, model_path, asked)
+
+
+def rows(n: int, seed: int, columns: int = 12, classes: int = 2):
+    """Return an array with zeros, and classes."""
+    r = np.random.default_rng(seed)
+    y = r.integers(classes, size=n)
+    x = r.normal(size=(n, columns)) + 3 * y[:, None] * (np.arange(columns) % classes == 1)
+    x[:, 0] = np.exp(3 * x[:, 0])
+    x[:, 1] += 100
+    x[r.random(x.shape) < 0.4] = 0
+    x[:, 1:3] += 0.5
+    return x, y
+
+
+def svmlight(x: np.ndarray, y: np.ndarray, first: int = 1) -> str:
+    lines = []
+    for row, label in zip(x, y):
+        lines.append(" ".join([str(label)] + [f"{j + first}:{v!r}" for j, v in enumerate(row.tolist()) if v != 0]))
+    return "\n".join(lines) + "\n"
+
+
+COLUMNS = {
+    "exact": ([], ""),
+    "auto": (["--standardise", "auto"], ""),
+    "all": (["--standardise", "all"], ""),
+    "scale": (["--standardise", "scale"], ""),
+    "online": (["--solver", "online"], ""),
+    "chi2": (["--loss", "dropsvm", "--kernel", "chi2"], ""),
+    "rbf": (["--loss", "dropsvm", "--kernel", "rbf"], ""),
+    "zero-based": (["--zero-based", "--standardise", "auto"], ""),
+    "hashed": (["--standardise", "auto"], "[record]\nnumeric_indices = false\nbits = 3\n"),
+    "ovo": (["--multiclass", "ovo"], ""),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_by_number(program, name):
+    args, record = COLUMNS[name]
+    classes = 4 if name == "ovo" else 2
+    first = 0 if name == "zero-based" else 1
+    if record:
+        args = [*args, "-f", program.write("c.toml", record)]
+    x, y = rows(200, 1, classes=classes)
+    asked, _ = rows(60, 2, columns=15, classes=classes)
+    if name == "chi2":
+        x, asked = np.abs(x), np.abs(asked)
+    if name in ("chi2", "rbf"):
+        x[:, 0], asked[:, 0] = x[:, 0] % 5, asked[:, 0] % 5
+    asked[3] = 0
+    model_path = program.home / "model"
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y, first)), "-m", model_path, *args)
+    want = program.answers(model_path, program.write("a.svm", svmlight(asked, np.zeros(60, int), first)))
+    model = blankout.load(model_path)
+    for form in (asked, scipy.sparse.csr_matrix(asked), scipy.sparse.coo_array(asked), asked.astype(np.float64).tolist()):
+        for got, w in zip(model.answers(form), want, strict=True):
+            w.pop("id", None)
+            same(got, w)
+
+
+@pytest.mark.parametrize("loss", ["linear", "poisson"])
+def test_numbers(program, loss):
+    def label(k, r):
+        return k + r.randrange(3) if loss == "poisson" else 10 + 2 * k + r.random()
+
+    keep = ("label", "near", "colour", "new", "words")
+    data = [{k: v for k, v in e.items() if k in keep} for e in events(300, 7, label=label)]
+    asked = [{k: v for k, v in e.items() if k in keep} for e in events(100, 8, nulls=0.3, label=label)]
+    model_path = program.home / "model"
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", model_path, "--loss", loss, "--standardise", "auto")
+    model = compare(program, model_path, asked)
+    scores = model.decision_function(asked)
+    np.testing.assert_array_equal(model.predict(asked), np.exp(scores) if loss == "poisson" else scores)
+    assert len(model.classes_) == 0
+    with pytest.raises(TypeError, match="predicts numbers"):
+        model.predict_proba(asked)
+
+
+def test_csv(program):
+    """Values of CSV say themselves what they are; the program's -o .csv is compared too."""
+    data = [{k: v for k, v in e.items() if k in ("label", "near", "heavy", "colour", "zip", "new")} for e in events(400, 9)]
+    names = ["label", "near", "heavy", "colour", "zip", "new"]
+
+    def text(e):
+        return ",".join({None: "NA", True: "true", False: "false"}.get(v, str(v)) for v in (e.get(n) for n in names))
+
+    path = program.write("t.csv", "\n".join([",".join(names)] + [text(e) for e in data]) + "\n")
+    model_path = program.home / "model"
+    program("train", "-q", "-d", path, "-m", model_path, "--solver", "online")
+    out = program.home / "out.csv"
+    program("predict", "-q", "-m", model_path, "-d", path, "-o", out)
+    model = blankout.load(model_path)
+    with open(path) as f:
+        asked = list(csv.DictReader(f))
+    proba = model.predict_proba(asked)
+    with open(out) as f:
+        for i, row in enumerate(csv.DictReader(f)):
+            assert row["class"] == model.predict(asked[i : i + 1])[0]
+            assert math.isclose(float(row["P(c1)"]), proba[i, 1], rel_tol=1e-12)
+
+
+def test_checkpoint_of_run(program):
+    """A directory of checkpoints stands for its newest, which knows how events are read."""
+    program.events("e.jsonl", events(3000, 10))
+    config = program.write("c.toml", RECORD + '[checkpoint]\ndirectory = "learned"\n[http]\naddress = ""\n')
+    program("run", "-q", "-f", config, "-d", "e.jsonl")
+    asked = events(200, 11, nulls=0.3)
+    model = compare(program, program.home / "learned", asked)
+    assert model.events == 3000
+    newest = max((program.home / "learned").glob("checkpoint-*"))
+    np.testing.assert_array_equal(blankout.load(newest).decision_function(asked), model.decision_function(asked))
+
+
+def test_explanations(program):
+    """What features add sums to the score, the largest first, under the names that the event gives them."""
+    config = program.write("c.toml", RECORD)
+    model_path = program.home / "model"
+    program("train", "-q", "-f", config, "-d", program.events("t.jsonl", events(400, 12)), "-m", model_path, "--standardise", "auto", *EXACT)
+    model = blankout.load(model_path)
+    asked = events(40, 13, nulls=0.2)
+    scores = model.decision_function(asked)
+    for parts, score in zip(model.explain(asked, most=1000), scores, strict=True):
+        assert math.isclose(sum(p.score for p in parts), score, rel_tol=1e-9, abs_tol=1e-9)
+        assert [abs(p.score) for p in parts] == sorted((abs(p.score) for p in parts), reverse=True)
+    said = {p.feature for parts in model.explain(asked, most=1000) for p in parts}
+    assert {"(intercept)", "near", "new=true", "user.age", "zip=80331"} <= said
+    assert any(" ^ " in name for name in said) and any(name.startswith("body=") and name.count(" ") == 2 for name in said)
