@@ -127,8 +127,8 @@ func Every(parts ...Verdict) Verdict {
 }
 
 // mcNemar returns the error of a less that of b, in points. Only the items that one of
-// the two gets wrong tell them apart: of those, the share that a gets wrong is binomial,
-// and its exact interval (Clopper & Pearson 1934) gives the interval of the difference.
+// the two gets wrong tell them apart, as in McNemar's test; the interval is that of Bonett &
+// Price 2012, which adds one to either count and holds for few such items too.
 func mcNemar(a, b mistakes) Difference {
 	if len(a) != len(b) || len(a) == 0 {
 		panic(fmt.Sprintf("experiment: %d test items against %d", len(a), len(b)))
@@ -142,16 +142,10 @@ func mcNemar(a, b mistakes) Difference {
 			onlyB++
 		}
 	}
-	n := onlyA + onlyB
-	points := func(share float64) float64 { return 100*(2*share-1)*n/float64(len(a)) + 0 } // no -0
-	low, high := 0.0, 1.0
-	if onlyA > 0 {
-		low = distuv.Beta{Alpha: onlyA, Beta: onlyB + 1}.Quantile(0.025)
-	}
-	if onlyB > 0 {
-		high = distuv.Beta{Alpha: onlyA + 1, Beta: onlyB}.Quantile(0.975)
-	}
-	return Difference{100 * (onlyA - onlyB) / float64(len(a)), points(low), points(high)}
+	n := float64(len(a)) + 2
+	difference, either := (onlyA-onlyB)/n, (onlyA+onlyB+2)/n
+	half := 1.96 * math.Sqrt((either-difference*difference)/n)
+	return Difference{100 * (onlyA - onlyB) / float64(len(a)), 100 * (difference - half), 100 * (difference + half)}
 }
 
 // pairedT returns the mean of the differences with Student's interval. They must be

@@ -12,46 +12,45 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"blankout"
 )
 
-func wrongOf(text string) (m mistakes) {
-	for _, c := range text {
-		m = append(m, byte(c-'0'))
-	}
-	return m
-}
-
-// TestMcNemar: the interval leaves out zero exactly where the exact test of the items that
-// tell two methods apart rejects at five per cent.
+// TestMcNemar: the interval holds the true difference as often as it says, also where few
+// items tell two methods apart; equal methods are undecided.
 func TestMcNemar(t *testing.T) {
-	for onlyA := range 20 {
-		for onlyB := range 20 {
-			a := wrongOf(strings.Repeat("1", onlyA) + strings.Repeat("0", onlyB) + "1100")
-			b := wrongOf(strings.Repeat("0", onlyA) + strings.Repeat("1", onlyB) + "1100")
-			d := mcNemar(a, b)
-			n := onlyA + onlyB
-			if want := 100 * float64(onlyA-onlyB) / float64(n+4); math.Abs(d.Mean-want) > 1e-12 || d.Low > d.Mean+1e-9 || d.High < d.Mean-1e-9 {
-				t.Fatalf("%d against %d: %v, want %g within", onlyA, onlyB, d, want)
-			}
-			if n == 0 {
-				if d != (Difference{}) || d.Below(0) != Undecided {
-					t.Errorf("methods that are equal: %v", d)
+	r := rand.New(rand.NewPCG(7, 7))
+	for _, c := range []struct {
+		onlyA, onlyB float64 // shares of the items that one method alone gets wrong
+		items        int
+	}{{0.1, 0.05, 400}, {0.01, 0.01, 300}, {0.003, 0, 500}, {0.3, 0.02, 50}} {
+		inside := 0
+		const runs = 3000
+		for range runs {
+			a, b := make(mistakes, c.items), make(mistakes, c.items)
+			for i := range a {
+				switch u := r.Float64(); {
+				case u < c.onlyA:
+					a[i] = 1
+				case u < c.onlyA+c.onlyB:
+					b[i] = 1
+				case u < 0.5:
+					a[i], b[i] = 1, 1
 				}
-				continue
 			}
-			// The sum of the smaller tail, twice.
-			tail := 0.0
-			for k := range min(onlyA, onlyB) + 1 {
-				tail += distuv.Binomial{N: float64(n), P: 0.5}.Prob(float64(k))
+			d := mcNemar(a, b)
+			if want := a.error() - b.error(); math.Abs(d.Mean-want) > 1e-9 {
+				t.Fatalf("%v of errors %g and %g", d, a.error(), b.error())
 			}
-			rejected := 2*tail < 0.05
-			if decided := d.Low > 0 || d.High < 0; decided != rejected {
-				t.Errorf("%d against %d: %v, and the test's p = %g", onlyA, onlyB, d, 2*tail)
+			if truth := 100 * (c.onlyA - c.onlyB); d.Low <= truth && truth <= d.High {
+				inside++
 			}
 		}
+		if share := float64(inside) / runs; share < 0.935 {
+			t.Errorf("%+v: the interval holds the difference in %g of the runs", c, share)
+		}
+	}
+	if d := mcNemar(make(mistakes, 100), make(mistakes, 100)); d.Below(0) != Undecided || d.Above(0) != Undecided || d.Mean != 0 || d.High > 3 {
+		t.Errorf("methods that are equal: %v", d)
 	}
 }
 
