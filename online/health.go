@@ -142,8 +142,9 @@ type measure struct {
 	before       float64 // error that was forecast when the alarm was raised, -1 for none
 }
 
-// observed is what a block holds of a measure.
-type observed struct{ n, sum, square float64 }
+// observed is what a block holds of a measure. moved is the part of the sum, not below 0,
+// that says nothing of a mean that has risen.
+type observed struct{ n, sum, square, moved float64 }
 
 // usual returns the usual mean, a bound of how far the true one is from that, and an upper
 // bound of the variance.
@@ -180,21 +181,28 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 }
 
 // compare takes up a block that began at start, and says whether that has raised an alarm
-// or ended one.
-func (m *measure) compare(kind int, o observed, start Moment) (change changeKind) {
+// or ended one. moved says that the mean of the field has an alarm: its squares then tell
+// of that and of nothing else.
+func (m *measure) compare(kind int, o observed, start Moment, moved bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
-	if o.n == 0 {
+	switch {
+	case o.n == 0:
+		return 0
+	case moved && m.alarm == 0:
+		m.above, m.below, m.pending = 0, 0, observed{}
 		return 0
 	}
+	risen := o
+	risen.sum -= o.moved
 	if m.n >= healthLeast {
 		low, high := ranges[kind][0], ranges[kind][1]
 		mean, off, variance := m.usual(low, high)
 		above, below := allowances[kind](mean, variance)
-		up := o.step(mean+off, variance, high-mean, above)
+		up := risen.step(mean+off, variance, high-mean, above)
 		down := 0.0
 		if below > 0 {
-			down = observed{o.n, -o.sum, o.square}.step(off-mean, variance, mean-low, below)
+			down = observed{n: o.n, sum: -o.sum}.step(off-mean, variance, mean-low, below)
 		}
 		switch {
 		case m.alarm != 0:
@@ -387,19 +395,15 @@ func (l *Learner) reviewFields() {
 			continue
 		}
 		if f.watched || f.kind == blankout.Words {
-			l.reviewMeasure(id, measureMissing, observed{healthBlock, f.missing, f.missing})
+			l.reviewMeasure(id, measureMissing, observed{n: healthBlock, sum: f.missing, square: f.missing})
 		}
 		switch f.kind {
 		case blankout.Categorical:
-			l.reviewMeasure(id, measureNew, observed{f.seen, f.fresh, f.fresh})
+			l.reviewMeasure(id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh})
 		case blankout.Numeric:
-			l.reviewMeasure(id, measureMean, observed{f.seen, f.sum, f.square})
-			// A mean that moves takes the squares along.
-			if m := &f.measures[measureDeviation]; f.measures[measureMean].alarm == 0 || m.alarm != 0 {
-				l.reviewMeasure(id, measureDeviation, observed{f.seen, f.square, f.fourth})
-			} else {
-				m.above, m.below = 0, 0
-			}
+			mean, deviation := f.numbers()
+			l.reviewMeasure(id, measureMean, mean)
+			l.reviewMeasure(id, measureDeviation, deviation)
 			f.checkReference()
 		}
 		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
@@ -414,6 +418,14 @@ func (l *Learner) reviewFields() {
 			}
 		}
 	}
+}
+
+// numbers returns what the block holds of the values of a number. A mean that moves takes
+// the squares along, but not those of the distances from the block's own mean, which
+// are no larger than from the true one.
+func (f *fieldHealth) numbers() (mean, deviation observed) {
+	return observed{n: f.seen, sum: f.sum, square: f.square},
+		observed{n: f.seen, sum: f.square, square: f.fourth, moved: f.sum * f.sum / max(f.seen, 1)}
 }
 
 // checkReference begins a number anew in units that have come to be far from its own.
@@ -438,7 +450,7 @@ func (f *fieldHealth) anew() {
 func (l *Learner) reviewMeasure(id, kind int, o observed) {
 	h, f := &l.health, &l.health.fields[id]
 	m := &f.measures[kind]
-	change := m.compare(kind, o, h.start)
+	change := m.compare(kind, o, h.start, kind == measureDeviation && f.measures[measureMean].alarm != 0)
 	switch {
 	case change == alarmRaised:
 		h.raised++

@@ -185,6 +185,7 @@ func TestHealthDrift(t *testing.T) {
 		contains string
 	}{
 		{"mean", func(s *sensors) { s.shift = 2 }, 1500, "mean", 54, 1, "mean of c is 5"},
+		{"mean jumps", func(s *sensors) { s.shift = 4 }, 768, "mean", 55.5, 1.5, "mean of c is 5"},
 		{"mean falls", func(s *sensors) { s.shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
 		{"deviation", func(s *sensors) { s.scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
 		{"stuck", func(s *sensors) { s.scale = 0 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
@@ -355,9 +356,10 @@ func TestHealthFalseAlarms(t *testing.T) {
 		for b := range blocks {
 			c.block(f)
 			for _, kind := range c.kinds {
-				o := [fieldMeasures]observed{{healthBlock, f.missing, f.missing}, {f.seen, f.fresh, f.fresh}, {f.seen, f.sum, f.square}, {f.seen, f.square, f.fourth}}[kind]
+				mean, deviation := f.numbers()
+				o := [fieldMeasures]observed{{n: healthBlock, sum: f.missing, square: f.missing}, {n: f.seen, sum: f.fresh, square: f.fresh}, mean, deviation}[kind]
 				m := &f.measures[kind]
-				if m.compare(kind, o, Moment{Event: uint64(b)}) == alarmRaised {
+				if m.compare(kind, o, Moment{Event: uint64(b)}, false) == alarmRaised {
 					alarms++
 				}
 				for side, sum := range []float64{m.above, m.below} {

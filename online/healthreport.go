@@ -125,6 +125,9 @@ func (l *Learner) Health() *Health {
 				continue
 			}
 			known = true
+			if kind == measureDeviation && m.alarm == 0 && f.measures[measureMean].alarm != 0 {
+				continue // of values about another mean
+			}
 			c := f.condition(kind)
 			*field.place(kind) = &c
 			field.strength = max(field.strength, f.strength(kind, c))

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -34,6 +35,9 @@ type loop struct {
 	alarms     uint64         // of the drift detector, those logged
 	first      online.Metrics // as Run began
 
+	healthChanges uint64 // alarms about fields raised and ended, those logged
+	healthRaised  uint64 // as Run began
+
 	ahead    *ahead
 	finished chan func() // what jobs come back with, to be called
 	end      func()      // ends the run, as the caller of Run may
@@ -56,6 +60,8 @@ func newLoop(r *Runner) *loop {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.alarms = l.first.Drift.Alarms
+	_, l.healthChanges = r.Learner.HealthChanges(math.MaxUint64)
+	l.healthRaised = r.Learner.Health().Raised
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
@@ -255,6 +261,7 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	l.current.LearnTime += time.Since(began)
 	l.records += uint64(n)
 	l.reportDrift(b)
+	l.reportHealth(b)
 	now := time.Now()
 	if n == len(b.Examples) {
 		position.Next = max(position.Next, b.Next)
@@ -408,7 +415,8 @@ func (l *loop) report(notReady string) {
 		}
 		s.Partitions[i] = PartitionStatus{p, high}
 	}
-	s.Metrics = l.Learner.Metrics()
+	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
+	s.FieldAlarms = s.Health.Raised - l.healthRaised
 	s.Suspected, s.DriftAlarms = s.Metrics.Suspects-l.first.Suspects, s.Metrics.Drift.Alarms-l.first.Drift.Alarms
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)

@@ -32,6 +32,7 @@ type Status struct {
 	DeadLetterFailures           uint64                     // attempts to store that failed
 	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
 	Suspected, DriftAlarms       uint64                     // counted and raised; Metrics has those before Run began too
+	FieldAlarms                  uint64                     // raised; Health has those before Run began too
 	Partitions                   []PartitionStatus          // ordered by topic and partition
 	// NewestTime is the largest event time learned, NewestAge how old the newest
 	// event of the last batch was when it had been learned. Zero if events have no time.
@@ -41,6 +42,7 @@ type Status struct {
 	Save       SaveStatus
 	Published  uint64         // Models handed to readers
 	Metrics    online.Metrics // the Learner's
+	Health     *online.Health // of the fields; nil before the first report
 	Warnings   []online.Warning
 	Validation ValidationStatus
 }

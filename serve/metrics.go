@@ -59,7 +59,8 @@ type view struct {
 
 // metrics is the table; docs/metrics.md is this table for people, and a test
 // compares them. A new metric is a row here and a line there. There is never a
-// label by feature, key or event: the number of time series is small and fixed.
+// label by feature, key or event, and one by field only for the metricFields worst of
+// those with an alarm: the number of time series is small and bounded.
 var metrics = []metric{
 	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labelled with the version of the program and of Go.",
 		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
@@ -277,6 +278,48 @@ var metrics = []metric{
 		ofAlarm(func(d online.Drift, emit func(float64, ...string)) {
 			emit(d.Before, "before")
 			emit(d.After, "after")
+		})},
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean or deviation; /v1/features says which fields.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.status.Health == nil {
+				return
+			}
+			on := map[string]float64{}
+			for _, f := range v.status.Health.Fields {
+				for _, a := range f.Alarms {
+					on[a.Kind]++
+				}
+			}
+			for _, kind := range online.FieldAlarmKinds {
+				emit(on[kind], kind)
+			}
+		}},
+	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
+		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
+	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual. Only of the 10 worst fields with an alarm.",
+		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
+	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual. Only of the 10 worst fields with an alarm.",
+		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
+	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one. Only of the 10 worst fields with an alarm.",
+		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+			if f.Mean != nil {
+				emit(f.Mean.Change)
+			}
+		})},
+	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one. Only of the 10 worst fields with an alarm.",
+		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+			if f.Deviation != nil {
+				emit(f.Deviation.Change)
+			}
+		})},
+	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after. Only of the 10 worst fields with an alarm.",
+		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+			for _, a := range f.Alarms {
+				if a.ErrorAfter != nil {
+					emit(*a.ErrorBefore/100, "before")
+					emit(*a.ErrorAfter/100, "after")
+				}
+			}
 		})},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label or worse-than-prior; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {

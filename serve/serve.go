@@ -350,6 +350,9 @@ func (t *site) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /v1/events", t.events)
+	if s.Status != nil {
+		mux.HandleFunc("GET /v1/features", t.features)
+	}
 	mux.HandleFunc("GET /v1/model", models.get)
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
 	if s.Model != nil {

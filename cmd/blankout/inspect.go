@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -25,6 +26,7 @@ import (
 func (p *program) inspect() *cobra.Command {
 	var asJSON bool
 	var weights int
+	var features bool
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Tell what a checkpoint, model or snapshot holds",
@@ -33,6 +35,7 @@ what was learned how from how many events, and the features that weigh most. Of
 a checkpoint directory it takes the newest file.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
+			"  blankout inspect checkpoints --features\n" +
 			"  blankout inspect checkpoints --json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -49,12 +52,20 @@ a checkpoint directory it takes the newest file.`,
 				return json.NewEncoder(p.stdout).Encode(i)
 			}
 			out := bufio.NewWriter(p.stdout)
-			i.print(out)
+			if features {
+				if i.Health == nil {
+					return fmt.Errorf("inspect --features: %s: this is no checkpoint: nothing tells the health of fields", i.File)
+				}
+				printFeatures(out, i.Health)
+			} else {
+				i.print(out)
+			}
 			return out.Flush()
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
+	c.Flags().BoolVar(&features, "features", false, "the health of the fields instead: what is missing or has moved, the worst first")
 	return c
 }
 
@@ -82,6 +93,7 @@ type inspection struct {
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
 	Warnings    []online.Warning `json:"warnings,omitempty"` // of a checkpoint
+	Health      *online.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
 	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
@@ -151,6 +163,9 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if i.Warnings, err = online.ReadWarnings(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
+	if i.Health, err = online.ReadHealth(file.Blocks); err != nil {
+		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+	}
 	if data, err := blankout.FindBlock(file.Blocks, "snapshot"); err == nil {
 		i.Snapshot = &snapshotID{}
 		if err := json.Unmarshal(data, i.Snapshot); err != nil {
@@ -184,6 +199,9 @@ func (i *inspection) print(out *bufio.Writer) {
 	for _, w := range i.Warnings {
 		fmt.Fprintf(out, "warning       %s\n", w.Text)
 	}
+	if i.Health != nil {
+		printAlarms(out, i.Health)
+	}
 	if p := i.Progress; p != nil {
 		printProgress(out, p)
 	}
@@ -206,6 +224,56 @@ func (i *inspection) print(out *bufio.Writer) {
 			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, blankout.Printable(w.Feature))
 		}
 		t.Flush()
+	}
+}
+
+// printAlarms tells which fields are not as they usually are.
+func printAlarms(out *bufio.Writer, h *online.Health) {
+	const most = 10
+	n := 0
+	for _, f := range h.Fields {
+		for _, a := range f.Alarms {
+			if n++; n <= most {
+				fmt.Fprintf(out, "alarm         %s\n", a.Text)
+			}
+		}
+	}
+	if n > most {
+		fmt.Fprintf(out, "              and %s more: --features\n", plural(n-most, "alarm"))
+	}
+}
+
+// printFeatures tells the condition of every field that is watched.
+func printFeatures(out *bufio.Writer, h *online.Health) {
+	printAlarms(out, h)
+	if h.Alarms > 0 {
+		fmt.Fprintln(out)
+	}
+	if len(h.Fields) == 0 {
+		fmt.Fprintf(out, "no field is watched: after %s events nothing is usual yet, or the events have no named fields\n", humanize.Comma(int64(h.Events)))
+		return
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tnew values %\tusually\tmean\tusually\tdeviation\tusually\terror % without\t")
+	two := func(c *online.Condition, factor float64) string {
+		if c == nil {
+			return "\t"
+		}
+		return fmt.Sprintf("%.3g\t%.3g", math.Round(1e6*factor*c.Now)/1e6, math.Round(1e6*factor*c.Usual)/1e6)
+	}
+	for _, f := range h.Fields {
+		without := ""
+		if f.ErrorWithout != nil {
+			without = fmt.Sprintf("%.1f", *f.ErrorWithout)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", blankout.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.NewValues, 100), two(f.Mean, 1), two(f.Deviation, 1), without)
+	}
+	t.Flush()
+	if len(h.Changes) > 0 {
+		fmt.Fprintln(out, "\nthe latest alarms raised and ended")
+		for _, a := range h.Changes {
+			fmt.Fprintf(out, "  event %s: %s\n", humanize.Comma(int64(a.Event)), a.Text)
+		}
 	}
 }
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"blankout/online"
+)
+
+// A sensor dies and comes back: the log of run says so with the times of the records,
+// inspect tells the alarms of a checkpoint, and --features the condition of every field.
+// A stop in the middle of an alarm changes nothing.
+func TestHealthOfFields(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var lines bytes.Buffer
+	for i := range 8000 {
+		label, x, vibration := "ok", i%7, "null"
+		if i%2 == 1 {
+			label, x = "broken", i%7+5
+		}
+		if i < 3000 || i >= 6000 {
+			vibration = fmt.Sprint(x)
+		}
+		fmt.Fprintf(&lines, `{"label":%q,"at":%d,"vibration":%s,"room":"r%d","level\u001b[2J":%d}`+"\n", label, 1_700_000_000_000+1000*i, vibration, i%5, i%11)
+	}
+	if err := os.WriteFile("events.jsonl", lines.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	blankout := func(args ...string) (stdout, stderr string) {
+		var out, log bytes.Buffer
+		if code := execute(t.Context(), args, strings.NewReader(""), &out, &log); code != 0 {
+			t.Fatalf("%q: exit code %d\n%s", args, code, log.String())
+		}
+		return out.String(), log.String()
+	}
+	run := []string{"run", "-d", "events.jsonl", "--set", "record.label=label", "--set", "record.time=at", "--set", "checkpoint.directory=checkpoints", "--set", "http.address=", "--max-events"}
+	dead := "vibration missing in 100 % since 2023-11-14T23:03:20Z (usually 0 %); error forecast "
+	_, log := blankout(append(run, "5000")...)
+	if strings.Count(log, dead) != 1 {
+		t.Errorf("the log: %s", log)
+	}
+	out, _ := blankout("inspect", "checkpoints")
+	if !strings.Contains(out, "\nalarm         "+dead) {
+		t.Errorf("inspect: %s", out)
+	}
+	out, _ = blankout("inspect", "checkpoints", "--features")
+	if !strings.HasPrefix(out, "alarm         "+dead) || !strings.Contains(out, "event 3,328: "+dead) && !strings.Contains(out, "event 3,584: "+dead) || strings.Contains(out, "\x1b") || strings.Contains(out, "NaN") {
+		t.Errorf("inspect --features: %s", out)
+	}
+	for _, want := range []string{"  vibration      numeric        100        0 ", `level\x1b[2J      numeric          0        0 `, "         room  categorical "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("inspect --features lacks %q: %s", want, out)
+		}
+	}
+	var i struct{ Health *online.Health }
+	out, _ = blankout("inspect", "checkpoints", "--json")
+	if err := json.Unmarshal([]byte(out), &i); err != nil || i.Health.Alarms != 1 || i.Health.Fields[0].Alarms[0].SinceEvent != 3001 {
+		t.Errorf("inspect --json: %v %s", err, out)
+	}
+	_, log = blankout(append(run, "3000")...)
+	if strings.Contains(log, dead) || strings.Count(log, "as usual again: vibration missing in 0 % since 2023-11-14T23:5") != 1 {
+		t.Errorf("the log: %s", log)
+	}
+	if out, _ = blankout("inspect", "checkpoints"); strings.Contains(out, "\nalarm ") {
+		t.Errorf("inspect: %s", out)
+	}
+}

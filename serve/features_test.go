@@ -1,0 +1,111 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"blankout/online"
+	"blankout/run"
+	"blankout/serve"
+)
+
+// dying returns events of which the field vibration is null from number 3000 on.
+func dying() []byte {
+	var lines bytes.Buffer
+	for i := range 4000 {
+		label, x, null := "no", float64(i%7)/2, "null"
+		if i%2 == 1 {
+			label, x = "yes", x+4
+		}
+		if i < 3000 {
+			null = fmt.Sprint(x)
+		}
+		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"w%d","vibration":%s,"<b>x":%d}`+"\n", label, 1_700_000_000_000+1000*i, i%5, null, i%11)
+	}
+	return lines.Bytes()
+}
+
+// What the Learner knows of a dead field is at /v1/features and in the metrics, in the
+// same words and numbers.
+func TestFeatures(t *testing.T) {
+	runner, service := runnerOver(t, dying())
+	url := start(t, serve.DefaultConfig(), service)
+	if status, text, _ := call(t, "GET", url+"/v1/features", ""); status != 503 || !strings.Contains(text, "nothing has been learned yet") {
+		t.Errorf("before the start: %d %s", status, text)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		online.Health
+		Watched int
+	}
+	status, text, _ := call(t, "GET", url+"/v1/features?limit=2", "")
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
+		t.Fatalf("%d %v %s", status, err, text)
+	}
+	if got.Events != 4000 || got.Alarms != 1 || got.Raised != 1 || got.Watched != 3 || len(got.Fields) != 2 || len(got.Changes) != 1 {
+		t.Fatalf("%s", text)
+	}
+	f := got.Fields[0]
+	if f.Field != "vibration" || f.Missing.Now != 1 || f.Missing.Usual > 0.001 || f.Mean == nil || f.ErrorWithout == nil {
+		t.Errorf("%s", text)
+	}
+	a := f.Alarms[0]
+	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%", *a.ErrorBefore, *a.ErrorAfter)
+	if a.Text != want || a.SinceEvent != 3001 || *a.ErrorBefore > 10 || *a.ErrorAfter < 30 {
+		t.Errorf("%+v\nwant %s", a, want)
+	}
+	for _, bad := range []string{"x", "-1", "1e3"} {
+		if status, text, _ := call(t, "GET", url+"/v1/features?limit="+bad, ""); status != 400 || !strings.Contains(text, "limit=") {
+			t.Errorf("limit=%s: %d %s", bad, status, text)
+		}
+	}
+	_, text, _ = call(t, "GET", url+"/metrics", "")
+	for _, want := range []string{
+		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
+		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
+		"# HELP blankout_field_missing_ratio Share of the events in which the field is null or left out",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if strings.Contains(text, `field="word"`) {
+		t.Error("a field without an alarm has metrics")
+	}
+}
+
+// However many fields have an alarm, and whatever their names are, few have metrics.
+func TestFieldMetricsAreBounded(t *testing.T) {
+	h := &online.Health{Alarms: 50}
+	for i := range 50 {
+		f := online.FieldHealth{Field: fmt.Sprint("f", i), Missing: &online.Condition{Now: 1}, Mean: &online.Condition{}, Deviation: &online.Condition{}, NewValues: &online.Condition{}}
+		switch i {
+		case 0, 1:
+			f.Field = "twice"
+		case 2:
+			f.Field = "\xff\xfe\"\n" + strings.Repeat("é", 300)
+		}
+		f.Alarms = []online.FieldAlarm{{Field: f.Field, Kind: "missing"}}
+		h.Fields = append(h.Fields, f)
+	}
+	_, service := learned(t)
+	service.Status = func() *run.Status { return &run.Status{Health: h} }
+	url := start(t, serve.DefaultConfig(), service)
+	status, text, _ := call(t, "GET", url+"/metrics", "")
+	if status != 200 || !strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`) {
+		t.Fatalf("%d %.300s", status, text)
+	}
+	if n := strings.Count(text, "blankout_field_missing_ratio{"); n != 20 {
+		t.Errorf("%d series, want those of 10 fields now and usually", n)
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "blankout_field_") && len(line) > 300 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+}
