@@ -54,6 +54,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def of(self, i: int) -> slice:
+        """Return the place of the features of event i."""
+        return slice(int(self.starts[i]), int(self.starts[i + 1]))
+
     @property
     def rows(self) -> np.ndarray:
         """The number of the event of each feature."""

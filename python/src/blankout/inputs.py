@@ -54,7 +54,11 @@ def read(x: Any, decoder: Decoder, names: bool = False) -> Batch:
 
 
 def from_columns(x: Any, decoder: Decoder) -> Batch:
-    """Return the features of an array or a sparse matrix of shape (n, columns)."""
+    """Return the features of an array or a sparse matrix of shape (n, columns).
+
+    Zeros of an array are left out, as of a file. So is NaN if the model declares that
+    columns go missing.
+    """
     schema = decoder.schema
     if len(schema.fields) > 1:
         raise ValueError(
@@ -67,6 +71,8 @@ def from_columns(x: Any, decoder: Decoder) -> Batch:
         shape, starts, columns, values = x.shape, x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data.astype(np.float64)
     else:
         x = np.asarray(x, dtype=np.float64)
+        if schema.known:
+            x = np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf)
         if x.ndim != 2:
             raise ValueError(f"an array of the shape {x.shape}: want (events, columns)")
         shape = x.shape
@@ -77,8 +83,9 @@ def from_columns(x: Any, decoder: Decoder) -> Batch:
     if bad.any():
         i = int(np.argmax(bad))
         row = int(np.searchsorted(starts, i, side="right")) - 1
-        raise RefusedEvent("not-finite" if not np.isfinite(values[i]) else "out-of-range",
-                           f"column {columns[i]} is {values[i]}: of columns by number none can be missing", row)
+        finite = np.isfinite(values[i])
+        why = "the limit is 1e30" if finite else "this model does not declare that columns go missing (--known)"
+        raise RefusedEvent("out-of-range" if finite else "not-finite", f"column {columns[i]} is {values[i]}: {why}", row)
     if not schema.numeric_indices:
         return _hashed(starts, columns, values, decoder)
     if shape[1] > schema.mask + 1:

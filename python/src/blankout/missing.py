@@ -1,17 +1,21 @@
 """What is known to be missing from an event, and by what its features are then multiplied.
 
 A field is known to be missing where it is null, or where it is a named field that is
-left out although it usually is there. How the rest then counts is a rule, one for each
-of five ranges of the share that is missing.
+left out although it usually is there. Of a sparse text format, which has no fields, that goes
+for columns if the model declares it ("known"). How the rest then counts is a rule, one for
+each of five ranges of the share that is missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Sequence
 
+import numpy as np
+
 from .errors import NewerError
-from .schema import Field, strict
+from .events import Batch
+from .schema import Field, Schema, strict
 
 AS_IS, RESCALE = "as-is", "rescale"
 RULES = (AS_IS, RESCALE)
@@ -28,7 +32,8 @@ class Lack:
     """Counts of an event's fields.
 
     null and absent are known to be missing; named are those present whose absence would
-    be known, silent the others present: bags of words.
+    be known, silent the others present: bags of words. Where columns are known to go missing
+    features are counted instead of fields.
     """
 
     null: int = 0
@@ -46,6 +51,8 @@ class Missing:
         usual: ids of the fields that are missing where they are left out.
         usually_null: ids of those that are not missing where they are null.
         also: by the id of a later field the first one of the same name.
+        known: whether columns of a sparse text format are missing where they are left out;
+            columns then lists those, ascending.
     """
 
     null: tuple[str, ...] = (AS_IS,) * 5
@@ -53,6 +60,8 @@ class Missing:
     usual: frozenset[int] = frozenset()
     usually_null: frozenset[int] = frozenset()
     also: dict[int, int] = field(default_factory=dict)
+    known: bool = False
+    columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def parse(cls, data: dict | None) -> "Missing":
@@ -62,7 +71,7 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "null", "absent", "usual", "usually_null", "also")
+        strict("missing", data, "null", "absent", "usual", "usually_null", "also", "known", "columns")
         for name in ("null", "absent"):
             rules = data.get(name)
             if not isinstance(rules, list) or len(rules) != 5 or any(r not in RULES for r in rules):
@@ -74,6 +83,7 @@ class Missing:
             tuple(data["null"]), tuple(data["absent"]),
             frozenset(data.get("usual") or ()), frozenset(data.get("usually_null") or ()),
             {int(later): int(first) for later, first in data.get("also") or ()},
+            data.get("known", False), np.array(data.get("columns") or (), np.int64),
         )
 
     def forced(self, rule: str) -> "Missing":
@@ -82,7 +92,7 @@ class Missing:
             return self
         if rule not in RULES:
             raise ValueError(f'missing "{rule}": want auto, {", ".join(RULES)}')
-        return Missing((rule,) * 5, (rule,) * 5, self.usual, self.usually_null, self.also)
+        return replace(self, null=(rule,) * 5, absent=(rule,) * 5)
 
     def present(self, ids: set[int]) -> set[int]:
         """Return the ids of the fields that are there, one for fields of several kinds."""
@@ -91,22 +101,39 @@ class Missing:
         found = ids - self.also.keys()
         return found.union(self.also[i] for i in ids & self.also.keys())
 
-    def lack(self, fields: Sequence[Field], present: set[int], nulls: Sequence[int]) -> Lack:
-        """Count the fields of an event of which present are there and nulls are null."""
+    def lack(self, fields: Sequence[Field], batch: Batch, i: int) -> Lack:
+        """Count what event i of a batch has and lacks, given the fields of the Schema."""
+        if self._is_sparse(fields, batch, i):
+            own = batch.of(i)
+            cross = sum(fields[f].kind == "cross" for f in batch.fields[own].tolist() if f < len(fields)) if batch.present else 0
+            return Lack(0, len(self._absent(batch, i)), own.stop - own.start - cross)
+        if batch.present is None:
+            return Lack()  # a sparse text format without fields
+        present, nulls = self.present(batch.present[i]), batch.nulls[i]
         null = absent = 0
         if not nulls and self.usual <= present:
             return Lack()  # the usual case: the fields present need no counting
-        for i in nulls:
-            if i >= len(fields) or i in present:
+        for f in nulls:
+            if f >= len(fields) or f in present:
                 continue
-            if i not in self.usually_null:
+            if f not in self.usually_null:
                 null += 1
-            if i in self.usual:
+            if f in self.usual:
                 absent -= 1  # it is one of those counted now
         absent += len(self.usual - present)
-        counted = [fields[i] for i in present if 0 < i < len(fields) and fields[i].kind != "cross"]
+        counted = [fields[f] for f in present if 0 < f < len(fields) and fields[f].kind != "cross"]
         named = sum(f.named for f in counted)
         return Lack(null, absent, named, len(counted) - named)
+
+    def _is_sparse(self, fields: Sequence[Field], batch: Batch, i: int) -> bool:
+        """Say whether columns of the event are known to go missing: no field tells what is."""
+        if not self.known or batch.present is None:
+            return self.known
+        kinds = {fields[f].kind for f in batch.present[i] if f < len(fields)}
+        return not batch.nulls[i] and kinds <= {"sparse", "cross"}
+
+    def _absent(self, batch: Batch, i: int) -> np.ndarray:
+        return np.setdiff1d(self.columns, batch.columns[batch.of(i)], assume_unique=True)
 
     def scale(self, k: Lack) -> float:
         """Return by what the features of an event are multiplied that lacks k."""
@@ -120,18 +147,19 @@ class Missing:
             lost += k.absent
         return 1 + lost / present
 
-    def answer(self, fields: Sequence[Field], present: set[int], nulls: Sequence[int]) -> tuple[float, str]:
+    def answer(self, fields: Sequence[Field], batch: Batch, i: int) -> tuple[float, str]:
         """Return the factor of an event's features, and the rule, "" if nothing is known to be missing."""
-        k = self.lack(fields, present, nulls)
+        k = self.lack(fields, batch, i)
         if k.null + k.absent <= 0:
             return 1.0, ""
         scale = self.scale(k)
         return scale, AS_IS if scale == 1 else RESCALE
 
-    def names(self, fields: Sequence[Field], present: set[int], nulls: Sequence[int]) -> list[str]:
-        """Return the names of the fields that are known to be missing."""
-        k = self.lack(fields, present, nulls)
-        if k.null + k.absent <= 0:
-            return []
-        ids = (set(nulls) - self.usually_null) | self.usual
-        return [fields[i].name for i in sorted(ids) if i < len(fields) and i not in present]
+    def names(self, schema: Schema, batch: Batch, i: int) -> list[str]:
+        """Return the names of what is known to be missing from an event: of fields, or of columns."""
+        fields = schema.fields
+        if len(self.columns) and self._is_sparse(fields, batch, i):
+            return [schema.name_of(c) for c in self._absent(batch, i).tolist()]
+        present = self.present(batch.present[i])
+        ids = (set(batch.nulls[i]) - self.usually_null) | self.usual
+        return [fields[f].name for f in sorted(ids) if f < len(fields) and f not in present]

@@ -126,11 +126,12 @@ class Model:
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats")
         scaler = head.get("scaler") or {}
-        strict("scaler", scaler, "mode", "dense")
+        strict("scaler", scaler, "mode", "dense", "unfilled")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
             raise NewerError(f'the model standardises by "{scaler["mode"]}", which this package does not know')
         self._schema = Schema.parse(head["schema"], file)
-        self._scaler = Scaler(scaler.get("mode") or "none", np.array(scaler.get("dense") or (), np.int64))
+        dense = () if scaler.get("unfilled") else scaler.get("dense") or ()
+        self._scaler = Scaler(scaler.get("mode") or "none", np.array(dense, np.int64))
         self._missing = Missing.parse(head.get("missing")).forced(missing)
         self._record = Record.parse(file)
         self._outputs: int = head["outputs"]
@@ -268,11 +269,9 @@ class Model:
         out = []
         for i in range(len(batch)):
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
-            if batch.present is not None:
-                present = self._missing.present(batch.present[i])
-                a["rule"] = self._missing.answer(self._schema.fields, present, batch.nulls[i])[1]
-                if a["rule"]:
-                    a["missing"] = self._missing.names(self._schema.fields, present, batch.nulls[i])
+            a["rule"] = self._missing.answer(self._schema.fields, batch, i)[1]
+            if a["rule"]:
+                a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
                 a["class_"] = str(self.classes_[chosen[i]])
                 a["probability"] = float(chances[i, chosen[i]])
@@ -310,10 +309,8 @@ class Model:
     def _score(self, batch: Batch) -> np.ndarray:
         """Return the scores, shape (n, outputs), or of pairs (n, classes)."""
         scale = np.ones(len(batch))
-        if batch.present is not None:
-            for i, ids in enumerate(batch.present):
-                present = self._missing.present(ids)
-                scale[i] = self._missing.answer(self._schema.fields, present, batch.nulls[i])[0]
+        if batch.present is not None or self._missing.known:
+            scale[:] = [self._missing.answer(self._schema.fields, batch, i)[0] for i in range(len(batch))]
         rows, columns, x, slots = self._standardised(batch)
         x = scale[rows] * x
         if self._support is not None:
@@ -390,9 +387,7 @@ class Model:
         output = 0 if self._outputs == 1 else chosen
         one = _one(batch, i)
         rows, columns, x, slots = self._standardised(one)
-        scale = 1.0
-        if one.present is not None:
-            scale = self._missing.answer(self._schema.fields, self._missing.present(one.present[0]), one.nulls[0])[0]
+        scale = self._missing.answer(self._schema.fields, one, 0)[0]
         weights = self._weights[slots, output]
         intercept = float(self._intercept[output])
         parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
@@ -415,14 +410,14 @@ class Model:
 
 
 def _one(batch: Batch, i: int) -> Batch:
-    a, b = batch.starts[i], batch.starts[i + 1]
+    own = batch.of(i)
 
     def part(x):
         return None if x is None else x[i : i + 1]
 
     return Batch(
-        np.array([0, b - a]), batch.columns[a:b], batch.values[a:b], None,
-        part(batch.present), part(batch.nulls), part(batch.names), part(batch.ids),
+        np.array([0, own.stop - own.start]), batch.columns[own], batch.values[own],
+        None if batch.fields is None else batch.fields[own], part(batch.present), part(batch.nulls), part(batch.names), part(batch.ids),
     )
 
 

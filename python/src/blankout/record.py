@@ -10,7 +10,7 @@ from .errors import NewerError
 
 SETTINGS = (
     "format", "label", "weight", "id", "time", "drop", "categorical", "columns", "missing",
-    "separator", "unlabelled", "text", "ngrams",
+    "separator", "unlabelled", "text", "ngrams", "groups",
 )
 
 
@@ -19,7 +19,7 @@ class Record:
     """What of a configuration's [record] decides how an event becomes features.
 
     Attributes:
-        format: "json", "svmlight", "vw", "csv" or "" if the file does not say.
+        format: as record.format in the configuration, "" if the file does not say.
         roles: by name the fields that are no features: "label", "weight", "id", "time" and "drop".
         categorical: fields whose numbers are names.
         text: fields whose strings are bags of their words, and of up to ngrams of them in a row.

@@ -75,6 +75,7 @@ class Schema:
     Attributes:
         bits: names hash to 2^bits columns.
         fields: by id; 0 is the anonymous field.
+        known: whether columns of a sparse text format go missing.
         names: the dictionary, (hash, name) in order of appearance; None if the model keeps none.
         full: whether there were more names than the dictionary may hold.
     """
@@ -88,6 +89,7 @@ class Schema:
     classes: tuple[str, ...] = ()
     names: tuple[tuple[int, str], ...] | None = None
     full: bool = False
+    known: bool = False
     _namer: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -95,7 +97,7 @@ class Schema:
         """Read the part "schema" of a model and the block of its names."""
         strict(
             "schema", data, "bits", "seed", "numeric_indices", "zero_based", "crosses", "fields",
-            "column_groups", "classes", "max_classes",
+            "column_groups", "classes", "max_classes", "known",
         )
         fields = []
         for f in data["fields"] or ():
@@ -110,7 +112,7 @@ class Schema:
         return cls(
             bits, data.get("seed", 0), data.get("numeric_indices", False), data.get("zero_based", False),
             tuple((a, b) for a, b in data.get("crosses") or ()), tuple(fields),
-            tuple(data["classes"] or ()), names, full,
+            tuple(data["classes"] or ()), names, full, data.get("known", False),
         )
 
     @property
