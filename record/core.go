@@ -168,7 +168,7 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 		d.refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] == 0 && len(v) >= 5:
 		id := uint32(v[1])<<24 | uint32(v[2])<<16 | uint32(v[3])<<8 | uint32(v[4])
-		d.refuse(r, e, blankout.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d", id)
+		d.refuse(r, e, blankout.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d: the formats avro, protobuf and json-schema read it", id)
 	default:
 		return true
 	}
