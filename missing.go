@@ -263,7 +263,7 @@ func (h *Head) Answer(e *Example) (scale float64, rule MissingRule) {
 		return 1, ""
 	}
 	var some [16]uint64
-	k := h.Missing.Lack(h.Schema.Fields, e, FieldSet(some[:]).room(len(h.Schema.Fields)))
+	k := h.Missing.Lack(h.Schema.Fields, e, FieldSet(some[:]).Room(len(h.Schema.Fields)))
 	if !k.Some() {
 		return 1, ""
 	}
@@ -277,7 +277,7 @@ func (h *Head) Answer(e *Example) (scale float64, rule MissingRule) {
 // any case.
 func (h *Head) Lack(e *Example) Lack {
 	var some [16]uint64
-	present := FieldSet(some[:]).room(len(h.Schema.Fields))
+	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
 	k := h.Missing.Lack(h.Schema.Fields, e, present)
 	if k.Named == 0 { // they may not have been counted
 		k.Named, k.Silent = present.Count(h.Schema.Fields)
@@ -322,8 +322,8 @@ type FieldSet []uint64
 // NewFieldSet returns an empty set with room for the ids below n.
 func NewFieldSet(n int) FieldSet { return make(FieldSet, (n+63)/64) }
 
-// room returns s, or a new set, with room for the ids below n.
-func (s FieldSet) room(n int) FieldSet {
+// Room returns s, or a new set, with room for the ids below n.
+func (s FieldSet) Room(n int) FieldSet {
 	if n <= 64*len(s) {
 		return s
 	}

@@ -14,6 +14,8 @@ import (
 type missing struct {
 	model *blankout.Missing
 	usual blankout.FieldUse
+	// kinds counts fields as usual does, but each of several of one name for itself.
+	kinds blankout.FieldUse
 	// Of sparse text formats, where Schema.Known has it that their features go missing.
 	columns blankout.ColumnUse
 	event   lacking
@@ -25,6 +27,7 @@ type missing struct {
 type lacking struct {
 	named   bool              // the event has fields
 	present blankout.FieldSet // if it has
+	kinds   blankout.FieldSet // its fields, each of several of one name
 	lack    blankout.Lack
 	scale   float64 // the features' factor for that
 	// By output, of an event that lacks some: the published intercepts, the features'
@@ -39,6 +42,7 @@ func newMissing(rule blankout.MissingRule, known bool, outputs int) missing {
 	return missing{
 		model:   model,
 		usual:   blankout.FieldUse{Memory: usualMemory},
+		kinds:   blankout.FieldUse{Memory: usualMemory},
 		columns: blankout.ColumnUse{Memory: usualMemory},
 		event:   lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
 	}
@@ -99,6 +103,12 @@ func (l *Learner) lack(e *blankout.Example) {
 			}
 		} else if m.usual.Count(now.present, e.Missing); review {
 			m.model = m.usual.Review(m.model, fields)
+		}
+		if !sparse {
+			clear(now.kinds)
+			now.kinds = now.kinds.Room(len(fields))
+			now.kinds.Add(e.Field)
+			m.kinds.Count(now.kinds, nil)
 		}
 	}
 }
@@ -229,6 +239,8 @@ func (m *missing) state(c *coder.Coder) {
 	c.Uint(&m.usual.Events)
 	c.Uints(&m.usual.Present)
 	c.Uints(&m.usual.Null)
+	c.Uint(&m.kinds.Events)
+	c.Uints(&m.kinds.Present)
 	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
 		for i := range list {
 			for _, p := range []*float64{&list[i].events, &list[i].own, &list[i].sum, &list[i].squares} {

@@ -26,12 +26,13 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnPrior}
+var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnPrior}
 
 const (
 	warnUnlabelled = "no-labels"        // no event has had a label
 	warnRefused    = "refused"          // more than maxRefused of the records were refused
 	warnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
+	warnKinds      = "mixed-kinds"      // a field comes as values of several kinds
 	warnPrior      = "worse-than-prior" // the class shares alone would have predicted better
 )
 
@@ -158,7 +159,69 @@ func firstBytes(s string, most int) string {
 // WarningKinds. settings say how records are read; final
 // says that no more is to come, so that few records are no excuse.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
-	return l.measures.sums.warnings(l.events, l.schema.Classes, settings, final)
+	out := l.measures.sums.warnings(l.events, l.schema.Classes, settings, final)
+	if l.events < warnAfter && !final {
+		return out
+	}
+	at := slices.IndexFunc(out, func(w Warning) bool { return w.Kind == warnPrior })
+	if at < 0 {
+		at = len(out)
+	}
+	return slices.Insert(out, at, mixedKinds(&l.missing.kinds, l.schema.Fields)...)
+}
+
+const (
+	// A field is of several kinds if the rarer ones have come in so many of the events that
+	// are counted, and in such a share of those with the field.
+	mixedLeast = 5
+	mixedShare = 0.01
+	// mixedNamed bounds the fields that are named.
+	mixedNamed = 5
+)
+
+// mixedKinds warns of fields whose values are now of one kind and now of another.
+func mixedKinds(use *blankout.FieldUse, fields []blankout.Field) []Warning {
+	type of struct {
+		kind  blankout.Kind
+		count uint64
+	}
+	var names []string // in the order of the fields
+	byName := map[string][]of{}
+	for id := 1; id < min(len(use.Present), len(fields)); id++ {
+		f := fields[id]
+		if f.Kind == blankout.Cross || use.Present[id] < mixedLeast {
+			continue
+		}
+		if byName[f.Name] == nil {
+			names = append(names, f.Name)
+		}
+		byName[f.Name] = append(byName[f.Name], of{f.Kind, use.Present[id]})
+	}
+	var mixed []string
+	for _, name := range names {
+		kinds, all := byName[name], uint64(0)
+		for _, k := range kinds {
+			all += k.count
+		}
+		kinds = slices.DeleteFunc(kinds, func(k of) bool { return float64(k.count) < mixedShare*float64(all) })
+		if len(kinds) < 2 {
+			continue
+		}
+		var shares []string
+		for _, k := range kinds {
+			shares = append(shares, fmt.Sprintf("%s in %.3g %%", k.kind, 100*float64(k.count)/float64(all)))
+		}
+		mixed = append(mixed, fmt.Sprintf("%s (%s)", strconv.Quote(name), strings.Join(shares, ", ")))
+	}
+	if len(mixed) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(mixed) - mixedNamed; n > 0 {
+		mixed, more = mixed[:mixedNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return []Warning{{warnKinds, fmt.Sprintf("fields come as values of several kinds, of late %s%s: each kind is a field of its own, with weights of its own; "+
+		"record.categorical makes names of numbers, and record.missing lists what stands for an unknown value in CSV", strings.Join(mixed, "; "), more)}}
 }
 
 func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint, final bool) (out []Warning) {

@@ -220,3 +220,38 @@ func TestStreamWarnings(t *testing.T) {
 		})
 	}
 }
+
+// A field that comes as a number and, in one event of twenty, as a name is named, with how
+// often it is which; one event in a thousand is no reason, and neither are fields of one kind.
+func TestMixedKinds(t *testing.T) {
+	c := DefaultConfig()
+	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
+	number := s.AddField(blankout.Field{Name: "amount\x1b", Kind: blankout.Numeric})
+	name := s.AddField(blankout.Field{Name: "amount\x1b", Kind: blankout.Categorical})
+	other := s.AddField(blankout.Field{Name: "country", Kind: blankout.Categorical})
+	rare := s.AddField(blankout.Field{Name: "country", Kind: blankout.Boolean})
+	l, err := New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 3000 {
+		e := drawn(r)
+		e.Features = blankout.Vec{Index: []uint32{0, 5}, Value: []float64{e.Features.Value[0], 1}}
+		e.Field = []uint16{number, other}
+		if r.IntN(20) == 0 {
+			e.Features.Index[0], e.Features.Value[0], e.Field[0] = 1, 1, name
+		}
+		if i%1000 == 999 {
+			e.Field[1] = rare
+		}
+		l.Learn(e)
+		if w := l.Warnings(nil, false); i < warnAfter-1 && len(w) > 0 {
+			t.Fatalf("event %d: %v", i, w)
+		}
+	}
+	w := l.Warnings(nil, false)
+	if len(w) != 1 || w[0].Kind != "mixed-kinds" || !strings.Contains(w[0].Text, `"amount\x1b" (numeric in 9`) || !strings.Contains(w[0].Text, "categorical in ") || strings.Contains(w[0].Text, "country") {
+		t.Errorf("%v; %+v", w, l.missing.kinds)
+	}
+}
