@@ -139,8 +139,11 @@ func (l *Learner) Health() *Health {
 		if !known {
 			continue
 		}
-		if out.Error != nil && f.cost.n > 0 && field.Missing != nil {
-			field.ErrorWithout = percent(math.Max(0, *out.Error/100+f.cost.rise(1-field.Missing.Usual)))
+		if now := l.errorForecast(); now >= 0 && f.cost.n > 0 && field.Missing != nil {
+			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
+				now = m.before // when events still had it
+			}
+			field.ErrorWithout = percent(max(0, now+f.cost.rise(1-field.Missing.Usual)))
 		}
 		out.Alarms += len(field.Alarms)
 		out.Fields = append(out.Fields, field)

@@ -37,6 +37,16 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 
+// healthReport is what the page shows of the condition of the fields.
+type healthReport struct {
+	Alarms  int                  `json:"alarms"`
+	Watched int                  `json:"watched"`
+	Fields  []online.FieldHealth `json:"fields"` // the pageFields worst
+}
+
+// pageFields is how many fields the page shows.
+const pageFields = 12
+
 // metricFields is how many fields have metrics of their own: the worst ones of those with
 // an alarm. It bounds the number of time series.
 const metricFields = 10

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestFeatures(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	f := got.Fields[0]
-	if f.Field != "vibration" || f.Missing.Now != 1 || f.Missing.Usual > 0.001 || f.Mean == nil || f.ErrorWithout == nil {
+	if f.Field != "vibration" || f.Missing.Now != 1 || f.Missing.Usual > 0.001 || f.Mean == nil || f.ErrorWithout == nil || math.Abs(*f.ErrorWithout-*f.Alarms[0].ErrorAfter) > 0.1 {
 		t.Errorf("%s", text)
 	}
 	a := f.Alarms[0]

@@ -130,6 +130,7 @@ type report struct {
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
 	Drift      online.Drift               `json:"drift"`
 	Warnings   []online.Warning           `json:"warnings,omitempty"`
+	Health     *healthReport              `json:"health,omitempty"`
 	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
 	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
 	Failures   uint64                     `json:"dead_letter_failures"`
@@ -216,6 +217,9 @@ func reportOf(v *view) report {
 	}
 	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {
 		r.Adoption = &a
+	}
+	if h := s.Health; h != nil && len(h.Fields) > 0 {
+		r.Health = &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 	}
 	if m.Binary != nil {
 		r.AUC = number(m.Binary.AUC())

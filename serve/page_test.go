@@ -171,6 +171,62 @@ func TestWarningsInBrowser(t *testing.T) {
 	}
 }
 
+// The health of fields in a real browser: the dead field comes first, with what is told
+// of it, in light, dark and on a phone, and no name is markup.
+func TestHealthInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := runnerOver(t, dying())
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told := runner.Status().Health.Fields[0].Alarms[0].Text
+	for _, c := range []struct {
+		name, scheme string
+		width        int
+	}{{"light", "light", 1240}, {"dark", "dark", 1240}, {"phone", "light", 390}} {
+		t.Run(c.name, func(t *testing.T) {
+			b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": c.scheme}}})
+			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": 2000, "deviceScaleFactor": 1, "mobile": c.width < 500})
+			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+			for tries := 0; b.value(t, "document.querySelectorAll('#health-table tbody tr').length") != 3.0; tries++ {
+				if tries == 300 {
+					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			first := "document.querySelector('#health-table tbody tr')"
+			for expression, want := range map[string]any{
+				"document.querySelector('#health').hidden":                                                                   false,
+				"document.querySelectorAll('#health-alarms li').length":                                                      1.0,
+				"document.querySelector('#health-alarms li').textContent":                                                    told,
+				first + ".children[0].textContent":                                                                           "vibration",
+				first + ".children[1].textContent":                                                                           "100.0 %",
+				first + ".children[1].className":                                                                             "bad",
+				first + ".children[2].textContent":                                                                           "0.00 %",
+				"document.querySelectorAll('#health-table td.bad').length":                                                   1.0,
+				"document.querySelector('#health-table').innerHTML.includes('<b>x')":                                         false,
+				"document.querySelector('#health-table').innerText.includes('<b>x')":                                         true,
+				"document.documentElement.scrollWidth <= innerWidth":                                                         true,
+				"document.querySelector('#health-table').scrollWidth <= document.querySelector('#health-table').clientWidth": true,
+				"document.querySelector('#health-alarms li').getBoundingClientRect().right <= innerWidth":                    true,
+			} {
+				if got := b.value(t, expression); got != want {
+					t.Errorf("%s: %v, want %v", expression, got, want)
+				}
+			}
+			b.picture(t, "health-"+c.name)
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
 // picture takes one of what is seen. BLANKOUT_SCREENSHOTS names where it is kept.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
