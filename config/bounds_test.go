@@ -54,6 +54,8 @@ func TestBounds(t *testing.T) {
 		{"record.max_bytes", []string{"1", "1073741824"}, []string{"0", "1073741825"}},
 		{"record.max_fields", []string{"1", "16384"}, []string{"0", "65537"}},
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
+		{"learner.expected_missing_groups", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
+		{"learner.group_levels", []string{"[]", "[0.2, 0.9]"}, []string{"[0.0]", "[0.5, 0.5]", "[1.0]"}},
 		{"learner.c", []string{"1e-9", "inf"}, []string{"0.0", "nan"}},
 		{"learner.eta", []string{"0.0"}, []string{"inf", "nan"}},
 		{"learner.start", []string{"0.0"}, []string{"inf", "nan"}},

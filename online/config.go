@@ -27,6 +27,10 @@ type Config struct {
 	Levels []float64 `toml:"levels"`
 	// ExpectedMissing is not part of the Fingerprint.
 	ExpectedMissing float64 `toml:"expected_missing"`
+	// ExpectedMissingGroups is not part of the Fingerprint, but whether it is above 0
+	// decides about the levels where GroupLevels is empty, see bank.
+	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
+	GroupLevels           []float64 `toml:"group_levels"`
 	// Missing is as blankout.ParseMissingRule reads it. It is not part of the
 	// Fingerprint.
 	Missing string `toml:"missing"`
@@ -264,12 +268,14 @@ func (c Config) Grouped() bool {
 
 // grouped says whether a level's noise is of groups.
 func (s *settings) grouped() bool {
-	return slices.ContainsFunc(s.noises, func(n blankout.Noise) bool { _, ok := n.(blankout.GroupDropout); return ok })
+	return slices.ContainsFunc(s.noises, isGrouped)
 }
 
 func (s *settings) parseNoise(c Config) error {
-	if !(c.ExpectedMissing >= 0 && c.ExpectedMissing <= 0.9) {
-		return blankout.KeyErrorf("expected_missing", "expected_missing = %v: must lie in [0, 0.9]", c.ExpectedMissing)
+	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups} {
+		if !(d >= 0 && d <= 0.9) {
+			return blankout.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
+		}
 	}
 	if c.Noise != "auto" {
 		n, err := blankout.ParseNoise(c.Noise)
@@ -285,14 +291,21 @@ func (s *settings) parseNoise(c Config) error {
 		}
 		return nil
 	}
-	if len(c.Levels) == 0 {
+	features, groups := c.bank()
+	if len(features) == 0 {
 		return blankout.KeyErrorf("noise", "noise auto: levels is empty; list dropout probabilities")
 	}
-	for i, q := range c.Levels {
-		if !(q >= 0 && q < 1) || i > 0 && q <= c.Levels[i-1] {
-			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", c.Levels)
+	for i, q := range features {
+		if !(q >= 0 && q < 1) || i > 0 && q <= features[i-1] {
+			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
 		}
 		s.noises = append(s.noises, blankout.Dropout{Q: q})
+	}
+	for i, q := range groups {
+		if !(q > 0 && q < 1) || i > 0 && q <= groups[i-1] {
+			return blankout.KeyErrorf("group_levels", "group_levels = %v: must be ascending probabilities between 0 and 1", groups)
+		}
+		s.noises = append(s.noises, blankout.GroupDropout{Groups: q})
 	}
 	return nil
 }
@@ -303,7 +316,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "expected_missing", "suspect", "threshold"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "suspect", "threshold"}
 
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
 func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
@@ -329,7 +342,10 @@ func (c Config) fingerprint() Fingerprint {
 		c.Loss = l.String()
 	}
 	if c.Noise == "auto" {
-		c.Noise = fmt.Sprint("auto ", c.Levels)
+		features, groups := c.bank()
+		if c.Noise = fmt.Sprint("auto ", features); len(groups) > 0 {
+			c.Noise += fmt.Sprint(" groups ", groups)
+		}
 	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
 		c.Noise = n.String()
 	}
@@ -361,13 +377,19 @@ func (f Fingerprint) Config() (Config, error) {
 			continue
 		}
 		if levels, ok := strings.CutPrefix(text, "auto "); ok && key == "noise" {
+			features, groups, _ := strings.Cut(levels, " groups ")
 			text, c.Levels = "auto", nil
-			for _, level := range strings.Fields(strings.Trim(levels, "[]")) {
-				q, err := strconv.ParseFloat(level, 64)
-				if err != nil {
-					return c, fmt.Errorf("noise %q: %w", f[key], err)
+			for _, list := range []struct {
+				text string
+				to   *[]float64
+			}{{features, &c.Levels}, {groups, &c.GroupLevels}} {
+				for _, level := range strings.Fields(strings.Trim(list.text, "[]")) {
+					q, err := strconv.ParseFloat(level, 64)
+					if err != nil {
+						return c, fmt.Errorf("noise %q: %w", f[key], err)
+					}
+					*list.to = append(*list.to, q)
 				}
-				c.Levels = append(c.Levels, q)
 			}
 		}
 		if err := parseInto(v.Field(i), text); err != nil {

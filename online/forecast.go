@@ -37,7 +37,7 @@ type forecast struct {
 // masked is the scratch memory of scoring the event at hand with some of its features
 // struck out.
 type masked struct {
-	last      []uint8     // by feature, see mask
+	last      []int8      // by feature, see mask
 	rows      [][]float64 // of the survivors
 	x         []float64   // and their values
 	f, lag, q []float64   // sums over them, see sumRows
@@ -58,6 +58,8 @@ func ForecastMissing(i int) float64 { return float64(i) / ForecastPoints }
 type Forecast struct {
 	Level string                  `json:"level"`
 	Error [ForecastPoints]float64 `json:"error"`
+	// Groups is the same by the share of groups that die, where the noise is of groups.
+	Groups []float64 `json:"groups,omitempty"`
 }
 
 const (
@@ -82,6 +84,12 @@ func (l *Learner) forecasts() []Forecast {
 		for i, w := range lv.forecast.wrong {
 			out[v].Error[i] = w / lv.forecast.weight[i]
 		}
+		if l.groups == nil {
+			continue
+		}
+		for i, w := range lv.groups.wrong {
+			out[v].Groups = append(out[v].Groups, w/lv.groups.weight[i])
+		}
 	}
 	return out
 }
@@ -89,33 +97,42 @@ func (l *Learner) forecasts() []Forecast {
 // forecast adds the event at hand to the forecasts, and chooses the level that
 // is published if there are several.
 func (l *Learner) forecast(label int) {
+	byGroups := l.byGroups()
+	if l.groups != nil {
+		l.forecastGroups(label)
+	}
 	first, every := uint64(forecastFirst), uint64(forecastEvery)
 	if l.k > 1 {
 		first, every = forecastFirstK, forecastEveryK
 	}
 	if l.events > first && l.events%every != 0 {
-		if l.k > 1 && len(l.levels) > 1 && l.events%forecastEvery == 0 {
-			i, t := l.expected()
-			if t > 0 {
-				l.forecastSampled(label, i, i+2)
-			} else {
-				l.forecastSampled(label, i, i+1)
-			}
-			l.compare()
+		if l.k > 1 && len(l.levels) > 1 && !byGroups && l.events%forecastEvery == 0 {
+			l.forecastExpected(label)
 		}
 		return
 	}
 	if l.k == 1 {
 		l.forecastBinary(target(label, 0, 1))
 	} else {
-		l.forecastSampled(label, 0, ForecastPoints)
+		l.forecastSampled(label, 0, ForecastPoints, false)
 	}
-	if len(l.levels) > 1 {
+	if len(l.levels) > 1 && !byGroups {
 		l.compare()
 		if (l.events/every)%forecastReview == 0 {
 			l.choose()
 		}
 	}
+}
+
+// forecastExpected draws the masks beside what the user expects, and compares the levels.
+func (l *Learner) forecastExpected(label int) {
+	i, t := l.expected()
+	to := i + 1
+	if t > 0 {
+		to++
+	}
+	l.forecastSampled(label, i, to, l.byGroups())
+	l.compare()
 }
 
 // add takes up what is expected at the points from the given one on.
@@ -237,31 +254,38 @@ func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 
 // mask draws for each feature of the event at hand the last point that it
 // survives: it survives every one before.
-func (l *Learner) mask() []uint8 {
+func (l *Learner) mask() []int8 {
 	last := l.masked.last[:0]
 	var r rand.PCG
 	r.Seed(l.events, 0x626c616e6b6f7574)
 	for range l.features() {
-		last = append(last, uint8(r.Uint64()>>32*ForecastPoints>>32))
+		last = append(last, drawPoint(&r))
 	}
 	l.masked.last = last
 	return last
 }
 
-// forecastSampled draws the masks for the points from one to another. Nothing
-// more is missing at point 0, whose scores are those at hand.
-func (l *Learner) forecastSampled(label, from, to int) {
+// drawPoint draws the last point that something survives.
+func drawPoint(r *rand.PCG) int8 { return int8(r.Uint64() >> 32 * ForecastPoints >> 32) }
+
+// forecastSampled draws the masks for the points from one to another, of features or
+// of groups. Nothing more is missing at point 0, whose scores are those at hand, but for
+// the features that are expected to be missing beside groups.
+func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 	now := &l.now
 	features := len(l.features())
 	last := l.masked.last[:0]
-	if to > 1 {
+	if groups {
+		last = l.groupMask()
+	} else if to > 1 {
 		last = l.mask()
 	}
 	lack := l.fields()
 	for point := from; point < to; point++ {
 		f, lag := l.masked.f, l.masked.lag
 		struck, scale := lack, l.missing.event.scale
-		if point == 0 {
+		complete := point == 0 && !(groups && l.config.ExpectedMissing > 0)
+		if complete {
 			f, lag = now.step.f, now.lag
 		} else {
 			clear(f)
@@ -286,7 +310,7 @@ func (l *Learner) forecastSampled(label, from, to int) {
 			p := l.missing.event.out[:l.active]
 			for k, b := range l.missing.event.base[:l.active] {
 				g := f[v*l.k+k] + c*lag[v*l.k+k]
-				if point == 0 {
+				if complete {
 					g -= b
 				}
 				p[k] = b + scale*g
@@ -295,9 +319,9 @@ func (l *Learner) forecastSampled(label, from, to int) {
 			if l.predict(p) != label {
 				wrong[0] = 1
 			}
-			l.levels[v].forecast.add(point, wrong[:])
+			l.levels[v].forecastOf(groups).add(point, wrong[:])
 		}
-		if point > 0 {
+		if point > 0 && !groups {
 			c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
 			l.interceptsOf(l.chosen, l.missing.event.base)
 			for k := range l.active {
@@ -308,10 +332,13 @@ func (l *Learner) forecastSampled(label, from, to int) {
 	}
 }
 
-// expected returns the place of the deletion rate that the user expects: the
-// share t of the way from point i to the next.
+// expected returns the place of the deletion rate that the user expects, of groups or
+// else of features: the share t of the way from point i to the next.
 func (l *Learner) expected() (i int, t float64) {
 	d := l.config.ExpectedMissing * ForecastPoints
+	if l.byGroups() {
+		d = l.config.ExpectedMissingGroups * ForecastPoints
+	}
 	if i = int(d); i >= ForecastPoints-1 {
 		return ForecastPoints - 1, 0
 	}
@@ -332,8 +359,8 @@ func (f *forecast) at(i int, t float64) float64 {
 func (l *Learner) natural() int {
 	best, least := 0, math.Inf(1)
 	for v := range l.levels {
-		q, _ := l.levels[v].noise.(blankout.Dropout)
-		if d := math.Abs(q.Q - l.config.ExpectedMissing); d < least {
+		q := bothRates(l.levels[v].noise)
+		if d := math.Abs(q.Q-l.config.ExpectedMissing) + math.Abs(q.Groups-l.config.ExpectedMissingGroups); d < least {
 			best, least = v, d
 		}
 	}
@@ -344,9 +371,10 @@ func (l *Learner) natural() int {
 // level's.
 func (l *Learner) compare() {
 	i, t := l.expected()
-	natural := &l.levels[l.natural()].forecast
+	byGroups := l.byGroups()
+	natural := l.levels[l.natural()].forecastOf(byGroups)
 	for v := range l.levels {
-		f := &l.levels[v].forecast
+		f := l.levels[v].forecastOf(byGroups)
 		d := f.latest[i] - natural.latest[i]
 		if t > 0 {
 			d = (1-t)*d + t*(f.latest[i+1]-natural.latest[i+1])
@@ -361,11 +389,11 @@ func (l *Learner) compare() {
 // is; an evidence that fades as more come leads back to the natural level.
 func (l *Learner) choose() {
 	i, t := l.expected()
-	best := l.natural()
-	least := l.levels[best].forecast.at(i, t)
+	best, byGroups := l.natural(), l.byGroups()
+	least := l.levels[best].forecastOf(byGroups).at(i, t)
 	bar := least
 	for v := range l.levels {
-		f := &l.levels[v].forecast
+		f := l.levels[v].forecastOf(byGroups)
 		deviations := float64(takesOver)
 		if v == l.chosen {
 			deviations = stays

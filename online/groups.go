@@ -71,6 +71,7 @@ type unitPart struct {
 	parents [2]int32 // places of a pair's groups
 	parent  bool     // of a pair
 	count   int      // of features
+	last    int8     // point of a forecast that it survives, see groupMask
 	at      int      // the first row, and once they have been put in order the next one
 }
 
@@ -84,16 +85,12 @@ type unitRun struct {
 // newGroupSums returns the sums for noises of levels with so many outputs, nil if none of
 // them is of groups.
 func newGroupSums(s *blankout.Schema, noises []blankout.Noise, outputs int) *groupSums {
-	if !slices.ContainsFunc(noises, func(n blankout.Noise) bool { _, ok := n.(blankout.GroupDropout); return ok }) {
+	if !slices.ContainsFunc(noises, isGrouped) {
 		return nil
 	}
 	g := &groupSums{grouping: blankout.NewGrouping(s), n: len(noises) * outputs}
 	for _, noise := range noises {
-		n, ok := noise.(blankout.GroupDropout)
-		if !ok {
-			_, _, r := noise.Coefficients() // a dropout's, or none
-			n.Q = r / (1 + r)
-		}
+		n := bothRates(noise)
 		r, rg := n.Odds()
 		_, _, single := n.Coefficients()
 		_, _, pair := blankout.GroupDropout{Q: n.Q, Groups: n.Groups * (2 - n.Groups)}.Coefficients()
@@ -112,6 +109,22 @@ func newGroupSums(s *blankout.Schema, noises []blankout.Noise, outputs int) *gro
 	}
 	g.variance = make([]float64, g.n)
 	return g
+}
+
+// bothRates returns a noise of features, groups or both as one of both.
+func bothRates(n blankout.Noise) blankout.GroupDropout {
+	switch n := n.(type) {
+	case blankout.GroupDropout:
+		return n
+	case blankout.Dropout:
+		return blankout.GroupDropout{Q: n.Q}
+	}
+	return blankout.GroupDropout{}
+}
+
+func isGrouped(n blankout.Noise) bool {
+	_, ok := n.(blankout.GroupDropout)
+	return ok
 }
 
 // arrange finds the units of the features of s, which are of these columns of e, in

@@ -397,3 +397,172 @@ func BenchmarkLearnGroups(b *testing.B) {
 		}
 	}
 }
+
+// sensorEvents makes events of four sensors of three readings each that say the same of
+// the class, and two more readings of which each is a group of its own.
+func sensorEvents(seed uint64) (*blankout.Schema, func() *blankout.Example) {
+	const sensors, width = 4, 3
+	schema := blankout.NewSchema(6, []string{"0", "1"}, 2)
+	schema.NumericIndices = true
+	schema.ColumnGroups = &blankout.ColumnGroups{}
+	for i := range uint32(sensors) {
+		schema.ColumnGroups.Named = append(schema.ColumnGroups.Named, blankout.NamedColumns{Name: fmt.Sprint("s", i), Spans: []blankout.Span{{From: i * width, To: (i + 1) * width}}})
+	}
+	r := rand.New(rand.NewPCG(seed, 9))
+	return schema, func() *blankout.Example {
+		e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+		for column := range uint32(sensors*width + 2) {
+			e.Features.Index = append(e.Features.Index, column)
+			e.Features.Value = append(e.Features.Value, float64(2*e.Label-1)*0.4+r.NormFloat64())
+		}
+		return e
+	}
+}
+
+// What is forecast where groups die is what deleting them makes of the same events, each
+// mask drawn anew; and the level is chosen by it.
+func TestForecastOfGroups(t *testing.T) {
+	schema, next := sensorEvents(1)
+	c := DefaultConfig()
+	c.ExpectedMissingGroups, c.Standardise = 0.5, "none"
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(2, 2))
+	dead := func(e *blankout.Example, d float64) *blankout.Example {
+		var gone [6]bool
+		for i := range gone {
+			gone[i] = r.Float64() < d
+		}
+		out := &blankout.Example{Weight: 1, Label: e.Label}
+		for i, column := range e.Features.Index {
+			if group := min(column/3, 4) + column/13; !gone[group] {
+				out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, e.Features.Value[i])
+			}
+		}
+		return out
+	}
+	const n = 20_000
+	var wrong, trials [ForecastPoints]float64
+	for i := range n {
+		e := next()
+		if i > n/4 {
+			for point := range wrong {
+				trials[point]++
+				if blankout.Predict(l.Score(dead(e, ForecastMissing(point)), l.now.scores)) != e.Label {
+					wrong[point]++
+				}
+			}
+		}
+		l.Learn(e)
+	}
+	forecasts := l.Metrics().Forecasts
+	var levels []string
+	for _, f := range forecasts {
+		levels = append(levels, f.Level)
+	}
+	if want := []string{"dropout:0", "dropout:0.3", "group:0.3", "group:0.5"}; !slices.Equal(levels, want) {
+		t.Fatalf("levels %v, want %v", levels, want)
+	}
+	for point, got := range forecasts[l.chosen].Groups {
+		// Masks are drawn on every 32nd event.
+		if want := wrong[point] / trials[point]; math.Abs(got-want) > 0.06 {
+			t.Errorf("%v of the groups dead: forecast %v, actual %v", ForecastMissing(point), got, want)
+		}
+	}
+	if l.natural() != 3 {
+		t.Errorf("the level for half of the groups is %s", levels[l.natural()])
+	}
+	if natural, chosen := forecasts[l.natural()].Groups[5], forecasts[l.chosen].Groups[5]; chosen > natural {
+		t.Errorf("published is %s with a forecast of %v, the natural level has %v", levels[l.chosen], chosen, natural)
+	}
+}
+
+// A group dies as a whole in a mask, a product with either of its groups, and features
+// besides where they are expected to.
+func TestGroupMask(t *testing.T) {
+	c := DefaultConfig()
+	c.ExpectedMissingGroups, c.ExpectedMissing = 0.5, 0.25
+	l, s := mustNew(t, c, 2), newStream(5, 2)
+	var died, features float64
+	for range 3000 {
+		e := s.next()
+		l.Learn(e)
+		last := l.groupMask()
+		byRow := map[*float64]uint32{}
+		for _, column := range e.Features.Index {
+			byRow[&l.table.Row(column)[0]] = column
+		}
+		var columns []uint32
+		for _, row := range l.features() {
+			columns = append(columns, byRow[&row[0]])
+		}
+		point := map[string]int8{}
+		groups := slowGroups(e, columns)
+		for i, g := range groups {
+			if features++; last[i] < 0 {
+				died++
+			} else if was, ok := point[g[0]]; len(g) == 1 && ok && was != last[i] {
+				t.Fatalf("features of group %s survive %d and %d points", g[0], was, last[i])
+			} else if len(g) == 1 {
+				point[g[0]] = last[i]
+			}
+		}
+		for i, g := range groups {
+			if len(g) == 1 || last[i] < 0 {
+				continue
+			}
+			for _, name := range g {
+				if p, ok := point[name]; ok && last[i] > p {
+					t.Fatalf("a product survives %d points, its group %s %d", last[i], name, p)
+				}
+			}
+		}
+	}
+	if share := died / features; math.Abs(share-0.25) > 0.01 {
+		t.Errorf("%v of the features die alone, want 0.25", share)
+	}
+}
+
+// A bank of both structures goes on from a checkpoint to the bit; what is expected may
+// change in between, as long as the levels stay.
+func TestGroupBankRestores(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		c := DefaultConfig()
+		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
+		l, s := mustNew(t, c, classes), newStream(8, classes)
+		other, s2 := mustNew(t, c, classes), newStream(8, classes)
+		for i := range 700 {
+			l.Learn(s.next())
+			if i == 333 {
+				blocks, err := other.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if other, err = Restore(c, blocks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other.Learn(s2.next())
+		}
+		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
+			t.Errorf("%d classes: the state is another after a restart", classes)
+		}
+		blocks, err := l.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ExpectedMissingGroups = 0.6
+		if _, err := Restore(c, blocks); err != nil {
+			t.Error(err)
+		}
+		if was, err := ReadConfig(blocks); err != nil || FingerprintOf(was, l.Schema()).Diff(l.Fingerprint()) != nil {
+			t.Errorf("%v: read as %v", err, was)
+		}
+		c.ExpectedMissingGroups = 0
+		if _, err := Restore(c, blocks); err == nil {
+			t.Error("a bank without groups took up one with groups")
+		}
+	}
+}

@@ -72,6 +72,7 @@ type level struct {
 	average    average
 	adaptation adaptation
 	forecast   forecast
+	groups     forecast // where groups die
 }
 
 func (lv *level) state(c *coder.Coder) {

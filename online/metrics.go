@@ -119,6 +119,12 @@ func (m *Metrics) Summary() Summary {
 		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
 			continue // no event sampled yet
 		}
+		for i := range f.Groups { // which are nobody else's
+			f.Groups[i] *= 100
+		}
+		if slices.ContainsFunc(f.Groups, func(x float64) bool { return x-x != 0 }) {
+			f.Groups = nil
+		}
 		s.Forecasts = append(s.Forecasts, f)
 	}
 	return s

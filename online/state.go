@@ -192,6 +192,11 @@ func (l *Learner) state(c *coder.Coder) {
 	for v := range l.levels {
 		l.levels[v].state(c)
 	}
+	if l.groups != nil {
+		for v := range l.levels {
+			l.levels[v].groups.state(c)
+		}
+	}
 	l.scaling.dense.state(c)
 	c.Float(&l.fade.growth)
 	l.measures.calibration.state(c)

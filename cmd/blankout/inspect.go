@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -299,7 +301,15 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 	if len(s.Forecasts) == 0 {
 		return
 	}
-	fmt.Fprintln(out, "\nforecast of the error, in %, when a share of the features goes missing")
+	forecastTable(out, s, "features", func(f online.Forecast) []float64 { return f.Error[:] })
+	if slices.ContainsFunc(s.Forecasts, func(f online.Forecast) bool { return f.Groups != nil }) {
+		forecastTable(out, s, "groups", func(f online.Forecast) []float64 { return f.Groups })
+	}
+}
+
+// forecastTable prints the forecast of the error by level.
+func forecastTable(out io.Writer, s *online.Summary, what string, of func(online.Forecast) []float64) {
+	fmt.Fprintf(out, "\nforecast of the error, in %%, when a share of the %s goes missing\n", what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)
@@ -311,7 +321,7 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 			name = "* " + f.Level
 		}
 		fmt.Fprint(t, name)
-		for _, e := range f.Error {
+		for _, e := range of(f) {
 			fmt.Fprintf(t, "\t%.1f", e)
 		}
 		fmt.Fprintln(t, "\t")

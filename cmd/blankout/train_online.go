@@ -44,6 +44,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(online.Rules()))
+	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random; with --noise auto levels\nof groups are learned as well")
 	f.StringToStringVar(&o.classWeight, "class-weight", nil, "online: `NAME=WEIGHT,…` multiplies the importance of a class's examples")
 	f.Float64Var(&t.Threshold, "threshold", t.Threshold, "online: probability above which an example counts as positive, kept in the model")
 	f.BoolVar(&t.Calibrate, "calibrate", false, "online: fit probabilities to the progressive scores (two classes), kept in the model")
@@ -62,7 +63,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
 		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
 )
