@@ -11,8 +11,9 @@ def test_python_md(program, monkeypatch, capsys):
     data = [{"label": c, "age": a, "colour": k} for c, a, k in [("no", 20, "red"), ("yes", 60, "blue"), ("no", 30, "red"), ("yes", 50, None)]]
     program("train", "-q", "-d", program.events("t.jsonl", data * 10), "-m", "model.blankout", "--standardise", "auto")
     monkeypatch.chdir(program.home)
+    monkeypatch.setenv("BLANKOUT", str(program.path))
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(examples) >= 4
+    assert len(examples) >= 5
     names: dict = {}
     for example in examples:
         exec(compile(example, "docs/python.md", "exec"), names)

@@ -10,6 +10,15 @@ from .follow import Follower, follow
 from .places import load
 
 __all__ = [
-    "Answer", "Contribution", "DamagedError", "FileError", "Follower", "ForeignError", "Model", "NewerError", "RefusedEvent",
+    "Answer", "Contribution", "DamagedError", "DropoutClassifier", "DropoutRegressor", "FileError", "Follower", "ForeignError", "Model", "NewerError", "RefusedEvent",
     "Unsayable", "follow", "load",
 ]
+
+
+def __getattr__(name: str):
+    # The estimators need scikit-learn, and nothing else here does.
+    if name in ("DropoutClassifier", "DropoutRegressor"):
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,244 @@
+"""Classifiers and regressors with scikit-learn's conventions that the program fits.
+
+Dense data, arrays and frames, become events with a named field for each column, so that a
+value may be missing, in fitting and in predicting: None and NaN are null, and the model's
+rule for missing features answers. Sparse matrices become columns by number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Sequence
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_is_fitted, validate_data
+
+from . import inputs
+from .model import Model
+from .places import load
+
+LABEL, WEIGHT = "(label)", "(weight)"  # fields of the events that are no features
+
+
+class FitError(RuntimeError):
+    """The program did not fit the model; the message is what it said."""
+
+
+class _Dropout(BaseEstimator):
+    """What both estimators share: the way of the data to the program and back."""
+
+    def __init__(
+        self, noise: str, c: float, loss: str, standardise: str, solver: str, tol: float, seed: int,
+        categorical: Sequence[str], options: Sequence[str], program: str | None,
+    ):
+        self.noise, self.c, self.loss, self.standardise, self.solver = noise, c, loss, standardise, solver
+        self.tol, self.seed, self.categorical, self.options, self.program = tol, seed, categorical, options, program
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = False
+        return tags
+
+    def _data(self, X: Any, reset: bool) -> Any:
+        """Check X and return it as a frame, an array or a sparse matrix."""
+        if inputs.is_frame(X) and not _all_numbers(X):
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
+            return X
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan")
+        dense = X.data if inputs.is_sparse(X) else X
+        if np.isinf(dense).any():
+            raise ValueError("Input X contains infinity")
+        if inputs.is_sparse(X) and np.isnan(dense).any():
+            raise ValueError("Input X contains NaN in a sparse matrix, of which no value can be missing: give an array")
+        return X
+
+    def _events(self, X: Any) -> list[dict[str, Any]]:
+        """Return the rows of dense data as events."""
+        if inputs.is_frame(X):
+            return list(inputs.frame_events(X, tuple(self.categorical)))
+        names = self._names()
+        return [{n: None if v != v else v for n, v in zip(names, row)} for row in X.tolist()]
+
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(n) for n in names]
+
+    def _fit(self, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:
+        """Have the program fit a model, model_, to labels, a JSON value for each row."""
+        args = [
+            _program(self.program), "train", "-q", "--noise", self.noise, "-c", repr(float(self.c)), "--loss", self.loss,
+            "--standardise", self.standardise, "--seed", str(self.seed),
+        ]
+        if self.solver == "online":
+            args += ["--solver", "online"]
+        else:
+            args += ["--tol", repr(float(self.tol))]
+            if self.solver != "auto":
+                args += ["--solver", self.solver]
+        with tempfile.TemporaryDirectory(prefix="blankout-") as home:
+            data, model = Path(home) / "train.jsonl", Path(home) / "model"
+            if inputs.is_sparse(X):
+                data = data.with_suffix(".vw" if weight is not None else ".svm")
+                _write_sparse(data, X, labels, weight)
+            else:
+                args += ["--label", LABEL]
+                if weight is not None:
+                    args += ["--weight", WEIGHT]
+                if self.categorical:
+                    args += ["--set", "record.categorical=" + ",".join(self.categorical)]
+                with open(data, "w") as f:
+                    for i, event in enumerate(self._events(X)):
+                        event[LABEL] = labels[i]
+                        if weight is not None:
+                            event[WEIGHT] = float(weight[i])
+                        f.write(json.dumps(event) + "\n")
+            done = subprocess.run([*args, *self.options, "-d", str(data), "-m", str(model)], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise FitError(f"{' '.join(args[1:2])}: {done.stderr.strip()}")
+            self.model_: Model = load(model)
+
+    def _ask(self, method: str, X: Any) -> np.ndarray:
+        """Return what a method of the model says about X."""
+        check_is_fitted(self, "model_")
+        X = self._data(X, reset=False)
+        if self.model_.fields:  # it was fitted to dense data
+            X = self._events(X.toarray() if inputs.is_sparse(X) else X)
+        return getattr(self.model_, method)(X)
+
+
+class DropoutClassifier(ClassifierMixin, _Dropout):
+    """A linear classifier that expects features to go missing, fitted by the program.
+
+    Args:
+        noise: what is expected of features, as the program's --noise has it: "dropout:0.5",
+            "group:0.3", "none" …
+        c: cost of the losses against the size of the weights.
+        loss: "logistic", "hinge", "quadratic" …
+        standardise: "auto", "all", "scale" or "none".
+        solver: "auto" takes the exact one that fits the loss, "online" learns in one pass.
+        tol: of the exact solvers, the certified gap relative to the objective.
+        categorical: columns whose numbers are names.
+        options: further arguments of blankout train.
+        program: the path of the program; else $BLANKOUT, else it is looked for on PATH.
+
+    Attributes:
+        classes_: the labels, ascending, shape (K,).
+        model_: the blankout.Model, whose classes are the numbers of classes_.
+    """
+
+    def __init__(
+        self, noise: str = "dropout:0.3", c: float = 1.0, loss: str = "logistic", standardise: str = "auto", solver: str = "auto",
+        tol: float = 1e-6, seed: int = 0, categorical: Sequence[str] = (), options: Sequence[str] = (), program: str | None = None,
+    ):
+        super().__init__(noise, c, loss, standardise, solver, tol, seed, categorical, options, program)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DropoutClassifier":
+        """Fit to X, shape (n, columns), and labels y, shape (n,). FitError if the program does not."""
+        X, y, weight = _checked(self, X, y, sample_weight)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        used = labels if weight is None else labels[weight > 0]
+        if len(np.unique(used)) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: y has {len(np.unique(used))} class")
+        self._fit(X, labels.tolist(), weight)
+        # Where a class of the model stands among classes_.
+        self._place = np.array([int(c) for c in self.model_.classes_])
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return scores, shape (n,) of two classes, else (n, K)."""
+        scores = self._ask("decision_function", X)
+        if scores.ndim == 1:
+            return scores if self._place[1] == 1 else -scores
+        out = np.empty_like(scores)
+        out[:, self._place] = scores
+        return out
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each of classes_, shape (n, K)."""
+        p = self._ask("predict_proba", X)
+        out = np.empty_like(p)
+        out[:, self._place] = p
+        return out
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted labels, shape (n,)."""
+        chosen = self._ask("predict", X)
+        return self.classes_[chosen.astype(np.int64)]
+
+
+class DropoutRegressor(RegressorMixin, _Dropout):
+    """A linear regression that expects features to go missing, fitted by the program.
+
+    Args:
+        loss: "linear" (squares) or "poisson" (counts); the others are those of DropoutClassifier.
+
+    Attributes:
+        model_: the blankout.Model.
+    """
+
+    def __init__(
+        self, noise: str = "dropout:0.1", c: float = 1.0, loss: str = "linear", standardise: str = "auto", solver: str = "auto",
+        tol: float = 1e-6, seed: int = 0, categorical: Sequence[str] = (), options: Sequence[str] = (), program: str | None = None,
+    ):
+        super().__init__(noise, c, loss, standardise, solver, tol, seed, categorical, options, program)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DropoutRegressor":
+        """Fit to X, shape (n, columns), and numbers y, shape (n,). FitError if the program does not."""
+        X, y, weight = _checked(self, X, y, sample_weight, numbers=True)
+        self._fit(X, y.tolist(), weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted numbers, shape (n,)."""
+        return self._ask("predict", X)
+
+
+def _checked(self: _Dropout, X: Any, y: Any, sample_weight: Any, numbers: bool = False):
+    from sklearn.utils import check_consistent_length, column_or_1d
+    from sklearn.utils.validation import _assert_all_finite
+
+    if y is None:
+        raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} is supervised")
+    X = self._data(X, reset=True)
+    y = column_or_1d(y, warn=True)
+    if numbers:
+        y = y.astype(np.float64)
+    _assert_all_finite(y, input_name="y")
+    check_consistent_length(X, y)
+    weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return X, y, weight
+
+
+def _all_numbers(frame: Any) -> bool:
+    """Say whether all columns of a frame are numbers or booleans that NumPy knows."""
+    if hasattr(frame, "iloc"):
+        return all(getattr(t, "kind", "O") in "biuf" for t in frame.dtypes)
+    return all(t.is_numeric() for t in frame.dtypes)
+
+
+def _program(given: str | None) -> str:
+    path = given or os.environ.get("BLANKOUT") or shutil.which("blankout")
+    if not path:
+        raise FitError("the program blankout is not on PATH: give its path as program= or in $BLANKOUT")
+    return path
+
+
+def _write_sparse(path: Path, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:
+    """Write a sparse matrix as svmlight, or with weights as VW text, whose index j+1 is column j."""
+    X = X.tocsr()
+    with open(path, "w") as f:
+        for i, label in enumerate(labels):
+            own = slice(X.indptr[i], X.indptr[i + 1])
+            entries = " ".join(f"{j + 1}:{v!r}" for j, v in zip(X.indices[own].tolist(), X.data[own].tolist()))
+            f.write(f"{label} {entries}\n" if weight is None else f"{label} {float(weight[i])!r} | {entries}\n")
