@@ -160,7 +160,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 // TestRepeats: no result depends on the number of threads; two runs differ in the time
 // that they took and in nothing else.
 func TestRepeats(t *testing.T) {
-	for _, e := range []Experiment{rareFeatures, onlineRules, quadraticPenalty} {
+	for _, e := range []Experiment{rareFeatures, onlineRules} {
 		var results [2][]byte
 		for i, threads := range []int{1, 4} {
 			out := t.TempDir()

@@ -66,7 +66,7 @@ var rareMethods = []struct {
 var rareDraws = []string{"one draw for the ten features of a group", "a draw for each feature"}
 
 func runRareFeatures(ctx context.Context, s *Setting) error {
-	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: Pick(s, 200, 1000, 1000), Beta: 0.057, Train: 75, Test: Pick(s, 500, 1000, 10000), Runs: Pick(s, 6, 100, 1000),
+	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: Pick(s, 100, 1000, 1000), Beta: 0.057, Train: 75, Test: Pick(s, 200, 1000, 10000), Runs: Pick(s, 4, 100, 1000),
 		Lambdas: Pick(s, []float64{32, 512}, []float64{0.01, 1, 32, 512, 8192, 131072, 2097152}, []float64{0.01, 0.1, 1, 8, 32, 128, 512, 2048, 8192, 32768, 131072, 524288, 2097152}),
 		Levels:  Pick(s, []float64{0.5, 0.9}, []float64{0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995}, []float64{0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998})}
 	s.Configure(c)
