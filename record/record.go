@@ -188,13 +188,13 @@ func (c Config) HasSchemas() bool {
 // and "" if it tells none.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
-	if strings.Contains(base, "idx") {
-		return "idx"
-	}
 	for _, f := range formats {
 		if slices.Contains(f.suffixes, filepath.Ext(base)) {
 			return f.name
 		}
+	}
+	if strings.Contains(base, "idx") {
+		return "idx"
 	}
 	return ""
 }
