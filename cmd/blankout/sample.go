@@ -72,6 +72,9 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	for _, text := range fields.suspicious(s) {
 		p.warn(text)
 	}
+	if text := fields.leftOut(s, records-refused); text != "" {
+		p.warn(text)
+	}
 	return nil
 }
 
@@ -156,6 +159,24 @@ func (f sampled) suspicious(s *blankout.Schema) (out []string) {
 		}
 	}
 	return out
+}
+
+// leftOut tells that most numeric fields are left out by most of so many events, whose
+// usual value is then probably 0; "" if they are not.
+func (f sampled) leftOut(s *blankout.Schema, events int) string {
+	numeric, seldom := 0, 0
+	for key, r := range f {
+		if s.Fields[key.field].Kind == blankout.Numeric {
+			if numeric++; 2*r.n < events {
+				seldom++
+			}
+		}
+	}
+	if seldom < sampleLeast || 2*seldom < numeric {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s are left out of most events, where they count as their mean: if what is left out means 0, set learner.standardise = \"scale\"",
+		humanize.Comma(int64(seldom)), plural(numeric, "numeric field"))
 }
 
 // suspicion says what the readings look like, "" for an ordinary feature.

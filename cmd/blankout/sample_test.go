@@ -70,3 +70,34 @@ func TestSample(t *testing.T) {
 		t.Errorf("named %q\n%s", got, said)
 	}
 }
+
+// Where most numeric fields are left out of most events, it says what they count as.
+func TestSampleOfSparseNumbers(t *testing.T) {
+	for share, want := range map[float64]bool{0.2: true, 0.8: false} {
+		r := rand.New(rand.NewPCG(2, 1))
+		var lines bytes.Buffer
+		write := json.NewEncoder(&lines)
+		for range 200 {
+			event := map[string]any{"label": r.IntN(2), "always": r.NormFloat64()}
+			for i := range 30 {
+				if r.Float64() < share {
+					event[fmt.Sprint("pixel", i)] = r.Float64()
+				}
+			}
+			if err := write.Encode(event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		if code := execute(t.Context(), []string{"config", "check", "--sample", path}, strings.NewReader(""), &log, &log); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, &log)
+		}
+		if got := strings.Contains(log.String(), "30 of 31 numeric fields are left out of most events"); got != want {
+			t.Errorf("share %v: %s", share, &log)
+		}
+	}
+}
