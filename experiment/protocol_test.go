@@ -216,7 +216,7 @@ func TestSmaller(t *testing.T) {
 // TestClaimTables: the claims of papers and our own stand apart, and the index counts them.
 func TestClaimTables(t *testing.T) {
 	dir := t.TempDir()
-	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Claims: []Claim{
+	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
 		{Claim: "a", Paper: "1", Verdict: Reproduced}, {Claim: "b", Paper: "2", Verdict: Undecided}, {Claim: "c", Own: true, Verdict: NotReproduced}}}
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -240,9 +240,22 @@ func TestClaimTables(t *testing.T) {
 			t.Errorf("the index lacks %q:\n%s", want, index)
 		}
 	}
+	if strings.Contains(string(index), "earlier version") {
+		t.Error("new results are called old")
+	}
 	own := strings.Index(string(index), "### Claims that no paper makes")
 	if c := strings.Index(string(index), "| c |"); c < own {
 		t.Error("our own claim is among the paper's")
+	}
+	// What an earlier program decided is shown and not counted.
+	if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), bytes.Replace(data, []byte(`"protocol":2`), []byte(`"protocol":0`), 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Index(dir); err != nil {
+		t.Fatal(err)
+	}
+	if index, err = os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(index), "earlier version") || strings.Contains(string(index), "| Wager, Wang & Liang 2013 | 2") {
+		t.Errorf("the index of old results: %v\n%s", err, index)
 	}
 }
 

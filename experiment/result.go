@@ -18,8 +18,9 @@ type Result struct {
 	Experiment string `json:"experiment"`
 	Paper      string `json:"paper"`
 	Size       Size   `json:"size"`
-	Samples    bool   `json:"samples"` // on the embedded samples
-	Command    string `json:"command"` // that makes it again
+	Samples    bool   `json:"samples"`  // on the embedded samples
+	Protocol   int    `json:"protocol"` // how verdicts were come by
+	Command    string `json:"command"`  // that makes it again
 	Seed       uint64 `json:"seed"`
 	// Seconds is the sum of the wall clock times of the cells, of which several
 	// may have run at a time, whenever that was.
@@ -30,6 +31,9 @@ type Result struct {
 	Tables        []ResultTable `json:"tables"`
 	Figures       []string      `json:"figures"`
 }
+
+// protocol is the Protocol of results whose verdicts come from paired intervals.
+const protocol = 2
 
 // Claim is something that a paper says, or that we say, and what came of it here.
 type Claim struct {
@@ -210,7 +214,14 @@ func Index(dir string) error {
 		if err := json.Unmarshal(data, &r); err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, e.Name, "results.json"), err)
 		}
+		remark := ""
+		if r.Protocol != protocol {
+			remark = " These were made by an earlier version of the program: their verdicts are no paired tests, and are not counted above."
+		}
 		for _, c := range r.Claims {
+			if r.Protocol != protocol {
+				break
+			}
 			paper := e.Paper
 			if c.Own {
 				paper = "none: our own claims"
@@ -221,7 +232,7 @@ func Index(dir string) error {
 			}
 			count[paper][c.Verdict]++
 		}
-		fmt.Fprintf(&parts, "## [%s](%s/results.md)\n\n%s: %s. Size %s, %.0f seconds of cells.\n\n%s", e.Name, e.Name, r.Paper, e.Help, r.Size, r.Seconds, claimTables(r.Claims, "### "))
+		fmt.Fprintf(&parts, "## [%s](%s/results.md)\n\n%s: %s. Size %s, %.0f seconds of cells.%s\n\n%s", e.Name, e.Name, r.Paper, e.Help, r.Size, r.Seconds, remark, claimTables(r.Claims, "### "))
 	}
 	if parts.Len() == 0 {
 		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
