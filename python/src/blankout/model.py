@@ -372,10 +372,14 @@ class Model:
     def _decide(self, scores: np.ndarray) -> np.ndarray:
         if scores.shape[1] > 1:
             return np.argmax(scores, axis=1)
-        b = self._b
+        a, b = self._decision()
+        return (a * scores[:, 0] + b > 0).astype(np.int64)
+
+    def _decision(self) -> tuple[float, float]:
+        """Return a and b: of two classes it is the second where a score + b is above 0."""
         if self._threshold > 0:
-            b -= math.log(self._threshold / (1 - self._threshold))
-        return (self._a * scores[:, 0] + b > 0).astype(np.int64)
+            return self._a, self._b - math.log(self._threshold / (1 - self._threshold))
+        return self._a, self._b
 
     def _explainable(self) -> None:
         if self.kind != "linear":

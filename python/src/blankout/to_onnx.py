@@ -1,0 +1,280 @@
+"""A model as an ONNX graph, where that can say what the model says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import Unsayable
+from .missing import EDGES, RESCALE
+from .standardise import CENTRE, CLIP, INVERSE, unit_of
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+class _Graph:
+    """Nodes and constants while they are collected."""
+
+    def __init__(self) -> None:
+        from onnx import helper, numpy_helper
+
+        self._helper, self._numpy = helper, numpy_helper
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any, dtype: Any = np.float64) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(self._numpy.from_array(np.asarray(value, dtype=dtype), name))
+        return name
+
+    def __call__(self, op: str, *inputs: Any, domain: str = "", output: str = "", **attributes: Any) -> str:
+        """Add a node and return the name of its output; inputs that are no names become constants."""
+        names = [i if isinstance(i, str) else self.constant(i) for i in inputs]
+        output = output or f"value{len(self.nodes)}"
+        self.nodes.append(self._helper.make_node(op, names, [output], domain=domain, **attributes))
+        return output
+
+    def text_input(self, name: str) -> Any:
+        return self._input(name, "STRING", 1)
+
+    def number_input(self, name: str, width: int) -> Any:
+        return self._input(name, "DOUBLE", width)
+
+    def _input(self, name: str, kind: str, width: int) -> Any:
+        from onnx import TensorProto
+
+        return self._helper.make_tensor_value_info(name, getattr(TensorProto, kind), ["n", width])
+
+
+def to_onnx(model: "Model") -> Any:
+    """Return an onnx.ModelProto that scores, classifies and standardises as the model does.
+
+    Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is
+    left out. Otherwise one for each field under its name, shape (n, 1): a number is double and
+    NaN is null, a truth value is 1.0 or 0.0 or NaN, a string is a string and "" is null.
+    Missing features are answered by the model's rule.
+
+    Outputs: "score", double, shape (n, outputs); and "label", string, shape (n,), and
+    "probabilities", double, shape (n, K) in the order of classes_; or where labels are
+    numbers "value", double, shape (n,).
+
+    Raises:
+        Unsayable: names what this graph cannot say.
+    """
+    import onnx
+    from onnx import TensorProto, helper
+
+    _check(model)
+    g = _Graph()
+    inputs, total = _by_name(g, model) if model.fields else _by_number(g, model)
+    score = g("Add", total, model._intercept[None, :], output="score")
+    k = model._outputs
+    outputs = [helper.make_tensor_value_info(score, TensorProto.DOUBLE, ["n", k])]
+    if model._numbers:
+        column = g("Squeeze", score, g.constant([1], np.int64))
+        value = g("Exp" if model.loss.startswith("poisson") else "Identity", column, output="value")
+        outputs.append(helper.make_tensor_value_info(value, TensorProto.DOUBLE, ["n"]))
+    else:
+        names = model.classes_.astype(str)
+        outputs += [
+            helper.make_tensor_value_info(_label(g, model, score, names), TensorProto.STRING, ["n"]),
+            helper.make_tensor_value_info(_probabilities(g, model, score), TensorProto.DOUBLE, ["n", len(names)]),
+        ]
+    graph = helper.make_graph(g.nodes, "blankout", inputs, outputs, g.constants)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, producer_name="blankout", ir_version=8)
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def _check(model: "Model") -> None:
+    if model.kind != "linear":
+        raise Unsayable("a kernel machine: its support vectors are not exported")
+    if model._pairs:
+        raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
+    schema = model._schema
+    if schema.known:
+        raise Unsayable("columns that go missing (--known): zero and missing are one in an array")
+    if schema.crosses:
+        raise Unsayable(f"crosses {list(schema.crosses)}: their columns are hashes of pairs of values")
+    for f in schema.fields[1:]:
+        if f.kind in ("words", "sparse"):
+            raise Unsayable(f'the field "{f.name}" of {"words" if f.kind == "words" else "a sparse text format"}')
+    names = [f.name for f in schema.fields[1:]]
+    for name in names:
+        if names.count(name) > 1:
+            raise Unsayable(f'the field "{name}" of several kinds: an input of ONNX has one type')
+
+
+def _standardised(g: _Graph, model: "Model", x: str, slots: np.ndarray) -> str:
+    """Return the standardised values of x, shape (n, len(slots)), which holds no NaN."""
+    if model._statistics is None:
+        return x
+    statistics = model._statistics[slots]
+    centre, inverse = statistics[:, CENTRE], statistics[:, INVERSE]
+    unit = unit_of(inverse)
+    if (unit > 0).any():  # asinh(t) = sign(t) log(|t| + sqrt(t^2 + 1)), which runtimes have for doubles
+        t = g("Div", x, np.where(unit > 0, unit, 1)[None, :])
+        size = g("Abs", t)
+        asinh = g("Mul", g("Sign", t), g("Log", g("Add", size, g("Sqrt", g("Add", g("Mul", t, t), [1.0])))))
+        x = g("Where", g.constant((unit > 0)[None, :], bool), asinh, x)
+    z = g("Mul", g("Sub", x, centre[None, :]), np.abs(inverse)[None, :])
+    wild = g("Greater", g("Abs", z), [CLIP])
+    return g("Where", wild, g("Mul", g("Sign", z), model._scaler.beyond(centre)[None, :]), z)
+
+
+def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
+    schema, rows = model._schema, model._rows
+    if not schema.numeric_indices:
+        raise Unsayable("columns that are hashed: train with numeric_indices")
+    width = int(rows.columns.max(initial=0)) + 1
+    if width > 1 << 20:
+        raise Unsayable(f"{width} columns in one array")
+    columns = g("Gather", "x", g.constant(rows.columns, np.int64), axis=1)
+    z = _standardised(g, model, columns, rows.slots)
+    # What is left out adds nothing, but for the dense columns, which are then 0.
+    dense = np.isin(rows.columns, model._scaler.dense)
+    there = g("Or", g("Not", g("Equal", columns, [0.0])), g.constant(dense[None, :], bool))
+    z = g("Where", there, z, [0.0])
+    return [g.number_input("x", width)], g("MatMul", z, model._weights[rows.slots])
+
+
+def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
+    schema = model._schema
+    fields = schema.fields[1:]
+    table = _Table(model)
+    inputs, nulls, parts = [], [], []
+    numeric = [f.name for f in fields if f.kind == "numeric"]
+    for f in fields:
+        if f.kind == "categorical":
+            inputs.append(g.text_input(f.name))
+            values = table.values(f.name)
+            at = g(
+                "LabelEncoder", f.name, domain="ai.onnx.ml", keys_strings=["", *values],
+                values_int64s=list(range(len(values) + 1)), default_int64=len(values) + 1,
+            )
+            adds = np.vstack([np.zeros(model._outputs), *[table.adds(f.name, v) for v in values], np.zeros(model._outputs)])
+            null = g("Equal", at, g.constant([0], np.int64))
+        else:
+            inputs.append(g.number_input(f.name, 1))
+            null = g("IsNaN", f.name)
+            at = ""
+            if f.kind == "boolean":
+                adds = np.array([table.adds(f.name, "false"), table.adds(f.name, "true"), np.zeros(model._outputs)])
+                truth = g("Where", g("Equal", f.name, [0.0]), g.constant([0], np.int64), g.constant([1], np.int64))
+                at = g("Where", null, g.constant([2], np.int64), truth)
+        nulls.append(g("Cast", null, to=11))  # double
+        if at:
+            parts.append(g("Gather", g.constant(adds), g("Squeeze", at, g.constant([1], np.int64)), axis=0))
+    if numeric:
+        x = g("Concat", *numeric, axis=1)
+        gone = g("IsNaN", x)
+        wanted = np.array([schema.field_hash(n) & schema.mask for n in numeric])
+        known, slots = model._rows.find(wanted)
+        place = np.flatnonzero(known)
+        if len(place):
+            take = g.constant(place, np.int64)
+            x, gone = g("Gather", x, take, axis=1), g("Gather", gone, take, axis=1)
+            z = _standardised(g, model, g("Where", gone, [0.0], x), slots)
+            # A dense column that an event leaves out is the number 0, others add nothing.
+            sparse = ~np.isin(wanted[known], model._scaler.dense)
+            nothing = g("And", gone, g.constant(sparse[None, :], bool))
+            parts.append(g("MatMul", g("Where", nothing, [0.0], z), model._weights[slots]))
+    table.check_all_used()
+    parts.append(g.constant(table.base[None, :]))
+    return inputs, g("Mul", g("Sum", *parts), _factor(g, model, nulls))
+
+
+def _factor(g: _Graph, model: "Model", nulls: list[str]) -> str:
+    """Return by what an event's features are multiplied, shape (n, 1)."""
+    rule = model._missing
+    counts = [[float(i not in rule.usually_null)] for i in range(1, len(nulls) + 1)]
+    gone = g("Concat", *nulls, axis=1)
+    lost = g("MatMul", gone, counts)
+    present = g("Sub", [float(len(nulls))], g("ReduceSum", gone, g.constant([1], np.int64), keepdims=1))
+    share = g("Div", lost, g("Max", g("Add", lost, present), [1.0]))
+    # 1 where the rule for the share is to rescale: it changes at some of the edges.
+    rescales = [float(r == RESCALE) for r in rule.null]
+    applies: Any = [[rescales[0]]]
+    for edge, before, after in zip(EDGES, rescales, rescales[1:]):
+        above = g("Cast", g("Greater", share, [edge]), to=11)
+        applies = g("Add", applies, g("Mul", above, [after - before]))
+    grown = g("Add", [1.0], g("Div", g("Mul", lost, applies), g("Max", present, [1.0])))
+    return g("Where", g("Greater", present, [0.0]), grown, [1.0])
+
+
+class _Table:
+    """What the strings and truth values of fields add to the scores, by the model's names."""
+
+    def __init__(self, model: "Model"):
+        schema = model._schema
+        if schema.names is None or schema.full:
+            raise Unsayable("strings whose names the model does not keep: train with a larger record.max_names")
+        self._model = model
+        self._names = {h: name for h, name in schema.names}
+        self._columns: dict[int, str] = {}
+        self.base = np.zeros(model._outputs)  # what dense columns add that an event leaves out
+        for f in schema.fields[1:]:
+            if f.kind == "numeric":
+                self._take(schema.field_hash(f.name), f.name)
+
+    def _take(self, h: int, name: str) -> int:
+        column = h & self._model._schema.mask
+        if self._columns.setdefault(column, name) != name:
+            raise Unsayable(f'"{name}" and "{self._columns[column]}" share a column: train with more --bits')
+        return column
+
+    def _hash(self, field: str, value: str) -> int:
+        decoder = self._model._decoder
+        return decoder.value_hash(decoder.field_hash(field), value)
+
+    def values(self, field: str) -> list[str]:
+        """Return the strings that the model has met in a field."""
+        found = [n[len(field) + 1 :] for h, n in self._names.items() if n.startswith(field + "=")]
+        found = [v for v in found if self._hash(field, v) in self._names]
+        if "" in found:
+            raise Unsayable(f'the empty string in the field "{field}": it stands for null')
+        return found
+
+    def adds(self, field: str, value: str) -> np.ndarray:
+        """Return what a value adds to each score, beside the base."""
+        model = self._model
+        column = self._take(self._hash(field, value), f"{field}={value}")
+        known, slots = model._rows.find(np.array([column]))
+        if not known[0]:
+            return np.zeros(model._outputs)
+        x = np.array([0.0, 1.0])
+        if model._statistics is not None:
+            x = model._scaler.apply(model._statistics[slots[[0, 0]]], x)
+        without = x[0] if column in model._scaler.dense else 0.0
+        self.base += without * model._weights[slots[0]]
+        return (x[1] - without) * model._weights[slots[0]]
+
+    def check_all_used(self) -> None:
+        rows = self._model._rows
+        weighs = (self._model._weights[rows.slots] != 0).any(axis=1)
+        for column in rows.columns[weighs].tolist():
+            if column not in self._columns:
+                raise Unsayable(f'the feature "{self._model._schema.name_of(column)}", whose field the model does not keep')
+
+
+def _label(g: _Graph, model: "Model", score: str, names: np.ndarray) -> str:
+    if model._outputs == 1:
+        a, b = model._decision()
+        above = g("Greater", g("Add", g("Mul", score, [a]), [b]), [0.0])
+        at = g("Squeeze", g("Cast", above, to=7), g.constant([1], np.int64))  # int64
+    else:
+        at = g("ArgMax", score, axis=1, keepdims=0)
+    return g("Gather", g.constant(names, object), at, axis=0, output="label")
+
+
+def _probabilities(g: _Graph, model: "Model", score: str) -> str:
+    p = g("Sigmoid", g("Add", g("Mul", score, [model._a]), [model._b]))
+    if model._outputs == 1:
+        return g("Concat", g("Sub", [1.0], p), p, axis=1, output="probabilities")
+    total = g("ReduceSum", p, g.constant([1], np.int64), keepdims=1)
+    some = g("Greater", total, [0.0])
+    shared = g("Div", p, g("Where", some, total, [1.0]))
+    return g("Where", some, shared, [1 / model._outputs], output="probabilities")

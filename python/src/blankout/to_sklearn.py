@@ -1,0 +1,99 @@
+"""A model in the words of scikit-learn, where those can say exactly what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import Unsayable
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+def to_sklearn(model: "Model") -> Any:
+    """Return a fitted LogisticRegression with the model's weights.
+
+    Of more than two classes it is a OneVsRestClassifier of them, whose probabilities are
+    divided by their sum as the model's are. Column j is the model's column j, or of a model
+    with named numbers the field feature_names_in_[j]. Calibration goes into coef_ and
+    intercept_: decision_function is then the calibrated score. Where labels are numbers it is
+    a LinearRegression.
+
+    Raises:
+        Unsayable: names what scikit-learn's linear models cannot say.
+    """
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import LabelBinarizer
+
+    weights, names = _columns(model)
+    if model._numbers:
+        out = LinearRegression()
+        out.coef_, out.intercept_ = weights[:, 0], float(model._intercept[0])
+        return _named(out, weights, names)
+    if model._threshold not in (0, 0.5):
+        raise Unsayable(f"the threshold {model._threshold}: scikit-learn's predict decides at 0.5")
+    if model._calibrated and model._a <= 0:
+        raise Unsayable(f"a calibration of the slope {model._a}: the larger score would be the less probable class")
+
+    def binary(k: int, classes: Any) -> Any:
+        part = LogisticRegression()
+        part.coef_ = model._a * weights[None, :, k]
+        part.intercept_ = np.array([model._a * model._intercept[k] + model._b])
+        part.classes_, part.n_iter_ = np.asarray(classes), np.array([0], dtype=np.int32)
+        return _named(part, weights, names)
+
+    if model._outputs == 1:
+        return binary(0, model.classes_.astype(str))
+    classes = model.classes_.astype(str)
+    order = np.argsort(classes, kind="stable")  # as scikit-learn has them
+    out = OneVsRestClassifier(LogisticRegression())
+    out.estimators_ = [binary(k, [0, 1]) for k in order]
+    out.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
+    if not hasattr(OneVsRestClassifier, "classes_"):  # a property up to scikit-learn 1.8
+        out.classes_ = out.label_binarizer_.classes_
+    return _named(out, weights, names)
+
+
+def _named(estimator: Any, weights: np.ndarray, names: list[str] | None) -> Any:
+    estimator.n_features_in_ = len(weights)
+    if names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    return estimator
+
+
+def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
+    """Return the weights, shape (columns, outputs), and the columns' names, None if they go by number."""
+    if model.kind != "linear":
+        raise Unsayable("a kernel machine is no linear model")
+    if model._pairs:
+        raise Unsayable("one-against-one: its coupled probabilities are no linear model's")
+    if model.loss.startswith("poisson"):
+        raise Unsayable("the loss poisson: what it expects is the exponential of its score")
+    if model._statistics is not None:
+        raise Unsayable(
+            f'standardising "{model._scaler.mode}" bounds values, which a linear model cannot say (train with --standardise none)'
+        )
+    schema, rows = model._schema, model._rows
+    assert rows is not None  # of a linear model
+    if schema.known:
+        raise Unsayable("columns that go missing (--known): what is left rescales the rest")
+    others = sorted({f.kind for f in schema.fields[1:]} - {"numeric"})
+    if others:
+        raise Unsayable(f"fields of the kinds {', '.join(others)}: an array has numbers only")
+    if len(schema.fields) > 1:
+        names = [f.name for f in schema.fields[1:]]
+        wanted = np.array([schema.field_hash(n) & schema.mask for n in names])
+        if len(set(wanted.tolist())) < len(wanted):
+            raise Unsayable("fields that share a column: train with more --bits")
+        weights = np.zeros((len(names), model._outputs))
+        known, slots = rows.find(wanted)
+        weights[known] = model._weights[slots]
+        return weights, names
+    if not schema.numeric_indices:
+        raise Unsayable("columns that are hashed: train with numeric_indices")
+    weights = np.zeros((int(rows.columns.max(initial=0)) + 1, model._outputs))
+    weights[rows.columns] = model._weights[rows.slots]
+    return weights, None

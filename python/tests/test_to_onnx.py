@@ -1,0 +1,106 @@
+"""The ONNX graph says what the model says, as onnxruntime runs it; what it cannot is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import blankout
+from streams import events
+from test_scores import EXACT, RECORD, rows, svmlight
+
+KEPT = ("near", "far", "heavy", "count", "colour", "zip", "new")
+
+
+def compare(model, feeds, x):
+    """Compare the graph's outputs for feeds with what the model says of x."""
+    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
+    out = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
+    scores = model.decision_function(x)
+    np.testing.assert_allclose(out["score"], scores.reshape(out["score"].shape), rtol=1e-9, atol=1e-9)
+    if len(model.classes_) == 0:
+        np.testing.assert_allclose(out["value"], model.predict(x), rtol=1e-9)
+        return
+    np.testing.assert_allclose(out["probabilities"], model.predict_proba(x), rtol=1e-9, atol=1e-9)
+    assert out["label"].tolist() == model.predict(x).tolist()
+
+
+@pytest.mark.parametrize("mode", ["none", "auto", "all", "scale"])
+@pytest.mark.parametrize("classes, solver", [(2, []), (4, []), (2, ["--solver", "online"])])
+def test_columns_by_number(program, mode, classes, solver):
+    x, y = rows(300, 1, classes=classes)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardise", mode, *solver)
+    model = blankout.load(program.home / "m")
+    asked, _ = rows(100, 2, classes=classes)
+    asked[0, 1] = 1e9  # a wild reading
+    compare(model, {"x": asked}, asked)
+
+
+@pytest.mark.parametrize(
+    "args, classes",
+    [
+        (["--standardise", "auto", *EXACT], 2),
+        (["--standardise", "all", "--missing", "rescale", *EXACT], 4),
+        (["--solver", "online", "--calibrate", "--threshold", "0.6"], 2),
+        (["--solver", "online", "--missing", "as-is"], 2),
+        (["--loss", "poisson", "--standardise", "auto"], 2),
+    ],
+)
+def test_fields(program, args, classes):
+    def one(e):
+        e = {k: e.get(k) for k in ("label", *KEPT)}
+        if "poisson" in args:
+            e["label"] = int(e["label"][1:])
+        e["colour"] = e["colour"] or None
+        e["zip"] = None if e["zip"] is None else str(e["zip"])
+        return e
+
+    data, asked = ([one(e) for e in events(500, seed, classes, nulls=0.25)] for seed in (60, 61))
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
+    model = blankout.load(program.home / "m")
+    asked[0] |= {"near": None, "colour": "never seen", "far": 1e25}
+    asked[1] = dict.fromkeys(KEPT)
+    feeds = {}
+    for name in model.fields:
+        if name in ("colour", "zip"):
+            feeds[name] = np.array([[e[name] or ""] for e in asked], dtype=object)
+        else:
+            feeds[name] = np.array([[np.nan if e[name] is None else float(e[name])] for e in asked])
+    compare(model, feeds, asked)
+    rules = {a.rule for a in model.answers(asked)}
+    assert rules >= {"as-is"} if "as-is" in args or "poisson" in args else len(rules) > 1
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--loss", "dropsvm"], "kernel machine"),
+        (["--multiclass", "ovo"], "one-against-one"),
+        (["--known"], "go missing"),
+        (["--set", "record.numeric_indices=false"], "hashed"),
+    ],
+)
+def test_refused_by_name(program, args, said):
+    x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
+    with pytest.raises(blankout.Unsayable, match=said):
+        blankout.load(program.home / "m").to_onnx()
+
+
+@pytest.mark.parametrize(
+    "args, kept, said",
+    [
+        (["-f", "c.toml"], ("near", "colour"), "crosses"),
+        ([], ("near", "words"), 'the field "words" of words'),
+        ([], ("near", "colour"), "the empty string"),
+        (["--set", "record.max_names=2"], ("near", "colour"), "max_names"),
+        (["--bits", "2"], ("near", "far", "count", "heavy", "new", "signed"), "share a column"),
+    ],
+)
+def test_fields_refused_by_name(program, args, kept, said):
+    program.write("c.toml", RECORD)
+    data = [{k: v for k, v in e.items() if k in ("label", *kept)} for e in events(200, 62)]
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args, *EXACT)
+    with pytest.raises(blankout.Unsayable, match=said):
+        blankout.load(program.home / "m").to_onnx()
