@@ -112,6 +112,11 @@ func NewGrouping(s *Schema) *Grouping {
 	return &Grouping{schema: s, byName: map[string]int32{}}
 }
 
+// Declared says whether groups are named, so that not every field is one of its own.
+func (g *Grouping) Declared() bool {
+	return g.schema.ColumnGroups != nil || slices.ContainsFunc(g.schema.Fields, func(f Field) bool { return f.Group != "" })
+}
+
 // Follow gives g a later state of its Schema: the same, perhaps with more fields.
 func (g *Grouping) Follow(s *Schema) { g.schema = s }
 

@@ -32,12 +32,25 @@ const (
 // are not normal: over what becomes of those we sum, which is exact for events of
 // few features. With more classes masks are drawn.
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
+	if len(w) > 1 {
+		return w.groupRobustness(d, nil, deletions, rest)
+	}
+	return averageWrong(d, deletions, rest, w.forecast)
+}
+
+// groupRobustness is the same if a share d of the units dies, by masks that are drawn: a
+// group with all of its features, and the products of two groups with either. Without
+// units every feature is one of its own.
+func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
+	return averageWrong(d, deletions, rest, func(d measured, i int, deletions, wrong []float64) {
+		w.forecastSampled(d, u, i, deletions, wrong)
+	})
+}
+
+// averageWrong returns in percent what add adds up to over the events.
+func averageWrong(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, wrong []float64)) []float64 {
 	wrong := make([]float64, len(deletions))
 	total := 0.0
-	add := w.forecast
-	if len(w) > 1 {
-		add = w.forecastSampled
-	}
 	for i := range d.Rows() {
 		rest(i)
 		total += d.Weight(i)
@@ -106,19 +119,38 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	}
 }
 
-// forecastSampled draws masks of event i. A feature that survives a share of
+// forecastSampled draws masks of event i. A unit that survives a share of
 // deletions survives every smaller one, which takes noise out of the curve.
-func (w linear) forecastSampled(d measured, i int, deletions, wrong []float64) {
+func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []float64) {
 	row, k := d.Row(i), len(w)
 	draws := max(1, min(64, sampledMasks/d.Rows()))
 	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))
 	var r rand.PCG
 	r.Seed(uint64(i), 0x626c616e6b6f7574)
+	draw := func() float64 { return float64(r.Uint64()>>11) / (1 << 53) }
+	lucks := map[int32]float64{} // by group
+	group := func(g int32) float64 {
+		luck, ok := lucks[g]
+		if !ok {
+			luck = draw()
+			lucks[g] = luck
+		}
+		return luck
+	}
 	for range draws {
 		clear(scores)
 		clear(left)
+		clear(lucks)
 		for j, c := range row.Index {
-			luck := float64(r.Uint64()>>11) / (1 << 53)
+			var luck float64
+			switch {
+			case u == nil:
+				luck = draw()
+			case u.pair[u.of[c]][0] >= 0:
+				luck = min(group(u.pair[u.of[c]][0]), group(u.pair[u.of[c]][1]))
+			default:
+				luck = group(u.of[c])
+			}
 			for q, p := range deletions {
 				if luck < p {
 					continue

@@ -125,6 +125,9 @@ type Standing struct {
 	// Reliability is the diagram of the probabilities given to the predicted class.
 	Reliability []ReliabilityBin `json:"reliability"`
 	Robustness  []*float64       `json:"robustness"` // expected error by deletion
+	// GroupRobustness is the same by the share of the groups of features that die. It is
+	// left out where no groups are named and the noise is not of groups.
+	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
 }
 
 // Difference is a feature whose weights differ.
@@ -377,6 +380,10 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		rows, r.MeasuredOn = v.learned, "learned"
 	}
 	measured, sample := v.measured(rows), v.measured(evenly(rows, c.Sample))
+	groups, err := v.groups(sample.Data, c.Noise)
+	if err != nil {
+		return nil, nil, err
+	}
 	var liveDecides, exactDecides linear
 	for _, side := range []struct {
 		to      *Standing
@@ -393,6 +400,12 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		for _, e := range side.decides.robustness(sample, c.Deletions, rest) {
 			side.to.Robustness = append(side.to.Robustness, defined(e))
 		}
+		if groups == nil {
+			continue
+		}
+		for _, e := range side.decides.groupRobustness(sample, groups, c.Deletions, rest) {
+			side.to.GroupRobustness = append(side.to.GroupRobustness, defined(e))
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -401,6 +414,18 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
+}
+
+// groups returns the groups whose deaths are forecast, nil for none.
+func (v *Evidence) groups(d *Data, noise string) (*units, error) {
+	n, err := blankout.ParseNoise(noise)
+	if err != nil {
+		return nil, err
+	}
+	if _, grouped := n.(blankout.GroupDropout); !grouped && !blankout.NewGrouping(d.Schema).Declared() {
+		return nil, nil
+	}
+	return d.units()
 }
 
 // defined is x for JSON: nil where it is no number.

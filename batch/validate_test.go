@@ -187,6 +187,55 @@ func without(r *rand.Rand, e *blankout.Example, d float64) *blankout.Example {
 	return left
 }
 
+// What is forecast where groups die is what deleting them does, for two classes and for
+// more, within what the drawing of masks leaves; without groups nothing of the kind is said.
+func TestGroupForecastIsSimulation(t *testing.T) {
+	const every = 4
+	for _, classes := range []int{2, 4} {
+		schema, all := several(classes, 2000)
+		for i := range schema.Fields {
+			schema.Fields[i].Group = ""
+		}
+		if r, _, _ := validated(t, schema, all, func(*online.Config) {}, batch.DefaultValidateConfig()); r.Live.GroupRobustness != nil {
+			t.Errorf("without groups: %v", r.Live.GroupRobustness)
+		}
+		schema, all = several(classes, 2000)
+		for i := range schema.Fields[1:] {
+			schema.Fields[1+i].Group = fmt.Sprint("g", i/every)
+		}
+		r, live, _ := validated(t, schema, all, func(*online.Config) {}, batch.DefaultValidateConfig())
+		for k, d := range r.Deletions {
+			const copies = 200
+			wrong, held := 0, 0
+			draw := rand.New(rand.NewPCG(3, uint64(k)))
+			for i := 0; i < len(all); i += 10 {
+				for range copies {
+					dead := map[uint32]bool{}
+					left := blankout.Example{Weight: 1}
+					for j, column := range all[i].Features.Index {
+						group := column / every
+						if _, drawn := dead[group]; !drawn {
+							dead[group] = draw.Float64() < d
+						}
+						if dead[group] {
+							left.Missing = append(left.Missing, all[i].Field[j])
+						} else {
+							left.Field = append(left.Field, all[i].Field[j])
+							left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, all[i].Features.Value[j])
+						}
+					}
+					if held++; blankout.Predict(live.Score(&left, make([]float64, live.Outputs))) != all[i].Label {
+						wrong++
+					}
+				}
+			}
+			if got, want := *r.Live.GroupRobustness[k], 100*float64(wrong)/float64(held); math.Abs(got-want) > 1.2 {
+				t.Errorf("%d classes, %v of the groups dead: forecast %.2f %%, simulation says %.2f %%", classes, d, got, want)
+			}
+		}
+	}
+}
+
 // The forecast is within a point of what the model answers to events with so much
 // deleted, and what the death of a
 // feature or group does is what zeroing it does.

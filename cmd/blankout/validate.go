@@ -294,6 +294,9 @@ func printValidation(out io.Writer, r *batch.Validation) {
 	for i, d := range r.Deletions {
 		fmt.Fprintf(w, "error %% with %g %% deleted\t%s\t%s\t\n", 100*d, share(r.Live.Robustness[i]), share(r.Exact.Robustness[i]))
 	}
+	for i, live := range r.Live.GroupRobustness {
+		fmt.Fprintf(w, "error %% with %g %% of the groups deleted\t%s\t%s\t\n", 100*r.Deletions[i], share(live), share(r.Exact.GroupRobustness[i]))
+	}
 	w.Flush()
 	if len(r.Failures) > 0 {
 		fmt.Fprintln(out, "\nsingle points of failure:")
