@@ -108,3 +108,17 @@ func TestScalerEach(t *testing.T) {
 		}
 	}
 }
+
+// A wild reading at which the scale of a column is renewed that is 0 elsewhere moves no
+// weights.
+func TestWildSpreadAtRenewal(t *testing.T) {
+	s := Scaler{Mode: StandardiseAll}
+	stats := make([]float64, ScalerWidth)
+	for n := 1; n < 64; n++ {
+		s.ObserveSpread(stats, float64(n%2)+1, float64(2*n))
+	}
+	was := stats[StatInverse]
+	if ratio := s.ObserveSpread(stats, 1e6, 128); ratio != 1 || stats[StatInverse] >= was {
+		t.Errorf("ratio %v; the inverse scale is %v, was %v", ratio, stats[StatInverse], was)
+	}
+}

@@ -138,3 +138,27 @@ func TestKnownForecast(t *testing.T) {
 		t.Errorf("forecasts %v", forecast)
 	}
 }
+
+// A column that becomes dense is centred over the events that hold it alone.
+func TestKnownCentre(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(5, 4)), 0}
+		sum := 0.0
+		for i := range 10 { // after which dense columns are looked for first
+			e := s.next()
+			if i == 3 {
+				e.Features.Index, e.Features.Value = e.Features.Index[1:], e.Features.Value[1:]
+			} else {
+				sum += e.Features.Value[0]
+			}
+			l.Learn(e)
+		}
+		mean := sum / 10
+		if known {
+			mean = sum / 9
+		}
+		if got := l.scaling.scaler.Standardisation(l.table.Row(0)).Centre; math.Abs(got-mean) > 1e-9 {
+			t.Errorf("known %v: centre %v, want %v", known, got, mean)
+		}
+	}
+}
