@@ -49,6 +49,8 @@ def test_wrong_inputs(model, program):
         model.predict([{"near": 1}, 3])
     with pytest.raises(ValueError, match='missing "most"'):
         blankout.load(program.home / "model", missing="most")
+    with pytest.raises(ValueError, match="no covariance"):
+        blankout.load(program.home / "model", missing="fill")
     assert model.predict([]).shape == (0,) and model.predict_proba([]).shape == (0, 2)
 
 

@@ -32,11 +32,11 @@ EXACT = ["--tol", "1e-3"]
 NO_TEXT = {"words", "body", "user", "vector", "colour"}
 
 
-def same(got: blankout.Answer, want: dict) -> None:
+def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
     """Compare an answer with the program's JSON."""
 
     def near(a, b):
-        assert math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12), (a, b)
+        assert math.isclose(a, b, rel_tol=tol, abs_tol=tol), (a, b)
 
     assert len(got.scores) == len(want["scores"])
     for a, b in zip(got.scores, want["scores"]):
@@ -51,14 +51,14 @@ def same(got: blankout.Answer, want: dict) -> None:
     assert got.unknown == want.get("unknown", [])
 
 
-def compare(program, model_path, asked, *args: str, missing: str = "auto") -> blankout.Model:
+def compare(program, model_path, asked, *args: str, missing: str = "auto", tol: float = 1e-12) -> blankout.Model:
     """Compare what the package and the program say about events; return the package's model."""
     model = blankout.load(model_path, missing=missing)
     want = program.answers(model_path, program.events("asked.jsonl", asked), "--missing", missing, *args)
     got = model.answers(asked)
     assert len(got) == len(want) == len(asked)
     for a, w in zip(got, want):
-        same(a, w)
+        same(a, w, tol)
     return model
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from .errors import NewerError
 from .events import Batch
+from .fill import APART, FILLED, OBSERVED, Covariance
 from .schema import Field, Schema, strict
 
-AS_IS, RESCALE = "as-is", "rescale"
-RULES = (AS_IS, RESCALE)
+AS_IS, RESCALE, FILL = "as-is", "rescale", "fill"
+RULES = (AS_IS, RESCALE, FILL)
 EDGES = (0.1, 0.3, 0.5, 0.7)  # between the ranges of the share missing
 
 
@@ -40,6 +41,21 @@ class Lack:
     absent: int = 0
     named: int = 0
     silent: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an event is answered.
+
+    Attributes:
+        rule: "" if nothing is known to be missing.
+        scale: by what its features are multiplied, those that are filled in too.
+        parts: by column of the model's covariance whether it is filled in; None if none is.
+    """
+
+    rule: str = ""
+    scale: float = 1.0
+    parts: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -147,13 +163,45 @@ class Missing:
             lost += k.absent
         return 1 + lost / present
 
-    def answer(self, fields: Sequence[Field], batch: Batch, i: int) -> tuple[float, str]:
-        """Return the factor of an event's features, and the rule, "" if nothing is known to be missing."""
+    def answer(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance | None = None) -> Verdict:
+        """Say how event i of a batch is answered. Without a covariance nothing can be filled in."""
         k = self.lack(fields, batch, i)
         if k.null + k.absent <= 0:
-            return 1.0, ""
+            return Verdict()
         scale = self.scale(k)
-        return scale, AS_IS if scale == 1 else RESCALE
+        rule = AS_IS if scale == 1 else RESCALE
+        present = k.named + k.silent
+        null = k.null > 0 and self.null[range_of(k.null / (k.null + present))] == FILL
+        absent = k.absent > 0 and self.absent[range_of(k.absent / (k.absent + present))] == FILL
+        if covariance is not None and (null or absent):
+            parts = self._parts(fields, batch, i, covariance, null, absent)
+            if (parts == FILLED).any():
+                return Verdict(FILL, scale, parts)
+        return Verdict(rule, scale)
+
+    def _parts(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance, null: bool, absent: bool) -> np.ndarray:
+        """Say which columns of the covariance the event has, and which are filled in."""
+        parts = np.full(len(covariance.columns), APART, np.uint8)
+        present, nulls = set(), set()
+        if batch.present is not None:
+            nulls = set(batch.nulls[i]) - self.usually_null
+            if not self._is_sparse(fields, batch, i):
+                present = self.present(batch.present[i])
+        holds = np.isin(covariance.columns, batch.columns[batch.of(i)])
+        usual = np.isin(covariance.columns, self.columns)
+        for place, f in enumerate(covariance.fields.tolist()):
+            if f == 0:
+                if not self.known or holds[place]:
+                    parts[place] = OBSERVED  # left out it is 0
+                elif usual[place] and absent:
+                    parts[place] = FILLED
+            elif f in present:
+                parts[place] = OBSERVED
+            elif f in nulls:
+                parts[place] = FILLED if null else APART
+            elif absent and f in self.usual:
+                parts[place] = FILLED
+        return parts
 
     def names(self, schema: Schema, batch: Batch, i: int) -> list[str]:
         """Return the names of what is known to be missing from an event: of fields, or of columns."""

@@ -15,7 +15,8 @@ from .container import File, decode
 from .errors import DamagedError, FileError, NewerError, Unsayable
 from .events import Batch, Decoder
 from .kernels import Kernel, Support
-from .missing import Missing
+from .fill import APART, OBSERVED, Covariance, Repair, widen
+from .missing import Missing, Verdict
 from .pairs import couple
 from .record import Record
 from .schema import Schema, strict
@@ -26,7 +27,7 @@ CLASS_LOSSES = (
     "ramp", "fdrop", "dropsvm",
 )
 NUMBER_LOSSES = ("linear", "poisson")
-INTERCEPT = "(intercept)"
+INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
 MOST_UNKNOWN = 20  # features that an answer names as unknown
 
 
@@ -157,8 +158,11 @@ class Model:
         self._rows: _Rows | None = None
         self._statistics: np.ndarray | None = None
         self._support: Support | None = None
+        self._covariance: Covariance | None = None
         self._weights = np.zeros((0, self._outputs))
         self._read_weights(file, layout, head.get("kernel", ""))
+        if missing == "fill" and self._covariance is None:
+            raise ValueError('missing "fill": the model has no covariance of numeric columns to fill in from')
         snapshot = _json(file, "snapshot") if "snapshot" in file.blocks else {}
         self.version: int = snapshot.get("version", 0)
         self.published = _time(snapshot.get("published"))
@@ -169,7 +173,7 @@ class Model:
         """Read a model from the bytes of a checkpoint, snapshot or model file.
 
         Args:
-            missing: the rule for missing features: "auto" (the model's own), "as-is" or "rescale".
+            missing: the rule for missing features: "auto" (the model's own), "as-is", "rescale" or "fill".
 
         Raises:
             FileError: the data cannot be used; the sentence says why.
@@ -208,6 +212,11 @@ class Model:
                 self._weights = self._weights + average * rows.values[:, lag : lag + k]
         if stats >= 0 and self._scaler.mode != "none":
             self._statistics = rows.values[:, stats : stats + STATISTICS]
+        if self.kind == "linear" and "covariance" in file.blocks:
+            self._covariance = Covariance(bytes(file.blocks["covariance"]))
+            known, slots = rows.find(self._covariance.columns)
+            self._covariance_weights = np.zeros((len(known), k))
+            self._covariance_weights[known] = self._weights[slots]
 
     def __repr__(self) -> str:
         what = "numbers" if self._numbers else f"{len(self.classes_)} classes"
@@ -269,7 +278,7 @@ class Model:
         out = []
         for i in range(len(batch)):
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
-            a["rule"] = self._missing.answer(self._schema.fields, batch, i)[1]
+            a["rule"] = self._verdict(batch, i).rule
             if a["rule"]:
                 a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
@@ -309,20 +318,47 @@ class Model:
     def _score(self, batch: Batch) -> np.ndarray:
         """Return the scores, shape (n, outputs), or of pairs (n, classes)."""
         scale = np.ones(len(batch))
+        filled: dict[int, Verdict] = {}
         if batch.present is not None or self._missing.known:
-            scale[:] = [self._missing.answer(self._schema.fields, batch, i)[0] for i in range(len(batch))]
+            for i in range(len(batch)):
+                verdict = self._verdict(batch, i)
+                scale[i] = verdict.scale
+                if verdict.parts is not None:
+                    filled[i] = verdict
         rows, columns, x, slots = self._standardised(batch)
-        x = scale[rows] * x
+        scaled = scale[rows] * x
+        ends = np.searchsorted(rows, np.arange(len(batch) + 1))
         if self._support is not None:
-            ends = np.searchsorted(rows, np.arange(len(batch) + 1))
-            sums = [self._support.scores(columns[a:b], x[a:b]) for a, b in zip(ends, ends[1:])]
+            sums = [self._support.scores(columns[a:b], scaled[a:b]) for a, b in zip(ends, ends[1:])]
             out = np.array(sums).reshape(len(batch), self._outputs)
         else:
             out = np.empty((len(batch), self._outputs))
             for k in range(self._outputs):
-                out[:, k] = np.bincount(rows, weights=x * self._weights[slots, k], minlength=len(batch))
+                out[:, k] = np.bincount(rows, weights=scaled * self._weights[slots, k], minlength=len(batch))
         out += self._intercept
+        for i, verdict in filled.items():
+            own = slice(ends[i], ends[i + 1])
+            out[i] = self._filled_in(out[i], columns[own], x[own], verdict)
         return couple(out, len(self._schema.classes)) if self._pairs else out
+
+    def _verdict(self, batch: Batch, i: int) -> Verdict:
+        return self._missing.answer(self._schema.fields, batch, i, self._covariance)
+
+    def _filled_in(self, score: np.ndarray, columns: np.ndarray, x: np.ndarray, verdict: Verdict) -> np.ndarray:
+        """Return the outputs of an event of which numbers are filled in, given those without."""
+        r = self._repair(columns, x, verdict)
+        here, places = self._covariance.places(columns)
+        score = score + verdict.scale * (x[here] @ r.extra[places] + r.shift)
+        a, b = (1.0, 0.0) if self._pairs else (self._a, self._b)
+        return np.array([widen(f, verdict.scale**2 * v, a, b) for f, v in zip(score.tolist(), r.variance.tolist())])
+
+    def _repair(self, columns: np.ndarray, x: np.ndarray, verdict: Verdict) -> Repair:
+        """Return the repair for an event; what is told from wild readings is told from none."""
+        covariance, parts = self._covariance, verdict.parts.copy()
+        here, places = covariance.places(columns)
+        wild = covariance.wild(places, x[here], self._statistics is not None)
+        parts[places[wild & (parts[places] == OBSERVED)]] = APART
+        return covariance.repair(parts, self._covariance_weights)
 
     def _standardised(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return event, column, value and slot of every feature as the weights see it.
@@ -391,13 +427,22 @@ class Model:
         output = 0 if self._outputs == 1 else chosen
         one = _one(batch, i)
         rows, columns, x, slots = self._standardised(one)
-        scale = self._missing.answer(self._schema.fields, one, 0)[0]
+        verdict = self._verdict(one, 0)
+        scale = verdict.scale
         weights = self._weights[slots, output]
+        if verdict.parts is not None:  # what the columns stand for besides counts as theirs
+            repair = self._repair(columns, x, verdict)
+            here, places = self._covariance.places(columns)
+            weights = weights.copy()
+            weights[here] += repair.extra[places, output]
         intercept = float(self._intercept[output])
         parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
         for column, value, weight in zip(columns.tolist(), x.tolist(), weights.tolist()):
             if scale * weight * value != 0:
                 parts.append(Contribution(self._name(one, column), value, weight, scale * weight * value))
+        if verdict.parts is not None:
+            more = float(self._score(one)[0, output]) - math.fsum(c.score for c in parts)
+            parts.append(Contribution(FILLED_IN, 1.0, more, more))
         parts.sort(key=lambda c: -abs(c.score))
         return parts[:most]
 

@@ -44,7 +44,7 @@ def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto
         where: a checkpoint, snapshot or model file; a directory of checkpoints, of which the
             newest sound one counts; or the address of a learner, http://HOST:PORT.
         token: what the server wants, if it wants any.
-        missing: the rule for missing features: "auto" (the model's own), "as-is" or "rescale".
+        missing: the rule for missing features: "auto" (the model's own), "as-is", "rescale" or "fill".
 
     Raises:
         FileError: what is there cannot be used: damaged, foreign, or of a newer program.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import Unsayable
-from .missing import EDGES, RESCALE
+from .missing import EDGES, FILL, RESCALE
 from .standardise import CENTRE, CLIP, INVERSE, unit_of
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def _check(model: "Model") -> None:
     if model._pairs:
         raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
     schema = model._schema
+    if FILL in model._missing.null + model._missing.absent:
+        raise Unsayable("missing values that are filled in (the rule fill): load it with missing=\"rescale\" or train with --missing")
     if schema.known:
         raise Unsayable("columns that go missing (--known): zero and missing are one in an array")
     if schema.crosses:

@@ -1,0 +1,61 @@
+"""Numbers that are filled in: the scores are the program's, and so is what features add."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from streams import events
+from test_scores import EXACT, RECORD, compare, rows, same, svmlight
+
+import blankout
+
+TOL = 1e-9  # systems of equations are solved, whose last digits are the library's
+
+
+@pytest.fixture(autouse=True)
+def program_fills(binary):
+    said = subprocess.run([binary, "train", "--help"], capture_output=True, text=True).stdout
+    if "--covariance-fields" not in said:
+        pytest.skip("the program fills nothing in yet")
+
+
+@pytest.mark.parametrize(
+    "args, classes",
+    [
+        (["--standardise", "all"], 2),
+        (["--standardise", "auto", "--noise", "dropout:0.3"], 2),
+        (["--standardise", "auto"], 3),
+        (["--standardise", "auto", "--multiclass", "ovo"], 3),
+        (["--standardise", "none", "--loss", "hinge"], 2),
+    ],
+)
+def test_filled_in(program, args, classes):
+    config = program.write("c.toml", RECORD)
+    data = program.events("t.jsonl", events(600, 70, classes, nulls=0.02))
+    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--missing", "fill", "--covariance-fields", "256", *args, *EXACT)
+    asked = events(200, 71, classes, nulls=0.4)
+    asked[0]["near"] = 1e9  # wild: nothing is told from it
+    model = compare(program, program.home / "m", asked, missing="fill", tol=TOL)
+    assert "fill" in {a.rule for a in model.answers(asked)}
+    if "ovo" not in args:
+        for a, score in zip(model.answers(asked, explain=1000), model.decision_function(asked)):
+            total = sum(c.score for c in a.explanation)
+            want = score if classes == 2 else score[model.classes_.tolist().index(a.class_)]
+            assert abs(total - want) < 1e-9 * max(1, abs(want))
+            assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.rule == "fill")
+
+
+def test_known_columns_filled_in(program):
+    x, y = rows(400, 1)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--known", "--missing", "fill", "--covariance-fields", "256", "--standardise", "auto")
+    asked, _ = rows(100, 2)
+    asked[::3, 1:3] = 0
+    want = program.answers(program.home / "m", program.write("a.svm", svmlight(asked, np.zeros(100, int))), "--missing", "fill")
+    model = blankout.load(program.home / "m", missing="fill")
+    for got, w in zip(model.answers(asked), want, strict=True):
+        w.pop("id", None)
+        same(got, w, TOL)
+    assert any(a.rule == "fill" for a in model.answers(asked))
