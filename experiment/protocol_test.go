@@ -310,7 +310,7 @@ func TestNoisyData(t *testing.T) {
 func TestRareDraws(t *testing.T) {
 	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: 1, Beta: 0.057}
 	for _, shared := range []bool{true, false} {
-		d, active := c.draw(rand.New(rand.NewPCG(2, 2)), 50000, shared)
+		d, active := c.draw(rand.New(rand.NewPCG(2, 2)), 20000, shared)
 		square, signals := 0.0, 0
 		for i := range d.Rows() {
 			if !active[i] {
@@ -325,7 +325,7 @@ func TestRareDraws(t *testing.T) {
 				t.Fatalf("one draw %t, features %g and %g", shared, row.At(0), row.At(9))
 			}
 		}
-		if moment := square / float64(50*d.Rows()); math.Abs(moment-1) > 0.05 || signals != 10000 {
+		if moment := square / float64(50*d.Rows()); math.Abs(moment-1) > 0.05 || signals != 4000 {
 			t.Errorf("one draw %t: second moment %g, %d signals", shared, moment, signals)
 		}
 	}
