@@ -45,6 +45,22 @@ def ask(address: str, path: str, body: str | None = None) -> dict:
         return json.load(answer)
 
 
+def followed(process, address: str) -> blankout.Follower:
+    """Follow a learner that may have no model yet."""
+    while True:
+        try:
+            return blankout.follow(address, interval=0.02)
+        except OSError:
+            assert process.poll() is None, "the learner has ended"
+
+
+def until(process, live: blankout.Follower, events: int) -> None:
+    """Wait for a model of so many events, as long as the learner lives."""
+    while live.model.events < events:
+        assert process.poll() is None, "the learner has ended"
+        live._ended.wait(0.01)
+
+
 def test_a_live_learner(learner):
     process, address = learner
 
@@ -54,9 +70,8 @@ def test_a_live_learner(learner):
 
     asked = events(20, 41, nulls=0.3)
     learn(events(1000, 40))
-    with blankout.follow(address, interval=0.02) as live:
-        while live.model.events < 1000:  # the learner publishes what it has learned within its interval
-            pass
+    with followed(process, address) as live:
+        until(process, live, 1000)
         first = live.model
         answers = first.answers(asked, explain=5)
         for event, got in zip(asked, answers):
@@ -69,8 +84,7 @@ def test_a_live_learner(learner):
         by_hand = blankout.follow(address, interval=None)
         assert not by_hand.refresh() and by_hand.model.version == first.version
         learn(events(500, 42))
-        while live.model.events < 1500:
-            pass
+        until(process, live, 1500)
         assert live.model.version > first.version and live.trouble is None
         assert by_hand.refresh() and by_hand.model.events == 1500
         assert first.events == 1000  # a model never changes
