@@ -68,7 +68,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 		}
 	}
 	s.Note("Unigrams of AthR by presence, the part by date that is for training: %d examples, %d features (the paper: 1000 and 22,000). The paper does not tell its noise level: two are shown.", d.Rows(), d.Columns())
-	s.Note("Exact dropout is sampled: training minimises the loss of %d corrupted copies of every example, the same all along, and R is measured by %d other copies. Normal scores, for which R has a closed form, are no stand-in for it: with half a hundred words in a document the tails of the noisy scores are not normal where most words are dropped.", c.Copies, c.Sampled)
+	s.Note("Exact dropout is sampled: training minimises the loss of %d corrupted copies of every example, the same all along, and R is measured by %d other copies. So few copies of few documents can be fitted in the end, which copies drawn anew could not be: there R, of other copies, runs away from what training sees, and R_q / R says nothing of the paper's late steps. Normal scores, for which R has a closed form, are no stand-in for it: with half a hundred words in a document the tails of the noisy scores are not normal where most words are dropped.", c.Copies, c.Sampled)
 	return nil
 }
 
