@@ -23,6 +23,10 @@ type Example struct {
 	// Missing lists the ids of fields that the event declares as unknown
 	// (null), in ascending order. See Missing.
 	Missing []uint16
+	// MissingColumns lists columns of the anonymous field that are declared as unknown,
+	// in ascending order. Features must not hold them. No format says this of an event;
+	// a caller may that knows which features it took away.
+	MissingColumns []uint32
 
 	Label  int     // class, an index of Schema.Classes, or Unlabelled
 	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
@@ -61,6 +65,15 @@ func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 		out = append(out, id)
 	}
 	return out
+}
+
+// lacksColumn says whether a column is declared missing.
+func (e *Example) lacksColumn(column uint32) bool {
+	if len(e.MissingColumns) == 0 {
+		return false
+	}
+	_, lacks := slices.BinarySearch(e.MissingColumns, column)
+	return lacks
 }
 
 // Reason says why a record was refused. The values are the ones of the metric

@@ -9,11 +9,14 @@ import (
 	"slices"
 )
 
-// Explanation takes a score apart: Score is Intercept plus the Contributions of
-// the Terms.
+// Explanation takes a score apart: Score is Intercept plus Filled plus the
+// Contributions of the Terms.
 type Explanation struct {
 	Score     float64
 	Intercept float64
+	// Filled is what filling in the missing columns adds beside the weights of the
+	// others, less what it takes away that they are not certain (see Head.Covariance).
+	Filled float64
 	// Variance is that of the score under the model's noise.
 	Variance float64
 	Terms    []Term // the largest contribution first, whatever its sign
@@ -25,6 +28,8 @@ type Term struct {
 	Field  uint16  // of the event's entry, 0 for one that the event leaves out
 	Raw    float64 // as the event has it
 	Value  float64 // after the Scaler
+	// Weight is the model's, and what the column is worth besides for missing ones that
+	// follow from it.
 	Weight float64
 	// Contribution is Weight times Value, times the factor of Head.Answer where
 	// fields are missing.
@@ -52,12 +57,20 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 		noise = NoNoise{} // a model may name one that is not known
 	}
 	c0, c1, c2 := noise.Coefficients()
-	scale, _ := m.Answer(e)
+	a := m.Answer(e)
+	scale := a.Scale
 	for t := range m.Terms(e, class) {
 		x.Score += t.Contribution
 		x.Terms = append(x.Terms, t)
 	}
 	x.Score += x.Intercept
+	if a.Parts != nil {
+		score := 0.0
+		for k, f := range m.outputs(m.Standardised(e, Vec{}), a, make([]float64, m.Outputs)) {
+			score += side[k] * f
+		}
+		x.Filled, x.Score = score-x.Score, score
+	}
 	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
 	if n, ok := noise.(GroupDropout); ok {
 		g := NewGrouping(m.Schema)
@@ -96,9 +109,17 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
-		scale, _ := m.Answer(e)
+		a := m.Answer(e)
+		var r *repair
+		var columns []uint32 // of r that are still to come
+		if a.Parts != nil {
+			r, columns = m.repaired(m.Standardised(e, Vec{}), a.Parts), m.Covariance.Columns
+		}
 		at := 0 // in the event
 		for column, raw := range m.Scaler.Each(e.Features) {
+			if e.lacksColumn(column) {
+				continue
+			}
 			t := Term{Column: column, Raw: raw}
 			if at < len(e.Features.Index) && e.Features.Index[at] == column {
 				if len(e.Field) > 0 {
@@ -112,7 +133,16 @@ func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 					t.Value = m.Scaler.Apply(stats, raw)
 				}
 				t.Weight = m.SideWeight(side, row)
-				t.Contribution = scale * t.Weight * t.Value
+				for len(columns) > 0 && columns[0] < column {
+					columns = columns[1:]
+				}
+				if len(columns) > 0 && columns[0] == column {
+					place := len(a.Parts) - len(columns)
+					for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
+						t.Weight += side[k] * extra
+					}
+				}
+				t.Contribution = a.Scale * t.Weight * t.Value
 			}
 			if !yield(t) {
 				return

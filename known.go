@@ -91,58 +91,43 @@ func (m *Missing) lackOfColumns(fields []Field, e *Example) (k Lack) {
 			k.Named++
 		}
 	}
+	k.Null = float64(len(e.MissingColumns))
 	m.absentColumns(e, func(uint32) { k.Absent++ })
 	return k
 }
 
-// absentColumns calls f with the usual columns that an event does not hold.
+// absentColumns calls f with the usual columns that an event does not hold, but for
+// those that it declares missing.
 func (m *Missing) absentColumns(e *Example, f func(column uint32)) {
+	if m == nil {
+		return
+	}
 	i, index := 0, e.Features.Index
 	for _, column := range m.Columns {
 		for i < len(index) && index[i] < column {
 			i++
 		}
-		if i == len(index) || index[i] > column {
+		if (i == len(index) || index[i] > column) && !e.lacksColumn(column) {
 			f(column)
 		}
 	}
 }
 
-// AnswerStruck is Answer for an event of which further features have died that it is
-// then known to lack. Of what was the event, field holds the fields, nil if it has none,
-// and dead says which entries have died: a field that has lost all of its entries is
-// null. Of a sparse text format features are known to have died where Schema.Known says
-// so.
+// holds says whether an event has a feature in a column.
+func (e *Example) holds(column uint32) bool {
+	_, holds := slices.BinarySearch(e.Features.Index, column)
+	return holds
+}
+
+// AnswerStruck is the Scale of Answer for an event of which further features have died
+// that it is then known to lack: see Strike. Of a sparse text format features are known
+// to have died where Schema.Known says so.
 func (h *Head) AnswerStruck(e *Example, field []uint16, dead []bool) (scale float64) {
-	if e.IsSparse(h.Schema.Fields) {
-		if !h.Schema.Known {
-			return 1
-		}
-		k := h.Missing.Lack(h.Schema.Fields, e, nil)
-		for _, dead := range dead {
-			if dead {
-				k.Null++
-			}
-		}
-		k.Named = float64(len(dead)) - k.Null
-		return h.Missing.Scale(k)
+	x := e.Features
+	if len(x.Index) != len(dead) { // dense columns that it leaves out were filled in
+		x = Vec{Index: make([]uint32, len(dead)), Value: make([]float64, len(dead))}
 	}
-	left := Example{Missing: slices.Clone(e.Missing)}
-	var lost []uint16
-	for i, id := range field {
-		if dead[i] {
-			lost = append(lost, id)
-		} else {
-			left.Field = append(left.Field, id)
-		}
-	}
-	for _, id := range lost {
-		if id != 0 && !slices.Contains(left.Field, id) && h.Schema.Fields[id].Kind != Cross {
-			left.Missing = append(left.Missing, id)
-		}
-	}
-	slices.Sort(left.Missing)
-	left.Missing = slices.Compact(left.Missing)
-	scale, _ = h.Answer(&left)
-	return scale
+	var left Example
+	h.Strike(e, x, field, dead, h.Schema.Known, &left)
+	return h.Answer(&left).Scale
 }

@@ -75,7 +75,8 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, rescale, asIs), sparseEvent(3, 6), 1, MissingAsIs, []string{"2", "5"}},
 		{head(false, rescale, rescale), sparseEvent(3, 6), 1, "", nil},
 	} {
-		scale, rule := c.head.Answer(c.event)
+		a := c.head.Answer(c.event)
+		scale, rule := a.Scale, a.Rule
 		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
 			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
 		}

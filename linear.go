@@ -17,6 +17,8 @@ type Linear struct {
 	// Rows holds the values of every column that has any; the published weight
 	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
 	Rows *Table
+
+	repairs *repairs // see WithCovariance; nil while the weights are being learned
 }
 
 // NewLinear returns a Linear of dense weights, weights[k][d] for output k and
@@ -74,8 +76,11 @@ func (m *Linear) Norm() float64 {
 
 // Score writes the scores of an event to out and returns them, as Model says.
 func (m *Linear) Score(e *Example, out []float64) []float64 {
-	scale, _ := m.Answer(e)
-	return m.ScoreRescaled(e, scale, out)
+	a := m.Answer(e)
+	if a.Parts != nil {
+		return m.scoreAnswer(m.Standardised(e, Vec{}), a, out)
+	}
+	return m.ScoreRescaled(e, a.Scale, out)
 }
 
 // ScoreRescaled writes the scores of what an event holds, every feature, after
@@ -85,7 +90,7 @@ func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
 		row := m.Rows.Row(column)
-		if row == nil {
+		if row == nil || e.lacksColumn(column) {
 			continue
 		}
 		if stats := m.Stats(row); stats != nil {
@@ -134,6 +139,9 @@ func (m *Linear) EachBlock() (iter.Seq[Block], error) {
 				return
 			}
 		}
+		if m.Covariance != nil && !yield(m.Covariance.Block()) {
+			return
+		}
 		m.Rows.EachBlock()(yield)
 	}, nil
 }
@@ -162,5 +170,9 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
 		return nil, err
 	}
-	return m, nil
+	covariance, err := readCovariance(blocks)
+	if err != nil {
+		return nil, err
+	}
+	return m.WithCovariance(covariance), nil
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // MissingRule says what counts for how much in an event that is known to lack
@@ -23,33 +24,61 @@ const (
 	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
 	// keeps its weight against the intercept.
 	MissingRescale MissingRule = "rescale"
+	// MissingFill tells the numbers that are missing from those that are left, by the
+	// model's Covariance. Of other kinds of fields it leaves what is missing as it is.
+	MissingFill MissingRule = "fill"
 )
 
-// ParseMissingRule reads auto, as-is or rescale.
+// missingRules are those that a model chooses from.
+var missingRules = []MissingRule{MissingAsIs, MissingRescale, MissingFill}
+
+// MissingRuleNames lists what ParseMissingRule reads.
+func MissingRuleNames() []string { return []string{"auto", "as-is", "rescale", "fill"} }
+
+// ParseMissingRule reads one of MissingRuleNames.
 func ParseMissingRule(s string) (MissingRule, error) {
-	switch r := MissingRule(s); r {
-	case MissingAuto, MissingAsIs, MissingRescale:
+	if r := MissingRule(s); r == MissingAuto || slices.Contains(missingRules, r) {
 		return r, nil
-	case "fill":
-		return "", fmt.Errorf("missing %q: this program cannot fill in missing values; want auto, as-is or rescale", s)
 	}
-	return "", fmt.Errorf("missing %q: want auto, as-is or rescale", s)
+	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingRuleNames(), ", "))
 }
 
-// missingSure is by how many standard errors the other rule must be better.
+// missingSure is by how many standard errors another rule must be better.
 const missingSure = 2
 
-// Better returns the rule that has proved better, or r itself in doubt. It gets the
-// sums over events of the difference of log-loss, rescaled less as is, and of its
-// square.
-func (r MissingRule) Better(sum, squares float64) MissingRule {
-	switch sure := missingSure * math.Sqrt(squares); {
-	case sum > sure:
-		return MissingAsIs
-	case sum < -sure:
-		return MissingRescale
+// RuleLosses holds by rule, in the order as is, rescale, fill, what events lost under it.
+type RuleLosses [3]float64
+
+// RuleComparison sums over events the log-loss under each rule less that as is, and the
+// squares of the differences between any two.
+type RuleComparison struct {
+	Sum     RuleLosses
+	Squares RuleLosses // of the differences of rescale and as is, fill and as is, fill and rescale
+}
+
+// Add takes up an event of the given weight; keep is what is left of those before.
+func (c *RuleComparison) Add(keep, weight float64, loss RuleLosses) {
+	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
+	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
+		c.Squares[i] = keep*c.Squares[i] + d*d
+		if i < 2 {
+			c.Sum[i+1] = keep*c.Sum[i+1] + d
+		}
 	}
-	return r
+}
+
+// Better returns the rule that has proved better than now, the best of them; now itself
+// in doubt.
+func (c *RuleComparison) Better(now MissingRule) MissingRule {
+	at := slices.Index(missingRules, now)
+	best := at
+	for i := range missingRules {
+		// The pairs (0,1), (0,2), (1,2) are in the places 0, 1, 2.
+		if d := c.Sum[i] - c.Sum[at]; i != at && d < -missingSure*math.Sqrt(c.Squares[i+at-1]) && c.Sum[i] < c.Sum[best] {
+			best = i
+		}
+	}
+	return missingRules[best]
 }
 
 // MissingBins is the number of ranges of the share of an event's fields that is
@@ -129,8 +158,8 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	}
 	for _, rules := range []MissingRules{m.Null, m.Absent} {
 		for _, r := range rules {
-			if r != MissingAsIs && r != MissingRescale {
-				return fmt.Errorf("missing: rule %q: want as-is or rescale", r)
+			if !slices.Contains(missingRules, r) {
+				return fmt.Errorf("missing: rule %q: want as-is, rescale or fill", r)
 			}
 		}
 	}
@@ -217,7 +246,7 @@ func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
 	for i := range present {
 		present[i] = 0
 	}
-	if m != nil && m.Known && e.IsSparse(fields) {
+	if m != nil && m.Known && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
 		return m.lackOfColumns(fields, e)
 	}
 	if e.Field == nil && e.Features.Len() > 0 {
@@ -256,21 +285,129 @@ func (m *Missing) Lack(fields []Field, e *Example, present FieldSet) (k Lack) {
 	return k
 }
 
-// Answer returns by what the features of an event are multiplied, and which rule
-// says so: "" if nothing is known to be missing.
-func (h *Head) Answer(e *Example) (scale float64, rule MissingRule) {
-	if len(e.Missing) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
-		return 1, ""
+// fills says whether the nulls of an event that lacks k are filled in, and what it
+// leaves out.
+func (m *Missing) fills(k Lack) (null, absent bool) {
+	present := k.Named + k.Silent
+	if m == nil {
+		return false, false
+	}
+	null = k.Null > 0 && m.Null[MissingBin(k.Null/(k.Null+present))] == MissingFill
+	absent = k.Absent > 0 && m.Absent[MissingBin(k.Absent/(k.Absent+present))] == MissingFill
+	return null, absent
+}
+
+// Answer says how an event is answered that is known to lack fields.
+type Answer struct {
+	// Rule is "" if nothing is known to be missing.
+	Rule MissingRule
+	// Scale is by what the features are multiplied, those that are filled in too.
+	Scale float64
+	// Parts says which columns of the model's Covariance are filled in; nil if none is.
+	Parts Parts
+}
+
+// Answer returns how an event is answered.
+func (h *Head) Answer(e *Example) Answer {
+	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
+		return Answer{Scale: 1}
 	}
 	var some [16]uint64
-	k := h.Missing.Lack(h.Schema.Fields, e, FieldSet(some[:]).Room(len(h.Schema.Fields)))
+	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
+	k := h.Missing.Lack(h.Schema.Fields, e, present)
 	if !k.Some() {
-		return 1, ""
+		return Answer{Scale: 1}
 	}
-	if scale = h.Missing.Scale(k); scale == 1 {
-		return 1, MissingAsIs
+	a := Answer{Rule: MissingAsIs, Scale: h.Missing.Scale(k)}
+	if a.Scale != 1 {
+		a.Rule = MissingRescale
 	}
-	return scale, MissingRescale
+	if null, absent := h.Missing.fills(k); h.Covariance != nil && (null || absent) {
+		if a.Parts = h.parts(e, present, null, absent); a.Parts != nil {
+			a.Rule = MissingFill
+		}
+	}
+	return a
+}
+
+// parts says which columns of the Covariance are filled in: those of fields that are
+// null, of fields that are left out although usual, or of both. It is nil where that is
+// none.
+func (h *Head) parts(e *Example, present FieldSet, null, absent bool) Parts {
+	c, m, some := h.Covariance, h.Missing, false
+	parts := make(Parts, len(c.Columns))
+	for i, id := range c.Fields {
+		part := byte(Apart)
+		switch {
+		case id == 0 && e.lacksColumn(c.Columns[i]):
+			if null {
+				part = Filled
+			}
+		case id == 0 && (m == nil || !m.Known || e.holds(c.Columns[i])):
+			part = Observed // left out it is 0
+		case id == 0:
+			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual && absent {
+				part = Filled
+			}
+		case present.Has(id):
+			part = Observed
+		case m.isNull(e, id):
+			if null {
+				part = Filled
+			}
+		case absent && m != nil && m.usual.Has(id):
+			part = Filled
+		}
+		parts[i], some = part, some || part == Filled
+	}
+	if !some {
+		return nil
+	}
+	return parts
+}
+
+// isNull says whether an event names a field as null that is not usually so.
+func (m *Missing) isNull(e *Example, id uint16) bool {
+	if _, named := slices.BinarySearch(e.Missing, id); !named || m == nil {
+		return named
+	}
+	_, usually := slices.BinarySearch(m.UsuallyNull, id)
+	return !usually
+}
+
+// Strike sets left to what is left of an event of which some features have died, and to
+// what is then known to be missing. x are its features as ScoreVec takes them, field
+// those of their fields (see Example.FieldsOf), dead says which have died. A field that
+// has lost everything is null; features of a sparse text format are missing if that is
+// declared. It keeps the memory of left.
+func (h *Head) Strike(e *Example, x Vec, field []uint16, dead []bool, declared bool, left *Example) {
+	left.Field, left.Missing, left.MissingColumns = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0]
+	kept, sparse := &left.Features, e.IsSparse(h.Schema.Fields)
+	kept.Index, kept.Value = kept.Index[:0], kept.Value[:0]
+	for i, column := range x.Index {
+		id := uint16(0)
+		if field != nil {
+			id = field[i]
+		}
+		switch {
+		case !dead[i]:
+			left.Field = append(left.Field, id)
+			kept.Index, kept.Value = append(kept.Index, column), append(kept.Value, x.Value[i])
+		case (id == 0 || sparse) && declared:
+			left.MissingColumns = append(left.MissingColumns, column)
+		case id != 0 && !sparse:
+			left.Missing = append(left.Missing, id)
+		}
+	}
+	slices.Sort(left.Missing)
+	left.Missing = slices.DeleteFunc(slices.Compact(left.Missing), func(id uint16) bool {
+		return int(id) < len(h.Schema.Fields) && h.Schema.Fields[id].Kind == Cross || slices.Contains(left.Field, id)
+	})
+	if field == nil {
+		left.Field = nil
+	} else if left.Field == nil {
+		left.Field = []uint16{}
+	}
 }
 
 // Lack is that of Missing for an event under h's Schema, its fields counted in

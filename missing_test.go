@@ -66,7 +66,8 @@ func TestMissing(t *testing.T) {
 	} {
 		m := missingModel()
 		m.Missing = c.m
-		scale, rule := m.Answer(c.e)
+		a := m.Answer(c.e)
+		scale, rule := a.Scale, a.Rule
 		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
 			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
 		}
@@ -125,17 +126,17 @@ func TestMissingUnknownField(t *testing.T) {
 }
 
 func TestParseMissingRule(t *testing.T) {
-	for _, s := range []string{"auto", "as-is", "rescale"} {
+	for _, s := range MissingRuleNames() {
 		if r, err := ParseMissingRule(s); err != nil || string(r) != s {
 			t.Errorf("%s: %v, %v", s, r, err)
 		}
 	}
-	for _, s := range []string{"fill", "", "zero"} {
+	for _, s := range []string{"guess", "", "zero"} {
 		if _, err := ParseMissingRule(s); err == nil {
 			t.Errorf("%q: no error", s)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"null":["fill","","","",""]}`), new(Missing)); err == nil {
+	if err := json.Unmarshal([]byte(`{"null":["guess","","","",""]}`), new(Missing)); err == nil {
 		t.Error("a file's unknown rule: no error")
 	}
 }
@@ -143,7 +144,7 @@ func TestParseMissingRule(t *testing.T) {
 func ExampleHead_Answer() {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
-	scale, rule := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
-	fmt.Println(scale, rule)
+	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
+	fmt.Println(a.Scale, a.Rule)
 	// Output: 2 rescale
 }

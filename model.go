@@ -44,6 +44,9 @@ type Model interface {
 	// ScoreVec is Score for features as Standardised returns them. It takes them as they
 	// are, whatever is missing.
 	ScoreVec(x Vec, out []float64) []float64
+	// ScoreLacking is ScoreVec for the features of an event of which the Field, Missing
+	// and MissingColumns of e say what is left, and what is known to be missing.
+	ScoreLacking(x Vec, e *Example, out []float64) []float64
 	// Kind is that of the model's file.
 	Kind() string
 	// EachBlock yields the blocks of the model's file.
@@ -71,8 +74,11 @@ type Head struct {
 	// Missing says what is known to be missing from an event, and what the score
 	// then is.
 	Missing *Missing `json:"missing,omitempty"`
-	Events  uint64   `json:"events"`            // learned from
-	Trained string   `json:"trained,omitempty"` // by which solver, for people
+	// Covariance tells numbers that are missing from the others; nil if the model
+	// cannot. A model file holds it in a block of its own.
+	Covariance *Covariance `json:"-"`
+	Events     uint64      `json:"events"`            // learned from
+	Trained    string      `json:"trained,omitempty"` // by which solver, for people
 }
 
 // About returns the Head itself.

@@ -129,6 +129,10 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	return math.Copysign(s.beyond(stats), z)
 }
 
+// IsWild says whether a standardised value lies where Clip puts the wild readings of a
+// centred column.
+func IsWild(value float64) bool { return math.Abs(value) == wildAt }
+
 func (s *Scaler) beyond(stats []float64) float64 {
 	switch {
 	case stats[StatCentre] != 0:
@@ -338,6 +342,9 @@ func SpreadInverse(stats []float64, total float64) float64 {
 func (m *Linear) Standardised(e *Example, out Vec) Vec {
 	standardises := m.standardises()
 	for column, x := range m.Scaler.Each(e.Features) {
+		if e.lacksColumn(column) {
+			continue
+		}
 		if standardises {
 			row := m.Rows.Row(column)
 			if row == nil {

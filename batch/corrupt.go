@@ -27,6 +27,7 @@ type Corrupter struct {
 
 	pcg  rand.PCG
 	rand *rand.Rand
+	ones []float64 // see Dead
 }
 
 // Vec replaces the values of x, example number n's, by those of a noisy copy.
@@ -57,6 +58,21 @@ func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
 		}
 		x.Value[i] = c.grouped(features, mask, hashes, v, r)
 	}
+}
+
+// Dead says, in the memory of out, which entries of example number n Vec deletes, of
+// columns whose values are not 0.
+func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bool) []bool {
+	c.ones = c.ones[:0]
+	for range columns {
+		c.ones = append(c.ones, 1)
+	}
+	c.Vec(blankout.Vec{Index: columns, Value: c.ones}, field, n, copy)
+	out = out[:0]
+	for _, v := range c.ones {
+		out = append(out, v == 0)
+	}
+	return out
 }
 
 // grouped returns the noisy copy of the value of a feature that dies with the groups of

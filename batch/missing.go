@@ -86,8 +86,9 @@ func parseFields(key string) (f fieldsOf) {
 }
 
 // Missing returns what m, which was trained on d, is to make of events that lack
-// fields: the rule given, or for MissingAuto the better one for each range of the share
-// missing. It is nil where the events have no fields whose absence can be known.
+// fields: the rule given, or for MissingAuto the best one for each range of the share
+// missing. It is nil where the events have no fields whose absence can be known, and m
+// no Covariance of columns that a caller may declare missing.
 func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule) *blankout.Missing {
 	fields := d.Schema.Fields
 	rules := blankout.DefaultMissingRules()
@@ -115,7 +116,7 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 			use.Count(fields, &e)
 		}
 		missing = use.Review(missing)
-	default:
+	case m.About().Covariance == nil:
 		return nil
 	}
 	if rule != blankout.MissingAuto {
@@ -139,10 +140,13 @@ type striker struct {
 	head   blankout.Head // says what an event lacks
 	of     []uint32      // by row, its place in kinds
 	kinds  []fieldsOf
+	named  bool               // fields can be missing
 	first  []int              // by field the first one of its name, which an event names where it is null
+	unit   []uint64           // by first field, what it is lost with, as a number
 	parts  [][2]int           // by compact column the fields that it is lost with
+	own    []uint64           // by compact column of a sparse text format, what that is lost with
+	all    []uint32           // compact columns of a sparse text format in the Covariance
 	absent map[uint32]float64 // what the Scaler makes of the dense columns that an event leaves out
-	r      rand.PCG
 
 	dead           []bool // by first field
 	left           blankout.Example
@@ -153,22 +157,36 @@ type striker struct {
 func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing) *striker {
 	fields, h := d.Schema.Fields, m.About()
 	t := &striker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: blankout.Head{Schema: d.Schema, Missing: missing},
+		first: firstFields(fields), unit: make([]uint64, len(fields)), own: make([]uint64, d.Columns()),
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
-	first := map[string]int{}
+	groups := blankout.NewGrouping(d.Schema)
 	for id, f := range fields {
-		if _, ok := first[f.Name]; !ok {
-			first[f.Name] = id
+		if id > 0 && f.Kind.Named() {
+			t.named = true
+			t.unit[t.first[id]] = groups.Hash(groups.Of(uint16(id), 0))
 		}
-		t.first = append(t.first, first[f.Name])
+	}
+	covered := map[uint32]bool{}
+	if c := h.Covariance; c != nil {
+		for i, id := range c.Fields {
+			covered[c.Columns[i]] = id == 0
+		}
 	}
 	factors := d.Schema.Factors()
 	for c := range d.Columns() {
-		id := int(d.fields.of(d.Column(c)))
+		column := d.Column(c)
+		id := int(d.fields.of(column))
 		if id >= len(fields) {
 			id = 0
 		}
 		t.parts = append(t.parts, [2]int{t.first[factors[id][0]], t.first[factors[id][1]]})
+		if covered[column] {
+			t.all = append(t.all, uint32(c))
+		}
+		if t.own[c] = uint64(column) + 1; d.Schema.ColumnGroups != nil {
+			t.own[c] = groups.Hash(groups.Of(0, column))
+		}
 	}
 	dense := m.Standardised(&blankout.Example{}, blankout.Vec{})
 	for i, column := range dense.Index {
@@ -177,33 +195,69 @@ func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missin
 	return t
 }
 
-// strike lets each named field of event i die with the given chance and returns what
-// the event then lacks. It sets t.left to the fields that are left and t.x to what is
-// scored of them.
-func (t *striker) strike(i int, chance float64) blankout.Lack {
-	if t.head.Missing.Known {
-		return t.strikeColumns(i, chance)
+// mask says what dies: whatever has the same unit, with the given chance. The zero mask
+// kills nothing.
+type mask struct {
+	chance float64
+	number int
+}
+
+func (m mask) kills(unit uint64) bool {
+	if m.chance == 0 {
+		return false
 	}
-	fields, kind, left := t.Schema.Fields, t.kinds[t.of[i]], &t.left
+	var r rand.PCG
+	r.Seed(unit^0x626c616e6b6f7574, uint64(m.number))
+	return float64(r.Uint64()>>11)/(1<<53) < m.chance
+}
+
+// strike lets the fields and columns of event i die whose absence can be known, those
+// that are lost together at once, and returns what the event then lacks. It sets t.left
+// to what is left and t.x to what is scored of that.
+func (t *striker) strike(i int, by mask) blankout.Lack {
+	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
-	left.Field, left.Missing = left.Field[:0], append(left.Missing[:0], kind.null...)
-	for _, id := range kind.present {
-		if int(id) >= len(fields) {
-			continue
+	left.Field, left.Missing, left.MissingColumns = left.Field[:0], left.Missing[:0], left.MissingColumns[:0]
+	if t.named {
+		kind := t.kinds[t.of[i]]
+		if left.Field == nil {
+			left.Field = []uint16{} // none, but not those of a sparse text format
 		}
-		if chance > 0 && fields[id].Kind.Named() && float64(t.r.Uint64()>>11)/(1<<53) < chance {
-			t.dead[t.first[id]] = true
-			left.Missing = append(left.Missing, uint16(t.first[id]))
-		} else {
-			left.Field = append(left.Field, id)
+		left.Missing = append(left.Missing, kind.null...)
+		for _, id := range kind.present {
+			if int(id) >= len(fields) {
+				continue
+			}
+			if fields[id].Kind.Named() && by.kills(t.unit[t.first[id]]) {
+				t.dead[t.first[id]] = true
+				left.Missing = append(left.Missing, uint16(t.first[id]))
+			} else {
+				left.Field = append(left.Field, id)
+			}
+		}
+		slices.Sort(left.Missing)
+		left.Missing = slices.Compact(left.Missing)
+	}
+	// What is left out is 0, and can be declared missing as well, or is missing already.
+	candidates := t.all
+	if t.head.Missing.Known {
+		candidates = row.Index
+	}
+	for _, c := range candidates {
+		if by.kills(t.own[c]) {
+			left.MissingColumns = append(left.MissingColumns, t.Column(int(c)))
 		}
 	}
-	slices.Sort(left.Missing)
-	left.Missing = slices.Compact(left.Missing)
-	row := t.Row(i)
+	gone := left.MissingColumns
 	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
 	for j, c := range row.Index {
 		x, column := row.At(j), t.Column(int(c))
+		for len(gone) > 0 && gone[0] < column {
+			gone = gone[1:]
+		}
+		if len(gone) > 0 && gone[0] == column {
+			continue
+		}
 		if part := t.parts[c]; t.dead[part[0]] || t.dead[part[1]] {
 			if x = t.absent[column]; x == 0 {
 				continue
@@ -211,25 +265,8 @@ func (t *striker) strike(i int, chance float64) blankout.Lack {
 		}
 		t.x.Index, t.x.Value = append(t.x.Index, column), append(t.x.Value, x)
 	}
+	left.Features = t.x
 	return t.head.Lack(left)
-}
-
-// strikeColumns is strike for an event of a sparse text format, of which each feature
-// dies with the given chance.
-func (t *striker) strikeColumns(i int, chance float64) blankout.Lack {
-	row := t.Row(i)
-	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
-	t.left.Features = t.Vec(i, t.left.Features)
-	k := t.head.Lack(&t.left)
-	for j, c := range row.Index {
-		if chance > 0 && float64(t.r.Uint64()>>11)/(1<<53) < chance {
-			k.Null++
-			continue
-		}
-		t.x.Index, t.x.Value = append(t.x.Index, t.Column(int(c))), append(t.x.Value, row.At(j))
-	}
-	k.Named -= k.Null
-	return k
 }
 
 // loss is the log-loss of what strike has left of event i, every feature multiplied by
@@ -243,14 +280,22 @@ func (t *striker) loss(i int, scale float64) float64 {
 		}
 		x.Value = t.scaled.Value
 	}
-	t.chance = t.m.About().Probabilities(t.m.ScoreVec(x, t.scores), t.chance)
+	return t.logLoss(i, t.m.ScoreVec(x, t.scores))
+}
+
+func (t *striker) logLoss(i int, scores []float64) float64 {
+	t.chance = t.m.About().Probabilities(scores, t.chance)
 	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
 }
 
-// better returns the better rule for each range of the share that missing gives, and the
+// masks is how many different masks of a range are drawn: few, so that events share the
+// patterns of missing columns that are filled in, which are costly to begin.
+const masks = 64
+
+// better returns the best rule for each range of the share that missing gives, and the
 // rule of now where the events do not tell. with makes a Missing of rules for that share.
 // With masks, these are drawn for the ranges that too few events are in by themselves.
-func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, masks bool) blankout.MissingRules {
+func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, drawn bool) blankout.MissingRules {
 	bin := func(k blankout.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent
 		if !(n > 0) || present == 0 {
@@ -260,11 +305,13 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 	}
 	lacks := make([]blankout.Lack, len(t.kinds))
 	for at, kind := range t.kinds {
-		lacks[at] = t.head.Lack(&blankout.Example{Field: kind.present, Missing: kind.null})
+		if len(kind.present)+len(kind.null) > 0 {
+			lacks[at] = t.head.Lack(&blankout.Example{Field: kind.present, Missing: kind.null})
+		}
 	}
 	lack := func(i int) blankout.Lack {
 		if t.head.Missing.Known {
-			return t.strike(i, 0)
+			return t.strike(i, mask{})
 		}
 		return lacks[t.of[i]]
 	}
@@ -281,32 +328,40 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 		}
 	}
 	rescaled, asIs := with(everyRange(blankout.MissingRescale)), with(everyRange(blankout.MissingAsIs))
-	var sum, squares [blankout.MissingBins]float64
+	var filled *blankout.Linear
+	if linear, ok := t.m.(*blankout.Linear); ok && linear.Covariance != nil {
+		filled = linear.WithMissing(with(everyRange(blankout.MissingFill)))
+	}
+	var sums [blankout.MissingBins]blankout.RuleComparison
 	compare := func(i, b int, k blankout.Lack) {
-		d := t.Weight(i) * (t.loss(i, rescaled.Scale(k)) - t.loss(i, asIs.Scale(k)))
-		sum[b] += d
-		squares[b] += d * d
+		losses := blankout.RuleLosses{t.loss(i, asIs.Scale(k)), t.loss(i, rescaled.Scale(k)), math.Inf(1)}
+		if filled != nil {
+			losses[2] = t.logLoss(i, filled.ScoreLacking(t.x, &t.left, t.scores))
+		}
+		sums[b].Add(1, t.Weight(i), losses)
 	}
 	for _, i := range evenly(lacking, missingSample) {
-		k := t.strike(i, 0)
+		k := t.strike(i, mask{})
 		if b, ok := bin(k); ok {
 			compare(i, b, k)
 		}
 	}
-	if !masks {
+	if !drawn {
 		labelled = nil
 	}
-	for _, i := range evenly(labelled, missingSample) {
-		t.r.Seed(uint64(i), 0x626c616e6b6f7574)
-		for _, chance := range missingShares {
-			k := t.strike(i, chance)
-			if b, ok := bin(k); ok && own[b] < missingOwn {
-				compare(i, b, k)
+	sample := evenly(labelled, missingSample)
+	for first := range min(masks, len(sample)) { // event by event of one mask
+		for n := first; n < len(sample); n += masks {
+			for at, chance := range missingShares {
+				k := t.strike(sample[n], mask{chance, at*masks + first})
+				if b, ok := bin(k); ok && own[b] < missingOwn {
+					compare(sample[n], b, k)
+				}
 			}
 		}
 	}
 	for b := range now {
-		now[b] = now[b].Better(sum[b], squares[b])
+		now[b] = sums[b].Better(now[b])
 	}
 	return now
 }

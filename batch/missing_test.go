@@ -71,6 +71,7 @@ func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, m
 		t.Fatal(err)
 	}
 	m := f.Model.WithScaler(scaler)
+	m = m.WithCovariance(p.Covariance(m, d, 256))
 	m.Missing = p.Missing(m, d, rule)
 	return m, d, &p
 }
@@ -97,18 +98,22 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
 		m, d, p := trainLacking(t, s, events, mode, blankout.MissingAuto, "none")
 		rule := *m.Missing
-		for _, r := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingAuto} {
+		for _, r := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill, blankout.MissingAuto} {
 			m.Missing = rule.Forced(r)
 			k := newStriker(p, m, d, m.Missing)
-			scaled := 0
+			scaled, fallback := 0, 0 // events whose missing fields are no numbers
 			for i := range events {
-				k.r.Seed(uint64(i), 1)
-				lack := k.strike(i, 0.1*float64(i%10))
+				lack := k.strike(i, mask{0.1 * float64(i%10), i})
 				scale := m.Missing.Scale(lack)
 				if scale != 1 {
 					scaled++
 				}
 				forecast := k.loss(i, scale)
+				if filled := m.Answer(&k.left).Rule == blankout.MissingFill; filled {
+					forecast = k.logLoss(i, m.ScoreLacking(k.x, &k.left, k.scores))
+				} else if r == blankout.MissingFill && lack.Null > 0 {
+					fallback++
+				}
 				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
 				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
 				if answered := -math.Log(max(p[e.Label], 1e-15)); math.Abs(forecast-answered) > 1e-12*max(1, answered) {
@@ -117,6 +122,9 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 			}
 			if r == blankout.MissingRescale && scaled < 200 {
 				t.Errorf("only %d events were rescaled", scaled)
+			}
+			if fallback > 100 {
+				t.Errorf("%d events were not filled in", fallback)
 			}
 		}
 	}
@@ -144,14 +152,14 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 			if c.absent {
 				e.Missing = nil
 			}
-			for _, way := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale} {
+			for _, way := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill} {
 				m.Missing = rule.Forced(way)
 				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
 				loss[way] -= math.Log(max(p[e.Label], 1e-15)) / float64(len(fresh))
 			}
 		}
 		t.Logf("%+v: %v, log-loss %v", c, *rule, loss)
-		if best := min(loss[blankout.MissingAsIs], loss[blankout.MissingRescale]); !(loss[blankout.MissingAuto] < best+0.002) {
+		if best := min(loss[blankout.MissingAsIs], loss[blankout.MissingRescale], loss[blankout.MissingFill]); !(loss[blankout.MissingAuto] < best+0.002) {
 			t.Errorf("%+v: log-loss by rule %v with %+v", c, loss, rule)
 		}
 	}
@@ -194,7 +202,7 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	for _, c := range []struct {
 		noise string
 		want  blankout.MissingRule // where half of the features have died
-	}{{"none", blankout.MissingAsIs}, {"dropout:0.5", blankout.MissingRescale}} {
+	}{{"none", blankout.MissingFill}, {"dropout:0.5", blankout.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, c.noise)
 		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Null[3] != c.want {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)

@@ -196,8 +196,9 @@ type Contribution struct {
 	Score   float64 `json:"score"`
 }
 
-// InterceptName is what the intercept is called among features.
-const InterceptName = "(intercept)"
+// InterceptName is what the intercept is called among features, FilledName what filling in
+// missing ones adds to a score (see blankout.Explanation).
+const InterceptName, FilledName = "(intercept)", "(filled in)"
 
 const maxUnknown = 20 // features that a Prediction names as unknown
 
@@ -248,7 +249,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	unknown := m.unknown(e)
 	var why []contribution
 	if explain > 0 {
-		why = m.explain(e, class, explain)
+		why = m.explain(e, class, explain, p.Rule == blankout.MissingFill)
 	}
 	if len(unknown)+len(why) == 0 {
 		return p, nil
@@ -261,7 +262,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	}
 	features := unknown
 	for _, c := range why {
-		if !c.isIntercept {
+		if c.isFeature {
 			features = append(features, c.feature)
 		}
 	}
@@ -274,7 +275,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	}
 	names = names[len(unknown):]
 	for _, c := range why {
-		if !c.isIntercept {
+		if c.isFeature {
 			c.Feature, names = joinNames(names[0]), names[1:]
 		}
 		p.Explanation = append(p.Explanation, c.Contribution)
@@ -448,7 +449,7 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
 	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
-	if _, p.Rule = m.Answer(e); p.Rule != "" {
+	if p.Rule = m.Answer(e).Rule; p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)
@@ -480,19 +481,23 @@ func (m *Model) Explains() error {
 // contribution is a Contribution that has no name yet.
 type contribution struct {
 	Contribution
-	feature     Feature
-	isIntercept bool
+	feature   Feature
+	isFeature bool
 }
 
 // explain returns what adds most to the score of a class, of a Model that Explains.
-func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
+func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
 		class = 1
 	} else {
 		intercept = m.Intercept[class]
 	}
-	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}, isIntercept: true}}
+	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
+	if filled {
+		x := m.Model.(*blankout.Linear).Explain(e, class).Filled
+		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
+	}
 	least := 0.0 // what a score must reach to be among the most
 	cut := func() {
 		slices.SortStableFunc(all, func(a, b contribution) int { // equal ones in the order of columns
@@ -505,7 +510,7 @@ func (m *Model) explain(e *blankout.Example, class, most int) []contribution {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}
-		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, false})
+		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, true})
 		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
 			cut()
 		}

@@ -143,6 +143,9 @@ func (c Config) parse() (settings, error) {
 	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
 		return s, &blankout.KeyError{Key: "missing", Err: err}
 	}
+	if s.missingRule == blankout.MissingFill {
+		return s, blankout.KeyErrorf("missing", "missing %q: only exact solvers fill in so far; use auto, as-is or rescale", c.Missing)
+	}
 	if _, err := blankout.ParseTransform(c.Transform); err != nil {
 		return s, &blankout.KeyError{Key: "transform", Err: err}
 	}

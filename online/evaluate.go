@@ -187,7 +187,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
 		}
 		sum.weight += e.Weight
-		if scale, _ := w.head.Answer(e); scale != 1 {
+		if scale := w.head.Answer(e).Scale; scale != 1 {
 			for k, b := range w.head.Intercept[:l.active] {
 				w.f[k] = b + scale*(w.f[k]-b)
 			}

@@ -4,6 +4,8 @@ package online
 // rule answers those events.
 
 import (
+	"math"
+
 	"blankout"
 	"blankout/internal/coder"
 )
@@ -75,6 +77,12 @@ func (c *comparison) add(difference float64) {
 	keep := 1 - 1/min(comparisonMemory, 8+c.events/2)
 	c.sum = c.sum*keep + difference
 	c.squares = c.squares*keep + difference*difference
+}
+
+// better returns the rule that has proved better than r.
+func (c *comparison) better(r blankout.MissingRule) blankout.MissingRule {
+	all := blankout.RuleComparison{Sum: blankout.RuleLosses{0, c.sum, math.Inf(1)}, Squares: blankout.RuleLosses{c.squares}}
+	return all.Better(r)
 }
 
 // lack finds out what the event at hand lacks, and counts its fields if it is its
@@ -212,7 +220,7 @@ func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
 		rule = &null[bin]
 	}
 	was := *rule
-	if *rule = was.Better(list[bin].sum, list[bin].squares); *rule == was || l.set.missingRule != blankout.MissingAuto {
+	if *rule = list[bin].better(was); *rule == was || l.set.missingRule != blankout.MissingAuto {
 		return
 	}
 	m.model = m.model.WithRules(null, absent)

@@ -28,14 +28,7 @@ func (r Random) String() string { return "random:" + number(r.Share) }
 // drop marks what noise that deletes features deletes.
 func (e *Event) drop(noise blankout.Noise, share float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping = noise, e.Seed, e.grouped()
-	e.ones = e.ones[:0]
-	for range e.Dead {
-		e.ones = append(e.ones, 1)
-	}
-	e.corrupter.Vec(blankout.Vec{Index: e.X.Index, Value: e.ones}, e.Field, e.Number, e.Repeat)
-	for i, v := range e.ones {
-		e.Dead[i] = v == 0
-	}
+	e.Dead = e.corrupter.Dead(e.X.Index, e.Field, e.Number, e.Repeat, e.Dead)
 	e.Left = 1 - share
 }
 

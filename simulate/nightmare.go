@@ -58,7 +58,6 @@ type Stage struct {
 	pcg       rand.PCG
 	grouping  *blankout.Grouping
 	corrupter batch.Corrupter // of Random and Groups
-	ones      []float64
 }
 
 // random returns a source that depends on the seed, the repetition, the event

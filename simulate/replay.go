@@ -445,6 +445,7 @@ type fixed struct {
 	none        []float64    // zeros
 	zeros       blankout.Vec // what the Scaler makes of them in the columns of x
 	scores, all []float64
+	left        blankout.Example // what is left of an event
 }
 
 func newFixed(m blankout.Model) *fixed {
@@ -471,26 +472,28 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	if left == 0 {
 		left = 1 - share(event.Dead)
 	}
-	answered := 1.0
-	if u.treatment.Dead == Null && !u.treatment.Rescale {
-		answered = f.model.About().AnswerStruck(e, event.Field, event.Dead)
-	}
 	if u.treatment.Dead == Zero {
 		f.zeros = f.standardisedZeros(f.zeros)
 	}
-	for i, dead := range event.Dead {
-		switch {
-		case !dead && answered != 1:
-			f.x.Value[i] *= answered
-		case dead && u.treatment.Dead == Null:
-			f.x.Value[i] = 0
-		case dead:
-			f.x.Value[i] = f.zeros.Value[i]
-		case u.treatment.Rescale && left > 0:
-			f.x.Value[i] /= left
+	var scores []float64
+	if u.treatment.Dead == Null && !u.treatment.Rescale {
+		left := &f.left
+		head := f.model.About()
+		head.Strike(e, f.x, f.field, event.Dead, head.Schema.Known, left)
+		scores = f.model.ScoreLacking(left.Features, left, f.scores)
+	} else {
+		for i, dead := range event.Dead {
+			switch {
+			case dead && u.treatment.Dead == Null:
+				f.x.Value[i] = 0
+			case dead:
+				f.x.Value[i] = f.zeros.Value[i]
+			case u.treatment.Rescale && left > 0:
+				f.x.Value[i] /= left
+			}
 		}
+		scores = f.model.ScoreVec(f.x, f.scores)
 	}
-	scores := f.model.ScoreVec(f.x, f.scores)
 	if e.Label < 0 {
 		return false, 0
 	}
@@ -535,7 +538,7 @@ func share(dead []bool) float64 {
 // that can be known, the first draw with seed 0. It is NaN without a labelled example.
 func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
 	s := &Subject{Examples: examples, Schema: m.Schema, Model: m}
-	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Null, false}}
+	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Dead: Null}}
 	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))
 	if err != nil {
 		return math.NaN()

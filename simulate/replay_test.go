@@ -34,7 +34,7 @@ func TestReplay(t *testing.T) {
 	learner := online.DefaultConfig()
 	r := &Replay{
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
-		Treatments: []Treatment{{Null, false}, {Null, true}}, Repeat: 3, Seed: 11, Bins: 6,
+		Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Repeat: 3, Seed: 11, Bins: 6,
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
@@ -123,7 +123,7 @@ func TestDead(t *testing.T) {
 		}
 	}
 	groups := map[string][]blankout.Span{"half": {{From: 0, To: 6}}}
-	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Null, false}, {Zero, false}}, Repeat: 1, Groups: groups}
+	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Null}, {Dead: Zero}}, Repeat: 1, Groups: groups}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
-		Treatments: []Treatment{{Null, true}, {Zero, true}}, Repeat: 1, Bins: 4, Groups: map[string][]blankout.Span{"best": {{From: best, To: best + 1}}}}
+		Treatments: []Treatment{{Dead: Null, Rescale: true}, {Dead: Zero, Rescale: true}}, Repeat: 1, Bins: 4, Groups: map[string][]blankout.Span{"best": {{From: best, To: best + 1}}}}
 	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestLearningQuiet(t *testing.T) {
 	for _, calibrate := range []bool{false, true} {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Null, true}}, Repeat: 1, Bins: 4}
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 1, Bins: 4}
 		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestChoose(t *testing.T) {
 	if err != nil || len(candidates) != 7 || candidates[4].Settings != "c = 1, q = 0.3" || candidates[4].Model.Noise != "dropout:0.3" {
 		t.Fatalf("%+v, %v", candidates, err)
 	}
-	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Null, true}}, Repeat: 2, Seed: 1}
+	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 2, Seed: 1}
 	result, choices, err := r.Choose(context.Background(), candidates, examples[1000:2000], examples[2000:])
 	if err != nil || len(choices) != 4 || len(result.Curves) != 2 {
 		t.Fatal(choices, err)

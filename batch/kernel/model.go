@@ -88,8 +88,7 @@ func (m *Model) Score(e *blankout.Example, out []float64) []float64 {
 	if m.Rows != nil {
 		x = m.Standardised(e, blankout.Vec{})
 	}
-	scale, _ := m.Answer(e)
-	return m.score(x, scale, out)
+	return m.ScoreLacking(x, e, out)
 }
 
 // Standardised is that of blankout.Model.
@@ -102,6 +101,11 @@ func (m *Model) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec
 
 // ScoreVec is that of blankout.Model.
 func (m *Model) ScoreVec(x blankout.Vec, out []float64) []float64 { return m.score(x, 1, out) }
+
+// ScoreLacking is that of blankout.Model.
+func (m *Model) ScoreLacking(x blankout.Vec, e *blankout.Example, out []float64) []float64 {
+	return m.score(x, m.Answer(e).Scale, out)
+}
 
 // score is ScoreVec of features that are multiplied by scale.
 func (m *Model) score(x blankout.Vec, scale float64, out []float64) []float64 {

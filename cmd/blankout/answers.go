@@ -117,7 +117,7 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 		}
 	}
 	missing := ""
-	_, rule := a.model.Answer(e)
+	rule := a.model.Answer(e).Rule
 	if rule != "" {
 		missing = strings.Join(a.model.MissingFields(e), " ")
 	}

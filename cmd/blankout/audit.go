@@ -91,8 +91,10 @@ type audited struct {
 	Rule   blankout.MissingRule `json:"rule,omitempty"`
 	Factor float64              `json:"factor,omitempty"`
 	Why    string               `json:"why,omitempty"`
-	Terms  []auditedTerm        `json:"terms"`
-	Rest   float64              `json:"rest"` // what the features that are not listed add
+	// Filled is what filling in adds, beside the weights of the features it is told from.
+	Filled float64       `json:"filled,omitempty"`
+	Terms  []auditedTerm `json:"terms"`
+	Rest   float64       `json:"rest"` // what the features that are not listed add
 }
 
 type auditedTerm struct {
@@ -232,8 +234,8 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 		label := a.schema.Classes[e.Label]
 		x.Label = &label
 	}
-	if scale, rule := m.Answer(e); rule != "" {
-		x.Missing, x.Rule, x.Factor, x.Why = m.MissingFields(e), rule, scale, whyRule(&m.Head, e)
+	if a := m.Answer(e); a.Rule != "" {
+		x.Missing, x.Rule, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Rule, a.Scale, whyRule(&m.Head, e), why.Filled
 	}
 	var listed []client.Feature
 	for i, t := range why.Terms {
@@ -333,9 +335,16 @@ func (x *audited) print(w io.Writer) {
 		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  %s other features\n", x.Rest, humanize.Comma(int64(n)))
 	}
 	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
+	if x.Filled != 0 {
+		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (filled in)\n", x.Filled)
+	}
 	t.Flush()
 	if len(x.Missing) > 0 {
-		fmt.Fprintf(w, "  missing: %s\n  answered by %s, what is left counts %.4g times: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")), x.Rule, x.Factor, x.Why)
+		how := fmt.Sprintf("what is left counts %.4g times", x.Factor)
+		if x.Rule == blankout.MissingFill {
+			how += ", and for the numbers that follow from it"
+		}
+		fmt.Fprintf(w, "  missing: %s\n  answered by %s, %s: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")), x.Rule, how, x.Why)
 	}
 	fmt.Fprintln(w)
 }

@@ -3,6 +3,7 @@ package main
 // The command predict scores a file and measures the scores.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/client"
 	"blankout/loss"
 )
 
@@ -57,6 +59,7 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 --missing.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
+			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --known --missing fill\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv",
 		Args: noArgs,
@@ -83,7 +86,7 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
-	f.StringVar(&o.missing, "missing", "auto", "what an example scores that is known to lack fields: as-is, rescale (by 1/(1 - share\nmissing)) or auto, which is what the model has measured to be better")
+	addMissingFlag(c, &o.missing, "what an example scores that is known to lack fields")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
@@ -99,7 +102,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err != nil {
 		return err
 	}
-	read.Missing = read.Missing.Forced(rule)
+	if err := forceMissing(read, rule); err != nil {
+		return fmt.Errorf("%s: %w", o.model, err)
+	}
 	if err := o.data.resolve(read); err != nil {
 		return err
 	}
@@ -127,15 +132,15 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	shown := printable(classes)
 	measures := batch.NewMeasures(len(classes))
 	measures.Decide = head.Predict
-	score := read.Score
+	score, rules := read.Score, map[blankout.MissingRule]int{} // examples known to lack fields by rule
 	if o.remove > 0 || o.groups > 0 {
-		if score, err = deleting(read.Model, o, schema); err != nil {
+		if score, err = deleting(read.Model, o, schema, rules); err != nil {
 			return err
 		}
 	}
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
-	n, lacking, rescaled := 0, 0, 0
+	n := 0
 	write, err := newAnswers(out, o.out, read, schema, &o.data)
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -165,11 +170,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		s := score(e, scores)
 		probabilities = head.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
-		if _, rule := head.Answer(e); rule != "" && o.remove == 0 && o.groups == 0 {
-			lacking++
-			if rule == blankout.MissingRescale {
-				rescaled++
-			}
+		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
+			rules[rule]++
 		}
 		if o.out == "" {
 			return nil
@@ -188,8 +190,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if !p.quiet {
 		printReport(p.stderr, shown, r)
-		if lacking > 0 {
-			fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1], humanize.Comma(int64(rescaled)))
+		if lacking := rules[blankout.MissingAsIs] + rules[blankout.MissingRescale] + rules[blankout.MissingFill]; lacking > 0 {
+			fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
+				humanize.Comma(int64(rules[blankout.MissingRescale])), humanize.Comma(int64(rules[blankout.MissingFill])))
 		}
 	}
 	if o.json {
@@ -203,8 +206,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
-// command's first copies. With o.known what is deleted is known to be missing.
-func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(*blankout.Example, []float64) []float64, error) {
+// command's first copies. Where what was deleted is known, rules counts the answers.
+func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules map[blankout.MissingRule]int) (func(*blankout.Example, []float64) []float64, error) {
 	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema)}
 	if o.groups > 0 {
 		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
@@ -212,12 +215,10 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(
 			return nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
 		}
 	}
-	head := *m.About()
-	head.Schema = head.Schema.Clone()
-	head.Schema.Known = true
 	n := 0
-	var x, mask blankout.Vec
+	var x blankout.Vec
 	var field []uint16
+	var left blankout.Example
 	var dead []bool
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
@@ -227,22 +228,13 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema) (func(
 			n++
 			return m.ScoreVec(x, out)
 		}
-		mask.Index, mask.Value, dead = x.Index, mask.Value[:0], dead[:0]
-		for range x.Index {
-			mask.Value = append(mask.Value, 1)
-		}
-		c.Vec(mask, field, n, 0)
+		dead = c.Dead(x.Index, field, n, 0, dead)
 		n++
-		for _, left := range mask.Value {
-			dead = append(dead, left == 0)
+		m.About().Strike(e, x, field, dead, true, &left)
+		if rule := m.About().Answer(&left).Rule; rule != "" {
+			rules[rule]++
 		}
-		scale := head.AnswerStruck(e, field, dead)
-		for i := range x.Value {
-			if x.Value[i] *= scale; dead[i] {
-				x.Value[i] = 0
-			}
-		}
-		return m.ScoreVec(x, out)
+		return m.ScoreLacking(left.Features, &left, out)
 	}, nil
 }
 
@@ -282,4 +274,19 @@ func printReport(w io.Writer, classes []string, r batch.Report) {
 		fmt.Fprintln(t)
 	}
 	t.Flush()
+}
+
+// addMissingFlag adds --missing, which says in every command the same.
+func addMissingFlag(c *cobra.Command, to *string, what string) {
+	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(blankout.MissingAuto)), what+": as-is, rescale (what is\nleft by 1/(1 - share missing)), fill (numbers from the others) or auto, which is what\nthe model has measured to be best")
+	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions(blankout.MissingRuleNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// forceMissing has a model answer events that lack fields by a rule, but for auto.
+func forceMissing(m *client.Model, rule blankout.MissingRule) error {
+	if rule == blankout.MissingFill && m.Head.Covariance == nil {
+		return usageError{errors.New("--missing fill: the model has no covariance of numeric columns to fill in from")}
+	}
+	m.Missing = m.Missing.Forced(rule)
+	return nil
 }

@@ -35,6 +35,7 @@ type simulateFlags struct {
 	groups     []string
 	dead       []string
 	rescale    bool
+	missing    string
 	learn      []string
 	train      []string
 	losses     []string
@@ -80,6 +81,7 @@ out from FILE that are struck in the same way.`,
 		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
+			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --known\n" +
 			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead null,zero -o bursts\n" +
 			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned",
 		Args: noArgs,
@@ -103,6 +105,7 @@ out from FILE that are struck in the same way.`,
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
 	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (known to be missing), zero (silently), or both")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(share left), or =false not to (default: show both)")
+	addMissingFlag(c, &o.missing, "what a model scores for an event that is known to lack fields")
 	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
 	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
 	f.IntVar(&o.replay.Bins, "bins", 50, "stretches of the stream in the error over time")
@@ -154,6 +157,9 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	rescales := []bool{false, true}
 	if c.Flags().Changed("rescale") {
 		rescales = []bool{o.rescale}
+	}
+	if _, err := blankout.ParseMissingRule(o.missing); err != nil {
+		return fmt.Errorf("--%w", err)
 	}
 	for i, dead := range o.dead {
 		if d := simulate.Dead(dead); d != simulate.Null && d != simulate.Zero || slices.Contains(o.dead[:i], dead) {
@@ -310,6 +316,9 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		m, err := readModel(file)
 		if err != nil {
 			return nil, err
+		}
+		if err := forceMissing(m, blankout.MissingRule(o.missing)); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {

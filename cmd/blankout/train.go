@@ -42,6 +42,7 @@ type trainFlags struct {
 	influences  string
 	places      []place // of the examples, for influences
 	kernel      kernelFlags
+	covariance  int            // of so many numeric columns at most
 	presence    batch.Presence // of the fields in the examples, for the rule of --missing
 }
 
@@ -66,6 +67,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
 			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -m model\n" +
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -m model\n" +
+			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -m model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -115,7 +117,8 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
-	f.StringVar(&o.online.config.Missing, "missing", o.online.config.Missing, "what an example of named fields scores that is known to lack some, kept in the model: as-is,\nrescale (by 1/(1 - share missing)) or auto, which is what the examples show to be better")
+	addMissingFlag(c, &o.online.config.Missing, "what an example scores that is known to lack fields, kept in the model")
+	f.IntVar(&o.covariance, "covariance-fields", 0, "give the model the covariance of the first `N` numeric columns, so that it can fill in those that\nare missing; 256 is a good bound")
 	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
 	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
@@ -144,6 +147,12 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	}
 	if _, err := blankout.ParseMissingRule(o.online.config.Missing); err != nil {
 		return fmt.Errorf("--%w", err)
+	}
+	if n := o.covariance; n < 0 || n > blankout.MaxCovariance {
+		return fmt.Errorf("--covariance-fields %d: want 0 to %d", n, blankout.MaxCovariance)
+	}
+	if o.online.config.Missing == string(blankout.MissingFill) && (o.covariance == 0 || kernel.IsLoss(o.config.Loss)) {
+		return fmt.Errorf("--missing fill: only a linear model with a covariance fills in: add --covariance-fields 256")
 	}
 	o.standardise = string(blankout.StandardiseNone)
 	if c.Flags().Changed("standardise") {

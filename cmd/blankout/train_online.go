@@ -65,7 +65,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 var (
 	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
-		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
+		"starts", "kernel", "drop-q", "keep", "epochs", "memory", "covariance-fields"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.
@@ -91,7 +91,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{kernel.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{!loss.IsRegression(lossName), []string{"missing"}, "is for classes: a number is predicted of what is left as it is"},
+		{!loss.IsRegression(lossName), []string{"missing", "covariance-fields"}, "is for classes: a number is predicted of what is left as it is"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {

@@ -80,6 +80,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
 	if !loss.IsRegression(o.config.Loss) {
+		fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
 		fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
 	}
 	t.model = fit.Model

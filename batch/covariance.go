@@ -1,0 +1,285 @@
+package batch
+
+// This file finds the covariance of the numeric columns of a training set, by which an
+// exactly trained model fills in what is missing.
+
+import (
+	"math"
+	"slices"
+
+	"blankout"
+)
+
+const (
+	// Of more rows so many are taken, evenly.
+	covarianceRows = 50_000
+	// Rounds of filling in the rows that lack values, and the work that a round of them
+	// may be, in columns cubed: rows beyond that, but for some, stand for others.
+	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
+)
+
+// Covariance returns that of the numeric columns of d, the first ones if there are more
+// than the given number: those of numeric fields, and of the anonymous field those that
+// nine of ten rows hold. It is nil where there are fewer than two.
+//
+// A row that lacks some counts with their expectation given the others, and its
+// covariance, both by the result itself (the EM algorithm). A wild value, which lies
+// where none of the others are, counts as one that is lacking.
+func (p *Presence) Covariance(m blankout.Model, d *Data, columns int) *blankout.Covariance {
+	v := newNumericRows(p, m, d, min(columns, blankout.MaxCovariance))
+	n := len(v.columns)
+	if n < 2 {
+		return nil
+	}
+	v.findWild()
+	whole := newMoments(n) // of the rows that hold all, the same in every round
+	whole.centre = v.mean
+	var lacking []int
+	for _, i := range v.rows {
+		if v.read(i) {
+			whole.add(d.Weight(i), v.x)
+		} else {
+			lacking = append(lacking, i)
+		}
+	}
+	if len(lacking) == 0 {
+		return whole.covariance(v)
+	}
+	sample := evenly(lacking, max(covarianceLeast, covarianceWork/(n*n*n)))
+	stand := float64(len(lacking)) / float64(len(sample))
+	c := v.apart().covariance(v)
+	for range covarianceRounds {
+		if c == nil {
+			break
+		}
+		type pattern struct {
+			fill   *blankout.Fill
+			weight float64
+		}
+		var met []*pattern // in the order of the rows, in which sums run
+		place := map[string]*pattern{}
+		all := whole.clone()
+		for _, i := range sample {
+			v.read(i)
+			q := place[string(v.parts)]
+			if q == nil {
+				q = &pattern{fill: c.Fill(v.parts)}
+				place[string(v.parts)] = q
+				met = append(met, q)
+			}
+			q.fill.Expect(v.x)
+			w := stand * d.Weight(i)
+			all.add(w, v.x)
+			q.weight += w
+		}
+		for _, q := range met {
+			q.fill.AddResidual(q.weight, all.squares)
+		}
+		c = all.covariance(v)
+	}
+	return c
+}
+
+// numericRows reads the values of the numeric columns of Data.
+type numericRows struct {
+	*Data
+	p            *Presence
+	kinds        []fieldsOf
+	rows         []int
+	columns      []uint32
+	fields       []uint16 // by place, see blankout.Covariance
+	own          []uint16 // by place, the numeric field itself
+	place        []int    // by compact column, -1 for others
+	standardised bool
+	mean, reach  []float64 // by place: wild is what is farther from mean
+
+	x     []float64
+	parts blankout.Parts
+	has   blankout.FieldSet
+}
+
+func newNumericRows(p *Presence, m blankout.Model, d *Data, most int) *numericRows {
+	v := &numericRows{Data: d, p: p, kinds: p.kinds(), place: make([]int, d.Columns())}
+	mode := m.About().Scaler.Mode
+	v.standardised = mode != "" && mode != blankout.StandardiseNone
+	var all []int
+	for i := range d.Rows() {
+		if d.Weight(i) > 0 {
+			all = append(all, i)
+		}
+	}
+	v.rows = evenly(all, covarianceRows)
+	held := make([]int, d.Columns())
+	ones := make([]int, d.Columns())
+	for _, i := range v.rows {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			held[c]++
+			if row.At(j) == 1 {
+				ones[c]++
+			}
+		}
+	}
+	first := firstFields(d.Schema.Fields)
+	for c := range v.place {
+		v.place[c] = -1
+		column := d.Column(c)
+		id := d.fields.of(column)
+		numeric := id == 0 && 10*held[c] >= 9*len(v.rows) && ones[c] < held[c]
+		if id != 0 {
+			numeric = d.Schema.Fields[id].Kind == blankout.Numeric
+		}
+		if numeric && len(v.columns) < most {
+			v.place[c] = len(v.columns)
+			v.columns = append(v.columns, column)
+			v.own = append(v.own, id)
+			if id != 0 {
+				id = uint16(first[id])
+			}
+			v.fields = append(v.fields, id)
+		}
+	}
+	v.x, v.parts = make([]float64, len(v.columns)), make(blankout.Parts, len(v.columns))
+	v.has = blankout.NewFieldSet(len(d.Schema.Fields))
+	return v
+}
+
+// firstFields returns by field the first one of its name.
+func firstFields(fields []blankout.Field) (out []int) {
+	first := map[string]int{}
+	for id, f := range fields {
+		if _, ok := first[f.Name]; !ok {
+			first[f.Name] = id
+		}
+		out = append(out, first[f.Name])
+	}
+	return out
+}
+
+// read sets x to the values of row i, and parts to those that it holds and those that
+// are to be filled in. It says whether it holds all.
+func (v *numericRows) read(i int) (whole bool) {
+	clear(v.has)
+	if len(v.p.rows.of) == v.Rows() {
+		v.has.Add(v.kinds[v.p.rows.of[i]].present)
+	}
+	clear(v.x)
+	for at, id := range v.own {
+		v.parts[at] = blankout.Observed
+		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.Known {
+			v.parts[at] = blankout.Filled
+		}
+	}
+	row := v.Row(i)
+	for j, c := range row.Index {
+		at := v.place[c]
+		if at < 0 {
+			continue
+		}
+		x := row.At(j)
+		v.x[at], v.parts[at] = x, blankout.Observed
+		if v.isWild(at, x) {
+			v.parts[at] = blankout.Filled
+		}
+	}
+	return !slices.Contains(v.parts, blankout.Filled)
+}
+
+func (v *numericRows) isWild(at int, x float64) bool {
+	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardised && blankout.IsWild(x)
+}
+
+// findWild sets from which distance of the mean on a value is wild: by the deviation of
+// the others, which wild values that are found first no longer add to.
+func (v *numericRows) findWild() {
+	for range 3 {
+		m := v.apart()
+		reach := make([]float64, len(v.columns))
+		for at := range reach {
+			reach[at] = blankout.ScalerClip * math.Sqrt(m.squares[at*(len(reach)+1)])
+		}
+		v.mean, v.reach = m.centre, reach
+	}
+}
+
+// apart returns the moments of the columns, each over the rows that hold it, as if they
+// had nothing to do with each other.
+func (v *numericRows) apart() *moments {
+	n := len(v.columns)
+	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
+	for _, i := range v.rows {
+		v.read(i)
+		w := v.Weight(i)
+		for at, part := range v.parts {
+			if part == blankout.Observed {
+				weight[at] += w
+				off := v.x[at] - mean[at]
+				mean[at] += off * w / weight[at]
+				squares[at] += w * off * (v.x[at] - mean[at])
+			}
+		}
+	}
+	m := newMoments(n)
+	m.weight, m.centre = 1, mean
+	for at := range n {
+		if weight[at] > 0 {
+			m.squares[at*(n+1)] = squares[at] / weight[at]
+		}
+	}
+	return m
+}
+
+// moments are the weighted sums of rows and of their products, all less a centre.
+type moments struct {
+	weight               float64
+	centre, sum, squares []float64 // of squares the lower triangle, row by row
+	off                  []float64
+}
+
+func newMoments(n int) *moments {
+	return &moments{centre: make([]float64, n), sum: make([]float64, n), squares: make([]float64, n*n), off: make([]float64, n)}
+}
+
+func (m *moments) clone() *moments {
+	return &moments{m.weight, m.centre, slices.Clone(m.sum), slices.Clone(m.squares), make([]float64, len(m.sum))}
+}
+
+func (m *moments) add(weight float64, x []float64) {
+	n := len(x)
+	m.weight += weight
+	for i, x := range x {
+		m.off[i] = x - m.centre[i]
+		m.sum[i] += weight * m.off[i]
+	}
+	for i, a := range m.off {
+		a *= weight
+		row := m.squares[i*n : i*n+i+1]
+		for j := range row {
+			row[j] += a * m.off[j]
+		}
+	}
+}
+
+// covariance returns what the moments are of, nil if it is that of nothing.
+func (m *moments) covariance(v *numericRows) *blankout.Covariance {
+	n := len(m.sum)
+	if !(m.weight > 0) {
+		return nil
+	}
+	mean, matrix := make([]float64, n), make([]float64, n*n)
+	for i := range n {
+		mean[i] = m.centre[i] + m.sum[i]/m.weight
+		for j := range i + 1 {
+			x := m.squares[i*n+j]/m.weight - m.sum[i]/m.weight*m.sum[j]/m.weight
+			if i == j {
+				x = max(0, x)
+			}
+			matrix[i*n+j], matrix[j*n+i] = x, x
+		}
+	}
+	c, err := blankout.NewCovariance(v.columns, v.fields, mean, matrix)
+	if err != nil {
+		return nil // of values that are no numbers to calculate with
+	}
+	return c
+}

@@ -1,0 +1,139 @@
+package batch
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// correlated returns events of five numbers of which the last three follow nearly from
+// the first two; some values are null and some wild. The class is told by the last one.
+func correlated(n int, null, wild float64, seed uint64) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for i := range 5 {
+		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(seed, 2))
+	var out []blankout.Example
+	for range n {
+		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
+		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
+		e := blankout.Example{Weight: 1}
+		if x[4]+3+0.5*r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+		for i, v := range x {
+			switch u := r.Float64(); {
+			case u < null:
+				e.Missing = append(e.Missing, uint16(i+1))
+				continue
+			case u < null+wild:
+				v = 1e9
+			}
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(10*i)), append(e.Features.Value, v), append(e.Field, uint16(i+1))
+		}
+		out = append(out, e)
+	}
+	return s, out
+}
+
+// The covariance is that of the values before some were lost, within what chance may do,
+// although no pair of columns is left whole; readings that mean nothing do not move it.
+func TestCovarianceOfLackingRows(t *testing.T) {
+	s, events := correlated(4000, 0, 0, 1)
+	m, d, p := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, "none")
+	whole := m.Covariance
+	n := len(whole.Columns)
+	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
+		t.Fatalf("columns %v of fields %v", whole.Columns, whole.Fields)
+	}
+	// The slow reference: sums over pairs of values.
+	for i := range n {
+		for j := range n {
+			sum, a, b := 0.0, 0.0, 0.0
+			for row := range d.Rows() {
+				x, y := d.Row(row).At(i), d.Row(row).At(j)
+				sum, a, b = sum+x*y, a+x, b+y
+			}
+			rows := float64(d.Rows())
+			if want := sum/rows - a/rows*b/rows; math.Abs(whole.Matrix[i*n+j]-want) > 1e-9 {
+				t.Errorf("covariance of columns %d and %d: %v, want %v", i, j, whole.Matrix[i*n+j], want)
+			}
+		}
+	}
+	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
+		s, events := correlated(4000, c.null, c.wild, 1)
+		m, d, p := trainLacking(t, s, events, blankout.StandardiseNone, blankout.MissingAsIs, "none")
+		got := m.Covariance
+		if c.wild > 0 {
+			got = p.Covariance(m, d, 5)
+		}
+		for i := range n {
+			for j := range n {
+				// These are of raw values, the others of standardised ones.
+				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
+				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
+					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
+				}
+			}
+		}
+	}
+	// It is the same again, and of the first columns where fewer are asked for.
+	if again := p.Covariance(m, d, 256); !slices.Equal(again.Matrix, whole.Matrix) {
+		t.Error("a second time it is another")
+	}
+	if few := p.Covariance(m, d, 3); !slices.Equal(few.Columns, whole.Columns[:3]) {
+		t.Errorf("of three columns: %v", few.Columns)
+	}
+	for _, none := range []int{0, 1} {
+		if c := p.Covariance(m, d, none); c != nil {
+			t.Errorf("of %d columns: %v", none, c.Columns)
+		}
+	}
+}
+
+// Where numbers follow from each other the rule is to fill in, for named fields as for
+// columns that are declared missing, and new events are then answered best.
+func TestFillIsChosen(t *testing.T) {
+	for _, sparse := range []bool{false, true} {
+		s, events := correlated(2000, 0, 0, 3)
+		_, fresh := correlated(2000, 0, 0, 4)
+		if sparse {
+			s = blankout.NewSchema(8, []string{"no", "yes"}, 2)
+			for _, list := range [][]blankout.Example{events, fresh} {
+				for i := range list {
+					list[i].Field = nil
+				}
+			}
+		}
+		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, "none")
+		for b, rule := range m.Missing.Null {
+			if rule != blankout.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
+				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Null)
+			}
+		}
+		wrong := map[blankout.MissingRule]int{}
+		for i := range fresh {
+			x := m.Standardised(&fresh[i], blankout.Vec{})
+			var field []uint16
+			if !sparse {
+				field = fresh[i].Field
+			}
+			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
+			var left blankout.Example
+			m.Strike(&fresh[i], x, field, dead, true, &left)
+			for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale} {
+				as := m.WithMissing(m.Missing.Forced(rule))
+				if as.Predict(as.ScoreLacking(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
+					wrong[rule]++
+				}
+			}
+		}
+		if most := wrong[blankout.MissingAuto] * 3 / 2; wrong[blankout.MissingAsIs] < most || wrong[blankout.MissingRescale] < most {
+			t.Errorf("sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package blankout
+
+// This file holds the covariance of numeric columns, by which the values of those that
+// are known to be missing are told from the others.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"blankout/internal/coder"
+)
+
+// Covariance is that of the numeric columns of events, of their values as a score takes
+// them: through the Scaler, clipped. It is immutable and safe for concurrent use.
+type Covariance struct {
+	Columns []uint32 // ascending
+	// Fields holds for each column the first field of its field's name, which an event
+	// names where it is null; 0 for a column of a sparse text format.
+	Fields []uint16
+	Mean   []float64
+	Matrix []float64 // of the deviations from Mean, row by row
+
+	shrunk []float64 // Matrix with more on its diagonal, see shrink
+}
+
+// MaxCovariance bounds the columns of a Covariance. Its memory, and the time of filling
+// in for a pattern of missing columns not met before, grow with their square and cube.
+const MaxCovariance = 1024
+
+// shrinkCovariance is the share of its own variance that is added to that of each
+// column, as if noise of that size were on it. It bounds what a column that nearly
+// follows from the others can weigh.
+const shrinkCovariance = 0.001
+
+// NewCovariance returns a Covariance that owns its arguments, or an error where they are
+// not the covariance of any columns.
+func NewCovariance(columns []uint32, fields []uint16, mean, matrix []float64) (*Covariance, error) {
+	n := len(columns)
+	if n == 0 || n > MaxCovariance || len(fields) != n || len(mean) != n || len(matrix) != n*n {
+		return nil, fmt.Errorf("covariance: %d columns, %d fields, %d means and %d values do not fit each other, or are more than %d", n, len(fields), len(mean), len(matrix), MaxCovariance)
+	}
+	for i := range n {
+		if i > 0 && columns[i] <= columns[i-1] {
+			return nil, fmt.Errorf("covariance: column %d after %d", columns[i], columns[i-1])
+		}
+		for j, x := range matrix[i*n : i*n+i+1] {
+			if !(math.Abs(x) <= 1e60) || matrix[j*n+i] != x {
+				return nil, fmt.Errorf("covariance: entry %d, %d is %v, and %v across the diagonal", i, j, x, matrix[j*n+i])
+			}
+		}
+		if !(math.Abs(mean[i]) <= 1e30) || matrix[i*n+i] < 0 {
+			return nil, fmt.Errorf("covariance: column %d has the mean %v and the variance %v", columns[i], mean[i], matrix[i*n+i])
+		}
+	}
+	c := &Covariance{Columns: columns, Fields: fields, Mean: mean, Matrix: matrix}
+	c.shrink()
+	var whole mat.Cholesky
+	if !whole.Factorize(mat.NewSymDense(n, c.shrunk)) {
+		return nil, fmt.Errorf("covariance: it is not positive")
+	}
+	return c, nil
+}
+
+// shrink sets shrunk to C + lambda diag(C), where a column that does not vary has the
+// variance 1: it then tells nothing, and follows from nothing.
+func (c *Covariance) shrink() {
+	n := len(c.Columns)
+	c.shrunk = slices.Clone(c.Matrix)
+	for i := range n {
+		v := &c.shrunk[i*n+i]
+		if *v *= 1 + shrinkCovariance; *v == 0 {
+			*v = 1
+		}
+	}
+}
+
+// row returns a row of shrunk.
+func (c *Covariance) row(i int) []float64 { return c.shrunk[i*len(c.Columns):][:len(c.Columns)] }
+
+// deviation returns the deviation of a column by its place, 0 where it does not vary.
+func (c *Covariance) deviation(i int) float64 { return math.Sqrt(c.Matrix[i*(len(c.Columns)+1)]) }
+
+// Block returns the Covariance as a block of a model's file.
+func (c *Covariance) Block() Block {
+	w := coder.Coder{}
+	c.state(&w)
+	return Block{Name: blockCovariance, Data: w.Out}
+}
+
+const blockCovariance = "covariance"
+
+// state walks the numbers of the block: columns, fields, means, and the lower triangle
+// of the matrix, row by row.
+func (c *Covariance) state(w *coder.Coder) {
+	w.Uint32s(&c.Columns)
+	fields := make([]uint32, len(c.Fields))
+	for i, f := range c.Fields {
+		fields[i] = uint32(f)
+	}
+	w.Uint32s(&fields)
+	w.Floats(&c.Mean)
+	n := len(c.Columns)
+	var triangle []float64
+	if !w.Decode {
+		for i := range n {
+			triangle = append(triangle, c.Matrix[i*n:i*n+i+1]...)
+		}
+	}
+	w.Floats(&triangle)
+	if !w.Decode || n > MaxCovariance || len(triangle) != n*(n+1)/2 {
+		return
+	}
+	c.Fields = make([]uint16, len(fields))
+	for i, f := range fields {
+		c.Fields[i] = uint16(min(f, MaxFields-1))
+	}
+	c.Matrix = make([]float64, n*n)
+	for i := range n {
+		for j := range i + 1 {
+			c.Matrix[i*n+j], c.Matrix[j*n+i] = triangle[0], triangle[0]
+			triangle = triangle[1:]
+		}
+	}
+}
+
+// readCovariance reads the Covariance of a model's file, nil if it has none.
+func readCovariance(blocks []Block) (*Covariance, error) {
+	data, err := FindBlock(blocks, blockCovariance)
+	if err != nil {
+		return nil, nil // it is optional
+	}
+	r := coder.Read(data)
+	var c Covariance
+	if c.state(r); !r.Done() {
+		return nil, fmt.Errorf("block covariance: %d bytes do not fit its format", len(data))
+	}
+	out, err := NewCovariance(c.Columns, c.Fields, c.Mean, c.Matrix)
+	if err != nil {
+		return nil, fmt.Errorf("block %w", err)
+	}
+	return out, nil
+}
+
+// Parts says by place what a Covariance's columns are in an event.
+type Parts []byte
+
+// The parts that a column can have.
+const (
+	Apart    = iota // it says nothing: left out although that is not unusual, or wild
+	Observed        // what is missing is told from it
+	Filled          // it is missing
+)
+
+// places returns where those of a part are.
+func (p Parts) places(part byte) (at []int) {
+	for i, q := range p {
+		if q == part {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// Fill is how the missing columns m of an event follow from the observed ones o. Their
+// expectation, were the values normal, is
+//
+//	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
+//
+// and their covariance R = C_mm - C_mo B.
+type Fill struct {
+	c                *Covariance
+	observed, filled []int // places
+	whole            mat.Cholesky
+}
+
+// Fill returns how what is missing follows, nil where nothing is missing.
+func (c *Covariance) Fill(p Parts) *Fill {
+	f := &Fill{c: c, observed: p.places(Observed), filled: p.places(Filled)}
+	if len(f.filled) == 0 {
+		return nil
+	}
+	if n := len(f.observed); n > 0 {
+		part := make([]float64, 0, n*n)
+		for _, i := range f.observed {
+			row := c.row(i)
+			for _, j := range f.observed {
+				part = append(part, row[j])
+			}
+		}
+		if !f.whole.Factorize(mat.NewSymDense(n, part)) { // of a positive matrix, but for rounding
+			f.observed = nil
+		}
+	}
+	return f
+}
+
+// Repair turns the weights w of all columns by place into those by which the observed
+// ones stand for the missing ones as well: given what is observed, the expectation of
+// the sum of w x over both is
+//
+//	sum (w_o + extra_o) x_o + shift,
+//
+// and its variance w_m' R w_m. extra is 0 for columns that are not observed.
+func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
+	c := f.c
+	clear(extra)
+	for _, i := range f.filled {
+		shift += w[i] * c.Mean[i]
+		variance += w[i] * f.dot(i, w)
+	}
+	if len(f.observed) == 0 {
+		return shift, max(0, variance)
+	}
+	right := mat.NewVecDense(len(f.observed), nil)
+	for a, i := range f.observed {
+		right.SetVec(a, f.dot(i, w))
+	}
+	var solved mat.VecDense
+	_ = f.whole.SolveVecTo(&solved, right) // an ill condition is bounded by the shrinkage
+	for a, i := range f.observed {
+		extra[i] = solved.AtVec(a)
+		shift -= extra[i] * c.Mean[i]
+		variance -= right.AtVec(a) * extra[i]
+	}
+	return shift, max(0, variance)
+}
+
+// dot returns the product of row i of C and w, over what is missing.
+func (f *Fill) dot(i int, w []float64) (sum float64) {
+	row := f.c.row(i)
+	for _, j := range f.filled {
+		sum += row[j] * w[j]
+	}
+	return sum
+}
+
+// Expect sets the missing of the values x by place to their expectation given the
+// observed ones.
+func (f *Fill) Expect(x []float64) {
+	c := f.c
+	for _, i := range f.filled {
+		x[i] = c.Mean[i]
+	}
+	if len(f.observed) == 0 {
+		return
+	}
+	off := mat.NewVecDense(len(f.observed), nil)
+	for a, i := range f.observed {
+		off.SetVec(a, x[i]-c.Mean[i])
+	}
+	var solved mat.VecDense
+	_ = f.whole.SolveVecTo(&solved, off)
+	for _, i := range f.filled {
+		row := c.row(i)
+		for a, j := range f.observed {
+			x[i] += row[j] * solved.AtVec(a)
+		}
+	}
+}
+
+// AddResidual adds weight times R to a matrix like Covariance.Matrix.
+func (f *Fill) AddResidual(weight float64, to []float64) {
+	c, n := f.c, len(f.c.Columns)
+	var solved mat.Dense
+	if len(f.observed) > 0 {
+		right := mat.NewDense(len(f.observed), len(f.filled), nil)
+		for a, i := range f.observed {
+			for b, j := range f.filled {
+				right.Set(a, b, c.row(i)[j])
+			}
+		}
+		_ = f.whole.SolveTo(&solved, right)
+	}
+	for b, i := range f.filled {
+		for d, j := range f.filled[:b+1] {
+			r := c.row(i)[j]
+			for a, o := range f.observed {
+				r -= c.row(i)[o] * solved.At(a, d)
+			}
+			to[i*n+j] += weight * r
+			if i != j {
+				to[j*n+i] += weight * r
+			}
+		}
+	}
+}
