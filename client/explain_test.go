@@ -73,7 +73,7 @@ func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
 		recordConfig := record.DefaultConfig()
 		recordConfig.Format, recordConfig.Classes, recordConfig.Bits = "json", []string{"no", "yes"}, bits
-		recordConfig.Crosses = [][2]string{{"colour", "words"}}
+		recordConfig.Crosses = [][2]string{{"colour", "words"}, {"colour", "size"}}
 		schema := recordConfig.Schema()
 		decoder, err := record.NewDecoder(recordConfig, schema)
 		if err != nil {
@@ -92,7 +92,7 @@ func TestExplainNames(t *testing.T) {
 		}
 		m := client.New(learner.Published(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"colour":"red","size":3}`)
-		inEvent := []string{"words=a", "words=fine", "words=day", "colour=red", "size", "colour=red ^ words=a", "colour=red ^ words=fine", "colour=red ^ words=day"}
+		inEvent := []string{"words=a", "words=fine", "words=day", "colour=red", "size", "colour=red ^ size", "colour=red ^ words=a", "colour=red ^ words=fine", "colour=red ^ words=day"}
 		p, err := m.Predict(event, 100)
 		if err != nil {
 			t.Fatal(err)
@@ -132,6 +132,13 @@ func TestExplainNames(t *testing.T) {
 		}
 		if p, err := m.Predict([]byte(`{"words":["short"],"colour":"red","size":1}`), 0); err != nil || p.Unknown != nil {
 			t.Errorf("unknown %q: %v", p.Unknown, err)
+		}
+		// A number's name goes into crosses in every event.
+		for range 3 {
+			p, err := m.Predict([]byte(`{"colour":"red","size":3}`), 100)
+			if err != nil || !slices.ContainsFunc(p.Explanation, func(c client.Contribution) bool { return c.Feature == "colour=red ^ size" }) {
+				t.Errorf("%+v, %v", p.Explanation, err)
+			}
 		}
 		// As many as a word list may have.
 		many := []byte(`{"words":["x"`)

@@ -407,6 +407,15 @@ func (d *core) nameOf(hash uint64) string {
 	return ""
 }
 
+// factorName returns the name of an entry. Its field tells that of a number, which goes
+// into the dictionary with the first one only.
+func (d *core) factorName(i int32) string {
+	if f := d.s.Fields[d.entries[i].field]; f.Kind == blankout.Numeric {
+		return f.Name
+	}
+	return d.nameOf(d.hash[i])
+}
+
 // miss notes as missing the field of that name and all under it. It goes by the
 // Schema alone, so that a restart makes no difference: a field that has never
 // had a value is no field yet.
@@ -626,7 +635,7 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				}
 				hash := mix(3*d.hash[a] + d.hash[b])
 				if d.s.Names.Wants(hash) {
-					nameA, nameB := d.nameOf(d.hash[a]), d.nameOf(d.hash[b])
+					nameA, nameB := d.factorName(a), d.factorName(b)
 					if nameA != "" && nameB != "" {
 						d.remember(hash, nameA+" ^ "+nameB)
 					}
