@@ -173,6 +173,16 @@ func Formats() (names []string) {
 	return names
 }
 
+// FileFormats returns the names of the formats that files hold.
+func FileFormats() (names []string) {
+	for _, f := range formats {
+		if !f.framing.none {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
 // HasSchemas reports whether the records are in the wire format of a schema registry,
 // which only topics hold.
 func (c Config) HasSchemas() bool {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"blankout"
 )
@@ -74,7 +75,7 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 		}
 	}
 	if s.framing.none {
-		return nil, fmt.Errorf("%s: format %s is that of records in a topic, with the id of their schema before them: a file holds json, svmlight, vw or csv", name, c.Format)
+		return nil, fmt.Errorf("%s: format %s is that of records in a topic, with the id of their schema before them: a file holds one of %s", name, c.Format, strings.Join(FileFormats(), ", "))
 	}
 	if err := s.Refill(); err != nil && err != io.EOF {
 		return nil, err
