@@ -59,6 +59,20 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	return c
 }
 
+// decoders returns a decoder of such events, and one of JSON that adds to the same Schema.
+func decoders(t *testing.T, c Config) (s *blankout.Schema, wire, plain Decoder) {
+	s = c.Schema()
+	wire, err := NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Format = "json"
+	if plain, err = NewDecoder(c, s); err != nil {
+		t.Fatal(err)
+	}
+	return s, wire, plain
+}
+
 // sameEvents reports how two decodings by one Schema differ.
 func sameEvents(a, b *blankout.Example) error {
 	switch {
@@ -78,17 +92,7 @@ func sameEvents(a, b *blankout.Example) error {
 // object is in JSON.
 func TestAvroIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Schema: shopSchema, Type: sr.TypeAvro})
-	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := c
-	plain.Format = "json"
-	j, err := NewDecoder(plain, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, d, j := decoders(t, c)
 	schema := avro.MustParse(shopSchema)
 	rng := rand.New(rand.NewPCG(1, 2))
 	word := func() string { return []string{"a", "été", "x y", "", "null", "Long word"}[rng.IntN(6)] }
@@ -261,17 +265,7 @@ message Event {
 // of fields that cannot be left out.
 func TestProtobufIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: shopProto, Type: sr.TypeProtobuf})
-	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := c
-	plain.Format = "json"
-	j, err := NewDecoder(plain, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, d, j := decoders(t, c)
 	// The encoder writes the first message; the events are the second.
 	second := strings.Replace(shopProto, "message Other { double x = 1; }", "", 1) + "\nmessage Other { double x = 1; }"
 	encoder, err := NewEncoder("event.proto", second)
@@ -385,7 +379,7 @@ func TestWireNames(t *testing.T) {
 		return append(value, 0, last)
 	}
 	var e blankout.Example
-	for _, c := range []struct {
+	for i, c := range []struct {
 		value []byte
 		want  blankout.Reason
 	}{
@@ -396,8 +390,12 @@ func TestWireNames(t *testing.T) {
 		if (e.Refused != nil) != (c.want != "") || e.Refused != nil && e.Refused.Reason != c.want {
 			t.Errorf("%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		}
-		if places := &d.(*wire).places; places.count > 50 || len(places.grown) > 0 {
+		places := &d.(*wire).places
+		if places.count > 50 || len(places.grown) > 0 {
 			t.Errorf("%d places are kept", places.count)
+		}
+		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
+			t.Errorf("%d places are kept of the first record, which was refused", places.count)
 		}
 	}
 }

@@ -183,6 +183,30 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// What the registry is sent goes nowhere else, whatever it answers.
+func TestRedirect(t *testing.T) {
+	var reached atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	t.Setenv("TEST_REGISTRY_TOKEN", "open token")
+	client := open(t, Config{URL: server.URL, TokenEnv: "TEST_REGISTRY_TOKEN"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for client.Status().Failures == 0 && reached.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := client.Schema(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if reached.Load() > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		config Config
