@@ -213,7 +213,8 @@ type decoder struct {
 }
 
 // Predict decodes an event, one record as the learner's stream has them or, where those
-// are by a registry's schemas, JSON with the same fields, and scores it; a label in it is ignored. It names the explain features that
+// are by a registry's schemas, JSON with the same fields, and scores it; a label in it is
+// ignored. It names the explain features that
 // matter most, if the Model Explains. The error is a *blankout.Refusal if the
 // event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {

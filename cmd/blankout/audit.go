@@ -124,7 +124,9 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if err := o.data.resolve(m); err != nil {
 		return err
 	}
-	p.sayReadAs(m)
+	if o.data.settings.file == "" {
+		p.sayReadAs(m)
+	}
 	o.data.record.KeepValue = true // for its names
 	schema := m.Schema.Clone()
 	schema.Names = nil
