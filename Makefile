@@ -23,7 +23,7 @@ kafka:
 SEED ?= 1
 SCALE ?= 1
 mutation:
-	go run ./tests/mutation -seed $(SEED) -scale $(SCALE) -packages "$(PACKAGES)"
+	go run ./tools/mutation -seed $(SEED) -scale $(SCALE) -packages "$(PACKAGES)"
 
 # Compares the exact solvers with LIBLINEAR and LIBSVM, also on the full sets
 # DATA/w8a/train.svm.gz and DATA/imdb/train.svm.gz.
@@ -59,7 +59,7 @@ nemesis:
 # With DATA also blankout train and LIBLINEAR to the same gap, in turn.
 bench:
 	go test -run='^$$' -bench=. -benchmem ./...
-	$(if $(DATA),go run ./tests/quality -data "$(DATA)" -liblinear "$(or $(LIBLINEAR),liblinear-train)" -only solvers)
+	$(if $(DATA),go run ./tools/quality -data "$(DATA)" -liblinear "$(or $(LIBLINEAR),liblinear-train)" -only solvers)
 
 # Every fuzz test for FUZZTIME each.
 FUZZTIME ?= 10m
@@ -81,9 +81,9 @@ VW ?=
 PYTHON ?=
 LIBLINEAR ?=
 quality:
-	go run ./tests/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -liblinear "$(LIBLINEAR)"
+	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -liblinear "$(LIBLINEAR)"
 
 # Writes docs/speed.md, from which README quotes.
 speed:
-	go run ./tests/quality -data "$(DATA)" -vw "$(VW)" -only speed > docs/speed.md.new
+	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -only speed > docs/speed.md.new
 	mv docs/speed.md.new docs/speed.md

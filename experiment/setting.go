@@ -184,7 +184,7 @@ func (s *Setting) fingerprint() (string, error) {
 	for _, folder := range s.experiment.Needs {
 		files, err := os.ReadDir(filepath.Join(s.dir, folder))
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("%s: there is no folder %s, which experiment %s needs (go run ./scripts/fetch-data gets the public sets)", s.dir, folder, s.experiment.Name)
+			return "", fmt.Errorf("%s: there is no folder %s, which experiment %s needs (go run ./tools/fetch-data gets the public sets)", s.dir, folder, s.experiment.Name)
 		} else if err != nil {
 			return "", err
 		}

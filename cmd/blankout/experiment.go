@@ -35,7 +35,7 @@ func (p *program) experiment() *cobra.Command {
 whether it is reproduced. Without a name it lists the experiments. all does every one,
 each into a folder of its name, and index writes the summary of such folders.
 
-DIR of --data holds a folder for each data set; go run ./scripts/fetch-data, in a
+DIR of --data holds a folder for each data set; go run ./tools/fetch-data, in a
 checkout, gets the public originals. Without it a few embedded examples of each set show what comes out, as
 --quick does in seconds.
 

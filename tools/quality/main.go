@@ -2,7 +2,7 @@
 // LIBLINEAR and the exact solvers on the reference data sets and writes the
 // tables of docs/quality.md:
 //
-//	go run ./tests/quality -data DIR -vw vw -python python -liblinear liblinear-train
+//	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&c.vw, "vw", "", "Vowpal Wabbit's `COMMAND`")
 	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
 	flag.StringVar(&c.liblinear, "liblinear", "", "LIBLINEAR's train `COMMAND`; its predict must be beside it")
-	flag.StringVar(&c.scripts, "scripts", "tests/quality", "`DIR` of river_stream.py")
+	flag.StringVar(&c.scripts, "scripts", "tools/quality", "`DIR` of river_stream.py")
 	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
 	flag.Parse()

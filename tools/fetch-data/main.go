@@ -1,8 +1,8 @@
 // Command fetch-data fetches public data sets and writes them in the layout that
 // blankout experiment --data reads, a folder for each:
 //
-//	go run ./scripts/fetch-data -o data            # every set
-//	go run ./scripts/fetch-data -o data imdb subj  # these
+//	go run ./tools/fetch-data -o data            # every set
+//	go run ./tools/fetch-data -o data imdb subj  # these
 //
 // A set that is there already is left alone. What was downloaded stays in
 // data/.originals, so that a second run goes on where the first was stopped; a file
@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	flags := flag.NewFlagSet("fetch-data", flag.ContinueOnError)
 	out := flags.String("o", "", "the folder for the data sets")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: go run ./scripts/fetch-data -o DIR [SET...]")
+		fmt.Fprintln(flags.Output(), "usage: go run ./tools/fetch-data -o DIR [SET...]")
 		for _, s := range sets {
 			fmt.Fprintf(flags.Output(), "  %-15s %s\n                  %s\n", s.name, s.what, strings.Join(s.urls, "\n                  "))
 		}

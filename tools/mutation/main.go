@@ -4,7 +4,7 @@
 // such mutants of the packages that hold state and numbers, the same one for the
 // same seed, and tells the share that is caught. The work tree is not touched.
 //
-//	go run ./tests/mutation [-seed N] [-packages NAME,…] [-scale SHARE] [-again FILE]
+//	go run ./tools/mutation [-seed N] [-packages NAME,…] [-scale SHARE] [-again FILE]
 //
 // A mutant that does not compile is passed over, and the next one is drawn. One that
 // no test can notice because the program does the same is listed in equivalent.txt
