@@ -1,0 +1,67 @@
+package stream
+
+// Requests that kafka-go does not have, or encodes in a way that brokers refuse, are
+// encoded here by kmsg, and go over kafka-go's connections like all others: kafka-go
+// finds the broker to ask.
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// call is a request of a fixed version and its response. Whom it is for is said by the
+// types that embed it. It implements protocol.RawExchanger.
+type call struct {
+	request  kmsg.Request
+	response kmsg.Response
+}
+
+func (x *call) ApiKey() protocol.ApiKey { return protocol.ApiKey(x.request.Key()) }
+
+func (x *call) Required(map[protocol.ApiKey]int16) bool { return true }
+
+func (x *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	var head []byte
+	if x.request.IsFlexible() {
+		head = []byte{0} // no tagged fields in the header
+	}
+	body, err := exchange(rw, x.ApiKey(), x.request.GetVersion(), x.request.AppendTo(head))
+	if err != nil {
+		return nil, err
+	}
+	response := x.request.ResponseKind()
+	c := cursor{b: body}
+	c.int32() // correlation id
+	if response.IsFlexible() {
+		c.tags()
+	}
+	if err := c.err(); err != nil {
+		return nil, fmt.Errorf("a response of %d bytes to request %d", len(body), x.request.Key())
+	}
+	if err := response.ReadFrom(c.b); err != nil {
+		return nil, err
+	}
+	x.response = response
+	return x, nil
+}
+
+// groupCall is a call to the coordinator of a consumer group.
+type groupCall struct {
+	call
+	group string
+}
+
+func (x *groupCall) Group() string { return x.group }
+
+// askGroup sends a request of a fixed version to a group's coordinator.
+func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {
+	x := &groupCall{call{request: request}, group}
+	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+		return r, err // x may still be written to
+	}
+	return x.response.(R), nil
+}

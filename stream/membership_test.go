@@ -1,0 +1,475 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const shortSession = 100 * time.Millisecond
+
+// startGroupBroker starts a broker that takes short sessions, with a topic t.
+func startGroupBroker(t *testing.T, partitions int32) *Embedded {
+	return startCluster(t, 1, partitions, kfake.GroupMinSessionTimeout(shortSession))
+}
+
+// memberConfig is that of members whose silence is noticed soon.
+func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) MembershipConfig {
+	c := DefaultMembershipConfig()
+	c.Brokers, c.Group, c.Topics, c.Log = b.Brokers(), "g", []string{"t"}, testLog(t)
+	c.SessionTimeout, c.RebalanceTimeout = 2*time.Second, 5*time.Second
+	if edit != nil {
+		edit(&c)
+	}
+	return c
+}
+
+func newMembership(t testing.TB, c MembershipConfig) *Membership {
+	t.Helper()
+	m, err := NewMembership(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// testGroup runs members, each in a goroutine, and knows what they hold.
+type testGroup struct {
+	t    testing.TB
+	b    *Embedded
+	edit func(*MembershipConfig)
+
+	mu     sync.Mutex
+	holds  map[string]*Generation
+	rounds map[string]int // generations that each has had
+	lost   int            // those that ended with ErrSession
+	stops  map[string]func()
+}
+
+func newTestGroup(t testing.TB, b *Embedded, edit func(*MembershipConfig)) *testGroup {
+	g := &testGroup{t: t, b: b, edit: edit, holds: map[string]*Generation{}, rounds: map[string]int{}, stops: map[string]func(){}}
+	t.Cleanup(func() {
+		g.mu.Lock()
+		stops := g.stops
+		g.stops = map[string]func(){}
+		g.mu.Unlock()
+		for _, stop := range stops {
+			stop()
+		}
+	})
+	return g
+}
+
+// join starts a member of a name, which is that of the static one if static is set.
+func (g *testGroup) join(name string, static bool) {
+	c := memberConfig(g.t, g.b, g.edit)
+	if static {
+		c.Instance = name
+	}
+	m := newMembership(g.t, c)
+	ctx, cancel := context.WithCancel(g.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			generation, err := m.Next(ctx)
+			if err != nil {
+				if ctx.Err() == nil {
+					g.t.Errorf("member %s: %v", name, err)
+				}
+				break
+			}
+			g.mu.Lock()
+			g.holds[name] = generation
+			g.rounds[name]++
+			g.mu.Unlock()
+			select {
+			case <-generation.Done():
+			case <-ctx.Done():
+			}
+			g.mu.Lock()
+			delete(g.holds, name)
+			if errors.Is(generation.Err(), ErrSession) {
+				g.lost++
+			}
+			g.mu.Unlock()
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		leave, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if err := m.Leave(leave); err != nil {
+			g.t.Logf("member %s: %v", name, err)
+		}
+	}()
+	g.mu.Lock()
+	g.stops[name] = func() { cancel(); <-done }
+	g.mu.Unlock()
+}
+
+func (g *testGroup) leave(name string) {
+	g.mu.Lock()
+	stop := g.stops[name]
+	delete(g.stops, name)
+	g.mu.Unlock()
+	stop()
+}
+
+// settle waits until the members hold all partitions, each once, in one generation, and
+// returns who holds how many: "a:2 b:1".
+func (g *testGroup) settle(members, partitions int) string {
+	g.t.Helper()
+	said := ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && !g.t.Failed(); time.Sleep(5 * time.Millisecond) {
+		g.mu.Lock()
+		held, ids := map[TopicPartition]bool{}, map[int32]bool{}
+		var shares []string
+		total, standby, right := 0, 0, true
+		for name, generation := range g.holds {
+			if generation.Err() != nil {
+				right = false
+			}
+			ids[generation.ID] = true
+			total += len(generation.Partitions)
+			for _, p := range generation.Partitions {
+				held[p] = true
+			}
+			if len(generation.Partitions) == 0 {
+				standby++
+			}
+			shares = append(shares, fmt.Sprintf("%s:%d", name, len(generation.Partitions)))
+		}
+		for _, generation := range g.holds {
+			right = right && generation.Members == members && generation.Standby == standby
+		}
+		slices.Sort(shares)
+		said = strings.Join(shares, " ")
+		right = right && len(g.holds) == members && len(ids) == 1 && total == partitions && len(held) == partitions
+		g.mu.Unlock()
+		if right {
+			return said
+		}
+	}
+	g.t.Fatalf("%d members of %d partitions do not come to rest: %s", members, partitions, said)
+	return ""
+}
+
+func (g *testGroup) partitions(name string) []TopicPartition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.holds[name].Partitions
+}
+
+func TestMembersJoinAndLeave(t *testing.T) {
+	noLeaks(t)
+	g := newTestGroup(t, startGroupBroker(t, 4), nil)
+	g.join("a", false)
+	if got := g.settle(1, 4); got != "a:4" {
+		t.Error(got)
+	}
+	g.join("b", false)
+	if got := g.settle(2, 4); got != "a:2 b:2" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(g.partitions("a")); got != "[{t 0} {t 1}]" {
+		t.Errorf("a has kept %s", got)
+	}
+	g.join("c", false)
+	g.settle(3, 4)
+	g.join("d", false)
+	g.join("e", false)
+	got := g.settle(5, 4)
+	if strings.Count(got, ":1") != 4 || strings.Count(got, ":0") != 1 {
+		t.Errorf("five members of four partitions: %s", got)
+	}
+	standby := got[strings.Index(got, ":0")-1:][:1]
+	leaver := "a"
+	if standby == leaver {
+		leaver = "b"
+	}
+	was := g.partitions(leaver)
+	kept := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		kept[name] = fmt.Sprint(g.partitions(name))
+	}
+	g.leave(leaver)
+	g.settle(4, 4)
+	for name, before := range kept {
+		want := before
+		switch name {
+		case leaver:
+			continue
+		case standby:
+			want = fmt.Sprint(was)
+		}
+		if now := fmt.Sprint(g.partitions(name)); now != want {
+			t.Errorf("%s holds %s, want %s", name, now, want)
+		}
+	}
+}
+
+// A member whose heartbeats are not answered stops by its own clock, and the group goes
+// on when they are again.
+func TestMemberStopsByItsOwnClock(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen), kfake.GroupMinSessionTimeout(shortSession))
+	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond; c.RequestTimeout = time.Second }
+	m := newMembership(t, memberConfig(t, b, edit))
+	g, err := m.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	n.hang.Lock()
+	<-g.Done()
+	if took := time.Since(began); took < 300*time.Millisecond || !errors.Is(g.Err(), ErrSession) {
+		t.Errorf("after %v: %v", took, g.Err())
+	}
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	if _, err := m.Next(short); err == nil {
+		t.Error("joined where nobody answers")
+	}
+	cancel()
+	n.hang.Unlock()
+	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if err := m.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections that break do not cost a member its place, and do not keep members from
+// coming and going.
+func TestMembersWithBrokenConnections(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 2, 6, kfake.ListenFn(n.listen), kfake.GroupMinSessionTimeout(shortSession))
+	g := newTestGroup(t, b, func(c *MembershipConfig) { c.RequestTimeout = time.Second })
+	ctx, cancel := context.WithCancel(t.Context())
+	var cutting sync.WaitGroup
+	random := rand.New(rand.NewPCG(3, 4))
+	cutting.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+			n.cut()
+		}
+	})
+	g.join("a", false)
+	g.settle(1, 6)
+	g.join("b", false)
+	g.join("c", false)
+	g.settle(3, 6)
+	g.leave("b")
+	g.settle(2, 6)
+	cancel()
+	cutting.Wait()
+	before := g.rounds["a"]
+	time.Sleep(time.Second) // four heartbeats
+	if g.settle(2, 6); g.rounds["a"] != before {
+		t.Error("a rebalance without a cause")
+	}
+	if g.lost > 0 {
+		t.Errorf("%d sessions lost, though heartbeats could be sent", g.lost)
+	}
+}
+
+// A member that is silent for a session loses its partitions to the others.
+func TestSilentMember(t *testing.T) {
+	noLeaks(t)
+	b := startGroupBroker(t, 2)
+	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond }
+	silent := newMembership(t, memberConfig(t, b, edit))
+	first, err := silent.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newTestGroup(t, b, edit)
+	g.join("a", false)
+	<-first.Done() // the rebalance, which it never comes to
+	if !errors.Is(first.Err(), ErrRebalance) {
+		t.Error(first.Err())
+	}
+	silent.endGeneration()
+	g.settle(1, 2)
+	// It comes back as a member like any other.
+	back, err := silent.Next(t.Context())
+	if err != nil || len(back.Partitions) != 1 {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if err := silent.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	g.settle(1, 2)
+}
+
+// A static member that is back within the session keeps its partitions, and the others
+// notice nothing.
+func TestStaticMember(t *testing.T) {
+	noLeaks(t)
+	g := newTestGroup(t, startGroupBroker(t, 4), nil)
+	g.join("a", true)
+	g.settle(1, 4)
+	g.join("b", true)
+	g.settle(2, 4)
+	before, rounds := fmt.Sprint(g.partitions("b")), g.rounds["a"]
+	g.leave("b")
+	g.join("b", true)
+	g.settle(2, 4)
+	if now := fmt.Sprint(g.partitions("b")); now != before {
+		t.Errorf("b has %s, had %s", now, before)
+	}
+	if g.rounds["a"] != rounds {
+		t.Error("a had to give its partitions up")
+	}
+}
+
+func TestMembersOfGrowingTopic(t *testing.T) {
+	noLeaks(t)
+	b := startGroupBroker(t, 1)
+	g := newTestGroup(t, b, func(c *MembershipConfig) { c.MetadataInterval = 100 * time.Millisecond })
+	g.join("a", false)
+	g.join("b", false)
+	g.settle(2, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"); err != nil {
+		t.Fatal(err)
+	}
+	g.settle(2, 3)
+}
+
+func TestMembershipRefused(t *testing.T) {
+	noLeaks(t)
+	b := startGroupBroker(t, 1)
+	other, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.Balancers(kgo.RangeBalancer()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for group := b.cluster.GroupInfo("g"); group == nil || group.State != "Stable"; group = b.cluster.GroupInfo("g") {
+		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("the other program has not joined: %+v", group)
+		}
+	}
+	m := newMembership(t, memberConfig(t, b, nil))
+	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program is in the group") {
+		t.Errorf("beside another program: %v", err)
+	}
+	if err := m.Leave(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} })); err == nil || !strings.Contains(err.Error(), "create it") {
+		t.Errorf("without the topic: %v", err)
+	}
+	for _, edit := range []func(*MembershipConfig){
+		func(c *MembershipConfig) { c.Group = "" },
+		func(c *MembershipConfig) { c.Topics = nil },
+		func(c *MembershipConfig) { c.SessionTimeout = 0 },
+		func(c *MembershipConfig) { c.RebalanceTimeout = c.SessionTimeout - 1 },
+	} {
+		if c := memberConfig(t, b, edit); c.Check() == nil {
+			t.Errorf("%+v passes", c)
+		}
+	}
+}
+
+// What sticky promises, of random claims: every partition once, shares that differ by one
+// at most, as much kept as any even sharing could keep, the same for any order.
+func TestSticky(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		n, count := 1+random.IntN(6), random.IntN(20)
+		all := make([]TopicPartition, count)
+		for i := range all {
+			all[i] = TopicPartition{string(rune('s' + i%2)), int32(i / 2)}
+		}
+		owned := map[string][]TopicPartition{}
+		for i := range n {
+			owned[fmt.Sprint("m", i)] = nil
+		}
+		claimed := map[TopicPartition]bool{}
+		honest := random.IntN(2) == 0
+		for _, p := range all {
+			for range 1 + random.IntN(2) {
+				if member := fmt.Sprint("m", random.IntN(n+1)); member != fmt.Sprint("m", n) && !(honest && claimed[p]) {
+					claimed[p] = true
+					owned[member] = append(owned[member], p)
+				}
+			}
+		}
+		if random.IntN(4) == 0 {
+			owned["m0"] = append(owned["m0"], TopicPartition{"gone", 7})
+		}
+		given := sticky(all, owned)
+		seen := map[TopicPartition]string{}
+		least, most, kept := count, 0, 0
+		for i := range n {
+			member := fmt.Sprint("m", i)
+			least, most = min(least, len(given[member])), max(most, len(given[member]))
+			for _, p := range given[member] {
+				if other, ok := seen[p]; ok {
+					t.Fatalf("%v is given to %s and %s", p, other, member)
+				}
+				seen[p] = member
+				if slices.Contains(owned[member], p) {
+					kept++
+				}
+			}
+			if !slices.IsSortedFunc(given[member], TopicPartition.compare) {
+				t.Fatalf("%v is not in order", given[member])
+			}
+		}
+		if len(seen) != count || most > least+1 {
+			t.Fatalf("%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
+		}
+		if honest { // no partition is claimed twice: what can be kept is the sum of what fits
+			var sizes []int
+			for i := range n {
+				has := 0
+				for _, p := range owned[fmt.Sprint("m", i)] {
+					if p.Topic != "gone" {
+						has++
+					}
+				}
+				sizes = append(sizes, has)
+			}
+			slices.SortFunc(sizes, func(a, b int) int { return b - a })
+			could := 0
+			for i, has := range sizes {
+				quota := count / n
+				if i < count%n {
+					quota++
+				}
+				could += min(has, quota)
+			}
+			if kept != could {
+				t.Fatalf("%d partitions stay where they were, %d could: %v of %v", kept, could, given, owned)
+			}
+		}
+		for _, claims := range owned {
+			random.Shuffle(len(claims), func(i, j int) { claims[i], claims[j] = claims[j], claims[i] })
+		}
+		random.Shuffle(count, func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if again := sticky(all, owned); fmt.Sprint(again) != fmt.Sprint(given) {
+			t.Fatalf("in another order %v, before %v", again, given)
+		}
+	}
+}
