@@ -2,7 +2,7 @@ package stream
 
 // Requests that kafka-go does not have, or encodes in a way that brokers refuse, are
 // encoded here by kmsg, and go over kafka-go's connections like all others: kafka-go
-// finds the broker to ask.
+// finds the broker to ask, a group's coordinator or a partition's leader.
 
 import (
 	"context"
@@ -56,6 +56,25 @@ type groupCall struct {
 }
 
 func (x *groupCall) Group() string { return x.group }
+
+// leaderCall is a call to the leader of a partition.
+type leaderCall struct {
+	call
+	topic     string
+	partition int32
+}
+
+func (x *leaderCall) Broker(c protocol.Cluster) (protocol.Broker, error) {
+	p, ok := c.Topics[x.topic].Partitions[x.partition]
+	if !ok {
+		return protocol.Broker{}, protocol.NewErrNoPartition(x.topic, x.partition)
+	}
+	b, ok := c.Brokers[p.Leader]
+	if !ok {
+		return b, protocol.NewErrNoLeader(x.topic, x.partition)
+	}
+	return b, nil
+}
 
 // askGroup sends a request of a fixed version to a group's coordinator.
 func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {

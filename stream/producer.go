@@ -129,6 +129,7 @@ type outgoing struct {
 	since    time.Time // when its first record came
 	sequence int32
 	packed   []byte // the batch as it is sent, once it has been tried; nil before
+	last     int64  // offset of the first record of the batch that was acknowledged last, -1 if unknown
 }
 
 // NewProducer connects, finds the topic's partitions and gets a producer id.
@@ -300,6 +301,25 @@ func (p *Producer) pace(ctx context.Context) error {
 	}
 }
 
+// Append writes a record to a partition at once, behind what waits to be written there,
+// and returns its offset; -1 if the brokers do not say, because they had acknowledged it
+// long before. After an error the record may be there, or come to be, nevertheless.
+func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offset int64, err error) {
+	i := slices.Index(p.numbers, int(partition))
+	if i >= 0 && p.partitions[i].batch.count > 0 {
+		if err := p.send(ctx, i); err != nil {
+			return -1, err
+		}
+	}
+	if err := p.WriteTo(ctx, partition, m); err != nil {
+		return -1, err
+	}
+	if err := p.send(ctx, i); err != nil {
+		return -1, err
+	}
+	return p.partitions[i].last, nil
+}
+
 // Flush sends what has been written and returns when all of it is acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for i := range p.partitions {
@@ -394,10 +414,12 @@ func (p *Producer) try(ctx context.Context, i int) error {
 		if err != nil {
 			return err
 		}
-		if r.Error != nil && !errors.Is(r.Error, kafka.DuplicateSequenceNumber) {
-			return r.Error
+		out.last = r.BaseOffset
+		if errors.Is(r.Error, kafka.DuplicateSequenceNumber) {
+			out.last = -1
+			return nil
 		}
-		return nil
+		return r.Error
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,265 @@
+package stream
+
+// Bases are states that a ledger comes to, kept in a compacted topic beside it, so that a
+// reader need not begin at the ledger's beginning and what lies before can be deleted.
+// The topic has one partition and these records:
+//
+//	key                  value
+//	base/OFFSET/NUMBER   a piece of the base
+//	base/OFFSET          JSON of baseHead, after all its pieces
+//
+// OFFSET is the ledger's offset that follows the last commit in the base, as 20 digits.
+// Every writer writes the same bytes under the same keys, for a base depends on the
+// ledger alone: two that write at a time do no harm. One that is late writes an old base,
+// which readers pass over, and deletes older ones only.
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout/record"
+)
+
+// maxBasePiece bounds a record of a base: brokers refuse more than 1 MB by default.
+const maxBasePiece = 900_000
+
+// Base is a state of a ledger.
+type Base struct {
+	Offset int64 // that follows the last commit in it
+	Data   []byte
+}
+
+type baseHead struct {
+	Format int    `json:"format"` // 1
+	Bytes  int    `json:"bytes"`
+	Pieces int    `json:"pieces"`
+	Hash   string `json:"sha256"` // of all bytes, in hex
+}
+
+func baseKey(offset int64) string { return fmt.Sprintf("base/%020d", offset) }
+
+func pieceKey(offset int64, number int) string { return fmt.Sprintf("%s/%d", baseKey(offset), number) }
+
+// BaseConfig says where bases are.
+type BaseConfig struct {
+	ConnectConfig
+	Topic  string
+	Create bool         // the topic, compacted, where it is missing
+	Log    *slog.Logger // nil: no log
+}
+
+// BaseTopic writes bases and reads them. It belongs to one goroutine and has none between
+// calls.
+type BaseTopic struct {
+	config   BaseConfig
+	producer *Producer
+}
+
+// OpenBases connects, and makes the topic where that is allowed.
+func OpenBases(ctx context.Context, c BaseConfig) (*BaseTopic, error) {
+	config := DefaultProducerConfig()
+	config.ConnectConfig, config.Topic, config.Log, config.CreateTopics = c.ConnectConfig, c.Topic, c.Log, c.Create
+	config.TopicSettings = []string{"cleanup.policy=compact"}
+	p, err := NewProducer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("opening the bases: %w", err)
+	}
+	return &BaseTopic{c, p}, nil
+}
+
+// baseRecords is what the topic holds of a base.
+type baseRecords struct {
+	head   *baseHead
+	pieces map[int][]byte
+}
+
+var errBaseFormat = errors.New("it has format")
+
+func (b *baseRecords) data() ([]byte, error) {
+	switch {
+	case b.head == nil:
+		return nil, errors.New("its head is missing")
+	case b.head.Format != 1:
+		return nil, fmt.Errorf("%w %d, this program reads 1", errBaseFormat, b.head.Format)
+	}
+	var data []byte
+	for i := range b.head.Pieces {
+		piece, ok := b.pieces[i]
+		if !ok {
+			return nil, fmt.Errorf("piece %d of %d is missing", i, b.head.Pieces)
+		}
+		data = append(data, piece...)
+	}
+	if sum := sha256.Sum256(data); len(data) != b.head.Bytes || hex.EncodeToString(sum[:]) != b.head.Hash {
+		return nil, errors.New("its bytes do not have the hash that its head says")
+	}
+	return data, nil
+}
+
+// read returns what the topic holds, by offset.
+func (t *BaseTopic) read(ctx context.Context) (map[int64]*baseRecords, error) {
+	config := DefaultConsumerConfig()
+	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
+	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the log's start past us
+	r, err := NewReader(ctx, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	found := map[int64]*baseRecords{}
+	for {
+		b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range b.Records {
+			if err := addBase(found, &b.Records[i]); err != nil {
+				return nil, fmt.Errorf("topic %s offset %d: %w", t.config.Topic, b.Records[i].Offset, err)
+			}
+		}
+	}
+}
+
+func addBase(found map[int64]*baseRecords, r *record.Record) error {
+	parts := strings.Split(string(r.Key), "/")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] != "base" {
+		return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
+	}
+	offset, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
+	}
+	b := found[offset]
+	if b == nil {
+		b = &baseRecords{pieces: map[int][]byte{}}
+		found[offset] = b
+	}
+	if len(parts) == 3 {
+		number, err := strconv.Atoi(parts[2])
+		if err != nil {
+			return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
+		}
+		if delete(b.pieces, number); r.Value != nil {
+			b.pieces[number] = slices.Clone(r.Value)
+		}
+	} else if b.head = nil; r.Value != nil {
+		head := &baseHead{}
+		if err := json.Unmarshal(r.Value, head); err != nil {
+			return fmt.Errorf("the head of base %d: %w", offset, err)
+		}
+		b.head = head
+	}
+	if b.head == nil && len(b.pieces) == 0 {
+		delete(found, offset)
+	}
+	return nil
+}
+
+// Newest returns the newest base that is complete, nil if there is none.
+func (t *BaseTopic) Newest(ctx context.Context) (*Base, error) {
+	found, err := t.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bases: %w", err)
+	}
+	for _, offset := range slices.Backward(slices.Sorted(maps.Keys(found))) {
+		data, err := found[offset].data()
+		if err == nil {
+			return &Base{offset, data}, nil
+		}
+		if errors.Is(err, errBaseFormat) {
+			return nil, fmt.Errorf("reading the bases: topic %s: base %d: %w", t.config.Topic, offset, err)
+		}
+		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "offset", offset, "err", err)
+	}
+	return nil, nil
+}
+
+// Write writes a base, reads it back, and then deletes those before it except for the
+// newest of them. It returns the offset of that one, 0 if there is none: everything before
+// what both bases hold may be trimmed. After an error the newest base is the one before,
+// or this one.
+func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error) {
+	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing base %d: %w", b.Offset, err) }
+	sum := sha256.Sum256(b.Data)
+	head := baseHead{Format: 1, Bytes: len(b.Data), Hash: hex.EncodeToString(sum[:])}
+	for piece := range slices.Chunk(b.Data, maxBasePiece) {
+		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(pieceKey(b.Offset, head.Pieces)), Value: piece}); err != nil {
+			return fail(err)
+		}
+		head.Pieces++
+	}
+	value, err := json.Marshal(head)
+	if err != nil {
+		return fail(err)
+	}
+	if err := t.producer.Flush(ctx); err != nil {
+		return fail(err)
+	}
+	if _, err := t.producer.Append(ctx, 0, Message{Key: []byte(baseKey(b.Offset)), Value: value}); err != nil {
+		return fail(err)
+	}
+	found, err := t.read(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	written := found[b.Offset]
+	if written == nil {
+		return fail(errors.New("read again, it is not there"))
+	}
+	if data, err := written.data(); err != nil {
+		return fail(fmt.Errorf("read again, %w", err))
+	} else if written.head.Hash != head.Hash || len(data) != len(b.Data) {
+		return fail(errors.New("read again, it is another one"))
+	}
+	offsets := slices.Sorted(maps.Keys(found))
+	for _, offset := range slices.Backward(offsets) {
+		if offset >= b.Offset {
+			continue
+		}
+		if _, err := found[offset].data(); err == nil && before == 0 {
+			before = offset
+			continue
+		}
+		if err := t.remove(ctx, offset, found[offset]); err != nil {
+			return fail(err)
+		}
+	}
+	if err := t.producer.Flush(ctx); err != nil {
+		return fail(err)
+	}
+	return before, nil
+}
+
+// remove deletes a base: its head first, so that no reader takes what is left for one.
+func (t *BaseTopic) remove(ctx context.Context, offset int64, b *baseRecords) error {
+	if b.head != nil {
+		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(baseKey(offset))}); err != nil {
+			return err
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(b.pieces)) {
+		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(pieceKey(offset, number))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the connections. What could not be written is given up: it was told.
+func (t *BaseTopic) Close() error {
+	_ = t.producer.Close()
+	return nil
+}

@@ -1,0 +1,408 @@
+package stream
+
+// A ledger is a topic in which several writers keep one history, and all readers come to
+// the same. Its partition 0 holds commits, whose order counts; the others hold chunks,
+// which commits refer to by their places. A chunk is acknowledged before the commit is
+// written, so who reads a commit finds its chunks, or knows for certain that they are
+// none: that is the same for every reader, or an error. Nothing expires by itself; Trim
+// deletes what a base makes superfluous (bases.go).
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"blankout"
+	"blankout/record"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// LedgerConfig says where a ledger is.
+type LedgerConfig struct {
+	ConnectConfig
+	Topic string
+	// Create makes the topic where it is missing: with retention.ms = -1 and without unclean
+	// leader elections, and with min.insync.replicas = 2 where the brokers keep three
+	// copies or more of it.
+	Create bool
+	// Partitions of a created topic that hold chunks.
+	Partitions int
+	// DeliveryTimeout bounds the tries for one record.
+	DeliveryTimeout time.Duration
+	Log             *slog.Logger // nil: no log
+}
+
+// DefaultLedgerConfig returns the defaults.
+func DefaultLedgerConfig() LedgerConfig {
+	return LedgerConfig{ConnectConfig: DefaultConnectConfig(), Create: true, Partitions: 8, DeliveryTimeout: 2 * time.Minute}
+}
+
+// Place is where a record of a ledger is.
+type Place struct {
+	Partition int32
+	Offset    int64
+}
+
+// Ledger writes to a ledger. It belongs to one goroutine and starts none.
+type Ledger struct {
+	config   LedgerConfig
+	producer *Producer
+	id       string
+	turn     int // of the partitions that hold chunks
+}
+
+// TrimmedError says that something of a ledger is no longer there: a base holds it.
+type TrimmedError struct {
+	Topic string
+	Place
+	Start int64 // of the partition's log
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%s/%d: offset %d has been trimmed, the log starts at %d: go on from the newest base", e.Topic, e.Partition, e.Offset, e.Start)
+}
+
+// OpenLedger connects, and makes the topic where that is allowed.
+func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
+	if c.Partitions < 1 {
+		return nil, blankout.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
+	}
+	created, err := c.create(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger: %w", err)
+	}
+	config := DefaultProducerConfig()
+	config.ConnectConfig, config.Topic, config.Log, config.DeliveryTimeout = c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout
+	p, err := NewProducer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger: %w", err)
+	}
+	l := &Ledger{config: c, producer: p}
+	if len(p.numbers) < 2 {
+		err = fmt.Errorf("topic %s has one partition, a ledger needs two or more: delete it, or name another one", c.Topic)
+	}
+	if err == nil && created {
+		err = l.replicate(ctx)
+	}
+	if err == nil {
+		l.id, err = p.TopicID(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the ledger: %w", err), p.Close())
+	}
+	return l, nil
+}
+
+// create makes the topic unless it is there, and tells whether it was not.
+func (c *LedgerConfig) create(ctx context.Context) (created bool, err error) {
+	k, err := connect(ctx, c.ConnectConfig, []string{c.Topic}, c.Log)
+	if err != nil {
+		return false, err
+	}
+	defer k.close()
+	_, err = k.partitions(ctx, c.Topic)
+	if missing := (*TopicMissingError)(nil); !errors.As(err, &missing) || !c.Create {
+		return false, err
+	}
+	_, err = k.ensureTopic(ctx, c.Topic, true, 1+c.Partitions, "retention.ms=-1", "retention.bytes=-1", "unclean.leader.election.enable=false")
+	return true, err
+}
+
+// replicate has the brokers acknowledge only what two of them have, if they keep three
+// copies: with fewer, writing would end when one broker does.
+func (l *Ledger) replicate(ctx context.Context) error {
+	k, topic := l.producer.cluster, l.config.Topic
+	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
+		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+		if err != nil {
+			return err
+		}
+		if len(m.Topics) != 1 || len(m.Topics[0].Partitions) == 0 {
+			return kafka.LeaderNotAvailable
+		}
+		if len(m.Topics[0].Partitions[0].Replicas) < 3 {
+			return nil
+		}
+		r, err := k.client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+			Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: "min.insync.replicas", Value: "2", ConfigOperation: kafka.ConfigOperationSet}},
+		}}})
+		if err != nil {
+			return err
+		}
+		for _, resource := range r.Resources {
+			if resource.Error != nil {
+				return resource.Error
+			}
+		}
+		return nil
+	})
+}
+
+// ID returns the brokers' id of the topic, "" where they give none.
+func (l *Ledger) ID() string { return l.id }
+
+// AppendChunk writes a chunk and returns its place once it is acknowledged. After an
+// error it may be there nevertheless, which does no harm: nothing refers to it.
+func (l *Ledger) AppendChunk(ctx context.Context, data []byte) (Place, error) {
+	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
+	l.turn++
+	offset, err := l.producer.Append(ctx, partition, Message{Value: data})
+	if err == nil && offset < 0 {
+		err = errors.New("the brokers do not say at which offset")
+	}
+	if err != nil {
+		return Place{}, fmt.Errorf("writing a chunk: %w", err)
+	}
+	return Place{partition, offset}, nil
+}
+
+// AppendCommit writes a commit and returns its offset once it is acknowledged, -1 if the
+// brokers do not say. After an error it may be there nevertheless, or come to be.
+func (l *Ledger) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
+	if offset, err = l.producer.Append(ctx, 0, Message{Value: data}); err != nil {
+		return -1, fmt.Errorf("writing a commit: %w", err)
+	}
+	return offset, nil
+}
+
+// Partitions returns the number of partitions, that of the commits included.
+func (l *Ledger) Partitions() int { return len(l.producer.numbers) }
+
+// End returns the offset that follows the last commit.
+func (l *Ledger) End(ctx context.Context) (int64, error) {
+	ends, err := l.producer.cluster.offsets(ctx, l.config.Topic, []int32{0}, kafka.LastOffset, false)
+	return ends[0], err
+}
+
+// Trim deletes the records before an offset of each partition, by number; 0 and less
+// deletes none. What is gone already stays gone.
+func (l *Ledger) Trim(ctx context.Context, before []int64) error {
+	k := l.producer.cluster
+	for partition, offset := range before {
+		if offset <= 0 {
+			continue
+		}
+		p := kmsg.NewDeleteRecordsRequestTopicPartition()
+		p.Partition, p.Offset = int32(partition), offset
+		t := kmsg.NewDeleteRecordsRequestTopic()
+		t.Topic, t.Partitions = l.config.Topic, append(t.Partitions, p)
+		doing := fmt.Sprintf("deleting the records of %s/%d before offset %d", l.config.Topic, partition, offset)
+		trying, cancel := context.WithTimeout(ctx, l.config.DeliveryTimeout)
+		err := k.retry(trying, doing, func() error {
+			request := kmsg.NewPtrDeleteRecordsRequest()
+			request.Version, request.TimeoutMillis, request.Topics = 1, int32(k.timeout.Milliseconds()), append(request.Topics, t)
+			x := &leaderCall{call{request: request}, l.config.Topic, int32(partition)}
+			ctx, cancel := context.WithTimeout(trying, k.timeout)
+			defer cancel()
+			if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+				return err
+			}
+			for _, topic := range x.response.(*kmsg.DeleteRecordsResponse).Topics {
+				for _, p := range topic.Partitions {
+					if p.ErrorCode != 0 {
+						return kafka.Error(p.ErrorCode)
+					}
+				}
+			}
+			return nil
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the connections. A record whose writing has failed is given up.
+func (l *Ledger) Close() error {
+	_ = l.producer.Close() // its error is about that record, and was told
+	return nil
+}
+
+// LedgerReader reads the commits of a ledger in their order, and chunks by their places.
+// It belongs to one goroutine; those of its Reader end with Close.
+type LedgerReader struct {
+	topic  string
+	reader *Reader
+	wait   time.Duration
+	unpack unpacker
+
+	partitions []int32 // as far as known
+}
+
+// ReadLedger reads a ledger from an offset on. id is what Ledger.ID returned when that
+// offset was learned, "" if unknown. Under toEnd the reader ends where the ledger ends now.
+// The error is a *TrimmedError where the commits from there on are not all there.
+func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEnd bool) (*LedgerReader, error) {
+	config := DefaultConsumerConfig()
+	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
+	config.UntilEnd, config.MaxWait = toEnd, 100*time.Millisecond
+	var at blankout.Offsets
+	at.At(c.Topic, 0, from).TopicID = id
+	r, err := NewReader(ctx, config, at)
+	if err != nil {
+		return nil, trimmed(err)
+	}
+	return &LedgerReader{topic: c.Topic, reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
+}
+
+// trimmed makes a *TrimmedError of an offset before the log's start.
+func trimmed(err error) error {
+	var out *OffsetOutOfRangeError
+	if errors.As(err, &out) && out.Offset < out.Start {
+		return &TrimmedError{out.Topic, Place{out.Partition, out.Offset}, out.Start}
+	}
+	return err
+}
+
+// Next returns the next commits, none at the first call, and waits for them as
+// Reader.Next does. The error is a *TrimmedError where they have been trimmed, io.EOF at
+// the end of a reader that has one.
+func (r *LedgerReader) Next(ctx context.Context) ([]record.Record, error) {
+	b, err := r.reader.Next(ctx)
+	if err != nil {
+		return nil, trimmed(err)
+	}
+	if len(b.Refused) > 0 {
+		e := &b.Refused[0]
+		return nil, fmt.Errorf("%s/%d offset %d: a commit cannot be read: %s", r.topic, b.Partition, e.Offset, e.Refused.Detail)
+	}
+	return b.Records, nil
+}
+
+// Lag returns how many commits are in the ledger that Next has not returned.
+func (r *LedgerReader) Lag() int64 {
+	lag := int64(0)
+	for _, p := range r.reader.Stats().Partitions {
+		lag += p.Lag
+	}
+	return lag
+}
+
+// Failing says why the ledger cannot be read, as PartitionStats does.
+func (r *LedgerReader) Failing() string {
+	for _, p := range r.reader.Stats().Partitions {
+		if p.Failing != "" {
+			return p.Failing
+		}
+	}
+	return ""
+}
+
+// Chunk returns the record at a place, which is the caller's; nil if there is none and
+// never will be. What is in the way of that answer is tried again until ctx ends. The
+// error is a *TrimmedError for what lies before the start of the log.
+func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
+	k := r.reader.cluster
+	if at.Offset < 0 || at.Partition < 1 {
+		return nil, nil
+	}
+	if !slices.Contains(r.partitions, at.Partition) {
+		k.forget(k.now())
+		if r.partitions, err = k.partitions(ctx, r.topic); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(r.partitions, at.Partition) {
+			return nil, nil
+		}
+	}
+	var gone *TrimmedError
+	err = k.retry(ctx, fmt.Sprintf("reading %s/%d at offset %d", r.topic, at.Partition, at.Offset), func() error {
+		if data, err = r.chunk(ctx, at); errors.As(err, &gone) {
+			return nil
+		}
+		return err
+	})
+	if gone != nil {
+		return nil, gone
+	}
+	return data, err
+}
+
+func (r *LedgerReader) chunk(ctx context.Context, at Place) ([]byte, error) {
+	k := r.reader.cluster
+	x := &fetchExchange{}
+	x.set(r.topic, at.Partition, at.Offset, 2<<20, 0, false)
+	ctx, cancel := context.WithTimeout(ctx, r.wait)
+	defer cancel()
+	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+		return nil, err
+	}
+	var f fetchResponse
+	if err := x.parse(&f); err != nil {
+		return nil, err
+	}
+	if f.code == kafka.OffsetOutOfRange {
+		return nil, r.outside(ctx, at)
+	}
+	if f.code != 0 {
+		return nil, f.code
+	}
+	for rest := f.records; len(rest) > 0; {
+		var batch recordBatch
+		var err error
+		if batch, rest, err = parseBatch(rest); err != nil {
+			return nil, fmt.Errorf("%s/%d at offset %d: %w", r.topic, at.Partition, at.Offset, err)
+		}
+		if batch.next <= at.Offset {
+			continue
+		}
+		if batch.base > at.Offset || batch.control() {
+			return nil, nil
+		}
+		records, err := r.unpack.unpack(batch.codec(), batch.records)
+		if err != nil {
+			return nil, nil // nor will it unpack for others
+		}
+		one := recordReader{rest: records, left: batch.count}
+		var raw rawRecord
+		for {
+			ok, err := one.next(&raw)
+			if err != nil || !ok {
+				return nil, nil
+			}
+			if batch.base+int64(raw.offsetDelta) == at.Offset {
+				return append([]byte{}, raw.value...), nil
+			}
+		}
+	}
+	if f.highWater > at.Offset {
+		return nil, fmt.Errorf("%s/%d: no answer about offset %d, though the partition ends at %d", r.topic, at.Partition, at.Offset, f.highWater)
+	}
+	return nil, r.outside(ctx, at)
+}
+
+// outside decides about a place where the log has nothing: before its start it is
+// trimmed, behind its end there is none. One that is there by now is asked for again.
+func (r *LedgerReader) outside(ctx context.Context, at Place) error {
+	k, one := r.reader.cluster, []int32{at.Partition}
+	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)
+	if err != nil {
+		return err
+	}
+	ends, err := k.offsets(ctx, r.topic, one, kafka.LastOffset, false)
+	switch {
+	case err != nil:
+		return err
+	case at.Offset < starts[at.Partition]:
+		return &TrimmedError{r.topic, at, starts[at.Partition]}
+	case at.Offset >= ends[at.Partition]:
+		return nil
+	}
+	return kafka.OffsetNotAvailable // temporary
+}
+
+// Close ends all reading.
+func (r *LedgerReader) Close() error {
+	if r.unpack.zstd != nil {
+		r.unpack.zstd.Close()
+	}
+	return r.reader.Close()
+}

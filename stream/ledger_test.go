@@ -1,0 +1,349 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func ledgerConfig(t testing.TB, b *Embedded) LedgerConfig {
+	c := DefaultLedgerConfig()
+	c.Brokers, c.Topic, c.Log, c.Partitions = b.Brokers(), "mix", testLog(t), 3
+	return c
+}
+
+func openLedger(t testing.TB, c LedgerConfig) *Ledger {
+	t.Helper()
+	l, err := OpenLedger(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func readLedger(t testing.TB, c LedgerConfig, id string, from int64) *LedgerReader {
+	t.Helper()
+	r, err := ReadLedger(t.Context(), c, id, from, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// testCommit is a commit of the tests: what its chunks hold, and where they are.
+type testCommit struct {
+	Writer, Seq int
+	Chunks      []Place
+}
+
+func (c testCommit) chunk(i int) []byte {
+	return bytes.Repeat(fmt.Appendf(nil, "%d/%d/%d ", c.Writer, c.Seq, i), 1+100*i)
+}
+
+func (c testCommit) append(ctx context.Context, l *Ledger, chunks int) error {
+	for i := range chunks {
+		at, err := l.AppendChunk(ctx, c.chunk(i))
+		if err != nil {
+			return err
+		}
+		c.Chunks = append(c.Chunks, at)
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	_, err = l.AppendCommit(ctx, data)
+	return err
+}
+
+// readCommits reads a ledger to its end, chunks too, and returns the commits' order.
+func readCommits(t testing.TB, r *LedgerReader) (order []string, offsets []int64, commits []testCommit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		records, err := r.Next(ctx)
+		if err == io.EOF {
+			return order, offsets, commits
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range records {
+			var c testCommit
+			if err := json.Unmarshal(record.Value, &c); err != nil {
+				t.Fatal(err)
+			}
+			for i, at := range c.Chunks {
+				if data, err := r.Chunk(ctx, at); err != nil || !bytes.Equal(data, c.chunk(i)) {
+					t.Fatalf("chunk %d of commit %+v is %.40q, %v", i, c, data, err)
+				}
+			}
+			order, offsets, commits = append(order, fmt.Sprintf("%d/%d", c.Writer, c.Seq)), append(offsets, record.Offset), append(commits, c)
+		}
+	}
+}
+
+// Several writers, connections that break and leaders that move: every commit that was
+// acknowledged is there once, in its writer's order, and for all readers in the same.
+func TestLedgerOfSeveralWriters(t *testing.T) {
+	noLeaks(t)
+	var n network
+	b := startCluster(t, 3, 1, kfake.ListenFn(n.listen))
+	c := ledgerConfig(t, b)
+	const writers, each = 3, 100
+	var writing sync.WaitGroup
+	for w := range writers {
+		l := openLedger(t, c)
+		writing.Go(func() {
+			for i := range each {
+				if err := (testCommit{Writer: w, Seq: i}).append(t.Context(), l, i%4); err != nil {
+					t.Errorf("writer %d: %v", w, err)
+					return
+				}
+			}
+		})
+	}
+	stop, cuts := make(chan struct{}), 0
+	var cutting sync.WaitGroup
+	cutting.Go(func() {
+		random := rand.New(rand.NewPCG(1, 2))
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(random.IntN(20)) * time.Millisecond):
+			}
+			n.cut()
+			if cuts++; cuts%3 == 0 {
+				if err := b.cluster.MoveTopicPartition("mix", int32(random.IntN(4)), int32(random.IntN(3))); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	writing.Wait()
+	order, _, _ := readCommits(t, readLedger(t, c, "", 0))
+	close(stop)
+	cutting.Wait()
+	if cuts < 5 {
+		t.Errorf("the connections broke %d times only", cuts)
+	}
+	again, _, _ := readCommits(t, readLedger(t, c, "", 0))
+	if fmt.Sprint(order) != fmt.Sprint(again) {
+		t.Errorf("one reader has read\n%v\nanother\n%v", order, again)
+	}
+	next := map[string]int{}
+	for _, commit := range order {
+		writer, seq, _ := strings.Cut(commit, "/")
+		if seq != fmt.Sprint(next[writer]) {
+			t.Fatalf("%v: commit %s comes where %d should", order, commit, next[writer])
+		}
+		next[writer]++
+	}
+	if len(order) != writers*each {
+		t.Errorf("%d commits", len(order))
+	}
+}
+
+func TestLedgerTopic(t *testing.T) {
+	noLeaks(t)
+	b := startCluster(t, 3, 1)
+	c := ledgerConfig(t, b)
+	c.Create = false
+	var missing *TopicMissingError
+	if _, err := OpenLedger(t.Context(), c); !errors.As(err, &missing) {
+		t.Errorf("without the topic: %v", err)
+	}
+	c.Create = true
+	l := openLedger(t, c)
+	if l.Partitions() != 4 || l.ID() == "" {
+		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	described, err := kadm.NewClient(client).DescribeTopicConfigs(t.Context(), "mix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, setting := range described[0].Configs {
+		got[setting.Key] = setting.MaybeValue()
+	}
+	for name, want := range map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false", "min.insync.replicas": "2"} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	c.Topic = "t" // of one partition
+	if _, err := OpenLedger(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a ledger needs two") {
+		t.Errorf("a topic of one partition: %v", err)
+	}
+}
+
+func TestLedgerTrim(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, nil)
+	c := ledgerConfig(t, b)
+	l := openLedger(t, c)
+	for i := range 10 {
+		if err := (testCommit{Seq: i}).append(t.Context(), l, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if end, err := l.End(t.Context()); end != 10 || err != nil {
+		t.Errorf("end %d, %v", end, err)
+	}
+	r := readLedger(t, c, l.ID(), 0)
+	_, offsets, commits := readCommits(t, r)
+	first := commits[0].Chunks[0]
+	for _, at := range []Place{{first.Partition, 1 << 40}, {first.Partition, -1}, {99, 0}, {0, 0}, {-1, 0}} {
+		if data, err := r.Chunk(t.Context(), at); data != nil || err != nil {
+			t.Errorf("a chunk where there is none, %v: %q, %v", at, data, err)
+		}
+	}
+	before := make([]int64, l.Partitions())
+	before[0] = offsets[4]
+	for _, commit := range commits[:4] {
+		for _, at := range commit.Chunks {
+			before[at.Partition] = max(before[at.Partition], at.Offset+1)
+		}
+	}
+	for range 2 { // what is gone stays gone
+		if err := l.Trim(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var trimmed *TrimmedError
+	if _, err := r.Chunk(t.Context(), first); !errors.As(err, &trimmed) || trimmed.Place != first {
+		t.Errorf("a trimmed chunk: %v", err)
+	}
+	if _, err := ReadLedger(t.Context(), c, l.ID(), offsets[3], false); !errors.As(err, &trimmed) || trimmed.Start != offsets[4] {
+		t.Errorf("a trimmed commit: %v", err)
+	}
+	order, _, _ := readCommits(t, readLedger(t, c, l.ID(), offsets[4]))
+	if len(order) != 6 || order[0] != "0/4" {
+		t.Errorf("behind the trimmed ones: %v", order)
+	}
+	if r.Lag() != 0 || r.Failing() != "" {
+		t.Errorf("lag %d, failing %q", r.Lag(), r.Failing())
+	}
+	var anew *TopicRecreatedError
+	if _, err := ReadLedger(t.Context(), c, "another", offsets[4], false); !errors.As(err, &anew) {
+		t.Errorf("a topic made anew: %v", err)
+	}
+}
+
+func openBases(t testing.TB, b *Embedded) *BaseTopic {
+	t.Helper()
+	bases, err := OpenBases(t.Context(), BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "base", Create: true, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bases.Close() })
+	return bases
+}
+
+func TestBases(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, nil)
+	bases := openBases(t, b)
+	newest := func() *Base {
+		t.Helper()
+		base, err := bases.Newest(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base
+	}
+	if base := newest(); base != nil {
+		t.Errorf("an empty topic has %+v", base)
+	}
+	base := func(offset int64) *Base {
+		return &Base{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // 1 to 5 pieces
+	}
+	write := func(bases *BaseTopic, offset, before int64) {
+		t.Helper()
+		if got, err := bases.Write(t.Context(), base(offset)); err != nil || got != before {
+			t.Errorf("writing base %d: before it %d, want %d, %v", offset, got, before, err)
+		}
+	}
+	expect := func(offset int64, there ...int64) {
+		t.Helper()
+		if got := newest(); got == nil || got.Offset != offset || !bytes.Equal(got.Data, base(offset).Data) {
+			t.Errorf("the newest base is not %d", offset)
+		}
+		found, err := bases.read(t.Context())
+		if err != nil || len(found) != len(there) {
+			t.Errorf("%d bases are there, want %v, %v", len(found), there, err)
+		}
+		for _, offset := range there {
+			if _, err := found[offset].data(); err != nil {
+				t.Errorf("base %d: %v", offset, err)
+			}
+		}
+	}
+	write(bases, 5, 0)
+	expect(5, 5)
+	write(bases, 9, 5)
+	expect(9, 5, 9)
+	write(bases, 30, 9)
+	expect(30, 9, 30)
+	other := openBases(t, b) // writes the same one
+	write(other, 30, 9)
+	expect(30, 9, 30)
+	write(other, 7, 0) // a late one
+	expect(30, 7, 9, 30)
+	write(bases, 40, 30)
+	expect(40, 30, 40)
+
+	// A writer that ended in the middle.
+	producer := other.producer
+	put := func(key string, value []byte) {
+		t.Helper()
+		if _, err := producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(pieceKey(50, 0), []byte("half"))
+	if got := newest(); got.Offset != 40 {
+		t.Errorf("half a base is taken for one: %d", got.Offset)
+	}
+	put(baseKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
+	if got := newest(); got.Offset != 40 {
+		t.Errorf("a base without a piece is taken for one: %d", got.Offset)
+	}
+	put(pieceKey(50, 1), []byte("other"))
+	if got := newest(); got.Offset != 40 {
+		t.Errorf("a base of another hash is taken for one: %d", got.Offset)
+	}
+	write(bases, 60, 40)
+	expect(60, 40, 60)
+	put(baseKey(70), []byte(`{"format":2}`))
+	if _, err := bases.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("a newer format: %v", err)
+	}
+	put(baseKey(70), nil)
+	expect(60, 40, 60)
+	put("something", []byte("else"))
+	if _, err := bases.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "topic of their own") {
+		t.Errorf("another's records: %v", err)
+	}
+}
