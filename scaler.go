@@ -176,26 +176,45 @@ func (s *Scaler) Standardisation(stats []float64) Standardisation {
 // nothing moved when ratio is 1 and shift 0. A wild reading is counted as Clip has
 // it, and the weights then stay as they are.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
+	wild := s.Gather(stats, x, z)
+	// Sixteenths of the power of two below n are where all but four bits of the
+	// mantissa are 0.
+	if n := stats[StatCount]; n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
+		return 1, 0
+	}
+	return renew(stats, wild)
+}
+
+// Gather is Observe without renewing what is in force: for a learner that leaves that to
+// others. It says whether x is a wild reading.
+func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
-	wild := z > ScalerClip || z < -ScalerClip
+	wild = z > ScalerClip || z < -ScalerClip
 	switch {
-	case wild:
+	case wild && inverse != 0:
 		x = stats[StatCentre] + math.Copysign(wildAt, z)/math.Abs(inverse)
 	case inverse < 0:
 		x = stats[StatCentre] - z/inverse
 	}
 	d := x - stats[StatMean]
 	mean := stats[StatMean] + d/n
-	m2 := stats[StatSquares] + d*(x-mean)
-	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, m2
-	// Sixteenths of the power of two below n are where all but four bits of the
-	// mantissa are 0.
-	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
-		return 1, 0
-	}
-	return renew(stats, wild)
+	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
+	return wild
 }
+
+// RenewsBetween says whether Observe would renew what is in force when the count grows
+// from one number to another.
+func RenewsBetween(from, to float64) bool {
+	if from < FirstReadings {
+		return to > from
+	}
+	return math.Float64bits(from)>>48 != math.Float64bits(to)>>48
+}
+
+// Renew puts the mean and deviation of a column's statistics in force, and returns what
+// Observe does.
+func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
 // renew puts the mean and deviation in force.
 func renew(stats []float64, wild bool) (ratio, shift float64) {

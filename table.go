@@ -216,6 +216,21 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	return rows
 }
 
+// Slots appends the slots of columns that have rows, as Column counts them; it is
+// fastest for those of the latest TouchAll.
+func (t *Table) Slots(columns, out []uint32) []uint32 {
+	if !slices.Equal(columns, t.ahead.columns) {
+		t.find(columns)
+	}
+	for i, slot := range t.ahead.slots[:len(columns)] {
+		if slot == 0 { // then, at least
+			slot = t.index.slot(columns[i])
+		}
+		out = append(out, slot-1)
+	}
+	return out
+}
+
 // find looks up the slots of columns.
 func (t *Table) find(columns []uint32) {
 	a := &t.ahead

@@ -29,6 +29,8 @@ type adagrad struct {
 	// The ridges of a preconditioner that fades, and by row of an event the gradient
 	// and the inverse root, for one output.
 	faded, gradients, roots []float64
+	// The x, bases and ridges of a step whose rows count more than once, and rates.
+	x, basis, ridge, rates []float64
 }
 
 func newAdagrad(c ruleSettings) rule {
@@ -51,13 +53,21 @@ func (r *adagrad) step(s *step) {
 		}
 		ridge = r.faded
 	}
+	x, basis := s.x, s.basis
+	if s.roots != nil {
+		x, basis, ridge = r.weigh(s, ridge)
+	}
 	if r.n > 1 {
 		if r.proximal {
 			clear(r.kappa)
 			for _, g := range s.segments {
-				kappaRows(s.rows[g.from:g.to], firstPart, r.n, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, r.kappa, &c)
+				kappaRows(s.rows[g.from:g.to], firstPart, r.n, x[g.from:g.to], basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, r.kappa, &c)
 			}
 			r.shorten(s, root)
+		}
+		if s.roots != nil {
+			r.stepWeighed(s, x, basis, ridge, &c)
+			return
 		}
 		for _, g := range s.segments {
 			adagradRows(s.rows[g.from:g.to], firstPart, r.n, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, s.rates, &c)
@@ -67,14 +77,49 @@ func (r *adagrad) step(s *step) {
 	n := len(s.rows)
 	r.gradients, r.roots = slices.Grow(r.gradients[:0], n)[:n], slices.Grow(r.roots[:0], n)[:n]
 	for _, g := range s.segments {
-		gradients1(s.rows[g.from:g.to], firstPart, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df[0], g.shrink[0], c.start, r.gradients[g.from:g.to], r.roots[g.from:g.to])
+		gradients1(s.rows[g.from:g.to], firstPart, x[g.from:g.to], basis[g.from:g.to], ridge[g.from:g.to], g.df[0], g.shrink[0], c.start, r.gradients[g.from:g.to], r.roots[g.from:g.to])
 	}
-	kappa := inverseRoots(r.roots, s.x, c.eps)
+	kappa := inverseRoots(r.roots, x, c.eps)
 	if r.proximal {
 		r.kappa[0] = kappa
 		r.shorten(s, root)
 	}
+	for i, w := range s.roots {
+		r.roots[i] *= w
+	}
 	adagradRows1(s.rows, firstPart, r.gradients, r.roots, s.minusEta[0], s.inverse[0])
+}
+
+// weigh multiplies what the gradients of the rows are made of by the roots of how often
+// they count. So the sums of squares and kappa gain what so many events would add, and
+// each weight moves by the root of what it should.
+func (r *adagrad) weigh(s *step, ridges []float64) (x, basis, ridge []float64) {
+	r.x, r.basis, r.ridge = append(r.x[:0], s.x...), append(r.basis[:0], s.basis...), append(r.ridge[:0], ridges...)
+	for i, w := range s.roots {
+		r.x[i] *= w
+		r.basis[i] *= w
+		r.ridge[i] *= w
+	}
+	return r.x, r.basis, r.ridge
+}
+
+// stepWeighed makes the step of rows that count more than once, for several outputs or levels:
+// the rates take up the other root.
+func (r *adagrad) stepWeighed(s *step, x, basis, ridge []float64, c *adagradConstants) {
+	r.rates = append(r.rates[:0], s.rates...)
+	for _, g := range s.segments {
+		for from := g.from; from < g.to; {
+			w, to := s.roots[from], from+1
+			for to < g.to && s.roots[to] == w {
+				to++
+			}
+			for j, rate := range s.minusEta {
+				r.rates[j] = rate * w
+			}
+			adagradRows(s.rows[from:to], firstPart, r.n, x[from:to], basis[from:to], ridge[from:to], g.df, g.shrink, r.rates, c)
+			from = to
+		}
+	}
 }
 
 // shorten multiplies the rates by the share of a step that does not overshoot;

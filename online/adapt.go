@@ -75,13 +75,16 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// compare takes up an event's loss(average) - loss(iterate), chooses what is
-// published, and says whether the average has been left behind.
-func (a *adaptation) compare(gain, memory float64) (stale bool) {
+// compare takes up an event's loss(average) - loss(iterate).
+func (a *adaptation) compare(gain, memory float64) {
 	keep := 1 - 1/memory
 	a.gain = keep*a.gain + gain
 	a.squares = keep*a.squares + gain*gain
 	a.compared = keep*a.compared + 1
+}
+
+// judge chooses what is published, and says whether the average has been left behind.
+func (a *adaptation) judge() (stale bool) {
 	switch sd := math.Sqrt(a.squares); {
 	case a.compared < compareLeast:
 	case a.gain > staleAt*sd:

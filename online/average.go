@@ -84,6 +84,7 @@ func (l *Learner) rebase(v int) {
 		}
 	}
 	scale(l.bias)
+	l.wrote()
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
 		scale(l.table.Touch(column))

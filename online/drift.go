@@ -51,20 +51,12 @@ const (
 
 // watch shows the detector the log-loss of an event. On an alarm, if the
 // configuration wants that, the memory is shortened: see Learner.forget.
-func (l *Learner) watch(loss float64) {
+func (l *Learner) watch(loss float64) { l.watchMean(loss, 1) }
+
+// watchMean shows the detector the mean log-loss of events.
+func (l *Learner) watchMean(loss float64, events uint64) {
 	p := &l.measures.hinkley
-	loss = min(loss, driftLimit)
-	p.n++
-	p.mean += (loss - p.mean) / p.n
-	if p.n < driftWarmup {
-		return
-	}
-	p.sum += loss - p.mean - driftSlack
-	p.since++
-	p.recent += loss
-	if p.sum < p.lowest {
-		p.lowest, p.since, p.recent = p.sum, 0, 0
-	}
+	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {
 		return
 	}
@@ -75,6 +67,21 @@ func (l *Learner) watch(loss float64) {
 	*p = pageHinkley{}
 	if l.config.OnDrift == "forget" {
 		l.forget(driftKeep)
+	}
+}
+
+// add takes up the mean loss of n events.
+func (p *pageHinkley) add(loss, n float64) {
+	p.n += n
+	p.mean += (loss - p.mean) * n / p.n
+	if p.n < driftWarmup {
+		return
+	}
+	p.sum += (loss - p.mean - driftSlack) * n
+	p.since += n
+	p.recent += loss * n
+	if p.sum < p.lowest {
+		p.lowest, p.since, p.recent = p.sum, 0, 0
 	}
 }
 
@@ -94,6 +101,7 @@ func (l *Learner) forget(keep float64) {
 		}
 	}
 	forget(l.bias, true)
+	l.wrote()
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
 		forget(l.table.Touch(column), false)

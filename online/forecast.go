@@ -388,6 +388,9 @@ func (l *Learner) compare() {
 // explains. With few events a strong noise is the better choice, as a strong ridge
 // is; an evidence that fades as more come leads back to the natural level.
 func (l *Learner) choose() {
+	if l.shared() {
+		return
+	}
 	i, t := l.expected()
 	best, byGroups := l.natural(), l.byGroups()
 	least := l.levels[best].forecastOf(byGroups).at(i, t)

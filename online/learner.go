@@ -59,6 +59,7 @@ type Learner struct {
 	masked   masked
 	refresh  refresh
 	measures measures
+	share    *sharing // nil where it learns alone
 
 	now event // the one at hand
 }
@@ -216,7 +217,9 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	l.events++
 	l.age(e.Time)
 	l.lack(e)
-	l.watchFields(e)
+	if !l.shared() {
+		l.watchFields(e)
+	}
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
 		l.measures.sums.Unlabelled++
@@ -224,11 +227,13 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		return l.now.scores
 	}
 	l.measure(e.Label, e.Weight)
-	if l.missing.event.lack.Some() {
+	if l.missing.event.lack.Some() && !l.shared() {
 		l.compareRules(e.Label)
 	}
 	l.forecast(e.Label)
-	l.costs(e, e.Label)
+	if !l.shared() {
+		l.costs(e, e.Label)
+	}
 	l.suspect(e.Label)
 	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)
@@ -325,6 +330,11 @@ func (l *Learner) grow(e *blankout.Example) {
 	for l.k > 1 && e.Label >= l.active {
 		// Everything before was an event of another class: start from there.
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
+		if l.shared() { // as the fold will
+			for j := l.active; j < l.n; j += l.k {
+				l.weights(l.share.bias)[j] = l.weights(l.bias)[j]
+			}
+		}
 		l.active++
 	}
 }
@@ -388,6 +398,9 @@ func (l *Learner) touch(columns []uint32) {
 	now := &l.now
 	now.step.reset(len(columns))
 	now.step.rows = l.table.TouchAll(columns, now.step.rows)
+	if l.share != nil {
+		l.note(columns, now.step.rows)
+	}
 	if !l.set.rule.starts {
 		return
 	}
@@ -519,6 +532,9 @@ func (l *Learner) update(importance float64) {
 		}
 	}
 	l.segment()
+	if s.roots = nil; l.shared() {
+		l.share.weigh(s)
+	}
 	l.rule.step(s)
 }
 
@@ -558,10 +574,14 @@ func (l *Learner) compareAverages() {
 			average, _, _ := l.set.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
-		if lv.adaptation.compare(gain, memory) && lv.average.taken > restartAfter {
+		lv.adaptation.compare(gain, memory)
+		if !l.shared() && lv.adaptation.judge() && lv.average.taken > restartAfter {
 			lv.average.restart()
 			lv.adaptation.reset()
 		}
+	}
+	if l.shared() {
+		l.share.compared += uint64(every)
 	}
 }
 

@@ -282,6 +282,9 @@ func newMeasures(c Config, set settings, outputs int) measures {
 	return m
 }
 
+// windowKeep is what an event leaves of Metrics.Window.
+const windowKeep = 0.999
+
 // measure counts in the scores at hand.
 func (l *Learner) measure(label int, weight float64) {
 	m, scores := &l.measures.sums, l.now.scores
@@ -311,7 +314,10 @@ func (l *Learner) measure(label int, weight float64) {
 		loss = logLoss(scores, label)
 	}
 	m.Total.add(weight, wrong, weight*loss, 1)
-	m.Window.add(weight, wrong, weight*loss, 0.999)
+	m.Window.add(weight, wrong, weight*loss, windowKeep)
+	if l.shared() {
+		return // the rest is the fold's
+	}
 	if l.measures.likelihood {
 		m.Prior.add(label, weight*l.classes[label], loss, l.events)
 	}

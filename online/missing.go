@@ -103,7 +103,7 @@ func (l *Learner) lack(e *blankout.Example) {
 		now.scale = m.model.Scale(now.lack)
 		l.interceptsOf(l.chosen, now.base)
 	}
-	if n := l.events; n <= usualFirst || n%usualEvery == 0 {
+	if n := l.events; !l.shared() && (n <= usualFirst || n%usualEvery == 0) {
 		review := n%usualFirst == 0 || n >= 16 && n&(n-1) == 0
 		if sparse {
 			if m.columns.Count(fields, e); review {
@@ -187,7 +187,7 @@ func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, rai
 func (l *Learner) compareStruck(k blankout.Lack, label int) {
 	m := &l.missing
 	present := k.Named + k.Silent
-	if present == 0 || k.Null == 0 {
+	if present == 0 || k.Null == 0 || l.shared() {
 		return
 	}
 	bin := blankout.MissingBin(k.Null / (k.Null + present))

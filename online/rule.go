@@ -82,6 +82,8 @@ type step struct {
 	importance float64
 	count      uint64  // of the steps, this one included
 	growth     float64 // see fade
+	// By row the root of how often the step counts, see sharing; nil is once.
+	roots []float64
 }
 
 // segment is a run of an event's rows whose gradients have the same factors: all of the

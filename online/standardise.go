@@ -35,6 +35,7 @@ const (
 	treatCandidate                  // the same, while it is open whether the column is dense
 	treatNumeric                    // centred and scaled
 	treatSpread                     // scaled by its deviation over all events
+	treatGathered                   // centred and scaled by what the fold has put in force
 )
 
 func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
@@ -48,7 +49,7 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 	case k == blankout.Cross:
 		return treatScale
 	case k == blankout.Sparse:
-		if l.scaling.dense.events < denseEvents {
+		if l.scaling.dense.events < denseEvents && !l.shared() {
 			return treatCandidate
 		}
 		return treatScale
@@ -75,6 +76,8 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 		if t == treatCandidate {
 			l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
 		}
+	case treatGathered:
+		l.scaling.scaler.Gather(stats, x, z)
 	case treatSpread:
 		ratio = l.observeSpread(column, stats, x, z)
 		l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
@@ -92,7 +95,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
-	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && l.scaling.dense.events >= denseEvents
+	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || l.shared())
 	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
 	for i := 0; i < len(now.step.rows); i++ {
 		for len(dense) > 0 && dense[0] < columns[i] {
@@ -120,7 +123,11 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			}
 		}
 		row := now.step.rows[i]
-		l.put(i, row, l.observed(row, columns[i], raw[i], l.treatment(kind, isDense), field))
+		t := l.treatment(kind, isDense)
+		if l.shared() {
+			t = l.sharedTreatment(i, t, row)
+		}
+		l.put(i, row, l.observed(row, columns[i], raw[i], t, field))
 	}
 	l.arrange(e, columns)
 	l.sum(0)
@@ -328,7 +335,7 @@ func (d *denseFinder) candidate(column uint32, x float64, first bool) {
 func (l *Learner) countDense(e *blankout.Example) {
 	d := &l.scaling.dense
 	d.events++
-	if l.scaling.scaler.Mode == blankout.StandardiseScale {
+	if l.scaling.scaler.Mode == blankout.StandardiseScale || l.shared() {
 		return
 	}
 	if dense := l.scaling.scaler.Dense; len(dense) > 0 {
@@ -368,7 +375,7 @@ func (d *denseFinder) review(l *Learner) {
 		if l.scaling.scaler.Unfilled || isDense(wasSeen[i], d.events) {
 			keep(column, wasSeen[i])
 		} else {
-			d.demote(l, l.table.Touch(column), wasSeen[i])
+			d.demote(l, l.noteOne(column), wasSeen[i])
 		}
 	}
 	if d.events > denseEvents {
@@ -382,7 +389,7 @@ func (d *denseFinder) review(l *Learner) {
 		if mean == 1 && m2 == 0 && l.scaling.scaler.Mode != blankout.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
-		row := l.table.Touch(column)
+		row := l.noteOne(column)
 		if seen := uint64(row[blankout.StatCount]); isDense(seen, d.events) {
 			d.promote(l, row, mean, m2)
 			keep(column, seen)

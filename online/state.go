@@ -270,24 +270,29 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	case m.Rows.Width() != width:
 		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
-	case len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.scaling.dense.seen) != len(m.Scaler.Dense) || len(l.missing.columns.Columns) != len(l.missing.columns.Present) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates):
-		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
-	for v := range l.levels {
-		if len(l.levels[v].sumsq) != l.k {
-			return nil, fmt.Errorf("restoring the learner: block learner: level %d has %d outputs, want %d", v, len(l.levels[v].sumsq), l.k)
-		}
+	l.table, l.scaling.scaler = m.Rows, m.Scaler
+	if l.misfit(width) {
+		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.adaptation.on = lv.adaptation.on && l.period == 0
 	}
-	l.table, l.scaling.scaler = m.Rows, m.Scaler
 	if m.Missing != nil {
 		l.missing.model = m.Missing.Forced(l.set.missingRule)
 	}
 	return l, nil
+}
+
+// misfit says whether parts of the state that was read do not fit each other; rows are to
+// have the given width.
+func (l *Learner) misfit(width int) bool {
+	if len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
+		len(l.scaling.dense.seen) != len(l.scaling.scaler.Dense) || len(l.missing.columns.Columns) != len(l.missing.columns.Present) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates) {
+		return true
+	}
+	return slices.ContainsFunc(l.levels, func(lv level) bool { return len(lv.sumsq) != l.k })
 }
 
 func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {

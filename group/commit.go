@@ -1,0 +1,311 @@
+package group
+
+// This file holds the records of the log: commits and chunks, and their encoding.
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/online"
+)
+
+// MemberID names a member for its life: 16 random bytes.
+type MemberID [16]byte
+
+func (m MemberID) String() string { return hex.EncodeToString(m[:]) }
+
+// Span is a run of records of a partition that a commit counts in.
+type Span struct {
+	Topic     string
+	TopicID   string // see blankout.Position
+	Partition int32
+	From, To  int64  // the offset of the first record, and the one that follows the last
+	Records   uint64 // how many there were between the two
+	Sum       uint64 // of their fingerprints, modulo 2^64
+}
+
+func (s Span) String() string {
+	return fmt.Sprintf("%s/%d offsets %d to %d", s.Topic, s.Partition, s.From, s.To)
+}
+
+// ChunkRef says where a chunk is in the log and what its bytes are.
+type ChunkRef struct {
+	Partition int32
+	Offset    int64
+	Rows      uint32
+	Hash      uint64 // ChunkHash of the record's value
+}
+
+// Commit is a record of the ledger.
+type Commit struct {
+	Fingerprint uint64 // of the settings that give weights their meaning, see FingerprintHash
+	Member      MemberID
+	Seq         uint64 // counts the member's commits; for people
+	// Base is the ledger's offset up to which, itself included, the author had folded when
+	// it began the delta; -1 for none. Chain is the fold's there.
+	Base  int64
+	Chain uint64
+	Spans []Span
+	// Fields are those of the Schema that the author knows and the fold did not when the
+	// delta was cut, in order.
+	Fields []blankout.Field
+	Kind   online.DeltaKind
+	Events uint64 // of the delta
+	Chunks []ChunkRef
+}
+
+// Chunk is a part of a Delta.
+type Chunk struct {
+	Member MemberID
+	Seq    uint64
+	Index  uint32 // of the delta's chunks, from 0
+	Delta  online.Delta
+	Hash   uint64 // of the bytes that it was decoded from
+}
+
+const (
+	// MaxChunk bounds the bytes of a chunk; brokers take records of 1 MB by default.
+	MaxChunk = 900_000
+
+	commitMagic, chunkMagic = "bkocomm", "bkochnk" // and behind it a byte of version
+	formatVersion           = 1
+	checksumBytes           = 8
+)
+
+// errDamaged says that bytes are no record of this format.
+var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
+
+// ChunkHash is what a ChunkRef holds of a chunk's bytes.
+func ChunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
+
+// FingerprintHash is a Commit's Fingerprint of settings.
+func FingerprintHash(f online.Fingerprint) uint64 {
+	data, err := json.Marshal(f) // in the order of keys
+	if err != nil {
+		panic(err) // strings only
+	}
+	return xxhash.Sum64(data)
+}
+
+func seal(data []byte) []byte {
+	return binary.LittleEndian.AppendUint64(data, xxhash.Sum64(data))
+}
+
+// unseal checks magic, version and checksum and returns what is between them.
+func unseal(magic string, data []byte) ([]byte, error) {
+	n := len(data) - checksumBytes
+	if n < len(magic)+1 || string(data[:len(magic)]) != magic || binary.LittleEndian.Uint64(data[n:]) != xxhash.Sum64(data[:n]) {
+		return nil, errDamaged
+	}
+	if v := data[len(magic)]; v != formatVersion {
+		return nil, fmt.Errorf("its version is %d, and this program reads %d: all members of a group must run programs of the same version", v, formatVersion)
+	}
+	return data[len(magic)+1 : n], nil
+}
+
+// Encode returns the commit's bytes; docs/scaling.md has the table.
+func (c *Commit) Encode() []byte {
+	to := &coder.Coder{Out: append([]byte(commitMagic), formatVersion)}
+	c.state(to)
+	return seal(to.Out)
+}
+
+// DecodeCommit reads what Encode wrote. The error says why the bytes are none.
+func DecodeCommit(data []byte) (*Commit, error) {
+	data, err := unseal(commitMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a commit: %w", err)
+	}
+	c, from := &Commit{}, coder.Read(data)
+	if c.state(from); !from.Done() {
+		return nil, fmt.Errorf("decoding a commit: %d bytes do not fit its format", len(data))
+	}
+	return c, nil
+}
+
+func (c *Commit) state(to *coder.Coder) {
+	to.Uint(&c.Fingerprint)
+	memberState(to, &c.Member)
+	to.Uint(&c.Seq)
+	to.Int64(&c.Base)
+	to.Uint(&c.Chain)
+	kind := uint64(c.Kind)
+	to.Uint(&kind)
+	c.Kind = online.DeltaKind(kind)
+	to.Failed = to.Failed || kind > uint64(online.SharedDelta)
+	to.Uint(&c.Events)
+	list(to, &c.Spans, 56, func(s *Span) {
+		text(to, &s.Topic)
+		text(to, &s.TopicID)
+		number(to, &s.Partition)
+		to.Int64(&s.From)
+		to.Int64(&s.To)
+		to.Uint(&s.Records)
+		to.Uint(&s.Sum)
+	})
+	list(to, &c.Chunks, 32, func(r *ChunkRef) {
+		number(to, &r.Partition)
+		to.Int64(&r.Offset)
+		rows := int32(r.Rows)
+		number(to, &rows)
+		r.Rows = uint32(rows)
+		to.Uint(&r.Hash)
+	})
+	list(to, &c.Fields, 16, func(f *blankout.Field) {
+		text(to, &f.Name)
+		text(to, &f.Group)
+		kind := int32(f.Kind)
+		number(to, &kind)
+		f.Kind = blankout.Kind(kind)
+		to.Failed = to.Failed || kind < 0 || kind > int32(blankout.Cross)
+	})
+}
+
+func memberState(to *coder.Coder, m *MemberID) {
+	for i := 0; i < len(m); i += 8 {
+		half := binary.LittleEndian.Uint64(m[i:])
+		to.Uint(&half)
+		binary.LittleEndian.PutUint64(m[i:], half)
+	}
+}
+
+// list codes a slice whose elements take at least size bytes each.
+func list[T any](c *coder.Coder, p *[]T, size int, one func(*T)) {
+	n := uint64(len(*p))
+	c.Uint(&n)
+	if c.Decode {
+		if n > uint64(len(c.In)/size) {
+			c.Failed = true
+			return
+		}
+		*p = nil
+		if n > 0 {
+			*p = make([]T, n)
+		}
+	}
+	for i := range *p {
+		one(&(*p)[i])
+	}
+}
+
+func text(c *coder.Coder, s *string) {
+	b := []byte(*s)
+	c.Bytes(&b)
+	*s = string(b)
+}
+
+func number(c *coder.Coder, x *int32) {
+	v := int64(*x)
+	c.Int64(&v)
+	*x = int32(v)
+	c.Failed = c.Failed || v != int64(*x)
+}
+
+// EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
+// docs/scaling.md has the table of their bytes.
+func EncodeChunks(member MemberID, seq uint64, d *online.Delta) [][]byte {
+	var chunks [][]byte
+	room := MaxChunk - checksumBytes
+	state, row := d.State, 0
+	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
+		c := &coder.Coder{Out: append([]byte(chunkMagic), formatVersion)}
+		memberState(c, &member)
+		index, kind, precision, width := uint64(len(chunks)), uint64(d.Kind), uint64(d.Precision), uint64(d.Width)
+		for _, x := range []*uint64{&seq, &index, &kind, &precision, &width} {
+			c.Uint(x)
+		}
+		part := state[:min(len(state), room-len(c.Out)-16)]
+		state = state[len(part):]
+		c.Bytes(&part)
+		at := len(c.Out) // of the number of rows
+		out, from, column := binary.LittleEndian.AppendUint32(c.Out, 0), row, uint32(0)
+		for most := d.MaxRowBytes(); row < len(d.Columns) && len(out)+most <= room; row++ {
+			out = binary.AppendVarint(out, int64(d.Columns[row])-int64(column))
+			column = d.Columns[row]
+			out = d.AppendRow(out, row)
+		}
+		binary.LittleEndian.PutUint32(out[at:], uint32(row-from))
+		chunks = append(chunks, seal(out))
+	}
+	return chunks
+}
+
+// DecodeChunk reads one of what EncodeChunks returned. It takes no more memory than a few
+// times the bytes that it is given. The error says why the bytes are none.
+func DecodeChunk(data []byte) (*Chunk, error) {
+	k := &Chunk{Hash: ChunkHash(data)}
+	data, err := unseal(chunkMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a chunk: %w", err)
+	}
+	misfit := fmt.Errorf("decoding a chunk: %d bytes do not fit its format", len(data))
+	c, d := coder.Read(data), &k.Delta
+	memberState(c, &k.Member)
+	var index, kind, precision, width uint64
+	for _, x := range []*uint64{&k.Seq, &index, &kind, &precision, &width} {
+		c.Uint(x)
+	}
+	c.Bytes(&d.State)
+	rows := c.Uint32()
+	if c.Failed || index > math.MaxUint32 || kind > uint64(online.SharedDelta) || precision != 32 && precision != 64 || width > 1<<18 {
+		return nil, misfit
+	}
+	k.Index, d.Kind, d.Precision, d.Width = uint32(index), online.DeltaKind(kind), int(precision), int(width)
+	if uint64(rows)*uint64(d.MinRowBytes()) > uint64(len(c.In)) {
+		return nil, misfit
+	}
+	in, column := c.In, int64(0)
+	d.Columns, d.Values = make([]uint32, 0, rows), make([]float64, 0, int(rows)*d.Width)
+	for range rows {
+		step, n := binary.Varint(in)
+		column += step
+		if n <= 0 || column < 0 || column > math.MaxUint32 {
+			return nil, misfit
+		}
+		d.Columns = append(d.Columns, uint32(column))
+		if in = d.ReadRow(in[n:]); in == nil {
+			return nil, misfit
+		}
+	}
+	if len(in) > 0 {
+		return nil, misfit
+	}
+	return k, nil
+}
+
+// join makes the Delta of a commit's chunks, which are in order. It says which one does
+// not belong there.
+func join(c *Commit, chunks []*Chunk) (*online.Delta, error) {
+	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
+		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))
+	}
+	d := &online.Delta{Kind: c.Kind, Events: c.Events}
+	for i, k := range chunks {
+		switch {
+		case k == nil:
+			return nil, fmt.Errorf("chunk %d is not there", i)
+		case k.Hash != c.Chunks[i].Hash || k.Member != c.Member || k.Seq != c.Seq || k.Index != uint32(i) || k.Delta.Kind != c.Kind || uint32(len(k.Delta.Columns)) != c.Chunks[i].Rows:
+			return nil, fmt.Errorf("chunk %d is another one than was committed", i)
+		case i > 0 && (k.Delta.Precision != d.Precision || k.Delta.Width != d.Width):
+			return nil, fmt.Errorf("chunk %d is of another width than the first", i)
+		}
+		if len(chunks) == 1 {
+			whole := k.Delta
+			whole.Events = c.Events
+			return &whole, nil
+		}
+		d.Precision, d.Width = k.Delta.Precision, k.Delta.Width
+		d.State = append(d.State, k.Delta.State...)
+		d.Columns = append(d.Columns, k.Delta.Columns...)
+		d.Values = append(d.Values, k.Delta.Values...)
+	}
+	return d, nil
+}

@@ -1,0 +1,640 @@
+package online
+
+// This file holds what one of several learners has learned, and adds it to a model that
+// they share.
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+)
+
+// Delta is what a Learner has learned since it began an interval, to be added to a model
+// that is the fold of such deltas. Learner.Cut makes one, Learner.Add adds one. It is not
+// changed once it is made.
+type Delta struct {
+	Kind      DeltaKind
+	Precision int    // bits of a weight's change when it is written: 32 or 64
+	Events    uint64 // learned, unlabelled ones included
+	// State holds the sums that are measured, and of a WholeDelta everything that is not in a row.
+	State   []byte
+	Width   int // values of a row
+	Columns []uint32
+	// Values holds Width values for each column: of a WholeDelta the Learner's row, of a
+	// SharedDelta
+	//
+	//	[events] [flags] [mean, sum of squares] [centre, 1/scale] [u] [ΔG],
+	//
+	// the events of the interval that held the column, the moments of its readings, where
+	// the column is new or its scale has grown what is in force, and by level and output
+	// the change of the weight and of AdaGrad's sum.
+	Values []float64
+}
+
+// MaxInterval bounds the events of a SharedDelta.
+const MaxInterval = 1 << 20
+
+// DeltaKind says what a Delta's rows are.
+type DeltaKind uint8
+
+const (
+	// WholeDelta holds rows as they are, to be set. It replaces the model that its author
+	// began with, and so is exact; nobody else may have added to that.
+	WholeDelta DeltaKind = iota
+	// SharedDelta holds changes, to be added.
+	SharedDelta
+)
+
+// Places in a row of a SharedDelta.
+const (
+	sharedCount = iota
+	sharedFlags
+	sharedMean
+	sharedSquares
+	sharedCentre
+	sharedInverse
+	sharedParts // where u begins
+)
+
+// Flags of a row of a SharedDelta.
+const (
+	hasMoments = 1 << iota // of a column that is centred
+	hasForce               // centre and 1/scale
+	isAsIs                 // they are 0 and 1
+	flagBits   = iota
+)
+
+// MinRowBytes is the least that AppendRow and the step to a column write.
+func (d *Delta) MinRowBytes() int {
+	if d.Kind == WholeDelta {
+		return 1 + 8*d.Width
+	}
+	return 2 + max(0, d.Width-sharedParts)*d.Precision/8
+}
+
+// MaxRowBytes is the most that they write.
+func (d *Delta) MaxRowBytes() int {
+	return 2*binary.MaxVarintLen64 + 8*d.Width
+}
+
+// AppendRow appends row i of the delta to data.
+func (d *Delta) AppendRow(data []byte, i int) []byte {
+	v := d.Values[i*d.Width:][:d.Width]
+	put := func(list []float64) {
+		for _, x := range list {
+			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(x))
+		}
+	}
+	if d.Kind == WholeDelta {
+		put(v)
+		return data
+	}
+	flags := uint64(v[sharedFlags])
+	data = binary.AppendUvarint(data, uint64(v[sharedCount])<<flagBits|flags)
+	if flags&hasMoments != 0 {
+		put(v[sharedMean:sharedCentre])
+	}
+	if flags&hasForce != 0 {
+		put(v[sharedCentre:sharedParts])
+	}
+	if d.Precision == 64 {
+		put(v[sharedParts:])
+		return data
+	}
+	for _, x := range v[sharedParts:] {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x)))
+	}
+	return data
+}
+
+// ReadRow appends the row that data begins with to the delta's Values, and returns what is
+// behind it, nil if it does not fit.
+func (d *Delta) ReadRow(data []byte) []byte {
+	bad := false
+	take := func(n, bits int) {
+		if bad = bad || len(data) < n*bits/8; bad {
+			return
+		}
+		for range n {
+			var x float64
+			if bits == 64 {
+				x = math.Float64frombits(binary.LittleEndian.Uint64(data))
+			} else {
+				x = float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
+			}
+			data = data[bits/8:]
+			d.Values = append(d.Values, x)
+			bad = bad || x-x != 0 // nothing learned is infinite or no number
+		}
+	}
+	if d.Kind == WholeDelta {
+		take(d.Width, 64)
+	} else {
+		head, n := binary.Uvarint(data)
+		if n <= 0 || d.Width <= sharedParts || head>>flagBits > 1<<53 {
+			return nil
+		}
+		data = data[n:]
+		flags := head & (1<<flagBits - 1)
+		d.Values = append(d.Values, float64(head>>flagBits), float64(flags))
+		if flags&hasMoments != 0 {
+			take(2, 64)
+		} else {
+			d.Values = append(d.Values, 0, 0)
+		}
+		switch {
+		case flags&hasForce != 0 && flags&isAsIs != 0:
+			return nil
+		case flags&hasForce != 0:
+			take(2, 64)
+		case flags&isAsIs != 0:
+			d.Values = append(d.Values, 0, 1)
+		default:
+			d.Values = append(d.Values, 0, 0)
+		}
+		take(d.Width-sharedParts, d.Precision)
+	}
+	if bad {
+		return nil
+	}
+	if data == nil {
+		return []byte{}
+	}
+	return data
+}
+
+// round makes the changes of a SharedDelta what Precision can hold, so that it is the same
+// before it is written and after. Where 32 bits cannot hold one, Precision becomes 64.
+func (d *Delta) round() {
+	for pass := range 2 {
+		for i := range d.Columns {
+			v := d.Values[i*d.Width:][sharedParts:d.Width]
+			for j, x := range v {
+				y := float64(float32(x))
+				if y-y != 0 {
+					d.Precision = 64
+					return
+				}
+				if pass == 1 {
+					v[j] = y
+				}
+			}
+		}
+	}
+}
+
+// sums is what a Learner has counted and measured that is merged by addition. Sums that
+// fade keep their place: what an interval adds to one is now - base k, k being what the
+// interval leaves of its base.
+type sums struct {
+	events, steps, dense uint64
+	active               int
+	compared             uint64 // comparisons of averages
+	measured             Metrics
+	levels               []levelSums
+	bias                 []float64 // weights and preconditioner
+}
+
+type levelSums struct {
+	adaptation       adaptation
+	forecast, groups forecast
+}
+
+// sums returns a copy of the Learner's.
+func (l *Learner) sums() *sums {
+	m := l.measures.sums
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: m}
+	s.measured.Classes, s.measured.RefusedBy = slices.Clone(m.Classes), maps.Clone(m.RefusedBy)
+	if m.Binary != nil {
+		b := *m.Binary
+		s.measured.Binary = &b
+	}
+	if l.share != nil {
+		s.compared = l.share.compared
+	}
+	for v := range l.levels {
+		lv := &l.levels[v]
+		s.levels = append(s.levels, levelSums{lv.adaptation, lv.forecast, lv.groups})
+	}
+	return s
+}
+
+func (s *sums) state(c *coder.Coder) {
+	for _, p := range []*uint64{&s.events, &s.steps, &s.dense, &s.compared} {
+		c.Uint(p)
+	}
+	c.Int(&s.active)
+	m := &s.measured
+	c.Uint(&m.Unlabelled)
+	c.Uint(&m.Suspects)
+	c.Uints(&m.Classes)
+	m.Total.state(c)
+	m.Window.state(c)
+	if m.Binary != nil {
+		m.Binary.state(c)
+	}
+	m.refusedState(c)
+	for v := range s.levels {
+		lv := &s.levels[v]
+		lv.adaptation.state(c)
+		lv.forecast.state(c)
+		lv.groups.state(c)
+	}
+	c.Floats(&s.bias)
+}
+
+// readSums reads the base and the end of a SharedDelta's interval.
+func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
+	base, now = l.sums(), l.sums()
+	c := coder.Read(data)
+	for _, s := range []*sums{base, now} {
+		s.measured.RefusedBy, s.bias = nil, nil
+		s.state(c)
+	}
+	if !c.Done() || now.events < base.events || now.steps < base.steps || now.dense < base.dense || now.compared < base.compared ||
+		now.active < 0 || now.active > l.k || len(now.bias) != 2*l.n || len(base.measured.Classes) > len(now.measured.Classes) {
+		return nil, nil, fmt.Errorf("its sums do not fit")
+	}
+	events := now.events - base.events
+	if events > MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*compareEvery {
+		return nil, nil, fmt.Errorf("its sums are of too many events")
+	}
+	for v := range now.levels {
+		was, is := &base.levels[v], &now.levels[v]
+		for i := range ForecastPoints {
+			if is.forecast.samples[i]-was.forecast.samples[i] > float64(events) || is.groups.samples[i]-was.groups.samples[i] > float64(events) {
+				return nil, nil, fmt.Errorf("its forecasts are of too many events")
+			}
+		}
+	}
+	return base, now, nil
+}
+
+// whole is a Learner's state without its rows.
+func (l *Learner) whole() []byte {
+	c, refused := &coder.Coder{}, &coder.Coder{}
+	state := l.encode()
+	l.measures.sums.refusedState(refused)
+	head, err := json.Marshal(wholeHead{l.scaling.scaler, l.missing.model})
+	if err != nil {
+		panic(err) // finite numbers and strings only
+	}
+	for _, p := range []*[]byte{&state, &refused.Out, &head} {
+		c.Bytes(p)
+	}
+	return c.Out
+}
+
+type wholeHead struct {
+	Scaler  blankout.Scaler
+	Missing *blankout.Missing
+}
+
+// readWhole makes a Learner of what whole returned, which shares the rows of l.
+func (l *Learner) readWhole(data []byte) (*Learner, error) {
+	var state, refused, head []byte
+	c := coder.Read(data)
+	for _, p := range []*[]byte{&state, &refused, &head} {
+		c.Bytes(p)
+	}
+	n, err := New(l.config, l.schema)
+	if err != nil {
+		return nil, err
+	}
+	h := wholeHead{Missing: n.missing.model}
+	if !c.Done() || json.Unmarshal(head, &h) != nil || h.Missing == nil {
+		return nil, fmt.Errorf("its state does not fit its format")
+	}
+	d, r := coder.Read(state), coder.Read(refused)
+	if d.Version = d.Uint32(); d.Version != stateVersion {
+		return nil, fmt.Errorf("its state has version %d, this program reads %d", d.Version, stateVersion)
+	}
+	was, err := readFingerprint(d)
+	if err != nil {
+		return nil, err
+	}
+	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
+		return nil, &MismatchError{diff}
+	}
+	n.state(d)
+	n.measures.sums.refusedState(r)
+	n.scaling.scaler = h.Scaler
+	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) {
+		return nil, fmt.Errorf("its state does not fit its format")
+	}
+	n.missing.model = h.Missing.Forced(n.set.missingRule)
+	n.table, n.snapshot, n.share = l.table, l.snapshot, l.share
+	return n, nil
+}
+
+// Check says why a Delta cannot be added to the Learner, nil if it can.
+func (l *Learner) Check(d *Delta) error {
+	if err := l.config.CheckShared(); err != nil && d.Kind == SharedDelta {
+		return err
+	}
+	width := l.table.Width()
+	if d.Kind == SharedDelta {
+		width = sharedParts + 2*l.n
+	}
+	if d.Width != width || len(d.Values) != width*len(d.Columns) {
+		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
+	}
+	for _, column := range d.Columns {
+		if uint64(column) >= l.schema.Columns() && !l.schema.NumericIndices {
+			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
+		}
+	}
+	if d.Kind == WholeDelta {
+		_, err := l.readWhole(d.State)
+		return err
+	}
+	base, now, err := l.readSums(d.State)
+	if err == nil && now.events-base.events != d.Events {
+		err = fmt.Errorf("its sums are of %d events, and it of %d", now.events-base.events, d.Events)
+	}
+	return err
+}
+
+// Add adds a Delta that Check has found to fit. The result depends on nothing but the
+// state before and the Delta, to the bit.
+func (l *Learner) Add(d *Delta) {
+	if d.Kind == WholeDelta {
+		for i, column := range d.Columns {
+			copy(l.table.Touch(column), d.Values[i*d.Width:][:d.Width])
+		}
+		n, err := l.readWhole(d.State)
+		if err != nil {
+			panic(err) // the caller's
+		}
+		*l = *n
+		return
+	}
+	base, now, err := l.readSums(d.State)
+	if err != nil {
+		panic(err) // the caller's
+	}
+	l.addActive(now.active)
+	for i, column := range d.Columns {
+		l.addRow(column, d.Values[i*d.Width:][:d.Width])
+	}
+	l.addChanges(l.bias, now.bias, 1)
+	l.addSums(base, now)
+}
+
+// addActive takes up classes that have appeared.
+func (l *Learner) addActive(active int) {
+	for l.k > 1 && l.active < active {
+		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
+		l.active++
+	}
+}
+
+// addChanges adds a row's u and ΔG, u multiplied by ratio. The average stays what it was:
+// what changes the weight changes the lag.
+func (l *Learner) addChanges(row, changes []float64, ratio float64) {
+	w, m, lag := l.weights(row), l.layout.preconditioner(row), l.lags(row)
+	for v := range l.levels {
+		inverse := l.levels[v].average.inverse
+		for j := v * l.k; j < (v+1)*l.k; j++ {
+			u := changes[j] * ratio
+			w[j] += u
+			lag[j] = math.FMA(-u, inverse, lag[j])
+			m[j] += changes[l.n+j]
+		}
+	}
+}
+
+// addRow adds a row of a SharedDelta. The statistics are merged exactly (Chan, Golub &
+// LeVeque 1983); the centre and scale in force are renewed when the count has grown by a
+// sixteenth, as by blankout.Scaler.Observe, and weights move along.
+func (l *Learner) addRow(column uint32, v []float64) {
+	row := l.table.Touch(column)
+	stats := row[:blankout.ScalerWidth]
+	flags, before := int(v[sharedFlags]), stats[blankout.StatCount]
+	stats[blankout.StatCount] = before + v[sharedCount]
+	ratio := 1.0
+	switch {
+	case flags&(hasForce|isAsIs) == 0:
+	case before == 0:
+		stats[blankout.StatCentre], stats[blankout.StatInverse] = v[sharedCentre], v[sharedInverse]
+	case flags&hasMoments == 0 && v[sharedInverse] < stats[blankout.StatInverse] && v[sharedInverse] > 0:
+		// Someone has met a larger value.
+		l.move(row, stats[blankout.StatInverse]/v[sharedInverse], 0)
+		stats[blankout.StatInverse] = v[sharedInverse]
+	default:
+		ratio = l.convert(stats, v)
+	}
+	if flags&hasMoments != 0 {
+		l.mergeMoments(row, before, v)
+	} else if before == 0 {
+		blankout.Unwatch(stats)
+	}
+	l.addChanges(row, v[sharedParts:], ratio)
+}
+
+// convert makes the changes of a column that began in several places at once fit what is
+// in force here: it returns the factor of the weights, and lets the intercepts take up
+// the difference of the centres.
+func (l *Learner) convert(stats, v []float64) (ratio float64) {
+	here, there := stats[blankout.StatInverse], v[sharedInverse]
+	if here <= 0 || there <= 0 {
+		if here == there {
+			return 1
+		}
+		return 0 // no scale, or a transform: the slope means nothing here
+	}
+	shift := (stats[blankout.StatCentre] - v[sharedCentre]) * there
+	if shift != 0 && l.set.intercept {
+		b, lag := l.weights(l.bias), l.lags(l.bias)
+		for lv := range l.levels {
+			inverse := l.levels[lv].average.inverse
+			for j := lv * l.k; j < (lv+1)*l.k; j++ {
+				u := v[sharedParts+j] * shift
+				b[j] += u
+				lag[j] = math.FMA(-u, inverse, lag[j])
+			}
+		}
+	}
+	return there / here
+}
+
+// mergeMoments merges the moments of readings into those of a row of so many before.
+func (l *Learner) mergeMoments(row []float64, before float64, v []float64) {
+	stats := row[:blankout.ScalerWidth]
+	n, added := stats[blankout.StatCount], v[sharedCount]
+	if before == 0 {
+		stats[blankout.StatMean], stats[blankout.StatSquares] = v[sharedMean], v[sharedSquares]
+		return
+	}
+	d := v[sharedMean] - stats[blankout.StatMean]
+	stats[blankout.StatMean] = math.FMA(d, added/n, stats[blankout.StatMean])
+	stats[blankout.StatSquares] += math.FMA(d*d, before*added/n, v[sharedSquares])
+	if blankout.RenewsBetween(before, n) {
+		ratio, shift := blankout.Renew(stats)
+		if ratio != 1 || shift != 0 {
+			l.move(row, ratio, shift)
+		}
+	}
+}
+
+// addSums adds what an interval has counted and measured, and decides what depends on
+// that: which of average and iterate is published, which level, and whether the stream
+// has drifted.
+func (l *Learner) addSums(base, now *sums) {
+	steps := now.steps - base.steps
+	l.scaling.dense.events += now.dense - base.dense
+	l.events += now.events - base.events
+	m, was, is := &l.measures.sums, &base.measured, &now.measured
+	m.Unlabelled += is.Unlabelled - was.Unlabelled
+	m.Suspects += is.Suspects - was.Suspects
+	labelled := uint64(0)
+	for i, n := range is.Classes {
+		if i < len(was.Classes) {
+			n -= was.Classes[i]
+		}
+		if i == len(m.Classes) {
+			m.Classes = append(m.Classes, 0)
+		}
+		m.Classes[i] += n
+		labelled += n
+	}
+	m.addRefused(was, is)
+	keep := power(windowKeep, labelled)
+	m.Total.merge(&was.Total, &is.Total, 1)
+	m.Window.merge(&was.Window, &is.Window, keep)
+	if m.Binary != nil {
+		m.Binary.merge(was.Binary, is.Binary)
+	}
+	compared := now.compared - base.compared
+	for v := range l.levels {
+		l.levels[v].addSums(&base.levels[v], &now.levels[v], steps, compared)
+	}
+	if labelled > 0 {
+		l.watchMean((is.Total.LogLoss-was.Total.LogLoss)/(is.Total.Weight-was.Total.Weight), labelled)
+	}
+	l.steps += steps
+	for v := range l.levels {
+		lv := &l.levels[v]
+		if lv.adaptation.on && compared > 0 && lv.adaptation.judge() && lv.average.taken > restartAfter {
+			lv.average.restart()
+			lv.adaptation.reset()
+		}
+		for range steps {
+			if lv.average.advance(lv.adaptation.steady()) {
+				l.rebase(v)
+			}
+		}
+	}
+	if len(l.levels) > 1 && labelled > 0 {
+		l.choose()
+	}
+}
+
+// fadeBy returns what so many terms leave of a sum of the given memory.
+func fadeBy(memory float64, terms uint64) float64 { return power(1-1/memory, terms) }
+
+// power returns x^n, of products alone: the same bits on every machine.
+func power(x float64, n uint64) float64 {
+	p := 1.0
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			p *= x
+		}
+		x *= x
+	}
+	return p
+}
+
+func faded(x *float64, base, now, keep float64) {
+	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
+}
+
+func (lv *level) addSums(base, now *levelSums, steps, compared uint64) {
+	a, was, is := &lv.adaptation, &base.adaptation, &now.adaptation
+	keep := fadeBy(compareMemory, compared)
+	if compared > 0 {
+		faded(&a.gain, was.gain, is.gain, keep)
+		faded(&a.squares, was.squares, is.squares, keep)
+		faded(&a.compared, was.compared, is.compared, keep)
+	}
+	a.raise = max(0, min(a.raise+(is.raise-was.raise), maxRaise))
+	faded(&a.square, was.square, is.square, fadeBy(raiseMemory, steps))
+	a.square = max(0, a.square)
+	lv.forecast.merge(&base.forecast, &now.forecast)
+	lv.groups.merge(&base.groups, &now.groups)
+}
+
+// merge adds what the samples of an interval have come to.
+func (f *forecast) merge(base, now *forecast) {
+	keeps := func(samples, n float64) float64 {
+		keep, g := 1.0, forecast{}
+		for i := 1.0; i <= n; i++ {
+			g.samples[0] = samples + i
+			keep *= g.keep(0)
+		}
+		return keep
+	}
+	for i := range f.samples {
+		n := now.samples[i] - base.samples[i]
+		if n <= 0 {
+			continue
+		}
+		there, here := keeps(base.samples[i], n), keeps(f.samples[i], n)
+		f.samples[i] += n
+		f.weight[i] = math.FMA(f.weight[i], here, math.FMA(-base.weight[i], there, now.weight[i]))
+		f.wrong[i] = math.FMA(f.wrong[i], here, math.FMA(-base.wrong[i], there, now.wrong[i]))
+		if i == 0 {
+			f.squares = max(0, math.FMA(f.squares, here, math.FMA(-base.squares, there, now.squares)))
+		}
+	}
+}
+
+func (p *ProgressiveLoss) merge(base, now *ProgressiveLoss, keep float64) {
+	faded(&p.Weight, base.Weight, now.Weight, keep)
+	faded(&p.Wrong, base.Wrong, now.Wrong, keep)
+	faded(&p.LogLoss, base.LogLoss, now.LogLoss, keep)
+}
+
+func (b *Binary) merge(base, now *Binary) {
+	for label := range 2 {
+		for i := range b.Confusion[label] {
+			b.Confusion[label][i] += now.Confusion[label][i] - base.Confusion[label][i]
+		}
+		for i := range b.Scores[label] {
+			b.Scores[label][i] += now.Scores[label][i] - base.Scores[label][i]
+		}
+	}
+	for i := range b.Reliability {
+		r, was, is := &b.Reliability[i], &base.Reliability[i], &now.Reliability[i]
+		r.Weight += is.Weight - was.Weight
+		r.Probability += is.Probability - was.Probability
+		r.Positive += is.Positive - was.Positive
+	}
+}
+
+// addRefused adds the records that were refused between two states.
+func (m *Metrics) addRefused(base, now *Metrics) {
+	m.Refused += now.Refused - base.Refused
+	for reason, r := range now.RefusedBy {
+		n := r.Count - base.RefusedBy[reason].Count
+		if n == 0 {
+			continue
+		}
+		if m.RefusedBy == nil {
+			m.RefusedBy = map[blankout.Reason]Refusals{}
+		}
+		sum := m.RefusedBy[reason]
+		if sum.Count == 0 {
+			sum.First = r.First
+		}
+		sum.Count += n
+		m.RefusedBy[reason] = sum
+	}
+	m.refusedLately, m.refusedAt = max(0, m.refusedLately+now.refusedLately-base.refusedLately), max(m.refusedAt, now.refusedAt)
+}

@@ -1,0 +1,390 @@
+package online
+
+// This file lets a Learner share learning with others: it weighs its steps, and cuts what
+// it has learned.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+)
+
+// sharing is what a Learner knows that is one of several which together learn one model,
+// the fold of their deltas. Learning is cut into intervals. An interval begins where the
+// Learner equals the fold, and ends with a Delta.
+//
+// Of column i let the fold have met n_i of its t events, and G_i be AdaGrad's sum then; e
+// is how many events the Learner is to learn in an interval, R what all learn in that time,
+// divided by e. Alone, it would within an interval settle a column by about
+//
+//	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
+//
+// What column i learns from an event stands for the events that others learn meanwhile:
+// it counts
+//
+//	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
+//
+// times, m being the features of an event: a column that every learner meets in an
+// interval counts up to R times, one that is rare once. With several outputs c_i is at
+// most sharedMost. Of the changes u_i of the weights that this leads to the share
+//
+//	alpha_i = k_i/(k_i + (R-1) e n_i/t)
+//
+// goes into the Delta, k_i being the events of the interval that held the column: the
+// mean over all learners where all have met it, the whole where no one else is likely to
+// have. A mean of learners none of which steps too far does not step too far; a sum may.
+// Of G it is the change divided by c_i. R = 1 gives c = alpha = 1.
+//
+// In a bank of levels all share one c_i, of the mean of their a_i.
+type sharing struct {
+	peers float64 // R
+	own   float64 // e
+
+	whole      bool // R = 1: rows are handed on as they are
+	everything bool // all rows have been written
+
+	// The columns of the interval, in the order in which they were met first, and by
+	// place what they then were. A place is one more where 0 is none.
+	begun   float64  // t
+	events  uint64   // the Learner's own, then
+	places  []uint32 // by slot
+	slots   []uint32
+	columns []uint32
+	refs    []float64 // rows
+	roots   []float64 // sqrt(c)
+	centred []bool    // the statistics are moments
+	bias    []float64 // the intercepts
+	root    float64   // of them
+	base    *sums
+
+	compared uint64 // comparisons of averages
+
+	// Of the event at hand.
+	at       []uint32  // places of its rows, less one
+	stepRoot []float64 // sqrt(c) of its rows, the intercepts' last
+}
+
+const (
+	shareLambda = 0.3
+	sharedMost  = 2
+)
+
+// Share makes the Learner one of several that learn one model, and begins its first
+// interval: peers is how many learn at the same time, events how many events an interval of
+// its own is to have. With one peer its deltas are exact. The Learner must now equal the
+// fold that its Delta will be added to.
+//
+// Between others less is decided by a Learner itself: the level and the average or iterate
+// that is published, the centres and scales of columns that the fold knows, the columns
+// that are dense, the rules for missing fields and the alarms are the fold's, the last
+// three what they were when sharing began.
+func (l *Learner) Share(peers int, events uint64) error {
+	if peers < 1 || events < 1 || events > MaxInterval {
+		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, MaxInterval)
+	}
+	if err := l.config.CheckShared(); err != nil && peers > 1 {
+		return err
+	}
+	sh := l.share
+	if sh == nil {
+		sh = &sharing{}
+	}
+	for _, slot := range sh.slots {
+		sh.places[slot] = 0
+	}
+	sh.slots, sh.columns, sh.refs, sh.roots, sh.centred = sh.slots[:0], sh.columns[:0], sh.refs[:0], sh.roots[:0], sh.centred[:0]
+	sh.peers, sh.own, sh.whole, sh.everything = float64(peers), float64(events), peers == 1, false
+	l.share, sh.events = sh, l.events
+	if sh.whole {
+		sh.base = nil
+		return nil
+	}
+	sh.begun = float64(l.events)
+	sh.bias = append(sh.bias[:0], l.bias...)
+	sh.root = math.Sqrt(l.importance(l.bias, sh.begun, 1))
+	sh.base = l.sums()
+	return nil
+}
+
+// Unshare makes the Learner one that learns alone.
+func (l *Learner) Unshare() { l.share = nil }
+
+// CheckShared says, naming the key, why a Learner with these settings cannot share
+// learning with others; nil if it can.
+func (c Config) CheckShared() error {
+	s, err := c.parse()
+	switch {
+	case err != nil:
+		return err
+	case c.Rule != "adagrad":
+		return blankout.KeyErrorf("rule", "rule %s: several learners of one model need rule = \"adagrad\"", c.Rule)
+	case c.Refresh > 0:
+		return blankout.KeyErrorf("refresh", "refresh = %d: several learners of one model cannot refresh; set refresh = 0", c.Refresh)
+	case s.noiseKind == constant:
+		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
+	case s.standardise == blankout.StandardiseAll:
+		return blankout.KeyErrorf("standardise", "standardise = \"all\": several learners of one model know auto, scale and none")
+	case c.HalfLife > 0 || c.HalfLifeTime > 0:
+		return blankout.KeyErrorf("half_life", "half_life: the metric of several learners of one model cannot fade yet; set half_life = 0 and half_life_time = 0")
+	case c.OnDrift == "forget":
+		return blankout.KeyErrorf("on_drift", "on_drift = \"forget\": several learners of one model only log drift; set on_drift = \"log\"")
+	case c.Calibrate:
+		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
+	case c.Suspect > 0:
+		return blankout.KeyErrorf("suspect", "suspect = %v: several learners of one model report no suspects; set suspect = 0", c.Suspect)
+	}
+	return nil
+}
+
+// shared says whether what is decided once for all is left to the fold.
+func (l *Learner) shared() bool { return l.share != nil && !l.share.whole }
+
+// importance is c of a row in an interval's beginning, which n of t events held.
+func (l *Learner) importance(row []float64, n float64, features int) float64 {
+	sh, t := l.share, l.share.begun
+	if sh.peers == 1 || t == 0 || n == 0 {
+		return 1
+	}
+	a := 0.0
+	for _, g := range l.layout.preconditioner(row) {
+		a += math.Sqrt(l.config.Start+g*(1+sh.own/t)) - math.Sqrt(l.config.Start+g)
+	}
+	a *= 2 * l.set.eta / float64(l.n)
+	c := 1 + (sh.peers-1)*min(1, sh.own*n/t)/(1+shareLambda*float64(features)*a)
+	if l.k > 1 {
+		c = min(c, sharedMost)
+	}
+	return c
+}
+
+// note takes down the rows of columns before the event at hand changes them.
+func (l *Learner) note(columns []uint32, rows [][]float64) {
+	sh := l.share
+	sh.at = l.table.Slots(columns, sh.at[:0])
+	for len(sh.places) < l.table.Len() {
+		sh.places = append(sh.places, 0)
+	}
+	for i, slot := range sh.at {
+		place := sh.places[slot]
+		if place == 0 {
+			sh.slots, sh.columns = append(sh.slots, slot), append(sh.columns, columns[i])
+			place = uint32(len(sh.slots))
+			sh.places[slot] = place
+			if !sh.whole {
+				sh.refs = append(sh.refs, rows[i]...)
+				sh.roots = append(sh.roots, math.Sqrt(l.importance(rows[i], rows[i][blankout.StatCount], len(rows))))
+				sh.centred = append(sh.centred, false)
+			}
+		}
+		sh.at[i] = place - 1
+	}
+}
+
+// noteOne takes down a row that is no part of the event at hand.
+func (l *Learner) noteOne(column uint32) []float64 {
+	row := l.table.Touch(column)
+	if l.share != nil {
+		at := l.share.at
+		l.share.at = nil
+		l.note([]uint32{column}, [][]float64{row})
+		l.share.at = at
+	}
+	return row
+}
+
+// ref returns the row of feature i of the event at hand as it was when the interval began.
+func (sh *sharing) ref(i, width int) []float64 {
+	return sh.refs[int(sh.at[i])*width:][:width]
+}
+
+// wrote says that all rows are being written.
+func (l *Learner) wrote() {
+	if l.share != nil {
+		l.share.everything = true
+	}
+}
+
+// sharedTreatment is how feature i of the event at hand is treated among others. The
+// scale of a column that is only divided grows with its values, and is not looked at again.
+func (l *Learner) sharedTreatment(i int, t treatment, row []float64) treatment {
+	switch t {
+	case treatNumeric:
+		l.share.centred[l.share.at[i]] = true
+		if l.share.ref(i, l.table.Width())[blankout.StatCount] > 0 {
+			return treatGathered
+		}
+	case treatScale:
+		blankout.Unwatch(row[:blankout.ScalerWidth])
+	}
+	return t
+}
+
+// weigh gives the step at hand the roots of c.
+func (sh *sharing) weigh(s *step) {
+	sh.stepRoot = sh.stepRoot[:0]
+	for _, place := range sh.at {
+		sh.stepRoot = append(sh.stepRoot, sh.roots[place])
+	}
+	if s.intercepts {
+		sh.stepRoot = append(sh.stepRoot, sh.root)
+	}
+	s.roots = sh.stepRoot
+}
+
+// Cut ends the interval and returns what it has learned; precision is the Delta's. The
+// Learner begins no new interval: Follow and Share do that. What the Delta leaves out
+// of the changes, because it is averaged away or rounded, stays in the weights until then.
+func (l *Learner) Cut(precision int) *Delta {
+	sh := l.share
+	if sh.whole {
+		return l.cutWhole()
+	}
+	now := l.sums()
+	d := &Delta{Kind: SharedDelta, Precision: precision, Events: l.events - sh.events, Width: sharedParts + 2*l.n}
+	order := make([]int, len(sh.columns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(int64(sh.columns[a]) - int64(sh.columns[b])) })
+	width := l.table.Width()
+	d.Columns, d.Values = make([]uint32, 0, len(order)), make([]float64, 0, len(order)*d.Width)
+	for _, place := range order {
+		column := sh.columns[place]
+		ref, row := sh.refs[place*width:][:width], l.table.Row(column)
+		at := len(d.Values)
+		d.Columns, d.Values = append(d.Columns, column), slices.Grow(d.Values, d.Width)[:at+d.Width]
+		v := d.Values[at:]
+		clear(v)
+		l.cutStatistics(v, ref, row, sh.centred[place])
+		alpha := 1.0
+		if sh.begun > 0 {
+			others := (sh.peers - 1) * sh.own * ref[blankout.StatCount] / sh.begun
+			alpha = v[sharedCount] / (v[sharedCount] + others)
+		}
+		l.cutChanges(v[sharedParts:], ref, row, alpha, sh.roots[place])
+	}
+	if precision == 32 {
+		d.round()
+	}
+	now.bias = make([]float64, 2*l.n)
+	alpha := 1.0
+	if n := float64(d.Events); n > 0 {
+		alpha = n / (n + (sh.peers-1)*sh.own)
+	}
+	l.cutChanges(now.bias, sh.bias, l.bias, alpha, sh.root)
+	d.State = l.encodeSums(now)
+	return d
+}
+
+func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
+	n0, n := ref[blankout.StatCount], row[blankout.StatCount]
+	added := n - n0
+	v[sharedCount] = added
+	flags := 0
+	if centred && added > 0 {
+		flags |= hasMoments
+		if v[sharedMean], v[sharedSquares] = row[blankout.StatMean], row[blankout.StatSquares]; n0 > 0 {
+			// The other way round of merging.
+			d := (row[blankout.StatMean] - ref[blankout.StatMean]) * n / added
+			v[sharedMean] = ref[blankout.StatMean] + d
+			v[sharedSquares] = max(0, row[blankout.StatSquares]-ref[blankout.StatSquares]-d*d*n0*added/n)
+		}
+	}
+	if centre, inverse := row[blankout.StatCentre], row[blankout.StatInverse]; centre != ref[blankout.StatCentre] || inverse != ref[blankout.StatInverse] {
+		if v[sharedCentre], v[sharedInverse] = centre, inverse; centre == 0 && inverse == 1 {
+			flags |= isAsIs
+		} else {
+			flags |= hasForce
+		}
+	}
+	v[sharedFlags] = float64(flags)
+}
+
+// cutChanges writes the u and ΔG of a row to out. A reference is in the units of now.
+func (l *Learner) cutChanges(out, ref, row []float64, alpha, root float64) {
+	w, g := l.weights(row), l.layout.preconditioner(row)
+	was, wasG := l.weights(ref), l.layout.preconditioner(ref)
+	ratio := 1.0
+	if here, there := row[blankout.StatInverse], ref[blankout.StatInverse]; here > 0 && there > 0 {
+		ratio = there / here // the column's scale has grown within the interval
+	}
+	for j := range w {
+		out[j] = alpha * (w[j] - was[j]*ratio)
+		out[l.n+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root))
+	}
+}
+
+func (l *Learner) encodeSums(now *sums) []byte {
+	l.share.base.bias = make([]float64, 2*l.n)
+	c := &coder.Coder{}
+	l.share.base.state(c)
+	now.state(c)
+	return c.Out
+}
+
+func (l *Learner) cutWhole() *Delta {
+	sh, width := l.share, l.table.Width()
+	d := &Delta{Kind: WholeDelta, Precision: 64, Width: width, Events: l.events - sh.events, State: l.whole()}
+	columns := sh.columns
+	if sh.everything {
+		columns = nil
+		for slot := range l.table.Len() {
+			column, _ := l.table.Column(slot)
+			columns = append(columns, column)
+		}
+	}
+	d.Columns, d.Values = slices.Clone(columns), make([]float64, 0, len(columns)*width)
+	for _, column := range columns {
+		d.Values = append(d.Values, l.table.Row(column)...)
+	}
+	return d
+}
+
+// Follow makes the Learner equal to the fold that it shares, of which the rows of the given
+// columns, and those that the Learner has touched since it began its interval, may differ.
+// What it has learned since it began the interval is forgotten, whether it has been cut or
+// not, and it begins a new one.
+func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
+	l.schema = fold.schema
+	n, err := l.readWhole(fold.whole())
+	if err != nil {
+		return fmt.Errorf("following the model that is shared: %w", err)
+	}
+	*l = *n
+	for _, list := range [][]uint32{columns, l.share.columnsOf()} {
+		for _, column := range list {
+			if row := fold.table.Row(column); row != nil {
+				copy(l.table.Touch(column), row)
+			} else if l.table.Row(column) != nil {
+				clear(l.table.Touch(column)) // met by a delta that was not accepted
+			}
+		}
+	}
+	return l.Share(peers, events)
+}
+
+func (sh *sharing) columnsOf() []uint32 {
+	if sh == nil {
+		return nil
+	}
+	return sh.columns
+}
+
+// Clone returns a Learner with the same state, which learns alone. The two share the
+// Schema and nothing else.
+func (l *Learner) Clone() (*Learner, error) {
+	from := *l
+	from.table, from.snapshot, from.share = blankout.NewTable(l.table.Width()), nil, nil
+	for slot := range l.table.Len() {
+		column, row := l.table.Column(slot)
+		copy(from.table.Touch(column), row)
+	}
+	n, err := from.readWhole(l.whole())
+	if err != nil {
+		return nil, fmt.Errorf("copying a learner: %w", err)
+	}
+	return n, nil
+}
