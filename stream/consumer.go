@@ -34,6 +34,9 @@ type ConsumerConfig struct {
 	Topics           []string `toml:"topics"`
 	UnlabelledTopics []string `toml:"unlabelled_topics"`
 	Partitions       []int32  `toml:"partitions"` // of every topic; none means all, new ones included
+	// Only names the partitions that are read, of any of the topics, where it is not nil;
+	// Partitions does not count then.
+	Only []TopicPartition `toml:"-"`
 	// Start is where a partition without a stored offset begins: "earliest",
 	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
 	// Partitions that are added to a topic later are read from their beginning.
@@ -118,6 +121,19 @@ func (c *ConsumerConfig) Check() error {
 		return blankout.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	}
 	return nil
+}
+
+// wanted returns the partitions of a topic that are read; some is false for all of them.
+func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
+	if c.Only == nil {
+		return c.Partitions, len(c.Partitions) > 0
+	}
+	for _, p := range c.Only {
+		if p.Topic == topic {
+			partitions = append(partitions, p.Partition)
+		}
+	}
+	return partitions, true
 }
 
 // startOffset returns the number of a Start that is an offset.
@@ -248,13 +264,15 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 	if err != nil {
 		return nil, err
 	}
-	if len(c.config.Partitions) > 0 {
-		for _, p := range c.config.Partitions {
+	if wanted, some := c.config.wanted(topic); some {
+		for _, p := range wanted {
 			if !slices.Contains(partitions, p) {
 				return nil, fmt.Errorf("topic %s has no partition %d, only %v", topic, p, partitions)
 			}
 		}
-		partitions = slices.Compact(slices.Sorted(slices.Values(c.config.Partitions)))
+		if partitions = slices.Compact(slices.Sorted(slices.Values(wanted))); len(partitions) == 0 {
+			return nil, nil
+		}
 	}
 	starts, err := k.offsets(ctx, topic, partitions, kafka.FirstOffset, false)
 	if err != nil {
@@ -420,7 +438,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		c.mu.Unlock()
 		maps.Copy(known, ids)
 		for _, topic := range c.topics {
-			if len(c.config.Partitions) > 0 {
+			if _, some := c.config.wanted(topic); some {
 				break // no others are wanted
 			}
 			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})

@@ -1,0 +1,1039 @@
+package group
+
+// This file holds the life of a member: it reads the ledger and folds it, learns the
+// partitions that its consumer group gives it, and commits what it has learned.
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// Config says how the members of a group learn one model: the section [group] of the
+// configuration.
+type Config struct {
+	Name       string `toml:"name"`
+	MixTopic   string `toml:"mix_topic"`  // of the ledger; "": NAME-mix
+	BaseTopic  string `toml:"base_topic"` // "": NAME-base
+	Partitions int    `toml:"partitions"` // of a created mix topic, for chunks
+	// An interval of a member ends after Share of the events that the group has learned,
+	// divided among the members that learn, between IntervalMin and IntervalEvents; or
+	// after IntervalMax.
+	Share          float64       `toml:"share"`
+	IntervalMin    uint64        `toml:"interval_min"`
+	IntervalEvents uint64        `toml:"interval_events"`
+	IntervalMax    time.Duration `toml:"interval_max"`
+	// Warm is how many events one member learns alone before the others begin.
+	Warm             uint64        `toml:"warm"`
+	Precision        int           `toml:"precision"`  // bits of a change of a weight: 32 or 64
+	BaseEvery        uint64        `toml:"base_every"` // accepted commits from base to base
+	SessionTimeout   time.Duration `toml:"session_timeout"`
+	RebalanceTimeout time.Duration `toml:"rebalance_timeout"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Partitions: 8, Share: 0.02, IntervalMin: 1000, IntervalEvents: 1_000_000, IntervalMax: 2 * time.Second, Warm: 10_000,
+		Precision: 32, BaseEvery: 64, SessionTimeout: 10 * time.Second, RebalanceTimeout: 30 * time.Second,
+	}
+}
+
+// Check reports the first value that cannot be used.
+func (c *Config) Check() error {
+	switch {
+	case c.Partitions < 1 || c.Partitions > 1000:
+		return blankout.KeyErrorf("partitions", "partitions %d, want 1 to 1000", c.Partitions)
+	case !(c.Share > 0 && c.Share <= 1):
+		return blankout.KeyErrorf("share", "share %v, want more than 0 and at most 1", c.Share)
+	case c.IntervalMin < 1:
+		return blankout.KeyErrorf("interval_min", "interval_min %d, want at least 1", c.IntervalMin)
+	case c.IntervalEvents < c.IntervalMin || c.IntervalEvents > online.MaxInterval:
+		return blankout.KeyErrorf("interval_events", "interval_events %d, want interval_min (%d) to %d", c.IntervalEvents, c.IntervalMin, uint64(online.MaxInterval))
+	case c.IntervalMax < 10*time.Millisecond:
+		return blankout.KeyErrorf("interval_max", "interval_max %v, want at least 10ms", c.IntervalMax)
+	case c.Precision != 32 && c.Precision != 64:
+		return blankout.KeyErrorf("precision", "precision %d, want 32 or 64", c.Precision)
+	case c.BaseEvery < 1 || c.BaseEvery > maxHistory/2:
+		return blankout.KeyErrorf("base_every", "base_every %d, want 1 to %d", c.BaseEvery, maxHistory/2)
+	case c.SessionTimeout < 100*time.Millisecond:
+		return blankout.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
+	case c.RebalanceTimeout < c.SessionTimeout:
+		return blankout.KeyErrorf("rebalance_timeout", "rebalance_timeout %v, want at least session_timeout, %v", c.RebalanceTimeout, c.SessionTimeout)
+	}
+	return nil
+}
+
+// Topics returns the names of the topics of the ledger and its bases.
+func (c *Config) Topics() (mix, base string) {
+	if mix = c.MixTopic; mix == "" {
+		mix = c.Name + "-mix"
+	}
+	if base = c.BaseTopic; base == "" {
+		base = c.Name + "-base"
+	}
+	return mix, base
+}
+
+// Ledger returns where the ledger is, of brokers reached by kafka.
+func (c *Config) Ledger(kafka stream.ConnectConfig, log *slog.Logger) stream.LedgerConfig {
+	l := stream.DefaultLedgerConfig()
+	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
+	l.Topic, _ = c.Topics()
+	return l
+}
+
+// Bases returns where the bases are.
+func (c *Config) Bases(kafka stream.ConnectConfig, log *slog.Logger) stream.BaseConfig {
+	b := stream.BaseConfig{ConnectConfig: kafka, Create: true, Log: log}
+	_, b.Topic = c.Topics()
+	return b
+}
+
+// Member is one of several learners of one model. Its exported fields are set before Run.
+type Member struct {
+	Config Config
+	Kafka  stream.ConsumerConfig // which topics are learned, and how they are read
+	// Open opens the Source of events; decoding adds to s.
+	Open func(ctx context.Context, c stream.ConsumerConfig, s *blankout.Schema, from blankout.Offsets) (stream.Opened, error)
+	// Learner and Schema make the Learner that an empty ledger begins with: the same for
+	// all members.
+	Learner online.Config
+	Schema  func() *blankout.Schema
+	// DeadLetters takes the records that cannot be used, before a commit counts them;
+	// nil: they are only counted.
+	DeadLetters *stream.DeadLetters
+	// Observe is told of a new Status, on the goroutine of Run. May be nil.
+	Observe func(*Status)
+	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
+	Until func(*Status) bool
+	Log   *slog.Logger // nil logs nothing
+
+	crash  func() bool // of tests: says that Run is to end as a process that is killed does
+	status atomic.Pointer[Status]
+}
+
+// Status is what a Member has done, and what it knows of the others. It is immutable.
+type Status struct {
+	Member     string                  `json:"member"`
+	Generation int32                   `json:"generation"` // 0 before the member has joined
+	Members    int                     `json:"members"`    // of the group
+	Standby    int                     `json:"standby"`    // of them without a partition
+	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
+	// About the ledger, as far as this member has folded it.
+	Offset    int64             `json:"ledger_offset"` // that follows the last commit
+	Lag       int64             `json:"ledger_lag"`    // commits behind it
+	Chain     string            `json:"chain"`
+	Accepted  uint64            `json:"accepted"` // of all members
+	Rejected  map[Reason]uint64 `json:"rejected"`
+	Positions blankout.Offsets  `json:"positions"` // how far the group has come
+	// About this member.
+	Pending    uint64        `json:"pending"`      // events learned and not yet committed
+	Committed  uint64        `json:"committed"`    // commits written
+	Refused    uint64        `json:"refused"`      // of them not accepted
+	Again      uint64        `json:"events_again"` // events learned for nothing
+	DeltaBytes uint64        `json:"delta_bytes"`
+	DeltaRows  uint64        `json:"delta_rows"`
+	Rebase     time.Duration `json:"rebase"` // taken, in all, by becoming equal to the fold
+	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
+	// which are the same for all members, and when this member came to it.
+	BaseOffset int64     `json:"base_offset"`
+	BaseHash   string    `json:"base_hash"`
+	BaseAt     time.Time `json:"base_at"`
+
+	// Model is the newest model for readers, and Version the ledger's offset that follows
+	// it: the same for all members.
+	Model    *online.Snapshot `json:"-"`
+	Version  int64            `json:"version"`
+	At       time.Time        `json:"at"`
+	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
+}
+
+// Status returns the latest one; nil before Run has folded the ledger for the first time.
+func (m *Member) Status() *Status { return m.status.Load() }
+
+// life is the state of one Run, on its goroutine.
+type life struct {
+	*Member
+	log     *slog.Logger
+	id      MemberID
+	ledger  *stream.Ledger
+	bases   *stream.BaseTopic
+	replica *replica
+	work    *online.Learner
+	batch   blankout.Batch
+	current Status
+
+	entries *entries
+	joins   *joins
+	turn    *stream.Generation // nil while the member is in none
+	source  stream.Opened
+	schema  *blankout.Schema // that the source's decoder adds to
+	known   int              // fields of schema that the fold knows
+
+	changed []uint32                        // columns that differ between fold and work, besides those of the interval
+	spans   []Span                          // of the interval
+	at      map[stream.TopicPartition]int64 // that the source has come to
+	began   time.Time
+	size    uint64 // events that the interval is to have
+	events  uint64 // that it has
+	seq     uint64
+	base    int64
+	chain   uint64
+
+	moved time.Time // when the ledger moved last
+	told  time.Time // of a Status
+	// The model for readers, the ledger's offset that it is of, and what copying it took.
+	model     *online.Snapshot
+	modelOf   int64
+	modelAt   time.Time
+	modelCost time.Duration
+	baseJob   chan func()
+	busy      bool // with a base
+}
+
+// Check reports the first setting with which no group can learn.
+func (m *Member) Check() error {
+	if err := m.Config.Check(); err != nil {
+		return err
+	}
+	if err := m.Learner.CheckShared(); err != nil {
+		return err
+	}
+	if m.Config.Name == "" {
+		return blankout.KeyErrorf("name", "name: none given")
+	}
+	if len(m.Schema().Classes) == 0 {
+		return errors.New("record.classes: none given, and several learners of one model must know them from the start")
+	}
+	return nil
+}
+
+// Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
+// learned is committed first, within RebalanceTimeout. It returns an error that another
+// try does not mend; what of the interval is not committed then is learned again by others.
+func (m *Member) Run(ctx context.Context) (err error) {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1)}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	if _, err := rand.Read(l.id[:]); err != nil {
+		return err
+	}
+	l.current.Member = l.id.String()
+	connect := m.Kafka.ConnectConfig
+	if l.ledger, err = stream.OpenLedger(ctx, m.Config.Ledger(connect, l.log)); err != nil {
+		return err
+	}
+	defer l.ledger.Close()
+	if l.bases, err = stream.OpenBases(ctx, m.Config.Bases(connect, l.log)); err != nil {
+		return err
+	}
+	defer l.bases.Close()
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	defer func() { l.entries.stop() }()
+	membership := stream.DefaultMembershipConfig()
+	membership.ConnectConfig, membership.Group, membership.Topics, membership.Log = connect, m.Config.Name, m.topics(), l.log
+	membership.SessionTimeout, membership.RebalanceTimeout = m.Config.SessionTimeout, m.Config.RebalanceTimeout
+	place, err := stream.NewMembership(ctx, membership)
+	if err != nil {
+		return err
+	}
+	l.joins = joining(context.WithoutCancel(ctx), place)
+	err = l.live(ctx)
+	if errors.Is(err, errStop) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
+	crashed := m.crash != nil && m.crash()
+	if err == nil && l.turn != nil && !crashed { // with what there is
+		leaving, cancel := context.WithTimeout(context.Background(), m.Config.RebalanceTimeout/2)
+		err = l.publish(leaving)
+		cancel()
+	}
+	if l.source != nil {
+		l.source.Close()
+	}
+	l.joins.stop()
+	leaving, cancel := context.WithTimeout(context.Background(), connect.RequestTimeout)
+	defer cancel()
+	if crashed {
+		cancel()
+	}
+	if err := place.Leave(leaving); err != nil {
+		l.log.Warn("the group was left without telling it", "err", err)
+	}
+	if l.busy {
+		(<-l.baseJob)()
+	}
+	l.report("stopped")
+	return err
+}
+
+func (m *Member) topics() []string {
+	return slices.Concat(m.Kafka.Topics, m.Kafka.UnlabelledTopics)
+}
+
+var errStop = errors.New("enough")
+
+// load takes the newest base, or an empty fold, and reads the ledger to its end.
+func (l *life) load(ctx context.Context) error {
+	if l.entries != nil {
+		l.entries.stop()
+	}
+	for attempt := 1; ; attempt++ {
+		err := l.loadOnce(ctx)
+		var trimmed *stream.TrimmedError
+		if !errors.As(err, &trimmed) {
+			return err
+		}
+		if attempt == 5 {
+			return fmt.Errorf("no base of the ledger can be gone on from: %w", err)
+		}
+		l.log.Info("a newer base is needed", "err", err) // it came while this one was read
+	}
+}
+
+func (l *life) loadOnce(ctx context.Context) (err error) {
+	base, err := l.bases.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	if base == nil {
+		if l.replica, err = newReplica(l.Learner, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
+			return err
+		}
+	} else if l.replica, err = readReplica(l.Learner, base.Data, l.Config.BaseEvery); err != nil {
+		return fmt.Errorf("base %d: %w", base.Offset, err)
+	}
+	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
+		return err
+	}
+	end, err := l.ledger.End(ctx)
+	if err != nil {
+		return err
+	}
+	config := l.Config.Ledger(l.Kafka.ConnectConfig, l.log)
+	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
+		return err
+	}
+	began := time.Now()
+	for l.replica.read < end {
+		select {
+		case e := <-l.entries.next:
+			if err := l.apply(e); err != nil {
+				l.entries.stop()
+				return err
+			}
+		case <-ctx.Done():
+			l.entries.stop()
+			return ctx.Err()
+		}
+	}
+	l.changed = nil // the work is made anew
+	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
+		return err
+	}
+	l.moved = time.Now()
+	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
+		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
+	l.report("not in the group yet")
+	return nil
+}
+
+// apply shows a record of the ledger to the fold.
+func (l *life) apply(e mixed) error {
+	if e.err != nil {
+		return e.err
+	}
+	changed, base, err := l.replica.apply(e)
+	var rejected *Rejection
+	own := e.commit != nil && e.commit.Member == l.id
+	switch {
+	case errors.As(err, &rejected) && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
+		return fmt.Errorf("the ledger's commit at offset %d was learned under other settings: give all members of group %s the same [learner] and [record], or begin another group", e.offset, l.Config.Name)
+	case errors.As(err, &rejected):
+		if own {
+			l.current.Refused++
+		}
+		l.log.Info("a commit was not accepted", "offset", e.offset, "own", own, "reason", rejected.Reason, "detail", rejected.Detail)
+	case err != nil:
+		return err
+	default:
+		l.changed = append(l.changed, changed...)
+		l.moved = time.Now()
+	}
+	if base {
+		l.beginBase()
+	}
+	return nil
+}
+
+// live is the loop. It always returns an error: errStop and ctx's are no failures.
+func (l *life) live(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := l.fold(ctx); err != nil {
+			return err
+		}
+		now := time.Now()
+		if now.Sub(l.told) > 200*time.Millisecond {
+			l.report("")
+			if l.Until != nil && l.Until(l.Status()) {
+				return errStop
+			}
+		}
+		if l.turn == nil || l.source == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case take := <-l.baseJob:
+				take()
+			case e := <-l.entries.next:
+				if err := l.applyOrReload(ctx, e); err != nil {
+					return err
+				}
+			case j := <-l.joins.joined:
+				if j.err != nil {
+					return j.err
+				}
+				l.turn = j.generation
+				l.current.Partitions, l.current.Generation, l.current.Members, l.current.Standby = l.turn.Partitions, l.turn.ID, l.turn.Members, l.turn.Standby
+			case <-tick.C:
+			}
+			if l.turn != nil {
+				if over, err := l.over(ctx); over || err != nil {
+					if err != nil {
+						return err
+					}
+					continue
+				}
+				if err := l.open(ctx); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if over, err := l.over(ctx); err != nil {
+			return err
+		} else if over {
+			continue
+		}
+		if err := l.learn(ctx); err != nil {
+			return err
+		}
+		if l.events > 0 && (l.events >= l.size || time.Since(l.began) >= l.Config.IntervalMax) {
+			if err := l.publish(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// fold takes what is there of the ledger, and what jobs come back with.
+func (l *life) fold(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case take := <-l.baseJob:
+			take()
+		case e := <-l.entries.next:
+			if err := l.applyOrReload(ctx, e); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// applyOrReload is apply; where the ledger has been trimmed before it was read, the
+// member goes on from the newest base, and the interval is lost.
+func (l *life) applyOrReload(ctx context.Context, e mixed) error {
+	err := l.apply(e)
+	var trimmed *stream.TrimmedError
+	if !errors.As(err, &trimmed) {
+		return err
+	}
+	l.log.Warn("this member is behind what is left of the ledger; it goes on from the newest base", "err", err)
+	l.drop()
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	return l.reopen(ctx)
+}
+
+// over looks whether the generation has ended, and if so gives it up: with a commit where
+// there is time.
+func (l *life) over(ctx context.Context) (bool, error) {
+	select {
+	case <-l.turn.Done():
+	default:
+		return false, nil
+	}
+	err := l.turn.Err()
+	switch {
+	case errors.Is(err, stream.ErrRebalance):
+		finishing, cancel := context.WithTimeout(ctx, l.Config.RebalanceTimeout/2)
+		err = l.publish(finishing)
+		cancel()
+		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			l.log.Warn("what was learned last could not be committed in time; others learn it again", "events", l.events, "err", err)
+			l.drop()
+			err = nil
+		}
+	case errors.Is(err, stream.ErrSession):
+		l.log.Warn("this member was given up by its group; what it learned last is dropped, and it joins again", "events", l.events)
+		l.drop()
+		err = nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if l.source != nil {
+		l.source.Close()
+		l.source = nil
+	}
+	l.turn = nil
+	l.current.Partitions = nil
+	l.joins.again <- struct{}{}
+	return true, nil
+}
+
+// drop forgets the interval.
+func (l *life) drop() {
+	l.current.Again += l.events
+	l.events, l.spans = 0, nil
+}
+
+// first tells whether this member has the lowest partition: it learns alone first, and
+// writes the bases.
+func (l *life) first() bool {
+	if l.turn == nil || len(l.turn.Partitions) == 0 {
+		return false
+	}
+	p := l.turn.Partitions[0]
+	return p.Topic == slices.Min(l.topics()) && p.Partition == 0
+}
+
+// open begins to read the generation's partitions, from where the fold has come to. A
+// member that stands by reads none, and others wait while the first one learns alone.
+func (l *life) open(ctx context.Context) error {
+	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
+		return nil
+	}
+	return l.reopen(ctx)
+}
+
+// cold tells whether the first member still learns alone. When nothing comes of that for
+// a session, nobody waits longer: its partitions may be empty.
+func (l *life) cold() bool {
+	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.moved) < l.Config.SessionTimeout
+}
+
+// reopen reads the generation's partitions from where the fold has come to.
+func (l *life) reopen(ctx context.Context) (err error) {
+	if l.source != nil {
+		l.source.Close()
+		l.source = nil
+	}
+	if l.turn == nil || len(l.turn.Partitions) == 0 {
+		return nil
+	}
+	c := l.Kafka
+	c.Only, c.Log = l.turn.Partitions, l.log
+	c.UntilEnd = false
+	var from blankout.Offsets
+	for _, p := range l.replica.fold.Offsets() {
+		if slices.Contains(c.Only, stream.TopicPartition{Topic: p.Topic, Partition: p.Partition}) {
+			*from.At(p.Topic, p.Partition, p.Next) = p
+		}
+	}
+	l.at, l.spans, l.events = map[stream.TopicPartition]int64{}, nil, 0
+	l.schema = l.replica.fold.Learner().Schema().Clone()
+	if l.source, err = l.Open(ctx, c, l.schema, from); err != nil {
+		return err
+	}
+	return l.begin()
+}
+
+// begin makes the work equal to the fold and begins an interval.
+func (l *life) begin() error {
+	began := time.Now()
+	fold := l.replica.fold
+	t := fold.Learner().Metrics().Events
+	learning := max(1, l.turn.Members-l.turn.Standby)
+	peers := learning
+	if l.first() && l.cold() {
+		peers = 1
+	}
+	l.size = min(max(uint64(l.Config.Share*float64(t))/uint64(learning), l.Config.IntervalMin), l.Config.IntervalEvents)
+	if err := l.work.Follow(fold.Learner(), l.changed, peers, l.size); err != nil {
+		return err
+	}
+	l.work.SetSchema(l.schema)
+	l.changed, l.spans, l.events, l.began = l.changed[:0], nil, 0, time.Time{}
+	l.base, l.chain = fold.Base()
+	l.known = len(fold.Learner().Schema().Fields)
+	l.current.Rebase += time.Since(began)
+	return nil
+}
+
+// learn counts in the next batch of events, if one comes soon.
+func (l *life) learn(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	b := &l.batch
+	switch err := l.source.Next(wait, b); {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case wait.Err() != nil && errors.Is(err, wait.Err()):
+		return nil
+	default:
+		return fmt.Errorf("reading events: %w", err)
+	}
+	if b.Reset {
+		return fmt.Errorf("%s/%d: the offset to go on at is out of range, and a group goes on at no other: restore the records, or begin another group", b.Topic, b.Partition)
+	}
+	s := l.span(b)
+	if s == nil {
+		return nil
+	}
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
+	if b.Schema != nil {
+		l.work.SetSchema(b.Schema)
+	}
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		if e.Refused != nil && l.DeadLetters != nil && e.Refused.Reason != blankout.ReasonRepeated {
+			if err := l.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
+				return fmt.Errorf("storing a dead letter: %w", err)
+			}
+		}
+		l.work.Learn(e)
+		s.To, s.Records, s.Sum = e.Offset+1, s.Records+1, s.Sum+e.Fingerprint
+	}
+	s.To = b.Next
+	l.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
+	l.events += uint64(len(b.Examples))
+	return nil
+}
+
+// span returns the interval's span of a batch's partition, nil for a Batch that only says
+// where the partition is gone on from.
+func (l *life) span(b *blankout.Batch) *Span {
+	for i := range l.spans {
+		if s := &l.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
+			return s
+		}
+	}
+	p := stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}
+	from, known := l.at[p]
+	if !known || b.Next == from {
+		l.at[p] = b.Next
+		return nil
+	}
+	l.spans = append(l.spans, Span{Topic: b.Topic, TopicID: b.TopicID, Partition: b.Partition, From: from, To: from})
+	return &l.spans[len(l.spans)-1]
+}
+
+// publish commits the interval, waits for what the fold says of it, and begins the next.
+func (l *life) publish(ctx context.Context) error {
+	if l.events == 0 || l.source == nil {
+		return nil
+	}
+	if l.DeadLetters != nil {
+		if err := l.DeadLetters.Flush(ctx); err != nil {
+			return fmt.Errorf("storing dead letters: %w", err)
+		}
+	}
+	d := l.work.Cut(l.Config.Precision)
+	c := &Commit{
+		Fingerprint: l.replica.fold.Fingerprint(), Member: l.id, Seq: l.seq, Base: l.base, Chain: l.chain,
+		Spans: slices.DeleteFunc(l.spans, func(s Span) bool { return s.From == s.To }), Kind: d.Kind, Events: d.Events,
+	}
+	if fields := l.work.Schema().Fields; len(fields) > l.known {
+		c.Fields = slices.Clone(fields[l.known:])
+	}
+	l.seq++
+	for _, data := range EncodeChunks(l.id, c.Seq, d) {
+		k, err := DecodeChunk(data)
+		if err != nil {
+			return fmt.Errorf("a chunk that was just made: %w", err)
+		}
+		at, err := l.ledger.AppendChunk(ctx, data)
+		if err != nil {
+			return err
+		}
+		c.Chunks = append(c.Chunks, ChunkRef{Partition: at.Partition, Offset: at.Offset, Rows: uint32(len(k.Delta.Columns)), Hash: k.Hash})
+		l.current.DeltaBytes += uint64(len(data))
+	}
+	l.current.DeltaRows += uint64(len(d.Columns))
+	offset, err := l.ledger.AppendCommit(ctx, c.Encode())
+	if err != nil {
+		return err
+	}
+	l.current.Committed++
+	if offset < 0 {
+		end, err := l.ledger.End(ctx)
+		if err != nil {
+			return err
+		}
+		offset = end - 1
+	}
+	refused, events := l.current.Refused, l.events
+	for l.replica.read <= offset {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case take := <-l.baseJob:
+			take()
+		case e := <-l.entries.next:
+			if err := l.applyOrReload(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	if l.current.Refused != refused {
+		l.current.Again += events
+		l.spans, l.events = nil, 0
+		return l.reopen(ctx) // from where the fold has come to
+	}
+	if !l.follows() {
+		return l.reopen(ctx)
+	}
+	return l.begin()
+}
+
+// follows tells whether the fields that the source's decoder numbers are still those of
+// the fold: another member may have met others first.
+func (l *life) follows() bool {
+	fold := l.replica.fold.Learner().Schema().Fields
+	mine := l.schema.Fields
+	if len(fold) > len(mine) {
+		return false
+	}
+	for i := range fold {
+		if fold[i].Name != mine[i].Name {
+			return false
+		}
+	}
+	return true
+}
+
+// beginBase has a goroutine encode the fold as it is now; the first member's writes it as
+// a base and trims the ledger.
+func (l *life) beginBase() {
+	if l.busy {
+		return // the next one will do
+	}
+	encode, err := l.replica.encode()
+	if err != nil {
+		l.log.Error("no base can be made", "err", err)
+		return
+	}
+	offset, writes := l.replica.read, l.first()
+	floors := maps.Clone(l.replica.floorsAt)
+	l.busy = true
+	go func() {
+		data, err := encode()
+		hash := fmt.Sprintf("%016x", xxhash.Sum64(data))
+		if err == nil && writes {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			var before int64
+			before, err = l.bases.Write(ctx, &stream.Base{Offset: offset, Data: data})
+			if chunks, ok := floors[before]; err == nil && ok {
+				err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
+			}
+		}
+		l.baseJob <- func() {
+			l.busy = false
+			if err != nil {
+				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
+				return
+			}
+			l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, hash, time.Now()
+			l.log.Info("base", "offset", offset, "hash", hash, "bytes", len(data), "written", writes)
+		}
+	}()
+}
+
+// report publishes a Status.
+func (l *life) report(notReady string) {
+	s := l.current
+	f := l.replica.fold
+	_, chain := f.Base()
+	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
+	s.Accepted, s.Rejected, s.Positions = f.Accepted(), f.Rejected(), f.Offsets()
+	s.Partitions = slices.Clone(s.Partitions)
+	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
+	if l.model == nil || l.replica.read != l.modelOf && s.At.Sub(l.modelAt) >= max(time.Second, 20*l.modelCost) || notReady != "" {
+		l.model, l.modelOf, l.modelAt = f.Learner().Snapshot(), l.replica.read, s.At
+		l.modelCost = time.Since(s.At)
+	}
+	s.Model, s.Version = l.model, l.modelOf
+	l.told = s.At
+	l.status.Store(&s)
+	if l.Observe != nil {
+		l.Observe(&s)
+	}
+}
+
+// joins is the goroutine that joins: it may wait for others.
+type joins struct {
+	joined chan joined
+	again  chan struct{}
+	stop   func()
+}
+
+type joined struct {
+	generation *stream.Generation
+	err        error
+}
+
+func joining(ctx context.Context, place *stream.Membership) *joins {
+	ctx, cancel := context.WithCancel(ctx)
+	j := &joins{joined: make(chan joined, 1), again: make(chan struct{}, 1)}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			generation, err := place.Next(ctx)
+			j.joined <- joined{generation, err} // has room: one is taken before the next is asked for
+			if err != nil {
+				return
+			}
+			select {
+			case <-j.again:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	j.stop = func() { cancel(); running.Wait() }
+	return j
+}
+
+// mixed is a record of the ledger with its chunks.
+type mixed struct {
+	offset int64
+	commit *Commit  // nil: it is none
+	chunks []*Chunk // nil for one that is not there, and never will be
+	gone   []bool   // for one that was trimmed
+	err    error    // final
+}
+
+// entries is the goroutine that reads the ledger.
+type entries struct {
+	next   chan mixed
+	stop   func()
+	reader *stream.LedgerReader
+}
+
+func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
+
+// readEntries reads the ledger from where a replica has come to.
+func readEntries(ctx context.Context, c stream.LedgerConfig, r *replica) (*entries, error) {
+	reader, err := stream.ReadLedger(ctx, c, r.topicID, r.read, false)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	e := &entries{next: make(chan mixed, 16), reader: reader}
+	var running sync.WaitGroup
+	running.Go(func() {
+		send := func(x mixed) bool {
+			select {
+			case e.next <- x:
+				return x.err == nil
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for {
+			records, err := reader.Next(ctx)
+			if err != nil {
+				send(mixed{err: err})
+				return
+			}
+			for _, record := range records {
+				if !send(readMixed(ctx, reader, record.Offset, record.Value)) {
+					return
+				}
+			}
+		}
+	})
+	var once sync.Once
+	e.stop = func() {
+		once.Do(func() { cancel(); running.Wait(); reader.Close() })
+	}
+	return e, nil
+}
+
+// readMixed reads the chunks of a commit.
+func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, value []byte) mixed {
+	e := mixed{offset: offset}
+	c, err := DecodeCommit(value)
+	if err != nil {
+		return e // for all readers the same
+	}
+	e.commit, e.chunks, e.gone = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
+	for i, ref := range c.Chunks {
+		data, err := reader.Chunk(ctx, stream.Place{Partition: ref.Partition, Offset: ref.Offset})
+		var trimmed *stream.TrimmedError
+		if errors.As(err, &trimmed) {
+			e.gone[i] = true // which matters only if the commit may refer to it
+			continue
+		}
+		if err != nil {
+			e.err = err
+			return e
+		}
+		if e.chunks[i], err = DecodeChunk(data); err != nil {
+			e.chunks[i] = nil
+		}
+	}
+	return e
+}
+
+// replica is the fold of a ledger with what else depends on the ledger alone.
+type replica struct {
+	fold    *Fold
+	topicID string
+	every   uint64
+	read    int64 // the offset that follows the last record seen
+	// Of chunks, by partition less one: the offsets behind all that accepted commits refer
+	// to, up to now and up to the latest base. Floors are those up to the base before the
+	// latest: a commit that refers to something before them is not accepted, so that
+	// whoever begins with the latest base needs nothing before the floors in it.
+	refs, before, floors []int64
+	floorsAt             map[int64][]int64 // by offset of the latest bases
+}
+
+const blockMix = "mix"
+
+// mixBlock is what a base holds of a replica beside the fold, as JSON.
+type mixBlock struct {
+	TopicID string  `json:"topic_id"`
+	Read    int64   `json:"read"`
+	Refs    []int64 `json:"refs"`
+	Before  []int64 `json:"before"`
+	Floors  []int64 `json:"floors"`
+}
+
+func newReplica(c online.Config, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
+	learner, err := online.New(c, s)
+	if err != nil {
+		return nil, err
+	}
+	return &replica{fold: NewFold(learner, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
+}
+
+// readReplica makes a replica of a base.
+func readReplica(c online.Config, data []byte, every uint64) (*replica, error) {
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{every: every, floorsAt: map[int64][]int64{}}
+	if r.fold, err = ReadFold(c, file.Blocks); err != nil {
+		return nil, err
+	}
+	text, err := blankout.FindBlock(file.Blocks, blockMix)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no base of a group", err)
+	}
+	var b mixBlock
+	if err := json.Unmarshal(text, &b); err != nil {
+		return nil, fmt.Errorf("block %s: %w", blockMix, err)
+	}
+	r.topicID, r.read, r.refs, r.before, r.floors = b.TopicID, b.Read, b.Refs, b.Before, b.Floors
+	r.floorsAt[r.read] = r.floors
+	return r, nil
+}
+
+// apply shows a record of the ledger to the fold. base says that one is due.
+func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
+	r.read = e.offset + 1
+	if e.commit == nil {
+		return nil, false, nil
+	}
+	for i, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		if p >= 0 && p < len(r.floors) && ref.Offset < r.floors[p] {
+			e.chunks[i] = nil
+		} else if e.gone[i] {
+			return nil, false, &stream.TrimmedError{Place: stream.Place{Partition: ref.Partition, Offset: ref.Offset}}
+		}
+	}
+	if changed, err = r.fold.Apply(e.offset, e.commit, e.chunks); err != nil {
+		return nil, false, err
+	}
+	schema := r.fold.Learner().Schema()
+	for _, f := range e.commit.Fields {
+		if !slices.ContainsFunc(schema.Fields, func(g blankout.Field) bool { return g.Name == f.Name }) {
+			schema.AddField(f)
+		}
+	}
+	for _, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		for len(r.refs) <= p {
+			r.refs = append(r.refs, 0)
+		}
+		r.refs[p] = max(r.refs[p], ref.Offset+1)
+	}
+	if base = r.fold.Accepted()%r.every == 0; base {
+		r.floors, r.before = r.before, slices.Clone(r.refs)
+		r.floorsAt[r.read] = r.floors
+		for len(r.floorsAt) > 4 {
+			delete(r.floorsAt, slices.Min(slices.Collect(maps.Keys(r.floorsAt))))
+		}
+	}
+	return changed, base, nil
+}
+
+// encode freezes the replica and returns what encodes it as a base, on any goroutine.
+func (r *replica) encode() (func() ([]byte, error), error) {
+	blocks, err := r.fold.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors})
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]byte, error) {
+		var out bytes.Buffer
+		err := checkpoint.Write(&out, checkpoint.Linear, func(yield func(blankout.Block) bool) {
+			if yield(blankout.Block{Name: blockMix, Data: text}) {
+				blocks(yield)
+			}
+		})
+		return out.Bytes(), err
+	}, nil
+}

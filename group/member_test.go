@@ -1,0 +1,335 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+
+	"blankout"
+	"blankout/online"
+	records "blankout/record"
+	"blankout/stream"
+)
+
+// events is a topic of events on a broker of the tests.
+type events struct {
+	t          testing.TB
+	broker     *kfake.Cluster
+	partitions int32
+	counts     []uint64    // records by partition
+	sums       []uint64    // of their fingerprints
+	complete   atomic.Bool // no more will come
+}
+
+// newEvents produces so many events to each partition.
+func newEvents(t testing.TB, partitions int32, each int, options ...kfake.Opt) *events {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	broker, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	e := &events{t: t, broker: broker, partitions: partitions, counts: make([]uint64, partitions), sums: make([]uint64, partitions)}
+	e.produce(each)
+	return e
+}
+
+func (e *events) connect() stream.ConnectConfig {
+	c := stream.DefaultConnectConfig()
+	c.Brokers = e.broker.ListenAddrs()
+	return c
+}
+
+func (e *events) produce(each int) {
+	e.t.Helper()
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), "events"
+	p, err := stream.NewProducer(e.t.Context(), c)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer p.Close()
+	for i := range e.partitions {
+		r := rand.New(rand.NewPCG(uint64(i), e.counts[i]))
+		for range each {
+			x, word := r.NormFloat64(), r.IntN(50)
+			label := "no"
+			if x+float64(word%5)/2-1+r.NormFloat64()/2 > 0 {
+				label = "yes"
+			}
+			value := fmt.Appendf(nil, `{"label":%q,"x":%.4f,"word":"w%d"}`, label, x, word)
+			if r.IntN(500) == 0 {
+				value = []byte(`{"no event`)
+			}
+			if err := p.WriteTo(e.t.Context(), i, stream.Message{Value: value}); err != nil {
+				e.t.Fatal(err)
+			}
+			e.sums[i] += records.Fingerprint(int64(e.counts[i]), nil, value)
+			e.counts[i]++
+		}
+	}
+	if err := p.Flush(e.t.Context()); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// member returns a member whose intervals are short.
+func (e *events) member(log *slog.Logger) *Member {
+	c := DefaultConfig()
+	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.BaseEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
+	c.SessionTimeout, c.RebalanceTimeout = 2*time.Second, 4*time.Second
+	kafka := stream.DefaultConsumerConfig()
+	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
+	format := records.DefaultConfig()
+	format.Bits, format.Classes = 12, []string{"no", "yes"}
+	return &Member{
+		Config: c, Kafka: kafka, Learner: online.DefaultConfig(), Schema: format.Schema, Log: log,
+		Open: func(ctx context.Context, c stream.ConsumerConfig, s *blankout.Schema, from blankout.Offsets) (stream.Opened, error) {
+			return stream.Input{Record: format, Kafka: c}.Open(ctx, s, from)
+		},
+	}
+}
+
+// all tells whether a member has folded every event, and no more will come.
+func (e *events) all(s *Status) bool {
+	if !e.complete.Load() {
+		return false
+	}
+	total, want := uint64(0), uint64(0)
+	for _, p := range s.Positions {
+		total += p.Records
+	}
+	for _, n := range e.counts {
+		want += n
+	}
+	return total >= want
+}
+
+// check compares what the fold has counted with what was produced.
+func (e *events) check(s *Status) {
+	e.t.Helper()
+	for p := range e.partitions {
+		at, _ := s.Positions.Lookup("events", p)
+		if at.First != 0 || at.Next != int64(e.counts[p]) || at.Records != e.counts[p] || at.Sum != e.sums[p] {
+			e.t.Errorf("partition %d: %+v, produced were %d of sum %d", p, at, e.counts[p], e.sums[p])
+		}
+	}
+}
+
+// bases collects the hashes of the bases that members came to.
+type bases struct {
+	mu sync.Mutex
+	at map[int64]map[string]bool
+}
+
+func (b *bases) observe(s *Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == nil {
+		b.at = map[int64]map[string]bool{}
+	}
+	if s.BaseOffset > 0 {
+		if b.at[s.BaseOffset] == nil {
+			b.at[s.BaseOffset] = map[string]bool{}
+		}
+		b.at[s.BaseOffset][s.BaseHash] = true
+	}
+}
+
+// one checks that there was one state at every base.
+func (b *bases) one(t testing.TB) {
+	t.Helper()
+	if len(b.at) == 0 {
+		t.Error("no base was made")
+	}
+	for offset, hashes := range b.at {
+		if len(hashes) > 1 {
+			t.Errorf("base %d has the hashes %v", offset, hashes)
+		}
+	}
+}
+
+func testLog(t testing.TB, name string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("m", name)
+}
+
+func TestMembers(t *testing.T) {
+	e := newEvents(t, 4, 500)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	members := make([]*Member, 3)
+	for i := range members {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe, m.Until = seen.observe, e.all
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s != nil && s.Members == 3 }) {
+		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
+			t.Fatal("the members do not find each other")
+		}
+	}
+	for range 10 {
+		e.produce(200)
+		time.Sleep(50 * time.Millisecond)
+	}
+	e.complete.Store(true)
+	running.Wait()
+	learned := 0
+	for i, m := range members {
+		s := m.Status()
+		if s == nil {
+			t.Fatalf("member %d has no status", i)
+		}
+		e.check(s)
+		if s.Committed > s.Refused {
+			learned++
+		}
+		t.Logf("member %d: %d commits, %d refused, %d events again; accepted %d, rejected %v; intercept %.3f", i, s.Committed, s.Refused, s.Again, s.Accepted, s.Rejected, s.Model.Model().Intercept)
+	}
+	if learned < 3 {
+		t.Errorf("%d members have learned", learned)
+	}
+	seen.one(t)
+	e.fresh(members[0].Status())
+}
+
+// fresh folds what is left of the ledger anew, from the newest base, and compares it with
+// what a member has come to.
+func (e *events) fresh(want *Status) {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "fresh"))
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	defer cancel()
+	m.Config.Name = "reader" // joins no members
+	m.Config.MixTopic, m.Config.BaseTopic = "g-mix", "g-base"
+	m.Until = func(s *Status) bool { return s.Offset >= want.Offset }
+	if err := m.Run(ctx); err != nil {
+		e.t.Error(err)
+	}
+	got := m.Status()
+	if got.Offset == want.Offset && (got.Chain != want.Chain || !slices.Equal(got.Positions, want.Positions)) {
+		e.t.Errorf("folded anew: chain %s at %v, want %s at %v", got.Chain, got.Positions, want.Chain, want.Positions)
+	}
+}
+
+// Members come and go, some without a word, while connections break: every event counts
+// once, and all who fold hold the same.
+func TestMembersThatCrash(t *testing.T) {
+	e := newEvents(t, 4, 1000)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	random := rand.New(rand.NewPCG(5, 6))
+	var running sync.WaitGroup
+	crash := make([]context.CancelFunc, 3)
+	start := func(i int) {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe = seen.observe
+		alive, die := context.WithCancelCause(ctx)
+		crash[i] = func() { die(errCrash) }
+		m.crash = func() bool { return errors.Is(context.Cause(alive), errCrash) }
+		running.Go(func() {
+			if err := m.Run(alive); err != nil && alive.Err() == nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for i := range crash {
+		start(i)
+	}
+	for range 6 {
+		time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
+		i := random.IntN(3)
+		crash[i]()
+		e.produce(200)
+		start(i)
+	}
+	e.complete.Store(true)
+	last := e.member(testLog(t, "last"))
+	last.Observe, last.Until = seen.observe, e.all
+	if err := last.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	e.check(last.Status())
+	cancel()
+	running.Wait()
+	seen.one(t)
+	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
+}
+
+// A member that is stopped commits what it has learned, and one with other settings is
+// refused before it adds anything.
+func TestMemberStops(t *testing.T) {
+	e := newEvents(t, 2, 700)
+	m := e.member(testLog(t, "stopped"))
+	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 100_000, time.Hour, 0
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m.Observe = func(s *Status) {
+		if s.Pending == 1400 {
+			cancel()
+		}
+	}
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.Status(); s.Accepted != 1 || s.Pending != 0 {
+		t.Errorf("%+v", s)
+	}
+	e.check(m.Status())
+
+	other := e.member(testLog(t, "other"))
+	other.Learner.Eta = 0.25
+	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "other settings") {
+		t.Errorf("other settings: %v", err)
+	}
+	other.Learner = online.DefaultConfig()
+	other.Learner.Rule = "arow"
+	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "adagrad") {
+		t.Errorf("another rule: %v", err)
+	}
+}
+
+var errCrash = errors.New("crash")
+
+func TestConfigCheck(t *testing.T) {
+	if c := DefaultConfig(); c.Check() != nil {
+		t.Error(c.Check())
+	}
+	for key, edit := range map[string]func(*Config){
+		"partitions":        func(c *Config) { c.Partitions = 0 },
+		"share":             func(c *Config) { c.Share = 0 },
+		"interval_min":      func(c *Config) { c.IntervalMin = 0 },
+		"interval_events":   func(c *Config) { c.IntervalEvents = c.IntervalMin - 1 },
+		"interval_max":      func(c *Config) { c.IntervalMax = 0 },
+		"precision":         func(c *Config) { c.Precision = 16 },
+		"base_every":        func(c *Config) { c.BaseEvery = 0 },
+		"session_timeout":   func(c *Config) { c.SessionTimeout = 0 },
+		"rebalance_timeout": func(c *Config) { c.RebalanceTimeout = c.SessionTimeout - 1 },
+	} {
+		c := DefaultConfig()
+		edit(&c)
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
