@@ -686,6 +686,9 @@ func (l *Learner) Schema() *blankout.Schema { return l.schema }
 // Fingerprint returns what gives the weights their meaning.
 func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
 
+// Events returns how many events have been met, as Metrics does.
+func (l *Learner) Events() uint64 { return l.events }
+
 // Metrics returns the progressive measures so far.
 func (l *Learner) Metrics() Metrics {
 	m := l.measures.sums

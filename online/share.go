@@ -139,6 +139,9 @@ func (c Config) CheckShared() error {
 	return nil
 }
 
+// CheckShared is Config.CheckShared of the Learner's settings.
+func (l *Learner) CheckShared() error { return l.config.CheckShared() }
+
 // shared says whether what is decided once for all is left to the fold.
 func (l *Learner) shared() bool { return l.share != nil && !l.share.whole }
 
@@ -348,8 +351,17 @@ func (l *Learner) cutWhole() *Delta {
 // What it has learned since it began the interval is forgotten, whether it has been cut or
 // not, and it begins a new one.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
+	return l.FollowState(fold, fold.State(), columns, peers, events)
+}
+
+// State returns the Learner's state without its rows, for FollowState.
+func (l *Learner) State() []byte { return l.whole() }
+
+// FollowState is Follow of a fold whose State has been taken. Several Learners may follow
+// one fold at the same time, which meanwhile must not be used else.
+func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, peers int, events uint64) error {
 	l.schema = fold.schema
-	n, err := l.readWhole(fold.whole())
+	n, err := l.readWhole(state)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}

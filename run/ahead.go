@@ -10,7 +10,7 @@ import (
 	"blankout"
 )
 
-// ahead is the reading side: three Batches go round, one being decoded, one
+// ahead is the reading side: Batches go round, of three one being decoded, one
 // waiting, one being learned.
 type ahead struct {
 	filled chan filledBatch
@@ -24,8 +24,7 @@ type filledBatch struct {
 	err error
 }
 
-func readAhead(ctx context.Context, source blankout.Source) *ahead {
-	const batches = 3
+func readAhead(ctx context.Context, source blankout.Source, batches int) *ahead {
 	ctx, stop := context.WithCancel(ctx)
 	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), stop: stop, done: make(chan struct{})}
 	for range batches {

@@ -47,6 +47,8 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
+	team      *team        // nil where one learns alone
+	shared    *sharedBatch // the batch at hand
 }
 
 func newLoop(r *Runner) *loop {
@@ -123,18 +125,22 @@ func (l *loop) learn(ctx context.Context) error {
 			case ctx.Err() != nil:
 				return nil
 			case errors.Is(b.err, io.EOF):
-				return nil
+				return l.endRound()
 			case b.err != nil:
 				return fmt.Errorf("reading events: %w", b.err)
 			}
+			shared := l.share(b.Batch)
 			err = l.batch(ctx, b.Batch)
-			l.ahead.free <- b.Batch
+			shared.release()
 		}
 		if err == nil {
 			err = l.doWhatIsDue(ctx)
 		}
 	}
-	if errors.Is(err, errEnough) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if errors.Is(err, errEnough) {
+		return l.endRound()
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
 	return err
@@ -258,6 +264,9 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	if err := l.examples(b, n, position); err != nil {
 		return err
 	}
+	if l.team.running() {
+		l.team.hand() // the batch is not ours any longer
+	}
 	l.current.LearnTime += time.Since(began)
 	l.records += uint64(n)
 	l.reportDrift(b)
@@ -269,7 +278,9 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
 	l.unreported = true
 	l.publisher.news = l.publisher.news || n > 0
-	l.saver.moved = l.saver.moved || !known || *position != before
+	if !l.team.running() { // else what there is to save is where its round began
+		l.saver.moved = l.saver.moved || !known || *position != before
+	}
 	for i := n - 1; i >= 0; i-- {
 		// A refused record's time may be the broker's instead of the event's.
 		if e := &b.Examples[i]; e.Refused == nil {
@@ -355,7 +366,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 	}()
 	for ; i < n; i++ {
 		e := &b.Examples[i]
-		if i+1 < n {
+		if i+1 < n && !l.team.running() {
 			l.Learner.Prefetch(&b.Examples[i+1])
 		}
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
@@ -365,7 +376,9 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		case e.Refused != nil:
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
-			l.Learner.Learn(e) // which counts it
+			if err := l.learnOne(b, i, e); err != nil { // which counts it
+				return err
+			}
 			continue
 		case validate.HeldOut(b.Partition, e.Offset, l.validator.holdout):
 			l.current.HeldOut++
@@ -380,7 +393,9 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.current.Learned++
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
 		}
-		l.Learner.Learn(e)
+		if err := l.learnOne(b, i, e); err != nil {
+			return err
+		}
 		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
 			l.aside.suspects = append(l.aside.suspects, suspect{i, s})
 		}
@@ -391,6 +406,9 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
 func (l *loop) freeze() *frozen {
+	if l.team.running() {
+		return &frozen{l.Learner.Snapshot(), l.team.settled.offsets, l.team.settled.records}
+	}
 	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
 }
 

@@ -79,6 +79,9 @@ type Runner struct {
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
+	// Learners says how many learners there are. Those of more than one go on
+	// goroutines of Run's.
+	Learners Learners
 	// FirstVersion is that of the first Model published. Who sees to it that it
 	// lies above all those of earlier runs has versions that never go back.
 	FirstVersion uint64
@@ -184,6 +187,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := l.startAdopting(); err != nil {
 		return err
 	}
+	if err := l.startLearners(); err != nil {
+		return err
+	}
 	l.warn(false)
 	l.publish()
 	l.report("")
@@ -191,9 +197,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
-	l.ahead = readAhead(ctx, l.Source)
+	l.ahead = readAhead(ctx, l.Source, 3+batchesAhead*max(r.Learners.N-1, 0))
 	err := l.learn(ctx)
 	l.ahead.stop()
+	l.endLearners()
 	l.endValidation(ctx, err)
 
 	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)

@@ -73,7 +73,7 @@ func (l *loop) beginSave() {
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
 	}
-	if sample := l.validator.sample.Encode(); sample != nil {
+	if sample := l.sampled(); sample != nil {
 		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
 	pause := time.Since(began)

@@ -111,7 +111,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), At: state.offsets, Reservoir: l.validator.sample.Encode(), Earlier: l.exact.Load()}
+	subject := validate.Request{Live: state.Model(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact.Load()}
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validationResult) {
