@@ -58,6 +58,16 @@ func (s Learners) Fingerprint() online.Fingerprint {
 	}
 }
 
+// KeepLearners gives a Fingerprint what another one says of learners: for those who do not
+// go on learning, to whom it makes no difference.
+func KeepLearners(to, from online.Fingerprint) {
+	for _, key := range []string{"learners", "learners_interval"} {
+		if value, ok := from[key]; ok {
+			to[key] = value
+		}
+	}
+}
+
 // interval is how many events a learner gets in a round that begins after so many.
 func (s Learners) interval(events uint64) uint64 {
 	return min(max(uint64(s.Share*float64(events))/uint64(s.N), s.MinInterval), s.MaxInterval)

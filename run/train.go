@@ -34,6 +34,8 @@ type Training struct {
 	// Evaluate computes Trained.Objective and Error, which costs one more look at
 	// every event.
 	Evaluate bool
+	// Learners is Runner's.
+	Learners Learners
 	// Observe sees how it goes, on the goroutine of Run. May be nil.
 	Observe func(pass int, s *Status)
 }
@@ -116,7 +118,7 @@ func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) 
 func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint}
+	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint, Learners: t.Learners}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

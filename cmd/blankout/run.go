@@ -29,6 +29,7 @@ type runFlags struct {
 	topics    string
 	json      bool
 	predict   bool
+	learners  learnersFlags
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -50,10 +51,16 @@ topic as it stands now, or a part of it.
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
 with a model that it follows: the learner's own, over HTTP, from its snapshot
-topic or from a file, the newest at any time.`,
+topic or from a file, the newest at any time.
+
+With --learners N as many threads learn one model together: after every interval the
+changes that each has made are added to it, in order. A run that is stopped goes on
+from the end of an interval, to the bit as if it had not been; one that ends by itself
+ends an interval.`,
 		Example: "  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
+			"  blankout run -f blankout.toml --until-end --learners 2\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
@@ -70,6 +77,7 @@ topic or from a file, the newest at any time.`,
 	for _, l := range learnerFlags {
 		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
+	o.learners.add(c, "")
 	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
@@ -110,7 +118,16 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return err
 	}
 	if o.predict {
+		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is for learning, and --predict-only learns nothing"); err != nil {
+			return usageError{fmt.Errorf("run: %w", err)}
+		}
 		return p.predictOnly(c.Context(), o, &l.Config)
+	}
+	if err := o.learners.check(c, l.Config.Learner); err != nil {
+		return usageError{fmt.Errorf("run: %w", err)}
+	}
+	if o.learners.N > 1 && l.Config.Validate.Policy == "adopt" {
+		return usageError{fmt.Errorf("run: %w", errAdopt)}
 	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)

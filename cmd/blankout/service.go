@@ -33,10 +33,11 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, recordConfig record.Config, v validate.Config, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+func newRunner(c online.Config, recordConfig record.Config, v validate.Config, learners run.Learners, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: runFingerprint(c, recordConfig, v),
+		Learners:    learners,
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
@@ -49,6 +50,7 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, s
 		},
 		Log: log,
 	}
+	maps.Copy(r.Fingerprint, learners.Fingerprint())
 	var file *checkpoint.File
 	var err error
 	switch {
@@ -219,7 +221,7 @@ func readable(checkpoints, reports string) (names []string) {
 
 // openRunner makes the runner, as the newest checkpoint has it.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
-	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, store, o.reset, o.from, log)
+	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, o.learners.Learners, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,8 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -m model\n" +
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -m model\n" +
 			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -m model\n" +
-			"  blankout train -d train.svm --solver online --passes 2 -m model",
+			"  blankout train -d train.svm --solver online --passes 2 -m model\n" +
+			"  blankout train -d train.svm --solver online --learners 2 -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {

@@ -166,7 +166,11 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	path, file, live := s.path, s.file, s.model.Model.(*blankout.Linear) // see readSaved
-	_, offsets, err := run.Resume(c.Learner, runFingerprint(c.Learner, c.Record, c.Validate.Config), file.Blocks)
+	settings := runFingerprint(c.Learner, c.Record, c.Validate.Config)
+	if was, err := run.ReadFingerprint(file.Blocks); err == nil {
+		run.KeepLearners(settings, was)
+	}
+	_, offsets, err := run.Resume(c.Learner, settings, file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
