@@ -236,6 +236,30 @@ func (b *Binary) AUC() float64 {
 	return area / (positives * negatives)
 }
 
+// Threshold is what predicting the positive class from a score on would have meant.
+type Threshold struct {
+	Score     float64 `json:"score"`
+	Positives float64 `json:"positives"` // events of the positive class at or above it
+	Negatives float64 `json:"negatives"` // events of the other class at or above it
+}
+
+// Thresholds returns one Threshold for the lower edge of each bin that holds events, the
+// highest score first. The last holds all events.
+func (b *Binary) Thresholds() []Threshold {
+	var all []Threshold
+	var t Threshold
+	for i := scoreBins - 1; i >= 0; i-- {
+		if b.Scores[0][i]+b.Scores[1][i] == 0 {
+			continue
+		}
+		t.Negatives += b.Scores[0][i]
+		t.Positives += b.Scores[1][i]
+		t.Score = math.Sinh(float64(i-scoreBins/2)/24) / 2
+		all = append(all, t)
+	}
+	return all
+}
+
 // AveragePrecision returns the area under the precision-recall curve, events of
 // one bin counting as equal; NaN without positive events.
 func (b *Binary) AveragePrecision() float64 {

@@ -284,6 +284,9 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	for i := n - 1; i >= 0; i-- {
 		// A refused record's time may be the broker's instead of the event's.
 		if e := &b.Examples[i]; e.Refused == nil {
+			if len(e.Value) <= maxNewest {
+				l.current.Newest = slices.Clone(e.Value)
+			}
 			if e.Time > 0 {
 				newest := time.UnixMilli(e.Time)
 				l.current.NewestAge = now.Sub(newest)

@@ -39,6 +39,9 @@ type Status struct {
 	NewestTime time.Time
 	NewestAge  time.Duration
 	LearnTime  time.Duration // spent in the Learner
+	// Newest is the newest usable record as it came, nil where records are not kept
+	// (record.Config.KeepValue) and where it is larger than maxNewest.
+	Newest     []byte
 	Save       SaveStatus
 	Published  uint64         // Models handed to readers
 	Metrics    online.Metrics // the Learner's
@@ -46,6 +49,9 @@ type Status struct {
 	Warnings   []online.Warning
 	Validation ValidationStatus
 }
+
+// maxNewest bounds the bytes of Status.Newest.
+const maxNewest = 1 << 16
 
 // PartitionStatus is how far one partition has been learned.
 type PartitionStatus struct {

@@ -49,6 +49,7 @@ type models struct {
 
 	predicting gate
 	sending    gate // the model as a file or with its weights
+	most       largestWeights
 }
 
 func newModels(c Config, s Service) *models {

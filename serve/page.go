@@ -1,43 +1,48 @@
 package serve
 
-// This file holds the page for people, and the events that it shows.
+// This file holds the page for people, and the events that it shows. What the page is
+// made of is in the folder page.
 
 import (
+	"bytes"
 	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"blankout"
 	"blankout/online"
 )
 
-// page is what / serves: one file that asks for nothing but GET /v1/events and
-// GET /v1/reports.
+// pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
+// charts. They ask for nothing but this server's own endpoints.
 //
-//go:embed page.html
-var page []byte
+//go:embed page
+var pages embed.FS
 
-// policy is the page's content security policy: it may run its own script and
-// ask its own server, nothing else.
-var policy = sync.OnceValue(func() string {
-	_, rest, _ := strings.Cut(string(page), "<script>")
-	script, _, _ := strings.Cut(rest, "</script>")
-	sum := sha256.Sum256([]byte(script))
-	return "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'sha256-" +
-		base64.StdEncoding.EncodeToString(sum[:]) + "'"
-})
+// policy is the page's content security policy: it may run the scripts of this server
+// and ask it, nothing else.
+const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
 
+// servePage answers GET / and GET /page/FILE.
 func servePage(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policy())
-	w.Write(page)
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "" {
+		name = "page/index.html"
+	}
+	data, err := pages.ReadFile(name)
+	if err != nil {
+		fail(w, http.StatusNotFound, "no such file of the page", r.URL.Path)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(data)))
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
 }
 
 // point is a moment of a run, as the page draws it. What is undefined is null.
@@ -49,42 +54,6 @@ type point struct {
 	Total   *float64 `json:"error_total"`
 	Loss    *float64 `json:"loss"` // recent, nats
 	Refused uint64   `json:"refused"`
-}
-
-// history remembers a run at even intervals. When it is full it forgets every
-// other point and goes on at twice the interval: it always spans the whole run.
-type history struct {
-	mu     sync.Mutex
-	points []point
-	every  int // ticks between two points
-	ticks  int
-}
-
-const (
-	historyPoints = 600
-	tickInterval  = time.Second
-)
-
-func (h *history) tick(s *collector) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ticks++; h.ticks%max(h.every, 1) != 0 {
-		return
-	}
-	if len(h.points) == historyPoints {
-		for i := range historyPoints / 2 {
-			h.points[i] = h.points[2*i+1]
-		}
-		h.points = h.points[:historyPoints/2]
-		h.every = 2 * max(h.every, 1)
-	}
-	h.points = append(h.points, pointOf(s.view()))
-}
-
-func (h *history) copy() []point {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]point{}, h.points...)
 }
 
 func pointOf(v *view) point {
@@ -114,8 +83,10 @@ func lag(v *view) *float64 {
 // the moment.
 type report struct {
 	point
+	Name       string                     `json:"name,omitempty"` // see Config.Name
 	Version    string                     `json:"version"`
 	NotReady   string                     `json:"not_ready"`
+	Reporting  bool                       `json:"reporting"` // GET /v1/reports is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
 	Unlabelled uint64                     `json:"unlabelled"`
@@ -205,6 +176,7 @@ type modelReport struct {
 	Loss    string `json:"loss"`
 	Noise   string `json:"noise"`
 	Trained string `json:"trained"`
+	Kernel  bool   `json:"kernel,omitempty"`
 }
 
 func reportOf(v *view) report {
@@ -265,7 +237,8 @@ func reportOf(v *view) report {
 		if at == nil {
 			at = new(int64)
 		}
-		r.Model = &modelReport{p.Version, *at, p.Events, p.Loss, p.Noise, p.Trained}
+		_, linear := p.Model.(*blankout.Linear)
+		r.Model = &modelReport{p.Version, *at, p.Events, p.Loss, p.Noise, p.Trained, !linear}
 		for i, name := range p.Schema.Classes {
 			if i < len(m.Classes) && i < 20 {
 				r.Classes = append(r.Classes, class{name, m.Classes[i]})
@@ -297,8 +270,9 @@ func milli(t time.Time) *int64 {
 // half of all connections.
 const maxWatchers = 64
 
-// events answers GET /v1/events: one event "history", the run so far, and then
-// every second one "status".
+// events answers GET /v1/events: one event "history", the run so far, and one "marks",
+// what happened in it; then every second one "status", and "marks" again when there are
+// more.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.watchers <- struct{}{}:
@@ -329,32 +303,30 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return out.Flush()
 	}
-	if send("history", s.history.copy()) != nil {
+	points, marks := s.history.copy()
+	if send("history", points) != nil || send("marks", marks) != nil {
 		return
 	}
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
-	for send("status", reportOf(s.collector.view())) == nil {
+	shown := len(marks)
+	for {
+		now := reportOf(s.collector.view())
+		now.Name, now.Reporting = s.config.Name, s.service.Reports != nil
+		if send("status", now) != nil {
+			return
+		}
+		if _, marks := s.history.copy(); len(marks) != shown {
+			if shown = len(marks); send("marks", marks) != nil {
+				return
+			}
+		}
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.closing:
 			return
 		case <-tick.C:
-		}
-	}
-}
-
-// watch keeps the history until the site closes.
-func (s *site) watch() {
-	tick := time.NewTicker(tickInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.closing:
-			return
-		case <-tick.C:
-			s.history.tick(s.collector)
 		}
 	}
 }

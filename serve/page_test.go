@@ -77,8 +77,8 @@ func TestPageInBrowser(t *testing.T) {
 			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": c.height, "deviceScaleFactor": 1, "mobile": c.width < 500})
 			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
 			// Two points make a line.
-			drawn := "[document.body?.dataset.events, document.querySelectorAll('#chart-error path').length, document.querySelectorAll('#chart-gap path').length].join(' ')"
-			for tries := 0; b.value(t, drawn) != "400 2 1"; tries++ {
+			drawn := "[document.body?.dataset.events, document.querySelector('#chart-error')?.dataset.series, document.querySelector('#chart-gap')?.dataset.series, document.querySelector('#try-answer .bigclass') != null, document.querySelector('#chart-calibration')?.dataset.series, document.querySelector('#largest-table tbody tr') != null].join(' ')"
+			for tries := 0; b.value(t, drawn) != "400 2 1 true 2 true"; tries++ {
 				if tries == 300 {
 					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
 				}
@@ -88,7 +88,7 @@ func TestPageInBrowser(t *testing.T) {
 				"document.querySelector('#state').textContent":                                 "stopped",
 				"document.querySelector('#refused').textContent":                               "4",
 				"document.querySelector('#events').textContent":                                "400",
-				"document.querySelectorAll('#chart-forecast path').length":                     7.0, // five levels, live and exact
+				"document.querySelector('#chart-forecast').dataset.series":                     "7", // five levels, live and exact
 				"document.querySelector('#exact').innerText.includes('the very ones learned')": true,
 				"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
 				"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,

@@ -56,6 +56,7 @@ type Config struct {
 	ClientTimeout  time.Duration `toml:"client_timeout"`
 	AnswerTimeout  time.Duration `toml:"answer_timeout"`
 	MaxConnections int           `toml:"max_connections"`
+	Name           string        `toml:"name"` // of this learner, for people
 }
 
 // DefaultConfig returns the values of an empty section.
@@ -113,6 +114,9 @@ type Service struct {
 	Snapshots func() *Snapshots
 	// DiskFree returns how many bytes are free where checkpoints are kept; may be nil.
 	DiskFree func() (int64, error)
+	// History names the file in which the page's history survives a restart; "" keeps it
+	// in memory only.
+	History string
 	// Reports are those of validations; nil serves none.
 	Reports *Reports
 	// Validate asks for a validation; nil takes no such requests.
@@ -255,6 +259,11 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 		}
 	}
 	site := newSite(c, s)
+	if s.History != "" {
+		if err := site.history.open(s.History); err != nil {
+			log.Warn(err.Error())
+		}
+	}
 	listener, err := net.Listen("tcp", c.Address)
 	if err != nil {
 		return nil, taken(c.Address, err)
@@ -279,7 +288,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	go func() {
 		defer close(server.done)
 		var watching sync.WaitGroup
-		watching.Go(site.watch)
+		watching.Go(func() { site.watch(log) })
 		defer watching.Wait()
 		answer := func() error { return server.http.Serve(listener) }
 		if secure != nil {
@@ -349,12 +358,16 @@ func (t *site) handler() http.Handler {
 		reply(w, http.StatusOK, ready{true, s.waiting()})
 	})
 	mux.HandleFunc("GET /{$}", servePage)
+	mux.HandleFunc("GET /page/", servePage)
 	mux.HandleFunc("GET /v1/events", t.events)
 	if s.Status != nil {
 		mux.HandleFunc("GET /v1/features", t.features)
+		mux.HandleFunc("GET /v1/newest", t.newest)
+		mux.HandleFunc("GET /v1/measures", t.measures)
 	}
 	mux.HandleFunc("GET /v1/model", models.get)
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
+	mux.HandleFunc("GET /v1/model/largest", models.largest)
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited)
 	}

@@ -76,6 +76,7 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 		t.Fatal(err)
 	}
 	recordConfig := written()
+	recordConfig.KeepValue = true
 	schema := recordConfig.Schema()
 	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
@@ -939,3 +940,14 @@ func ExampleStart() {
 	io.Copy(os.Stdout, response.Body)
 	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
 }
+
+// listening is the default configuration on a free port.
+func listening() serve.Config {
+	c := serve.DefaultConfig()
+	c.Address = "127.0.0.1:0"
+	return c
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

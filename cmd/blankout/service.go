@@ -172,6 +172,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if err := s.openAside(ctx, c, log); err != nil {
 		return nil, err
 	}
+	c.Record.KeepValue = true // for suspects and for the page
 	if err := s.openSource(ctx, c, o.data, &consuming, log); err != nil {
 		return nil, err
 	}
@@ -261,6 +262,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		},
 		Registry: c.Record.Registry,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
+		History: filepath.Join(c.Checkpoint.Directory, "history.json"),
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
@@ -313,7 +315,6 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 		}
 		s.close = append(s.close, d.Close)
 		s.runner.Suspects = suspects{d}
-		c.Record.KeepValue = true
 	}
 	return nil
 }

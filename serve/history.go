@@ -1,0 +1,189 @@
+package serve
+
+// This file remembers a run for the page: how it went, at even intervals, and what
+// happened in it.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"blankout/run"
+)
+
+// history remembers runs at even intervals. When it is full it forgets every other point
+// and goes on at twice the interval: it always spans all of them. It is kept in a file,
+// so that it survives a restart; nothing that is learned depends on it.
+type history struct {
+	mu sync.Mutex
+	remembered
+	ticks int
+	last  happened
+}
+
+// remembered is a history as its file has it.
+type remembered struct {
+	Format int     `json:"format"` // historyFormat
+	Every  int     `json:"every"`  // ticks between two points
+	Points []point `json:"points"`
+	Marks  []mark  `json:"marks"`
+}
+
+// mark is something that happened in a run.
+type mark struct {
+	Time int64  `json:"t"`    // milliseconds since 1970
+	Kind string `json:"kind"` // start, drift, field, adopted, stop
+	Text string `json:"text"` // for people
+}
+
+const (
+	historyFormat = 1
+	historyPoints = 600
+	historyMarks  = 100
+	tickInterval  = time.Second
+	keepInterval  = time.Minute // between two writes of the file
+)
+
+// happened counts what marks are made of.
+type happened struct {
+	started                     bool
+	stopped                     bool
+	drifts, fieldAlarms, adopts uint64
+}
+
+// open goes on with the history of a file, if there is one. What is no history is left
+// out, and the error says so.
+func (h *history) open(name string) error {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var r remembered
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && (r.Format != historyFormat || r.Every < 0 || len(r.Points) > historyPoints || len(r.Marks) > historyMarks) {
+		err = fmt.Errorf("format %d with %d points: this program reads format %d", r.Format, len(r.Points), historyFormat)
+	}
+	if err != nil {
+		return fmt.Errorf("the page's history %s is not read, it begins anew: %w", name, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remembered = r
+	return nil
+}
+
+// write replaces the file.
+func (h *history) write(name string) error {
+	h.mu.Lock()
+	h.Format = historyFormat
+	data, err := json.Marshal(h.remembered)
+	h.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("keeping the page's history: %w", err)
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("keeping the page's history: %w", err)
+	}
+	return nil
+}
+
+func (h *history) tick(s *collector) {
+	v := s.view()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.note(v.status)
+	if h.ticks++; h.ticks%max(h.Every, 1) != 0 {
+		return
+	}
+	if len(h.Points) == historyPoints {
+		for i := range historyPoints / 2 {
+			h.Points[i] = h.Points[2*i+1]
+		}
+		h.Points = h.Points[:historyPoints/2]
+		h.Every = 2 * max(h.Every, 1)
+	}
+	h.Points = append(h.Points, pointOf(v))
+}
+
+// note marks what has happened since the last time.
+func (h *history) note(s *run.Status) {
+	now := happened{
+		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped",
+		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms, adopts: s.Validation.Adopted,
+	}
+	before := h.last
+	h.last = now
+	add := func(kind, format string, args ...any) {
+		if len(h.Marks) == historyMarks {
+			h.Marks = h.Marks[:copy(h.Marks, h.Marks[1:])]
+		}
+		h.Marks = append(h.Marks, mark{time.Now().UnixMilli(), kind, fmt.Sprintf(format, args...)})
+	}
+	if now.started && !before.started {
+		add("start", "started, with %d events learned before", s.Metrics.Events-s.Learned-s.Unlabelled)
+	}
+	if now.drifts > before.drifts {
+		d := s.Metrics.Drift
+		add("drift", "drift at event %d: log-loss %.3f → %.3f nats", d.Event, d.Before, d.After)
+	}
+	if now.fieldAlarms > before.fieldAlarms && s.Health != nil {
+		for _, f := range s.Health.Fields {
+			if len(f.Alarms) > 0 {
+				add("field", "%s", f.Alarms[0].Text)
+				break
+			}
+		}
+	}
+	if now.adopts > before.adopts {
+		add("adopted", "the exact solution was adopted")
+	}
+	if now.stopped && !before.stopped && now.started {
+		add("stop", "stopped")
+	}
+}
+
+// copy returns the points and the marks so far.
+func (h *history) copy() ([]point, []mark) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]point{}, h.Points...), append([]mark{}, h.Marks...)
+}
+
+// watch keeps the history until the site closes.
+func (s *site) watch(log *slog.Logger) {
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	written := time.Now()
+	keep := func() {
+		if s.service.History == "" {
+			return
+		}
+		written = time.Now()
+		if err := s.history.write(s.service.History); err != nil {
+			log.Warn("the page's history could not be kept: after a restart it begins anew", "err", err)
+		}
+	}
+	for {
+		select {
+		case <-s.closing:
+			s.history.tick(s.collector)
+			keep()
+			return
+		case <-tick.C:
+			s.history.tick(s.collector)
+			if time.Since(written) >= keepInterval {
+				keep()
+			}
+		}
+	}
+}

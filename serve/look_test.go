@@ -1,0 +1,253 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/client"
+	"blankout/online"
+	"blankout/serve"
+)
+
+// What the page asks for beside the stream of events: the newest usable record, measures
+// that are those of the metrics, and the largest weights of the model.
+func TestLook(t *testing.T) {
+	runner, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	for path, want := range map[string]int{"/v1/newest": 204, "/v1/measures": 503, "/v1/model/largest": 503, "/v1/model/largest?n=0": 400, "/v1/model/largest?n=1001": 400} {
+		if status, text, _ := call(t, "GET", url+path, ""); status != want {
+			t.Errorf("%s before the start: %d %s", path, status, text)
+		}
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string, to any) {
+		t.Helper()
+		status, text, _ := call(t, "GET", url+path, "")
+		if err := json.Unmarshal([]byte(text), to); status != 200 || err != nil {
+			t.Fatalf("%s: %d %v %s", path, status, err, text)
+		}
+	}
+	var newest struct{ Format, Event, Label string }
+	get("/v1/newest", &newest)
+	// The 400th event is the last of the file, and no refused one.
+	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
+		t.Errorf("the newest event: %+v", newest)
+	}
+	if status, text, _ := call(t, "POST", url+"/v1/predict", newest.Event); status != 200 || !strings.Contains(text, `"class":"yes"`) {
+		t.Errorf("it is predicted: %d %s", status, text)
+	}
+	var measures struct {
+		Classes     []string
+		Confusion   [2][2]float64
+		Reliability []struct{ Probability, Positive, Events float64 }
+		Thresholds  []online.Threshold
+		Refused     map[string]online.Refusals
+	}
+	get("/v1/measures", &measures)
+	b := runner.Status().Metrics.Binary
+	events, positive := 0.0, 0.0
+	for _, r := range measures.Reliability {
+		events, positive = events+r.Events, positive+r.Events*r.Positive
+	}
+	if len(measures.Classes) != 2 || measures.Confusion != b.Confusion || events != 400 || math.Abs(positive-200) > 1e-9 || measures.Refused["syntax"].Count != 4 || measures.Refused["syntax"].First == "" {
+		t.Errorf("measures: %+v", measures)
+	}
+	// The table of thresholds is the ROC curve: its area is AUC, and where the score is 0
+	// it agrees with the confusion matrix.
+	area, last := 0.0, online.Threshold{Score: math.Inf(1)}
+	for _, x := range measures.Thresholds {
+		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
+			t.Errorf("thresholds do not go down: %+v after %+v", x, last)
+		}
+		area += (x.Negatives - last.Negatives) * (x.Positives + last.Positives) / 2
+		if x.Score > 0 && (x.Positives > b.Confusion[1][1] || x.Negatives > b.Confusion[0][1]) {
+			t.Errorf("from score %v on %v and %v, the confusion matrix has %v", x.Score, x.Positives, x.Negatives, b.Confusion)
+		}
+		last = x
+	}
+	if math.Abs(area/200/200-b.AUC()) > 1e-12 || last.Positives != 200 || last.Negatives != 200 {
+		t.Errorf("area %v, AUC %v; all: %+v", area/200/200, b.AUC(), last)
+	}
+	var largest struct {
+		Version uint64
+		Columns int
+		Outputs []struct {
+			Class   string
+			Weights []struct {
+				Feature string
+				Weight  float64
+			}
+		}
+	}
+	get("/v1/model/largest?n=3", &largest)
+	model := runner.Model()
+	if largest.Version != runner.Published().Version || largest.Columns != 11 || len(largest.Outputs) != 1 || largest.Outputs[0].Class != "yes" || len(largest.Outputs[0].Weights) != 3 {
+		t.Fatalf("largest: %+v", largest)
+	}
+	third := math.Abs(largest.Outputs[0].Weights[2].Weight)
+	larger := 0
+	for c := range model.Columns() {
+		if math.Abs(c.Weights[0]) > third {
+			larger++
+		}
+	}
+	if w := largest.Outputs[0].Weights[0]; larger != 2 || !strings.HasPrefix(w.Feature, "word=") || (w.Weight > 0) != strings.HasPrefix(w.Feature, "word=yes") {
+		t.Errorf("%d weights are larger than the third; %+v", larger, largest)
+	}
+}
+
+// The page's history goes on after a restart, with a mark where the run began again. A
+// damaged file costs the history and nothing else.
+func TestHistorySurvives(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "history.json")
+	for round := 1; round <= 2; round++ {
+		runner, service := learned(t)
+		service.History = name
+		server, err := serve.Start(listening(), service, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := runner.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var kept struct {
+			Points []struct{ Records uint64 }
+			Marks  []struct{ Kind, Text string }
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Points) < round || kept.Points[len(kept.Points)-1].Records != 404 {
+			t.Fatalf("round %d: %v %s", round, err, data)
+		}
+		kinds := ""
+		for _, m := range kept.Marks {
+			kinds += m.Kind + " "
+		}
+		if want := strings.Repeat("start stop ", round); kinds != want {
+			t.Errorf("round %d: marks %q, want %q", round, kinds, want)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info.Mode(), err)
+		}
+	}
+	for _, damaged := range []string{"", "{}", `{"format":2}`, "{\"format\":1,\"points\":[" + strings.TrimSuffix(strings.Repeat("{},", 601), ",") + "]}"} {
+		if err := os.WriteFile(name, []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		_, service := learned(t)
+		service.History = name
+		server, err := serve.Start(listening(), service, logTo(&log))
+		if err != nil {
+			t.Fatalf("%.20q: %v", damaged, err)
+		}
+		if err := server.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "begins anew") {
+			t.Errorf("%.20q: the log says %q", damaged, log.String())
+		}
+	}
+}
+
+// The page in a browser answers who touches it: a field switched off changes the answer, a
+// threshold its table, a range the time shown; and it says that the server has gone.
+func TestTouchInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := learned(t)
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
+	c := listening()
+	c.Name = "fraud, staging <b>"
+	server, err := serve.Start(c, service, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	t.Cleanup(func() {
+		if !closed {
+			server.Close(t.Context())
+		}
+	})
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await := func(expression string, want any) {
+		t.Helper()
+		for tries := 0; b.value(t, expression) != want; tries++ {
+			if tries == 400 {
+				t.Fatalf("%s: %v, want %v; the page shows: %v", expression, b.value(t, expression), want, b.value(t, "document.body?.innerText"))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	predicted := func(event string) string {
+		m := client.New(runner.Model(), written())
+		p, err := m.Predict([]byte(event), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s with probability %s", p.Class, percentOf(p.Probability))
+	}
+	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 2600, "deviceScaleFactor": 1, "mobile": false})
+	b.call(t, "Page.navigate", map[string]any{"url": server.URL() + "/"})
+	answer := "document.querySelector('#try-answer .bigclass')?.textContent"
+	ts := runner.Status().NewestTime.UnixMilli()
+	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"yes4","x":0}`, ts)))
+	await("document.querySelector('#name').textContent", c.Name)
+	await("document.title.startsWith('fraud, staging <b> · blankout')", true)
+	await("document.querySelector('#try-form').innerText.includes('label')", false)
+	// Switched off, the word is missing; written anew, it is another one.
+	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
+	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
+	await("document.querySelector('#try-answer').innerText.includes('Missing: word')", true)
+	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
+	b.value(t, "(() => { const i = document.querySelector('#try-form input[aria-label=\"word\"]'); i.value = 'no1'; i.dispatchEvent(new Event('input')); })()")
+	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"no1","x":0}`, ts)))
+	// The highest threshold calls nothing or little so, the lowest everything.
+	await("document.querySelector('#threshold').hidden", false)
+	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
+	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {
+		t.Errorf("from the lowest score on: %s", text)
+	}
+	b.value(t, "document.querySelector('#threshold-best').click()")
+	if text := fmt.Sprint(b.value(t, "document.querySelector('#threshold-table').innerText")); !strings.Contains(text, "error 2.") && !strings.Contains(text, "error 1.") && !strings.Contains(text, "error 0.") {
+		t.Errorf("at the cheapest threshold: %s", text)
+	}
+	b.value(t, "document.querySelector('#ranges button[data-range=\"60\"]').click()")
+	await("document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
+	b.picture(t, "touched")
+	if err := server.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closed = true
+	complaints := len(b.complaints)
+	await("document.querySelector('#state').textContent", "no connection")
+	await("document.body.classList.contains('stale')", true)
+	await("document.title.startsWith('?')", true)
+	for _, complaint := range b.complaints[:complaints] {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+func percentOf(p float64) string {
+	if 100*p < 9.95 {
+		return fmt.Sprintf("%.2f %%", 100*p)
+	}
+	return fmt.Sprintf("%.1f %%", 100*p)
+}

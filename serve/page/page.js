@@ -1,0 +1,533 @@
+"use strict";
+const $ = id => document.getElementById(id);
+const text = (id, s) => { const e = $(id); if (e.textContent !== s) e.textContent = s; };
+const el = (name, attributes, ...children) => {
+  const e = document.createElement(name);
+  for (const k in attributes) e.setAttribute(k, attributes[k]);
+  e.append(...children);
+  return e;
+};
+const explained = (word, what) => el("dfn", {title: what}, word);
+const none = "–";
+const whole = n => n == null ? none : Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
+const short = n => n == null ? none : n >= 1e9 ? (n / 1e9).toPrecision(3) + " G" : n >= 1e6 ? (n / 1e6).toPrecision(3) + " M" : n >= 1e4 ? (n / 1e3).toPrecision(3) + " k" : n >= 10 || n % 1 === 0 ? whole(n) : n.toPrecision(2);
+const fixed = (x, digits) => x == null ? none : x.toFixed(digits);
+const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1) + " %";
+const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
+const bytes = n => n < 1024 ? n + " B" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KiB" : n < 1 << 30 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / (1 << 30)).toFixed(1) + " GiB";
+const span = s => s < 1 ? "now" : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
+// release writes a version: which start of the learner, and which model since then.
+const release = v => Math.floor(v / 2 ** 32) + "." + v % 2 ** 32;
+const clock = t => new Date(t).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false});
+
+// Charts are drawn by uPlot. Those over time share the time that they show.
+const plots = {};
+let shown = 0, zoom = null; // seconds back from now, 0 for all; or [from, to] in milliseconds
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const markColours = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a"};
+
+// span of time that the charts over time show, null for all of it.
+function timeShown() {
+  if (zoom) return zoom;
+  const last = points.length ? points[points.length - 1].t : 0;
+  return shown ? [last - 1000 * shown, last] : null;
+}
+
+// chart draws lines over x. o: series [{name, colour, dash, faint, width, points [[x, y]]}], x, y and tip write a value.
+function chart(id, o) {
+  const box = $(id);
+  if (!o.series.some(s => s.points.filter(p => p[1] != null).length > 1)) {
+    if (plots[id]) { plots[id].plot.destroy(); delete plots[id]; }
+    if (!box.querySelector(".empty")) box.replaceChildren(el("div", {class: "empty"}, o.empty || "Waiting for events."));
+    delete box.dataset.series;
+    return;
+  }
+  const xs = [...new Set(o.series.flatMap(s => s.points.map(p => p[0])))].sort((a, b) => a - b);
+  const data = [xs, ...o.series.map(s => { const m = new Map(s.points); return xs.map(x => m.has(x) ? m.get(x) : o.join ? undefined : null); })];
+  const height = o.height || (innerWidth <= 760 ? 180 : 200), width = box.clientWidth || 500;
+  const key = JSON.stringify([o.series.map(s => [s.name, s.colour, s.dash, s.faint, s.width]), height, matchMedia("(prefers-color-scheme: dark)").matches]);
+  box.dataset.series = o.series.length;
+  box.dataset.points = xs.length;
+  if (plots[id] && plots[id].key === key) {
+    plots[id].o = o;
+    if (plots[id].plot.width !== width) plots[id].plot.setSize({width, height});
+    plots[id].plot.setData(data);
+    return;
+  }
+  if (plots[id]) plots[id].plot.destroy();
+  const held = plots[id] = {key, o};
+  const tip = el("div", {class: "tip", hidden: ""});
+  box.replaceChildren(tip);
+  box.setAttribute("role", "img");
+  box.setAttribute("aria-label", o.label);
+  const axis = {stroke: colour("--soft"), grid: {stroke: colour("--grid"), width: 1}, ticks: {show: false}, font: "11.5px system-ui, sans-serif"};
+  held.plot = new uPlot({
+    width, height, padding: [8, 8, 0, 0], legend: {show: false},
+    cursor: {points: {size: 6}, drag: {x: true, y: false, setScale: false}, y: false, bind: {dblclick: () => () => { if (held.o.time) look(0, null); }}},
+    scales: {
+      x: {time: false, range: (u, low, high) => held.o.range || held.o.time && timeShown() || (low === high ? [low, low + 1] : [low, high])},
+      y: {range: (u, low, high) => [0, ceiling(u, held.o)]},
+    },
+    axes: [
+      {...axis, size: 24, space: 90, grid: {show: false}, values: (u, values) => values.map(held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
+      {...axis, size: 52, space: 36, values: (u, values) => values.map(held.o.y)},
+    ],
+    series: [{}, ...o.series.map(s => ({stroke: s.faint ? colour("--faint") : colour(s.colour), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: false}, spanGaps: !!o.join}))],
+    hooks: {
+      drawClear: [u => { if (held.o.time) drawMarks(u); }],
+      setSelect: [u => {
+        if (held.o.time && u.select.width > 3) look(0, [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
+        if (u.select.width) u.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
+      }],
+      setCursor: [u => {
+        const i = u.cursor.idx;
+        tip.hidden = i == null || u.cursor.left < 0;
+        if (tip.hidden) return;
+        tip.replaceChildren(held.o.x(u.data[0][i]));
+        held.o.series.forEach((s, k) => { const y = u.data[k + 1][i]; if (y != null) tip.append(el("br", {}), s.name + " ", el("b", {}, held.o.tip(y))); });
+        if (held.o.time) for (const m of marks) if (Math.abs(u.valToPos(m.t, "x") - u.cursor.left) < 6) tip.append(el("br", {}), m.text);
+        tip.style.left = Math.max(0, Math.min(u.cursor.left + 62, u.width - tip.offsetWidth - 4)) + "px";
+      }],
+    },
+  }, data, box);
+  box.append(tip);
+}
+
+// ceiling is the highest value worth showing of what is in view: the first moments of a run, far above all others, are cut.
+function ceiling(u, o) {
+  const [low, high] = o.range || o.time && timeShown() || [-Infinity, Infinity], seen = [];
+  for (let k = 1; k < u.data.length; k++)
+    for (let i = 0; i < u.data[0].length; i++) { const y = u.data[k][i]; if (y != null && u.data[0][i] >= low && u.data[0][i] <= high) seen.push(y); }
+  seen.sort((a, b) => a - b);
+  const most = seen[seen.length - 1] || 0, usual = seen[Math.floor(.97 * (seen.length - 1))] || 0;
+  return Math.max(o.time && seen.length > 40 && usual > 0 ? Math.min(most, 1.6 * usual) : most, o.least || 0) * 1.05 || 1;
+}
+
+function drawMarks(u) {
+  for (const m of marks) {
+    const x = u.valToPos(m.t, "x", true);
+    if (!(x >= u.bbox.left && x <= u.bbox.left + u.bbox.width)) continue;
+    u.ctx.fillStyle = colour(markColours[m.kind] || "--faint");
+    u.ctx.globalAlpha = .7;
+    u.ctx.fillRect(x - devicePixelRatio, u.bbox.top, 2 * devicePixelRatio, u.bbox.height);
+    u.ctx.globalAlpha = 1;
+  }
+}
+
+// look shows the last so many seconds, 0 for all, or a span.
+function look(seconds, between) {
+  shown = seconds; zoom = between;
+  for (const b of document.querySelectorAll("#ranges button")) b.setAttribute("aria-pressed", String(!zoom && +b.dataset.range === shown));
+  draw();
+}
+for (const b of document.querySelectorAll("#ranges button")) b.addEventListener("click", () => look(+b.dataset.range, null));
+
+function timeMarks(a, b, n) {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400].map(s => s * 1000);
+  const step = steps.find(s => (b - a) / s <= n) || Math.ceil((b - a) / n / 86400000) * 86400000;
+  const shift = new Date(a).getTimezoneOffset() * 60000, out = [];
+  for (let t = Math.ceil((a - shift) / step) * step + shift; t <= b; t += step) out.push(t);
+  return out;
+}
+function legend(id, series) {
+  $(id).replaceChildren(...series.map(s => el("span", {}, el("i", {class: s.dash ? "dash" : "", style: ""}), s.name)));
+  [...$(id).querySelectorAll("i")].forEach((e, i) => { e.style.borderColor = `var(${series[i].colour})`; e.style.opacity = series[i].faint ? .45 : 1; });
+}
+
+// What has come so far.
+let points = [], marks = [], now = null, heard = 0, reports = [];
+
+function add(p) {
+  const last = points[points.length - 1];
+  if (last && p.t <= last.t) return;
+  points.push(p);
+  if (points.length > 1200) points = points.filter((_, i) => i % 2 === points.length % 2);
+}
+function rates() {
+  return points.map((p, i) => {
+    // Over five points, so that batches do not look like bursts.
+    const q = points[Math.max(0, i - 5)];
+    return [p.t, i === 0 || p.t === q.t || p.records < q.records ? null : (p.records - q.records) / (p.t - q.t) * 1000];
+  });
+}
+
+function draw() {
+  if (!now) return;
+  const s = now, rate = rates(), last = rate.length ? rate[rate.length - 1][1] : null;
+  const ready = !s.not_ready;
+  const state = $("state"), plain = ["stopped", "stopping", "not started", "on disk"].includes(s.not_ready);
+  state.className = "state " + (ready ? "on" : plain ? "wait" : "off");
+  text("state", ready ? s.started == null ? "predicting" : s.learned + s.unlabelled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
+  text("why", ready || plain ? s.not_ready === "not started" && s.events ? `A checkpoint with ${whole(s.events)} events is loaded; the source is being opened.` : "" : s.not_ready);
+  text("name", s.name || "blankout");
+  document.body.classList.remove("stale");
+  const warnings = s.warnings || [];
+  if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
+    $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
+  document.title = (ready || plain ? "" : "! ") + (s.name ? s.name + " · blankout" : "blankout") + (s.error == null ? "" : " · " + percent(s.error));
+  text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
+  text("events", whole(s.events));
+  text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : ""));
+  text("rate", short(last));
+  text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
+  text("lag", short(s.lag));
+  text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "unknown of a file" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
+  text("error", percent(s.error));
+  text("error-note", "total " + percent(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)));
+  text("loss", fixed(s.loss, 4));
+  text("loss-note", "total " + fixed(s.loss_total, 4));
+  const c = s.checkpoint;
+  $("saved").className = "v" + (c.failed ? " warn" : "");
+  text("saved", c.at == null ? "none" : s.t - c.at < 1000 ? "now" : span((s.t - c.at) / 1000));
+  if (c.at != null && s.t - c.at >= 1000) $("saved").append(el("small", {}, " ago"));
+  text("saved-note", c.at == null ? "" : bytes(c.bytes) + ` · learning paused ${(1000 * c.pause_seconds).toFixed(1)} ms` + (c.failed ? ` · ${c.failed} failed` : ""));
+  $("drift").className = "v" + (s.drift.alarms ? " warn" : "");
+  text("drift", whole(s.drift.alarms));
+  text("drift-note", s.drift.alarms ? `last at event ${whole(s.drift.event)}: ${fixed(s.drift.before, 3)} → ${fixed(s.drift.after, 3)} nats` : "log-loss is steady");
+  const letters = Object.values(s.dead_letters || {}).reduce((a, b) => a + b, 0);
+  $("refused").className = "v" + (s.dead_letter_failures ? " bad" : s.refused ? " warn" : "");
+  text("refused", whole(s.refused));
+  text("refused-note", s.dead_letter_failures ? `dead letters failed ${s.dead_letter_failures} times` : s.refused ? `${whole(letters)} kept as dead letters` : "no dead letters");
+
+  const recent = {name: "recent", colour: "--a"}, total = {name: "since the beginning", colour: "--b", dash: true};
+  legend("legend-error", [recent, total]);
+  chart("chart-error", {time: true, label: "Error over time", x: clock, y: v => +(100 * v).toPrecision(3) + " %", tip: percent, series: [
+    {...recent, points: points.map(p => [p.t, p.error])}, {...total, points: points.map(p => [p.t, p.error_total])}]});
+  chart("chart-loss", {time: true, label: "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: v => fixed(v, 4), series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
+  chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", colour: "--a", points: rate}]});
+  chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", colour: "--a", points: points.map(p => [p.t, p.lag])}]});
+  drawForecast(s);
+  drawAdoption();
+  drawHealth(s.health);
+  drawStream(s);
+  text("footer", `blankout ${s.version}` + (s.model ? ` · model version ${release(s.model.version)}` : ""));
+}
+
+function drawForecast(s) {
+  const report = reports[0], measured = report && report.live && report.live.robustness;
+  // Live and exact are compared by one method: the report's, if there is one.
+  const series = (s.forecasts || []).map(f => {
+    const chosen = !measured && (f.level === s.level || s.forecasts.length === 1);
+    return {name: chosen ? "live, " + f.level : f.level, chosen, colour: chosen ? "--a" : "--faint", faint: !chosen, width: chosen ? 2.5 : 1.25, points: f.error.map((e, i) => [s.deletions[i], e])};
+  });
+  series.sort((a, b) => a.chosen - b.chosen);
+  if (measured)
+    for (const [name, side, colour, dash] of [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]])
+      series.push({name, chosen: true, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / 100])});
+  const chosen = series.filter(f => f.chosen);
+  const others = series.length - chosen.length;
+  legend("legend-forecast", [...chosen, ...(others ? [{name: measured ? "noise levels, while learning" : "other noise levels", colour: "--faint", faint: true}] : [])]);
+  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: v => fixed(100 * v, 0) + " %", tip: percent, range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true,
+    series: [...series.filter(f => !f.chosen), ...chosen]});
+  text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", from the weights alone."));
+}
+
+function rows(head, body) {
+  return el("table", {}, el("thead", {}, el("tr", {}, ...head.map(h => el("th", {scope: "col"}, h)))), el("tbody", {}, ...body.map(r => el("tr", {}, ...r.map(c => c.nodeName === "TD" ? c : el("td", {}, c))))));
+}
+function drawStream(s) {
+  const list = s.partitions || [];
+  const most = 50;
+  if (!list.length) $("partitions").replaceChildren(el("div", {class: "empty"}, s.started == null && s.predictions ? "Nothing is learned here: the model is followed." : "Nothing read yet."));
+  else $("partitions").replaceChildren(rows(["partition", "next offset", "end", "lag", "records"], list.slice(0, most).map(p => [
+    p.topic.split("/").pop() + "/" + p.partition + (p.failing ? ": " + p.failing : ""), whole(p.next), p.high_water < 0 ? none : whole(p.high_water), p.high_water < 0 ? none : whole(Math.max(0, p.high_water - p.next)), whole(p.records)])));
+  if (list.length > most) $("partitions").append(el("p", {class: "note"}, `and ${list.length - most} more`));
+  const counts = [];
+  if ((s.classes || []).length) counts.push(rows(["class", "events"], s.classes.map(c => [c.name || "not seen yet", whole(c.events)])));
+  const reasons = Object.entries(s.refused_by || {});
+  if (reasons.length) counts.push(rows(["refused because of", "records", "kept"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])));
+  const p = s.predictions, age = x => x == null ? none : x < 1 ? Math.round(1000 * x) + " ms" : span(x);
+  if (p) counts.push(rows(["predictions", ""], [["scored", whole(p.scored)], ["refused", whole(p.refused)], ["lag", whole(p.lag)], ["newest event, when scored", age(p.newest_age_seconds)], ["age of the model used", age(p.staleness_seconds)], ...(p.trouble ? [["trouble", p.trouble]] : [])]));
+  if ((s.snapshots || []).length) counts.push(rows(["snapshots to", "published", "newest"], s.snapshots.map(q => [q.place + (q.trouble ? ": " + q.trouble : ""), whole(q.snapshots), q.published == null ? none : age((s.t - q.published) / 1000) + " old"])));
+  $("counts").replaceChildren(...counts);
+  $("counts").style.marginTop = counts.length ? "14px" : "0";
+}
+
+// The fields that are least as they usually are, and what is told of those with an alarm.
+function drawHealth(h) {
+  $("health").hidden = !h;
+  if (!h) return;
+  const alarms = h.fields.flatMap(f => f.alarms || []);
+  $("health-alarms").replaceChildren(...alarms.map(a => el("li", {"data-kind": a.kind}, a.text)));
+  $("health-alarms").style.marginBottom = alarms.length ? "8px" : "0";
+  const two = (f, kind, c) => [cell(f, kind, c && percent(c.now)), c ? percent(c.usual) : none];
+  const cell = (f, kind, text) => el("td", (f.alarms || []).some(a => a.kind === kind) ? {class: "bad"} : {}, text || none);
+  $("health-table").replaceChildren(rows(["field", "missing", "usually", "new values", "usually", "mean moved by", "deviation", "error without"], h.fields.map(f => [
+    f.field, ...two(f, "missing", f.missing), ...two(f, "new-values", f.new_values),
+    cell(f, "mean", f.mean && (f.mean.change < 0 ? "−" : "+") + Math.abs(f.mean.change).toFixed(2)),
+    cell(f, "deviation", f.deviation && "× " + f.deviation.change.toFixed(2)),
+    f.error_without == null ? none : f.error_without.toFixed(1) + " %"])));
+  text("health-note", (h.watched > h.fields.length ? `The worst ${h.fields.length} of ${whole(h.watched)} fields. ` : "") +
+    "Now is over some 1,000 events or since the alarm began, usually over some 100,000; a mean moves by usual deviations.");
+}
+
+// Under the policy adopt exact solutions become the live state: the last time that was, and what it changed.
+function drawAdoption() {
+  const a = now && now.adoption, newest = reports[0], last = reports.find(r => r.adopted), says = [];
+  const of = (r, side) => r[side] ? [r[side].objective, r[side].error] : [r["objective_" + side], r["error_" + side]];
+  if (a && a.adopting) says.push(`Learning waits for the exact solution over ${whole(a.adopting)} records.`);
+  if (last) {
+    const [[objective, error], [exact, exactError]] = [of(last, "live"), of(last, "exact")];
+    const ago = span(((now ? now.t : Date.now()) - Date.parse(last.time)) / 1000);
+    says.push(`Last adopted ${ago === "now" ? "just now" : ago + " ago"}, at ${whole(last.records)} records: objective ${precise(objective)} → ${precise(exact)}` + (error == null ? "" : `, error ${fixed(error, 2)} → ${fixed(exactError, 2)} %`) + ".");
+  }
+  if (newest && newest.not_adopted) says.push(`Not adopted at ${whole(newest.records)} records: ${newest.not_adopted}.`);
+  if (a && a.adopted + a.refused) says.push(`Since the start ${a.adopted} adopted` + (a.refused ? `, ${a.refused} not (the log says why).` : "."));
+  text("adoption", says.join(" "));
+}
+
+// chosen is the id of the report that is looked at, "" for the newest.
+let chosenReport = "", opened = {};
+
+function drawReport() {
+  const choose = $("report");
+  choose.hidden = reports.length < 2;
+  const ids = reports.map(r => r.id).join();
+  if (choose.dataset.ids !== ids) {
+    choose.dataset.ids = ids;
+    choose.replaceChildren(...reports.map((r, i) => el("option", {value: i ? r.id : ""}, (i ? "" : "newest: ") + `${whole(r.records)} records, ${clock(r.time)}`)));
+    choose.value = chosenReport;
+    if (choose.selectedIndex < 0) choose.value = chosenReport = "";
+  }
+  const r = chosenReport ? opened[chosenReport] : reports[0];
+  if (!r || !r.live || !r.exact) return;
+  const relative = r.relative_gap, box = $("exact");
+  box.className = "";
+  const pct = x => x == null ? none : x.toFixed(2) + " %";
+  const line = (name, get, write) => [name, write(get(r.live)), write(get(r.exact))];
+  box.replaceChildren(
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * relative).toPrecision(3) + " %", el("small", {}, " above the ", explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    rows(["", "live", "exact"], [
+      line("objective", s => s.objective, precise), line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)),
+      line("calibration error", s => s.calibration_error, x => fixed(x, 4)), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise)]),
+    r.newest ? el("p", {class: "note", id: "newest"}, `On the newest ${whole(r.newest.events)} events ${r.newest.measured_on === "holdout" ? "held out" : "learned"} ` +
+      ({exact: "the exact solution is better", live: "the live weights are better", neither: "neither is better by more than chance"})[r.newest.better] +
+      `: log-loss ${fixed(r.newest.live.log_loss, 4)} live, ${fixed(r.newest.exact.log_loss, 4)} exact (standard error of the difference ${r.newest.standard_error.toPrecision(2)}), error ${pct(r.newest.live.error)} and ${pct(r.newest.exact.error)}.`) : "",
+    el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
+      `${whole(r.records_read)} records${r.verified ? ", the very ones learned" : ` read again, ${Math.round(100 * r.coverage)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
+  const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
+  if (trend.length > 1) {
+    box.append(el("p", {class: "note"}, "The objective above the exact one, validation by validation:"), el("div", {class: "chart", id: "chart-gap"}));
+    chart("chart-gap", {time: true, label: "Gap over time", height: 130, x: clock, y: v => +(100 * v).toPrecision(2) + " %", tip: percent, series: [{name: "gap", colour: "--a", points: trend}]});
+  }
+  if (now) drawForecast(now);
+  drawAdoption();
+  const failures = (r.failures || []).slice(0, 12);
+  $("failures").hidden = !failures.length;
+  const worst = Math.max(...failures.map(f => f.rise), 1e-9);
+  $("failures-table").replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
+    const bar = el("span", {class: "bar"});
+    bar.style.width = Math.max(0, 100 * f.rise / worst) + "%";
+    return [f.name, f.kind, Math.round(100 * f.share) + " %", pct(f.live), (f.rise >= 0 ? "+" : "") + f.rise.toFixed(2), el("td", {class: "bars"}, bar)];
+  })));
+}
+
+$("report").addEventListener("change", async e => {
+  chosenReport = e.target.value;
+  if (chosenReport && !opened[chosenReport]) {
+    const answer = await fetch("v1/reports/" + encodeURIComponent(chosenReport));
+    if (!answer.ok) return;
+    opened[chosenReport] = await answer.json();
+  }
+  drawReport();
+});
+
+// Reports are there if validation is on.
+async function readReports() {
+  const answer = await fetch("v1/reports");
+  if (!answer.ok) return;
+  const list = (await answer.json()).reports || [];
+  list.sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
+  if (list.length) {
+    if (!opened[list[0].id]) {
+      const whole = await fetch("v1/reports/" + encodeURIComponent(list[0].id));
+      if (whole.ok) opened = {...(chosenReport && opened[chosenReport] ? {[chosenReport]: opened[chosenReport]} : {}), [list[0].id]: await whole.json()};
+    }
+    list[0] = opened[list[0].id] || list[0];
+  }
+  reports = list;
+  drawReport();
+}
+
+// What is known of the predictions of two classes: calibration, and what another threshold would have meant.
+let measures = null;
+async function readMeasures() {
+  const answer = await fetch("v1/measures");
+  if (!answer.ok) return;
+  measures = await answer.json();
+  const r = measures.reliability || [], t = measures.thresholds || [];
+  $("calibration").hidden = r.length < 2;
+  if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
+    series: [{name: "came true", colour: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", colour: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
+  $("threshold").hidden = t.length < 2;
+  if (t.length < 2) return;
+  const all = t[t.length - 1], slide = $("threshold-at");
+  if (+slide.max !== t.length - 1) {
+    const first = !+slide.max;
+    slide.max = t.length - 1;
+    if (first) slide.value = Math.max(0, t.findIndex(x => x.score <= 0) - 1);
+  }
+  text("threshold-class", measures.classes[measures.classes.length - 1] || "positive");
+  chart("chart-threshold", {label: "Precision by recall", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
+    series: [{name: "precision", colour: "--a", points: t.map(x => [x.positives / all.positives, x.positives / (x.positives + x.negatives)])}]});
+  drawThreshold();
+}
+const cost = (x, all) => (+$("cost-false").value || 0) * x.negatives + (+$("cost-miss").value || 0) * (all.positives - x.positives);
+function drawThreshold() {
+  const t = measures && measures.thresholds;
+  if (!t || t.length < 2) return;
+  const x = t[+$("threshold-at").value] || t[t.length - 1], all = t[t.length - 1], n = all.positives + all.negatives;
+  text("threshold-score", fixed(x.score, 2));
+  $("threshold-table").replaceChildren(rows(["", "called so", "not called so"], [
+    [`are ${measures.classes[measures.classes.length - 1]}`, whole(x.positives), whole(all.positives - x.positives)],
+    [`are ${measures.classes[0]}`, whole(x.negatives), whole(all.negatives - x.negatives)]]),
+    el("p", {class: "note"}, `Precision ${percent(x.positives / (x.positives + x.negatives))}, recall ${percent(x.positives / all.positives)}, error ${percent((x.negatives + all.positives - x.positives) / n)}, cost ${precise(cost(x, all) / n)} an event.`));
+}
+for (const id of ["threshold-at", "cost-false", "cost-miss"]) $(id).addEventListener("input", drawThreshold);
+$("threshold-best").addEventListener("click", () => {
+  const t = measures.thresholds, all = t[t.length - 1];
+  $("threshold-at").value = t.reduce((best, x, i) => cost(x, all) < cost(t[best], all) ? i : best, 0);
+  drawThreshold();
+});
+
+// The largest weights of a class.
+let largest = null;
+async function readLargest() {
+  const answer = await fetch("v1/model/largest?n=15");
+  if (!answer.ok) return;
+  largest = await answer.json();
+  drawLargest();
+}
+function drawLargest() {
+  const list = (largest.outputs || []).filter(o => (o.weights || []).length), choose = $("largest-class");
+  $("largest").hidden = !list.length;
+  if (!list.length) return;
+  const names = list.map(o => o.class).join("\n");
+  choose.hidden = list.length < 2;
+  if (choose.dataset.names !== names) {
+    choose.dataset.names = names;
+    choose.replaceChildren(...list.map((o, i) => el("option", {value: i}, o.class)));
+  }
+  const o = list[+choose.value || 0], most = Math.max(...o.weights.map(w => Math.abs(w.weight)), 1e-300);
+  $("largest-table").replaceChildren(rows(["feature", "weight", ""], o.weights.map(w => [w.feature, precise(w.weight), el("td", {class: "bars"}, signed(w.weight / most))])));
+  text("largest-note", `Of ${whole(largest.columns)} columns, for ${o.class}: what speaks for it is positive. Numbers are standardised.`);
+}
+$("largest-class").addEventListener("change", drawLargest);
+function signed(share) {
+  const bar = el("span", {class: "bar " + (share < 0 ? "down" : "up")});
+  bar.style.width = 100 * Math.abs(share) + "%";
+  return el("span", {class: "signed"}, bar);
+}
+
+// Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.
+let tried = null; // {format, event (text), fields: {name: {value, on}} of JSON}
+async function tryNewest() {
+  const answer = await fetch("v1/newest");
+  if (answer.status !== 200) return;
+  const got = await answer.json();
+  tried = {format: got.format, text: got.event, fields: null};
+  try {
+    const event = JSON.parse(got.event);
+    if (event && typeof event === "object" && !Array.isArray(event)) {
+      tried.fields = {};
+      for (const k in event) if (k !== got.label) tried.fields[k] = {value: event[k], on: true};
+    }
+  } catch (e) { /* not JSON: its text is edited as it is */ }
+  $("try").hidden = false;
+  drawForm();
+  ask();
+}
+function drawForm() {
+  const form = $("try-form");
+  if (!tried.fields) {
+    const area = el("textarea", {"aria-label": "Event", spellcheck: "false"});
+    area.value = tried.text;
+    area.addEventListener("input", () => { tried.text = area.value; askSoon(); });
+    form.replaceChildren(el("span", {class: "group"}, "A record of the stream, in the stream's format."), area);
+    return;
+  }
+  form.replaceChildren(el("span", {class: "group"}, "Untick a field to switch it off: it is then null, known to be missing."), ...Object.entries(tried.fields).flatMap(([name, f]) => {
+    const on = el("input", {type: "checkbox", "aria-label": "use " + name, ...(f.on ? {checked: ""} : {})});
+    const label = el("label", f.on ? {} : {class: "off"}, name);
+    const value = el("input", {type: "text", "aria-label": name, spellcheck: "false"});
+    value.value = typeof f.value === "string" ? f.value : JSON.stringify(f.value);
+    on.addEventListener("change", () => { f.on = on.checked; label.className = f.on ? "" : "off"; ask(); });
+    value.addEventListener("input", () => {
+      if (typeof f.value === "string") f.value = value.value;
+      else try { f.value = JSON.parse(value.value); } catch (e) { f.value = value.value; }
+      askSoon();
+    });
+    return [on, label, value];
+  }));
+}
+const event = () => tried.fields ? JSON.stringify(Object.fromEntries(Object.entries(tried.fields).map(([k, f]) => [k, f.on ? f.value : null]))) : tried.text;
+let waiting = 0, asked = 0;
+function askSoon() { clearTimeout(waiting); waiting = setTimeout(ask, 250); }
+async function ask() {
+  if (!tried) return;
+  const turn = ++asked, box = $("try-answer");
+  let p;
+  try {
+    const answer = await fetch("v1/predict?explain=12", {method: "POST", headers: {"Content-Type": "application/json"}, body: event()});
+    const body = await answer.json();
+    p = answer.ok ? body.predictions[0] : body;
+  } catch (e) { p = {error: "no connection"}; }
+  if (turn !== asked) return; // a newer question is under way
+  if (p.error) { box.replaceChildren(el("p", {class: "why"}, p.error)); return; }
+  const names = Object.entries(p.probabilities || {}).sort((a, b) => b[1] - a[1]).slice(0, 8), most = Math.max(...(p.explanation || []).map(c => Math.abs(c.score)), 1e-300);
+  const says = [];
+  if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.rule || "as-is"}”${p.level ? ", level " + p.level : ""}.`);
+  if ((p.unknown || []).length) says.push(`Never met: ${p.unknown.join(", ")}. They count for nothing.`);
+  box.replaceChildren(
+    p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
+    el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability))),
+    names.length ? rows(["class", "probability"], names.map(([c, v]) => [c, percent(v)])) : "",
+    (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + Math.abs(c.score).toPrecision(3), el("td", {class: "bars"}, signed(c.score / most))])) : "",
+    ...says.map(t => el("p", {class: "note"}, t)));
+}
+$("try-form").addEventListener("submit", e => e.preventDefault());
+$("try-newest").addEventListener("click", tryNewest);
+$("try-curl").addEventListener("click", async () => {
+  const quote = s => "'" + s.replace(/'/g, "'\\''") + "'";
+  const line = `curl --data-binary ${quote(event())} ${quote(location.origin + location.pathname + "v1/predict?explain=12")}`;
+  try { await navigator.clipboard.writeText(line); text("try-curl", "Copied"); } catch (e) { prompt("The command", line); }
+  setTimeout(() => text("try-curl", "Copy as curl"), 1500);
+});
+
+$("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["adopted", "adopted"]].flatMap(([kind, name]) => {
+  const swatch = el("i", {class: "swatch"});
+  swatch.style.background = `var(${markColours[kind]})`;
+  return [swatch, name];
+}));
+
+// A server that is gone is told by the stream of events, not by those that ask now and then.
+const quietly = f => f().catch(() => {});
+function readAll() {
+  if (now.reporting) quietly(readReports);
+  if (!now.model) return;
+  if (!now.model.kernel) quietly(readLargest);
+  if (now.started == null) return; // nothing is learned here
+  quietly(readMeasures);
+  if (!tried) quietly(tryNewest);
+}
+
+const source = new EventSource("v1/events");
+source.addEventListener("history", e => { points = []; JSON.parse(e.data).forEach(add); });
+source.addEventListener("marks", e => { marks = JSON.parse(e.data); });
+source.addEventListener("status", e => {
+  const first = !now;
+  now = JSON.parse(e.data); heard = Date.now(); add(now); draw(); document.body.dataset.events = now.events;
+  if (first) readAll();
+});
+function lost() {
+  if (source.readyState === EventSource.OPEN && Date.now() - heard < 15000) return;
+  $("state").className = "state off";
+  text("state", "no connection");
+  document.body.classList.add("stale");
+  document.title = "? " + (now && now.name ? now.name + " · blankout" : "blankout");
+  if (heard) text("why", `The server does not answer. What is shown is ${span((Date.now() - heard) / 1000)} old.`);
+}
+source.onerror = lost;
+setInterval(() => { if (heard && Date.now() - heard > 5000) lost(); }, 1000);
+setInterval(() => { if (now) readAll(); }, 10000);
+for (const e of [window, matchMedia("(prefers-color-scheme: dark)")]) e.addEventListener(e === window ? "resize" : "change", () => { draw(); drawReport(); });
