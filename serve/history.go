@@ -30,7 +30,7 @@ type history struct {
 type remembered struct {
 	Format int     `json:"format"` // historyFormat
 	Every  int     `json:"every"`  // ticks between two points
-	Points []point `json:"points"`
+	Points []Point `json:"points"`
 	Marks  []mark  `json:"marks"`
 }
 
@@ -153,14 +153,17 @@ func (h *history) note(s *run.Status) {
 }
 
 // copy returns the points and the marks so far.
-func (h *history) copy() ([]point, []mark) {
+func (h *history) copy() ([]Point, []mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]point{}, h.Points...), append([]mark{}, h.Marks...)
+	return append([]Point{}, h.Points...), append([]mark{}, h.Marks...)
 }
 
 // watch keeps the history until the site closes.
 func (s *site) watch(log *slog.Logger) {
+	if s.service.OnDisk {
+		return
+	}
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
 	written := time.Now()

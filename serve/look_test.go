@@ -104,6 +104,24 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// The page is this server's alone, its own files are there and no others, and the library
+// in it is the one that the bill of materials names.
+func TestPageFiles(t *testing.T) {
+	_, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	for path, want := range map[string]string{"/": "page/page.js", "/page/page.js": "v1/predict", "/page/uPlot.min.js": "uPlot (v" + serve.UPlotVersion + ")", "/page/uPlot.LICENSE": "MIT License"} {
+		status, text, header := call(t, "GET", url+path, "")
+		if status != 200 || !strings.Contains(text, want) || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") || header.Get("ETag") == "" {
+			t.Errorf("%s: %d %v %.100s", path, status, header, text)
+		}
+	}
+	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
+		if status, text, _ := call(t, "GET", url+path, ""); status != 404 || !strings.HasPrefix(text, `{"error":`) {
+			t.Errorf("%s: %d %.100s", path, status, text)
+		}
+	}
+}
+
 // The page's history goes on after a restart, with a mark where the run began again. A
 // damaged file costs the history and nothing else.
 func TestHistorySurvives(t *testing.T) {

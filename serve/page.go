@@ -24,6 +24,9 @@ import (
 //go:embed page
 var pages embed.FS
 
+// UPlotVersion is the version of uPlot, github.com/leeoniya/uPlot, in the folder page.
+const UPlotVersion = "1.6.32"
+
 // policy is the page's content security policy: it may run the scripts of this server
 // and ask it, nothing else.
 const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
@@ -45,8 +48,8 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
 }
 
-// point is a moment of a run, as the page draws it. What is undefined is null.
-type point struct {
+// Point is a moment of a run, as the page draws it. What is undefined is null.
+type Point struct {
 	Time    int64    `json:"t"`       // milliseconds since 1970
 	Records uint64   `json:"records"` // counted in since the start
 	Lag     *float64 `json:"lag"`
@@ -56,9 +59,9 @@ type point struct {
 	Refused uint64   `json:"refused"`
 }
 
-func pointOf(v *view) point {
+func pointOf(v *view) Point {
 	s := v.status
-	return point{
+	return Point{
 		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabelled + s.Refused, Lag: lag(v),
 		Error: number(s.Metrics.Window.Error()), Total: number(s.Metrics.Total.Error()),
 		Loss: number(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
@@ -79,10 +82,10 @@ func lag(v *view) *float64 {
 	return &sum
 }
 
-// report is what a server-sent event "status" holds: all that the page shows of
+// Report is what a server-sent event "status" holds: all that the page shows of
 // the moment.
-type report struct {
-	point
+type Report struct {
+	Point
 	Name       string                     `json:"name,omitempty"` // see Config.Name
 	Version    string                     `json:"version"`
 	NotReady   string                     `json:"not_ready"`
@@ -179,10 +182,10 @@ type modelReport struct {
 	Kernel  bool   `json:"kernel,omitempty"`
 }
 
-func reportOf(v *view) report {
+func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
-	r := report{
-		point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
+	r := Report{
+		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
 		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
 		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},

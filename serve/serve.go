@@ -115,8 +115,9 @@ type Service struct {
 	// DiskFree returns how many bytes are free where checkpoints are kept; may be nil.
 	DiskFree func() (int64, error)
 	// History names the file in which the page's history survives a restart; "" keeps it
-	// in memory only.
+	// in memory only. OnDisk says that nothing runs: the file is read and not written.
 	History string
+	OnDisk  bool
 	// Reports are those of validations; nil serves none.
 	Reports *Reports
 	// Validate asks for a validation; nil takes no such requests.

@@ -42,7 +42,4 @@ func TestWarnings(t *testing.T) {
 			break
 		}
 	}
-	if _, page, _ := call(t, "GET", url+"/", ""); !strings.Contains(page, `id="warnings"`) || !strings.Contains(page, "s.warnings") {
-		t.Error("the page shows no warnings")
-	}
 }

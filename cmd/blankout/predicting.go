@@ -111,7 +111,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	predictor.MaxEvents = o.maxEvents
 	if c.HTTP.Address != "" {
 		var s service
-		if err := s.startServer(c, serve.Service{Model: model, Predictions: predictor.Stats, Registry: c.Record.Registry}, log); err != nil {
+		if err := s.startServer(c.HTTP.Config, serve.Service{Model: model, Predictions: predictor.Stats, Registry: c.Record.Registry}, log); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"blankout/serve"
 )
 
 // licences says under which licence each module is, a line for each: its path, a
@@ -59,6 +61,10 @@ func writeSBOM(w io.Writer) error {
 		}
 		components, needs = append(components, c), append(needs, c.BOMRef)
 	}
+	// The page embeds its charts' library, which is no Go module.
+	const plots = "pkg:npm/uplot@" + serve.UPlotVersion
+	components = append(components, cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: plots, Name: "uplot", Version: serve.UPlotVersion, PackageURL: plots, Licenses: &cdx.Licenses{{Expression: "MIT"}}})
+	needs = append(needs, plots)
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &main}
 	bom.Components = &components

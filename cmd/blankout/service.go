@@ -267,14 +267,14 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
 	}
-	return s.startServer(c, shown, log)
+	return s.startServer(c.HTTP.Config, shown, log)
 }
 
 // startServer starts an HTTP server that ends with s.
-func (s *service) startServer(c *config.Config, shown serve.Service, log *slog.Logger) error {
+func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Logger) error {
 	version, revision := buildVersion()
 	shown.Version = strings.TrimSpace(version + " " + revision)
-	server, err := serve.Start(c.HTTP.Config, shown, log)
+	server, err := serve.Start(c, shown, log)
 	if err != nil {
 		return err
 	}

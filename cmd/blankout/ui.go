@@ -1,0 +1,146 @@
+package main
+
+// The command ui serves the page over what is on disk.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/checkpoint"
+	"blankout/client"
+	"blankout/online"
+	"blankout/run"
+	"blankout/serve"
+)
+
+func (p *program) ui() *cobra.Command {
+	var address, reports string
+	c := &cobra.Command{
+		Use:   "ui DIR|MODEL|REPORT",
+		Short: "Show a checkpoint, model or validation report on the page",
+		Long: `ui serves the page of run over what is on disk, until it is interrupted: the newest
+checkpoint of a directory with its measures and curves, a model file, which can be tried
+with events, or one report of a validation. It changes nothing there. Without --address it listens at the
+address in the variable BLANKOUT_HTTP_ADDRESS, else on a free port, which it names.`,
+		Example: "  blankout ui checkpoints\n  blankout ui model.blankout --address 127.0.0.1:0",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("ui wants one checkpoint directory, model or report")}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			shown, err := onDisk(args[0], reports)
+			if err != nil {
+				return fmt.Errorf("ui: %w", err)
+			}
+			config := serve.DefaultConfig()
+			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(args[0])
+			if err := p.showUntil(c.Context(), config, shown); err != nil {
+				return fmt.Errorf("ui: %w", err)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&address, "address", "", "`HOST:PORT` to listen on; port 0 takes a free one")
+	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports beside or in DIR]")
+	return c
+}
+
+// onDisk is the Service of a path. reports names the directory of reports, "" for where run
+// keeps them by default.
+func onDisk(path, reports string) (s serve.Service, err error) {
+	if filepath.Ext(path) == ".json" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return s, err
+		}
+		v := &batch.Validation{}
+		if err := json.Unmarshal(data, v); err != nil || v.ID == "" {
+			return s, refusedError{fmt.Errorf("%s: this is no report of a validation (%w)", path, errors.Join(err, errors.New("it has no id")))}
+		}
+		if s.Reports, _, err = serve.OpenReports("", 1); err != nil {
+			return s, err
+		}
+		s.Status = func() *run.Status { return &run.Status{NotReady: "on disk"} }
+		return s, s.Reports.Add(v)
+	}
+	file, err := checkpoint.Newest(path)
+	if err != nil {
+		return s, err
+	}
+	opened, err := checkpoint.ReadFile(file)
+	if err != nil {
+		return s, err
+	}
+	model, err := client.FromFile(opened)
+	if err != nil {
+		return s, refusedError{fmt.Errorf("%s: %w", file, err)}
+	}
+	if info, err := os.Stat(file); err == nil && model.At.IsZero() {
+		model.At = info.ModTime()
+	}
+	s.Model = func() *client.Model { return model }
+	status := &run.Status{NotReady: "on disk"}
+	status.Metrics.Events, status.Metrics.Level = model.Events, model.Noise
+	if _, err := blankout.FindBlock(opened.Blocks, "learner"); err == nil {
+		if status, err = statusOnDisk(opened.Blocks); err != nil {
+			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
+		}
+		s.History = filepath.Join(filepath.Dir(file), "history.json")
+	}
+	s.Status = func() *run.Status { return status }
+	if reports == "" {
+		for _, dir := range []string{filepath.Join(filepath.Dir(file), "reports"), filepath.Join(filepath.Dir(file), "..", "reports")} {
+			if info, err := os.Stat(dir); err == nil && info.IsDir() {
+				reports = dir
+				break
+			}
+		}
+	}
+	if reports != "" {
+		s.Reports, _, err = serve.OpenReports(reports, 1000)
+	}
+	return s, err
+}
+
+// statusOnDisk is what the learner of a checkpoint knew.
+func statusOnDisk(blocks []blankout.Block) (*run.Status, error) {
+	c, err := online.ReadConfig(blocks)
+	if err != nil {
+		return nil, err
+	}
+	l, err := online.Restore(c, blocks)
+	if err != nil {
+		return nil, err
+	}
+	s := &run.Status{NotReady: "on disk", Metrics: l.Metrics(), Health: l.Health()}
+	if s.Warnings, err = online.ReadWarnings(blocks); err != nil {
+		return nil, err
+	}
+	offsets, err := run.ReadOffsets(blocks)
+	for _, p := range offsets {
+		s.Partitions = append(s.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
+	}
+	return s, err
+}
+
+// showUntil serves s until ctx ends.
+func (p *program) showUntil(ctx context.Context, c serve.Config, s serve.Service) error {
+	var shown service
+	s.OnDisk = true
+	if err := shown.startServer(c, s, p.logger(p.newScreen(0))); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return shown.Close()
+}
