@@ -25,6 +25,27 @@ type configFlags struct {
 	set  []string
 }
 
+// hereFile is the configuration that commands of a service take where -f names none.
+const hereFile = "blankout.toml"
+
+// addHere is add for the commands of a service, which take the blankout.toml of the
+// working directory where -f names no file.
+func (f *configFlags) addHere(c *cobra.Command) {
+	f.add(c)
+	c.Flags().Lookup("config").Usage = "configuration `FILE` (blankout config init writes one)\n[" + hereFile + " if there is one here]"
+}
+
+// findHere takes the blankout.toml of the working directory, if there is one and -f named
+// no file, and says whether it did.
+func (f *configFlags) findHere() bool {
+	info, err := os.Stat(hereFile)
+	found := f.file == "" && err == nil && info.Mode().IsRegular()
+	if found {
+		f.file = hereFile
+	}
+	return found
+}
+
 func (f *configFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.file, "config", "f", "", "configuration `FILE` (blankout config init writes one)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "override one setting, as in --set learner.noise=dropout:0.5 (`KEY=VALUE`, repeatable)")
@@ -139,8 +160,8 @@ func (p *program) configCheck() *cobra.Command {
 		Use:   "check",
 		Short: "Say what is wrong with a configuration; exit 2 if anything is",
 		Long: `check reads a configuration as run does, the files and passwords that it names
-included, and says what is wrong with it. Without -f there must be settings in the
-environment or by --set: the defaults alone need no check.
+included, and says what is wrong with it. Without -f, and without a blankout.toml here,
+there must be settings in the environment or by --set: the defaults alone need no check.
 
 With --sample it also reads the first events of a file by the configuration, and
 names the fields that look like a time or an id: as a feature such a field teaches
@@ -148,6 +169,9 @@ nothing that lasts, and may spoil everything else.`,
 		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if flags.findHere() {
+				p.note("reading the " + hereFile + " here")
+			}
 			l, err := flags.load()
 			if err != nil {
 				return err
@@ -174,7 +198,7 @@ nothing that lasts, and may spoil everything else.`,
 			return nil
 		},
 	}
-	flags.add(c)
+	flags.addHere(c)
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of this `FILE` too and name the fields that look like a time or an id")
 	return c
 }
@@ -194,6 +218,7 @@ func (p *program) configShow() *cobra.Command {
 		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
+			flags.findHere()
 			l, err := flags.load()
 			if err != nil {
 				return err
@@ -201,6 +226,6 @@ func (p *program) configShow() *cobra.Command {
 			return l.Show(p.stdout)
 		},
 	}
-	flags.add(c)
+	flags.addHere(c)
 	return c
 }

@@ -43,6 +43,8 @@ to stop (SIGTERM, SIGINT or SIGHUP: it finishes what it holds, saves and exits
 0). It starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
 validate makes one, beside learning.
 
+Without -f it takes the configuration blankout.toml here, if there is one.
+
 With -d it learns from a file, or with -d - from standard input, instead of
 the topics of the configuration, and ends with it; a file that has grown since is
 gone on with. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
@@ -65,7 +67,7 @@ ends an interval.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
 	}
-	settings.add(c)
+	settings.addHere(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input), or from kafka://HOST:PORT/TOPIC as\ntrain does, instead of the topics of the configuration")
 	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
@@ -74,7 +76,7 @@ ends an interval.`,
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
-	for _, l := range learnerFlags {
+	for _, l := range settingFlags {
 		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
 	o.learners.add(c, "")
@@ -83,8 +85,8 @@ ends an interval.`,
 	return c
 }
 
-// learnerFlags are the flags that mean the same as those of train.
-var learnerFlags = []struct{ name, key, usage string }{
+// settingFlags are the flags that mean the same as those of train.
+var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`: " + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(blankout.NoiseNames(), "auto"))},
 	{"expected-missing", "learner.expected_missing", "share `D` of the features that is expected to go missing"},
@@ -93,6 +95,10 @@ var learnerFlags = []struct{ name, key, usage string }{
 	{"rule", "learner.rule", "update `RULE`: " + valuesUsage(online.Rules())},
 	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
 	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},
+	{"format", "record.format", "`FORMAT` of the records"},
+	{"label", "record.label", "`FIELD` that holds the class"},
+	{"weight", "record.weight", "`FIELD` that holds the importance"},
+	{"drop", "record.drop", "`FIELD,…` that are no features"},
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.
@@ -110,9 +116,10 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --reset and --from exclude each other")}
 	}
 	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end"}
-	for _, l := range learnerFlags {
+	for _, l := range settingFlags {
 		flags[l.name] = l.key
 	}
+	settings.findHere()
 	l, err := settings.load(changed(c, flags)...)
 	if err != nil {
 		return err
@@ -131,6 +138,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)
+	if settings.file != "" {
+		log.Info("configuration read", "file", settings.file)
+	}
 	s, err := openService(c.Context(), &l.Config, o, log)
 	if err != nil && c.Context().Err() != nil {
 		log.Info("stopped before anything was learned", "while", err)
