@@ -31,7 +31,9 @@ type Term struct {
 	// Weight is the model's, and what the column is worth besides for missing ones that
 	// follow from it.
 	Weight float64
-	// Contribution is Weight times Value, times the factor of Head.Answer where
+	// Curve is what the column's curve adds beside Weight times Value.
+	Curve float64
+	// Contribution is Weight times Value plus Curve, times the factor of Head.Answer where
 	// fields are missing.
 	Contribution float64
 	// Share is the feature's share of the score's variance under the model's
@@ -82,7 +84,7 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 		of = g.covariances(n, units, parts)
 	} else {
 		for i, t := range x.Terms {
-			of[i] = scale * scale * t.Weight * t.Weight * (c1*t.Value + c2*t.Value*t.Value)
+			of[i] = scale*scale*t.Weight*t.Weight*c1*t.Value + c2*t.Contribution*t.Contribution
 		}
 	}
 	for _, v := range of {
@@ -116,7 +118,7 @@ func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 			r, columns = m.repaired(m.Standardised(e, Vec{}), a.Parts), m.Covariance.Columns
 		}
 		at := 0 // in the event
-		for column, raw := range m.Scaler.Each(e.Features) {
+		for column, raw := range m.Scaler.numbers(e.Features) {
 			if e.lacksColumn(column) {
 				continue
 			}
@@ -142,13 +144,48 @@ func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 						t.Weight += side[k] * extra
 					}
 				}
-				t.Contribution = a.Scale * t.Weight * t.Value
+				if curve := m.Scaler.Curves.Of(column); curve >= 0 {
+					t.Curve = m.Curve(side, curve, raw)
+				}
+				t.Contribution = a.Scale * (t.Weight*t.Value + t.Curve)
 			}
 			if !yield(t) {
 				return
 			}
 		}
 	}
+}
+
+// Curve returns what the curve of this place among the Scaler's adds for a Side where its
+// column has the value x, beside the column's own weight.
+func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
+	c := m.Scaler.Curves
+	knot, first, next := c.Hats(curve, x)
+	for i, hat := range [2]float64{first, next} {
+		if hat == 0 {
+			continue
+		}
+		if row := m.Rows.Row(c.Hat(curve, knot+i)); row != nil {
+			sum += hat * m.SideWeight(side, row)
+		}
+	}
+	return sum
+}
+
+// Number returns what a numeric column adds to a score for a Side where it has the value x:
+// its weight times the standardised value, and its curve.
+func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
+	if row := m.Rows.Row(column); row != nil {
+		z := x
+		if stats := m.Stats(row); stats != nil {
+			z = m.Scaler.Apply(stats, x)
+		}
+		sum = z * m.SideWeight(side, row)
+	}
+	if curve := m.Scaler.Curves.Of(column); curve >= 0 {
+		sum += m.Curve(side, curve, x)
+	}
+	return sum
 }
 
 // SideWeight returns the weight of a row, one of m.Rows, for a Side.

@@ -90,7 +90,7 @@ func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
 		row := m.Rows.Row(column)
-		if row == nil || e.lacksColumn(column) {
+		if row == nil || e.lacksColumn(m.Scaler.Curves.Source(column)) {
 			continue
 		}
 		if stats := m.Stats(row); stats != nil {
@@ -163,6 +163,11 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average)
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	if c := h.Scaler.Curves; c != nil {
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
 	}
 	if h.Schema.Names, err = ReadNames(blocks); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 )
 
 // Scaler standardises features before they meet the weights. Dropout noise on a
@@ -26,6 +27,8 @@ type Scaler struct {
 	// Unfilled says that it is missing then.
 	Dense    []uint32 `json:"dense,omitempty"`
 	Unfilled bool     `json:"unfilled,omitempty"`
+	// Curves are those of numeric columns; nil is none.
+	Curves *Curves `json:"curves,omitempty"`
 }
 
 // The places of a column's statistics.
@@ -74,15 +77,47 @@ func ParseStandardise(s string) (Standardise, error) {
 	return "", fmt.Errorf("standardise %q: want one of auto, all, scale, none", s)
 }
 
-// Each yields the columns and values of x, and 0 for the dense columns that x leaves
-// out, all in ascending order.
+// Each yields the columns and values of x, 0 for the dense columns that x leaves
+// out, and the hats of both that are not 0, all in ascending order.
 func (s *Scaler) Each(x Vec) iter.Seq2[uint32, float64] {
+	if s.Curves != nil {
+		x = s.withHats(x)
+	}
+	return s.numbers(x)
+}
+
+// withHats returns x with its hats.
+func (s *Scaler) withHats(x Vec) Vec {
+	x = x.numbers()
+	n := x.Len() + 2*len(s.Curves.Columns)
+	out := Vec{append(make([]uint32, 0, n), x.Index...), append(make([]float64, 0, n), x.Value...)}
+	return s.Curves.Append(out, x, s.zeros())
+}
+
+// zeros returns the dense columns, which are 0 in an event that leaves them out.
+func (s *Scaler) zeros() []uint32 {
+	if s.Unfilled {
+		return nil
+	}
+	return s.Dense
+}
+
+// FieldsOf is Example.FieldsOf, where a hat is of the field that its number is of.
+func (s *Scaler) FieldsOf(e *Example, columns []uint32, out []uint16) []uint16 {
+	out = e.FieldsOf(columns, out)
+	for i := len(out) - 1; i >= 0 && columns[i] >= FirstHat; i-- {
+		if at, ok := slices.BinarySearch(columns, s.Curves.Source(columns[i])); ok {
+			out[i] = out[at]
+		}
+	}
+	return out
+}
+
+// numbers is Each for an x that has its hats.
+func (s *Scaler) numbers(x Vec) iter.Seq2[uint32, float64] {
 	return func(yield func(uint32, float64) bool) {
 		// The body of the loop stands once, so that the compiler takes it in.
-		dense := s.Dense
-		if s.Unfilled {
-			dense = nil
-		}
+		dense := s.zeros()
 		for i := 0; i < len(x.Index) || len(dense) > 0; {
 			column, value := uint32(0), 0.0
 			if len(dense) == 0 || i < len(x.Index) && x.Index[i] <= dense[0] {
@@ -361,7 +396,7 @@ func SpreadInverse(stats []float64, total float64) float64 {
 func (m *Linear) Standardised(e *Example, out Vec) Vec {
 	standardises := m.standardises()
 	for column, x := range m.Scaler.Each(e.Features) {
-		if e.lacksColumn(column) {
+		if e.lacksColumn(m.Scaler.Curves.Source(column)) {
 			continue
 		}
 		if standardises {

@@ -19,6 +19,8 @@ import (
 // The zero value is ready for use.
 type Builder struct {
 	Threads int // that Data may use; 0 means one
+	// Curves are those whose hats are among the columns of the examples; nil for none.
+	Curves *blankout.Curves
 
 	d    Data
 	seen columnSet
@@ -214,7 +216,7 @@ func narrow(to []float32, x []float64) bool {
 // Data returns the examples added so far and leaves the Builder empty.
 func (b *Builder) Data(schema *blankout.Schema) *Data {
 	d := b.d
-	d.Schema = schema
+	d.Schema, d.curves = schema, b.Curves
 	pages := b.seen.all()
 	// rank[page][word] counts the columns seen before that word.
 	rank := make([][]uint32, len(pages))

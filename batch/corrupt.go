@@ -24,6 +24,9 @@ type Corrupter struct {
 	// Grouping says what a GroupDropout deletes. Whether a group dies depends on its
 	// name, not on the columns, and not on what happens to single features.
 	Grouping *blankout.Grouping
+	// Curves are those whose hats are among the columns: noise that deletes does to them
+	// what it does to their numbers.
+	Curves *blankout.Curves
 
 	pcg  rand.PCG
 	rand *rand.Rand
@@ -34,6 +37,20 @@ type Corrupter struct {
 // Entries may become zero; columns that x does not hold stay zero. field holds the ids
 // of the entries' fields, as Example.Field does; only a GroupDropout looks at it.
 func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
+	if c.Curves == nil {
+		c.vec(x, field, n, copy)
+		return
+	}
+	factor := blankout.Vec{Index: x.Index, Value: slices.Repeat([]float64{1}, x.Len())}
+	c.vec(factor, field, n, copy)
+	for i, column := range x.Index {
+		if at, ok := slices.BinarySearch(x.Index, c.Curves.Source(column)); ok {
+			x.Value[i] *= factor.Value[at]
+		}
+	}
+}
+
+func (c *Corrupter) vec(x blankout.Vec, field []uint16, n, copy int) {
 	r := c.at(n, copy)
 	noise, groups := c.Noise.(blankout.GroupDropout)
 	if !groups {
@@ -122,6 +139,9 @@ type corruption struct {
 func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, error) {
 	if copies < 1 || copies > 1<<16 {
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
+	}
+	if d.curves != nil {
+		return nil, fmt.Errorf("corrupted copies: they are not drawn of curves; leave out --curves, or the copies")
 	}
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")

@@ -23,6 +23,7 @@ type Data struct {
 	labels  []int32
 	weights []float64 // nil while every weight is 1
 	fields  columnFields
+	curves  *blankout.Curves // whose hats are among the columns, nil for none
 
 	// Rows that are noisy copies of those of clean, drawn when they are read.
 	corruption *corruption
@@ -174,7 +175,7 @@ func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")
 	}
-	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields}
+	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, curves: d.curves}
 	s.rows = make([]rowRef, len(rows))
 	s.labels = make([]int32, len(rows))
 	if d.weights != nil {

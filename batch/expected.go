@@ -184,11 +184,9 @@ func NewExpected(p Problem) (*Expected, error) {
 	if p.Noise == nil {
 		p.Noise = blankout.NoNoise{}
 	}
-	if n, ok := p.Noise.(blankout.GroupDropout); ok {
-		var err error
-		if o.groups, err = newGroupNoise(d, n); err != nil {
-			return nil, err
-		}
+	var err error
+	if o.groups, err = jointNoise(d, p.Noise); err != nil {
+		return nil, err
 	}
 	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
 	o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0

@@ -14,10 +14,14 @@ package batch
 // a squared norm and whatever holds of the losses and of the certificate holds here too.
 // What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
 // own_d^1/2 w_d x_d.
+//
+// A number with a curve (blankout.Curves) is one feature of several columns: a unit of the
+// rate r (1 + r_g), that is part of the unit of its group, and own_d = 0.
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"sort"
 
 	"blankout"
 )
@@ -75,7 +79,7 @@ func (d *Data) units() (*units, error) {
 	}
 	u := &units{of: make([]int32, d.Columns())}
 	for c := range u.of {
-		column := d.Column(c)
+		column := d.curves.Source(d.Column(c))
 		u.of[c] = g.Of(d.fields.of(column), column)
 	}
 	for i := range int32(g.Len()) {
@@ -88,11 +92,58 @@ func (d *Data) units() (*units, error) {
 	return u, nil
 }
 
-// groupNoise is GroupDropout on the columns of Data.
+// groupNoise is GroupDropout on the columns of Data, or Dropout where they have curves.
 type groupNoise struct {
-	*units
-	rate []float64 // by unit
-	own  []float64 // by unit, of each of its features
+	*units           // pair holds of a curve the unit of its group, and -1
+	rate   []float64 // by unit
+	own    []float64 // by unit, of each of its features
+}
+
+// jointNoise returns a noise under which features of Data die together, nil if each is noisy
+// on its own.
+func jointNoise(d *Data, noise blankout.Noise) (*groupNoise, error) {
+	switch n := noise.(type) {
+	case blankout.GroupDropout:
+		return newGroupNoise(d, n)
+	case blankout.Dropout:
+		if d.curves == nil {
+			return nil, nil
+		}
+		r := n.Q / (1 - n.Q)
+		g := &groupNoise{&units{of: make([]int32, d.Columns()), pair: [][2]int32{{-1, -1}}}, []float64{0}, []float64{r}}
+		g.addCurves(d, r, false)
+		return g, nil
+	}
+	if c0, c1, c2 := noise.Coefficients(); d.curves != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
+		return nil, fmt.Errorf("noise %v: it does not delete numbers, and what it does to curves is not known: take dropout, group or none, or no curves", noise)
+	}
+	return nil, nil
+}
+
+// addCurves makes units of the numbers with curves, which die alone at the odds given, and
+// with their groups if there are any.
+func (g *groupNoise) addCurves(d *Data, odds float64, groups bool) {
+	if d.curves == nil {
+		return
+	}
+	first := map[int]int32{} // unit by curve
+	for c := range g.of {
+		curve := d.curves.Of(d.Column(c))
+		if curve < 0 {
+			continue
+		}
+		unit, ok := first[curve]
+		if !ok {
+			group := int32(-1)
+			if groups {
+				group = g.of[c]
+			}
+			unit = int32(len(g.pair))
+			first[curve] = unit
+			g.pair, g.rate, g.own = append(g.pair, [2]int32{group, -1}), append(g.rate, odds), append(g.own, 0)
+		}
+		g.of[c] = unit
+	}
 }
 
 func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
@@ -108,7 +159,26 @@ func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
 			g.rate[i], g.own[i] = rg*rg, r*(1+rg)*(1+rg)
 		}
 	}
+	g.addCurves(d, r*(1+rg), true)
 	return g, nil
+}
+
+// features returns for every entry of a row the place of the first one of its feature, and how
+// many features there are: the hats of a curve are part of their number, which comes before
+// all hats.
+func (d *Data) features(r Row) (first []int, n int) {
+	first = make([]int, len(r.Index))
+	for j, c := range r.Index {
+		column := d.Column(int(c))
+		if column < blankout.FirstHat || d.curves == nil {
+			first[j] = j
+			n++
+			continue
+		}
+		source := d.curves.Source(column)
+		first[j] = sort.Search(j, func(k int) bool { return d.Column(int(r.Index[k])) >= source })
+	}
+	return first, n
 }
 
 // groupSums is what is summed by unit while a row is read. Between rows it is zero.
@@ -157,6 +227,9 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 	for _, unit := range sums.list {
 		if pair := g.pair[unit]; pair[0] >= 0 {
 			for _, group := range pair {
+				if group < 0 {
+					continue
+				}
 				sums.add(group)
 				sums.a[group] += sums.a[unit]
 				sums.b[group] += sums.b[unit]
@@ -170,9 +243,11 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 		sums.a[unit], sums.b[unit] = rate*a, rate*b
 	}
 	for _, unit := range sums.list {
-		if pair := g.pair[unit]; pair[0] >= 0 {
-			sums.a[unit] += sums.a[pair[0]] + sums.a[pair[1]]
-			sums.b[unit] += sums.b[pair[0]] + sums.b[pair[1]]
+		for _, group := range g.pair[unit] {
+			if group >= 0 {
+				sums.a[unit] += sums.a[group]
+				sums.b[unit] += sums.b[group]
+			}
 		}
 	}
 	for j, c := range r.Index {
@@ -191,8 +266,10 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 // variance returns V_dd/x_d^2 of a feature of a unit.
 func (g *groupNoise) variance(unit int32) float64 {
 	v := g.own[unit] + g.rate[unit]
-	if pair := g.pair[unit]; pair[0] >= 0 {
-		v += g.rate[pair[0]] + g.rate[pair[1]]
+	for _, group := range g.pair[unit] {
+		if group >= 0 {
+			v += g.rate[group]
+		}
 	}
 	return v
 }
@@ -211,9 +288,10 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums
 		unit, x := g.of[c], r.At(j)
 		a[int(c)*n+int(c)] += k * g.own[unit] * x * x
 		add(unit, j)
-		if pair := g.pair[unit]; pair[0] >= 0 {
-			add(pair[0], j)
-			add(pair[1], j)
+		for _, group := range g.pair[unit] {
+			if group >= 0 {
+				add(group, j)
+			}
 		}
 	}
 	for _, unit := range sums.list {

@@ -57,6 +57,9 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 		return nil, fmt.Errorf("loss %q: want %s or %s", kind, MCFExponential, MCFLogistic)
 	}
 	d := p.Data
+	if d.curves != nil && p.Noise != nil && p.Noise != (blankout.NoNoise{}) {
+		return nil, fmt.Errorf("loss %q: its noise does not know curves, whose columns die together; leave out --curves, or take another loss", kind)
+	}
 	o := &MCF{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
 	if p.Intercept != NoIntercept {
 		o.dim++

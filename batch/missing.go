@@ -175,13 +175,13 @@ func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missin
 	}
 	factors := d.Schema.Factors()
 	for c := range d.Columns() {
-		column := d.Column(c)
+		column := d.curves.Source(d.Column(c))
 		id := int(d.fields.of(column))
 		if id >= len(fields) {
 			id = 0
 		}
 		t.parts = append(t.parts, [2]int{t.first[factors[id][0]], t.first[factors[id][1]]})
-		if covered[column] {
+		if covered[column] && column == d.Column(c) {
 			t.all = append(t.all, uint32(c))
 		}
 		if t.own[c] = uint64(column) + 1; d.Schema.ColumnGroups != nil {
@@ -244,6 +244,9 @@ func (t *striker) strike(i int, by mask) blankout.Lack {
 		candidates = row.Index
 	}
 	for _, c := range candidates {
+		if t.Column(int(c)) >= blankout.FirstHat {
+			break // they die with their numbers
+		}
 		if by.kills(t.own[c]) {
 			left.MissingColumns = append(left.MissingColumns, t.Column(int(c)))
 		}
@@ -252,6 +255,11 @@ func (t *striker) strike(i int, by mask) blankout.Lack {
 	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
 	for j, c := range row.Index {
 		x, column := row.At(j), t.Column(int(c))
+		if column >= blankout.FirstHat {
+			if _, dead := slices.BinarySearch(left.MissingColumns, t.curves.Source(column)); dead {
+				continue
+			}
+		}
 		for len(gone) > 0 && gone[0] < column {
 			gone = gone[1:]
 		}

@@ -60,10 +60,9 @@ func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) 
 	var groups *groupNoise
 	var pair, z []float64
 	var sums *groupSums
-	if n, ok := noise.(blankout.GroupDropout); ok {
-		if groups, err = newGroupNoise(d, n); err != nil {
-			return nil, err
-		}
+	if groups, err = jointNoise(d, noise); err != nil {
+		return nil, err
+	} else if groups != nil {
 		pair, z, sums = make([]float64, 2*d.Columns()), make([]float64, d.Columns()), groups.sums()
 	}
 	p := &Penalties{Copies: copies}

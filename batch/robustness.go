@@ -65,12 +65,12 @@ func averageWrong(d measured, deletions []float64, rest func(row int), add func(
 // forecast adds the chances that event i is predicted wrongly, two classes.
 func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	row, b := d.Row(i), w.intercept(d.Data, 0)
-	var part []float64
+	first, features := d.features(row)
+	part := make([]float64, len(row.Index))
 	for j, c := range row.Index {
-		if p := row.At(j) * w[0][c]; p != 0 {
-			part = append(part, p)
-		}
+		part[first[j]] += row.At(j) * w[0][c]
 	}
+	part = slices.DeleteFunc(part, func(p float64) bool { return p == 0 })
 	slices.SortFunc(part, func(x, y float64) int { return cmp.Compare(math.Abs(y), math.Abs(x)) })
 	large := len(part)
 	if large > maskedFeatures {
@@ -93,7 +93,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 		}
 		for s := range factor[:large+1] {
 			share := q // of what dies: it is known where all masks are summed
-			if large == len(row.Index) && large > 0 {
+			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}
 			factor[s] = d.scaleStruck(i, share)
@@ -123,6 +123,8 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 // deletions survives every smaller one, which takes noise out of the curve.
 func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []float64) {
 	row, k := d.Row(i), len(w)
+	first, features := d.features(row)
+	luckOf := make([]float64, len(row.Index)) // of the entries
 	draws := max(1, min(64, sampledMasks/d.Rows()))
 	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))
 	var r rand.PCG
@@ -144,6 +146,8 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 		for j, c := range row.Index {
 			var luck float64
 			switch {
+			case first[j] < j:
+				luck = luckOf[first[j]]
 			case u == nil:
 				luck = draw()
 			case u.pair[u.of[c]][0] >= 0:
@@ -151,11 +155,14 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 			default:
 				luck = group(u.of[c])
 			}
+			luckOf[j] = luck
 			for q, p := range deletions {
 				if luck < p {
 					continue
 				}
-				left[q]++
+				if first[j] == j {
+					left[q]++
+				}
 				for o := range k {
 					scores[q*k+o] += row.At(j) * w[o][c]
 				}
@@ -163,7 +170,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 		}
 		for q := range deletions {
 			scale := d.scale(i)
-			if n := float64(len(row.Index)); n > 0 && left[q] < n {
+			if n := float64(features); n > 0 && left[q] < n {
 				scale = d.scaleStruck(i, 1-left[q]/n)
 			}
 			for o := range k {

@@ -18,6 +18,8 @@ type Standardiser struct {
 	// single ones.
 	Transform      blankout.Transform
 	FieldTransform map[string]blankout.Transform
+	// Curves is the most knots of a numeric column's curve; 0 makes none.
+	Curves int
 
 	fields map[uint32]uint16 // of columns that are not Sparse
 }
@@ -124,6 +126,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	}
 	total := float64(d.Rows())
 	m.Scaler.Unfilled = d.Schema.Known
+	numeric := make([]bool, len(n))
 	for c := range n {
 		column := d.Column(c)
 		kind := d.Schema.Fields[s.fields[column]].Kind
@@ -132,6 +135,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		stats := m.Rows.Touch(column)
 		switch {
 		case dense || kind == blankout.Numeric && mode != blankout.StandardiseScale:
+			numeric[c] = true
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
 				// The zeros that are not stored.
@@ -150,7 +154,10 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		return nil, nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
 	}
 	slices.Sort(m.Scaler.Dense)
-	var b Builder
+	if s.Curves > 0 {
+		s.bend(d, m, n, numeric)
+	}
+	b := Builder{Curves: m.Scaler.Curves}
 	var raw, x blankout.Vec
 	for i := range d.Rows() {
 		raw = d.Vec(i, raw)
@@ -161,4 +168,45 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	}
 	b.d.fields = d.fields
 	return b.Data(d.Schema), m, nil
+}
+
+// bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
+// readings. Their knots are quantiles of an even sample of the readings, but for
+// wild ones.
+func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []bool) {
+	readings, met := make([][]float64, len(n)), make([]int, len(n))
+	add := func(c int, x float64) {
+		if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
+			if z := m.Scaler.Deviations(m.Rows.Row(d.Column(c)), x); math.Abs(z) <= blankout.ScalerClip {
+				readings[c] = append(readings[c], x)
+			}
+		}
+		met[c]++
+	}
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if numeric[c] {
+				add(int(c), row.At(j))
+			}
+		}
+	}
+	curves := &blankout.Curves{}
+	for c := range n {
+		if _, dense := slices.BinarySearch(m.Scaler.Dense, d.Column(c)); dense {
+			for met[c] < d.Rows() { // it is 0 where it is left out
+				add(c, 0)
+			}
+		}
+		slices.Sort(readings[c])
+		if knots := blankout.KnotsOf(readings[c], s.Curves); knots != nil && len(curves.Columns) < blankout.MaxCurves {
+			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, knots)
+		}
+	}
+	m.Scaler.Curves = curves
+	for i, knots := range curves.Knots {
+		for knot := range knots {
+			m.Rows.Touch(curves.Hat(i, knot))[blankout.StatInverse] = 1
+		}
+	}
 }

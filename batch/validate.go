@@ -191,7 +191,7 @@ type Evidence struct {
 
 // NewEvidence returns empty Evidence about a live model.
 func NewEvidence(live *blankout.Linear) *Evidence {
-	return &Evidence{live: live}
+	return &Evidence{live: live, builder: Builder{Curves: live.Scaler.Curves}}
 }
 
 // Learned copies in an event that the live model has learned, importance being
@@ -500,7 +500,7 @@ func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c ValidateConfig) {
 	var ll, ee, le, distance float64
 	var order []Difference
-	name := v.live.Schema.Namer()
+	name := v.live.Namer()
 	type at struct{ k, j int }
 	var apart []at
 	for k := range live {
@@ -685,11 +685,11 @@ func evenly(rows []int, n int) []int {
 // failures returns what the death of each feature, named field and group does
 // to the error, the worst first.
 func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(row int)) []Failure {
-	name := v.live.Schema.Namer()
+	name := v.live.Namer()
 	fields := v.live.Schema.Fields
 	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
 	for j := range part {
-		if id := int(d.fields.of(d.Column(j))); id < len(fields) {
+		if id := int(d.fields.of(d.curves.Source(d.Column(j)))); id < len(fields) {
 			part[j] = id
 		}
 	}
@@ -731,7 +731,16 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 			return [2]int{cmp.Or(f[0], -1), cmp.Or(f[1], -1)}
 		}, func(i int) string { return fields[i].Name })
 	}
-	kind("feature", d.Columns(), func(c int) [2]int { return [2]int{c, c} }, func(i int) string { return name(d.Column(i)) })
+	numbers := map[uint32]int{} // of the compact columns, those of their numbers
+	kind("feature", d.Columns(), func(c int) [2]int {
+		column := d.Column(c)
+		if column < blankout.FirstHat {
+			numbers[column] = c
+		} else if of, ok := numbers[d.curves.Source(column)]; ok {
+			c = of // a row has it before its hats
+		}
+		return [2]int{c, c}
+	}, func(i int) string { return name(d.Column(i)) })
 	return out
 }
 

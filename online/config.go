@@ -59,10 +59,12 @@ type Config struct {
 	Standardise string `toml:"standardise"`
 	// Transform and the values of FieldTransform are as blankout.ParseTransform reads
 	// them; the keys of FieldTransform are names of fields.
-	Transform      string             `toml:"transform"`
-	FieldTransform map[string]string  `toml:"field_transform"`
-	Alpha          float64            `toml:"alpha"`
-	ClassWeight    map[string]float64 `toml:"class_weight"`
+	Transform      string            `toml:"transform"`
+	FieldTransform map[string]string `toml:"field_transform"`
+	// Curves is the most knots of a curve, see blankout.Curves; 0 learns none.
+	Curves      int                `toml:"curves"`
+	Alpha       float64            `toml:"alpha"`
+	ClassWeight map[string]float64 `toml:"class_weight"`
 	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
@@ -251,6 +253,17 @@ func (c Config) parse() (settings, error) {
 			return s, blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
 		}
 	}
+	switch {
+	case c.Curves == 0:
+	case c.Curves < 3 || c.Curves > blankout.MaxKnots:
+		return s, blankout.KeyErrorf("curves", "curves = %d: must be 0 or lie in 3 to %d", c.Curves, blankout.MaxKnots)
+	case s.standardise != blankout.StandardiseAuto && s.standardise != blankout.StandardiseAll:
+		return s, blankout.KeyErrorf("curves", "curves = %d: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or curves = 0", c.Curves, c.Standardise)
+	case s.noiseKind != square:
+		return s, blankout.KeyErrorf("curves", "curves = %d: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or set curves = 0", c.Curves, c.Noise)
+	case c.Refresh > 0:
+		return s, blankout.KeyErrorf("curves", "curves = %d: refresh does not know them; set refresh = 0 or curves = 0", c.Curves)
+	}
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
 		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
@@ -365,6 +378,9 @@ func (c Config) fingerprint() Fingerprint {
 			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
 		}
 	}
+	if c.Curves == 0 {
+		delete(f, "curves") // as in the files of programs that knew none
+	}
 	return f
 }
 
@@ -465,10 +481,18 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if f[key] != was[key] {
-			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, was[key], f[key]))
+			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, valueOf(was, key), valueOf(f, key)))
 		}
 	}
 	return out
+}
+
+// valueOf is f[key]; a Fingerprint without curves does not say so.
+func valueOf(f Fingerprint, key string) string {
+	if _, ok := f[key]; !ok && key == "curves" {
+		return "0"
+	}
+	return f[key]
 }
 
 // Check reports the first setting that cannot be used, with its name in front.

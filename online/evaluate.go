@@ -117,7 +117,7 @@ type evaluator struct {
 	scaler     blankout.Scaler
 	step       step // its rows, x and basis
 	columns    []uint32
-	groups     *groupSums // nil without noise of groups
+	groups     *groupSums // nil without curves and noise of groups
 	f, lag, q  []float64
 }
 
@@ -126,7 +126,9 @@ func (e *evaluation) worker() *evaluator {
 	h := l.head(l.schema)
 	w := &evaluator{evaluation: e, head: h, scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
-	w.groups = newGroupSums(l.schema, []blankout.Noise{l.levels[l.chosen].noise}, l.k)
+	c := l.config
+	c.Marginalised = true
+	w.groups = newGroupSums(c, l.schema, []blankout.Noise{l.levels[l.chosen].noise}, l.k)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
@@ -169,7 +171,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		clear(w.q)
 		switch {
 		case w.groups != nil:
-			w.groups.arrange(s, e, w.columns)
+			w.groups.arrange(s, e, w.columns, &w.scaler)
 			w.groups.sum(s, blankout.ScalerWidth, 0, w.f, w.lag)
 			copy(w.q, w.groups.variance)
 		case l.k == 1:

@@ -99,7 +99,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 				}
 			}
 			if grouped {
-				v = slowVariance(groupNoise, slowGroups(e, x.Index), parts)
+				v = slowVariance(groupNoise, slowGroups(e, x.Index), x.Index, parts)
 			}
 			loss, _, _ := l.set.loss.At(target(e.Label, k, m.Outputs), f, v)
 			objective += l.config.C * e.Weight * loss

@@ -84,7 +84,7 @@ func (l *Learner) forecasts() []Forecast {
 		for i, w := range lv.forecast.wrong {
 			out[v].Error[i] = w / lv.forecast.weight[i]
 		}
-		if l.groups == nil {
+		if !l.grouped() {
 			continue
 		}
 		for i, w := range lv.groups.wrong {
@@ -98,7 +98,7 @@ func (l *Learner) forecasts() []Forecast {
 // is published if there are several.
 func (l *Learner) forecast(label int) {
 	byGroups := l.byGroups()
-	if l.groups != nil {
+	if l.grouped() {
 		l.forecastGroups(label)
 	}
 	first, every := uint64(forecastFirst), uint64(forecastEvery)
@@ -177,6 +177,13 @@ func (l *Learner) forecastBinary(y float64) {
 	rest := forecastRest
 	var growth [ForecastPoints]float64 // a/s
 	n := float64(len(l.features()))
+	if l.groups != nil {
+		for _, p := range l.groups.parts {
+			if p.kind == curved {
+				n -= float64(p.to - p.from - 1)
+			}
+		}
+	}
 	lack := l.fields()
 	if lack.Named > 0 || l.missing.event.scale != 1 {
 		for i := 1; i < ForecastPoints; i++ {
@@ -197,6 +204,9 @@ func (l *Learner) forecastBinary(y float64) {
 			p := row[at : at+lag+1]
 			w := now.step.x[i] * (p[0] + c*p[lag])
 			q += w * w
+		}
+		if l.groups != nil {
+			q += l.groups.curvedSquares(&now.step, at, lag, c)
 		}
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
@@ -235,12 +245,11 @@ func (l *Learner) forecastBinary(y float64) {
 func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 	now := &l.now
 	c, at, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen, 2*l.n
-	last, killed := l.mask(), 0
+	last := l.mask()
 	l.interceptsOf(l.chosen, l.missing.event.base)
 	l.missing.event.part[0] = 0
 	for i, row := range l.features() {
 		if int(last[i]) < point {
-			killed++
 			continue
 		}
 		l.missing.event.part[0] += now.step.x[i] * (row[at] + c*row[at+n])
@@ -249,7 +258,8 @@ func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 	if positive {
 		label = 1
 	}
-	l.compareStruck(lack.Struck(float64(killed)/float64(len(last))), label)
+	alive, of := l.survivors(last, point)
+	l.compareStruck(lack.Struck((of-alive)/of), label)
 }
 
 // mask draws for each feature of the event at hand the last point that it
@@ -260,6 +270,9 @@ func (l *Learner) mask() []int8 {
 	r.Seed(l.events, 0x626c616e6b6f7574)
 	for range l.features() {
 		last = append(last, drawPoint(&r))
+	}
+	if l.groups != nil {
+		l.groups.together(last)
 	}
 	l.masked.last = last
 	return last
@@ -300,7 +313,8 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 			// The third sum comes for nothing and is not used.
 			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
 			if features > 0 {
-				struck = lack.Struck(1 - float64(len(rows))/float64(features))
+				alive, of := l.survivors(last, point)
+				struck = lack.Struck(1 - alive/of)
 				scale = l.missing.model.Scale(struck)
 			}
 		}

@@ -14,8 +14,11 @@ func (lv *level) forecastOf(groups bool) *forecast {
 
 // byGroups says whether the level is chosen by what is forecast where groups die.
 func (l *Learner) byGroups() bool {
-	return l.groups != nil && l.config.ExpectedMissingGroups > 0
+	return l.grouped() && l.config.ExpectedMissingGroups > 0
 }
+
+// grouped says whether some level has noise of groups.
+func (l *Learner) grouped() bool { return l.groups != nil && l.groups.groups }
 
 // forecastGroups adds the event at hand, if it is its turn, to the forecasts where groups
 // die and, beside them, features at the rate that the user expects. Masks are drawn
@@ -51,6 +54,8 @@ func (l *Learner) groupMask() []int8 {
 	for i := range g.units {
 		if u := &g.units[i]; u.kind == paired {
 			u.last = min(g.units[u.parents[0]].last, g.units[u.parents[1]].last)
+		} else if u.kind == curved {
+			u.last = g.units[u.parents[0]].last
 		}
 	}
 	for _, p := range g.parts {
@@ -68,9 +73,43 @@ func (l *Learner) groupMask() []int8 {
 				last[i] = -1
 			}
 		}
+		g.together(last)
 	}
 	l.masked.last = last
 	return last
+}
+
+// together gives all columns of a number with a curve what its first one has.
+func (g *groupSums) together(last []int8) {
+	for _, p := range g.parts {
+		if p.kind == curved {
+			for i := p.from + 1; i < p.to; i++ {
+				last[i] = last[p.from]
+			}
+		}
+	}
+}
+
+// survivors counts the features of an event, and those that survive a point: a number with
+// a curve is one.
+func (l *Learner) survivors(last []int8, point int) (alive, of float64) {
+	of = float64(len(last))
+	for _, last := range last {
+		if int(last) >= point {
+			alive++
+		}
+	}
+	if l.groups != nil {
+		for _, p := range l.groups.parts {
+			if p.kind == curved {
+				of -= float64(p.to - p.from - 1)
+				if int(last[p.from]) >= point {
+					alive -= float64(p.to - p.from - 1)
+				}
+			}
+		}
+	}
+	return alive, of
 }
 
 // bank returns the levels of features and of groups that auto learns. With Levels as they

@@ -29,9 +29,15 @@ import (
 // no sum: its variance is that of a dropout of its own, and neighbours of this kind share
 // a segment. A bank has the rates r_g and own of each level; a level without noise of
 // groups has the rate 0.
+//
+// A number that has a curve is one feature, of several columns. It is a unit of its own,
+// with the sum s of its w_d x_d, that is part of its group's F_g, and
+//
+//	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 type groupSums struct {
 	grouping *blankout.Grouping
-	n        int // levels times outputs
+	groups   bool // some level has noise of groups: without it all but curves is one unit
+	n        int  // levels times outputs
 
 	rate     []float64            // r_g by level and output
 	own      [unitKinds][]float64 // the same of own
@@ -39,11 +45,13 @@ type groupSums struct {
 
 	// The event at hand.
 	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
+	curve  []int32    // the same by curve
 	units  []unitPart // in the order in which the event's features meet them
 	of     []int32    // place in units by feature, in the order of the event
 	fields []uint16   // of the columns, of an event that leaves dense ones out
 	runs   int        // of features of one unit in that order
 	parts  []unitRun  // of the rows
+	moved  []int32    // rows by feature, if they are in another order
 
 	// By place in units, level and output: sums of w_d x_d and of lag_d x_d.
 	f, lag []float64
@@ -61,15 +69,16 @@ const (
 	alone   unitKind = iota // the only feature of a group that takes part in no product
 	grouped                 // of a group
 	paired                  // of a pair
+	curved                  // of a number with a curve
 	unitKinds
 )
 
 // unitPart is a unit of the event at hand.
 type unitPart struct {
-	unit    int32
+	unit    int32 // that of a curve: its number; -1 for all features where none are in groups
 	kind    unitKind
-	parents [2]int32 // places of a pair's groups
-	parent  bool     // of a pair
+	parents [2]int32 // places of a pair's groups; first that of a curve's group, -1 if it has none
+	parent  bool     // of a pair or a curve
 	count   int      // of features
 	last    int8     // point of a forecast that it survives, see groupMask
 	at      int      // the first row, and once they have been put in order the next one
@@ -83,13 +92,17 @@ type unitRun struct {
 }
 
 // newGroupSums returns the sums for noises of levels with so many outputs, nil if none of
-// them is of groups.
-func newGroupSums(s *blankout.Schema, noises []blankout.Noise, outputs int) *groupSums {
-	if !slices.ContainsFunc(noises, isGrouped) {
+// them is of groups and there are no curves.
+func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs int) *groupSums {
+	groups := c.Marginalised && slices.ContainsFunc(noises, isGrouped)
+	if !groups && c.Curves == 0 {
 		return nil
 	}
-	g := &groupSums{grouping: blankout.NewGrouping(s), n: len(noises) * outputs}
+	g := &groupSums{grouping: blankout.NewGrouping(s), groups: groups, n: len(noises) * outputs}
 	for _, noise := range noises {
+		if !c.Marginalised {
+			noise = blankout.NoNoise{}
+		}
 		n := bothRates(noise)
 		r, rg := n.Odds()
 		_, _, single := n.Coefficients()
@@ -99,10 +112,12 @@ func newGroupSums(s *blankout.Schema, noises []blankout.Noise, outputs int) *gro
 			g.own[alone] = append(g.own[alone], single)
 			g.own[grouped] = append(g.own[grouped], r*(1+rg))
 			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
+			g.own[curved] = append(g.own[curved], 0) // see rateOf
 		}
 		g.strength[alone] = append(g.strength[alone], single)
 		g.strength[grouped] = append(g.strength[grouped], single)
 		g.strength[paired] = append(g.strength[paired], pair)
+		g.strength[curved] = append(g.strength[curved], single)
 	}
 	for kind := range unitKinds {
 		g.q[kind], g.averageQ[kind] = make([]float64, g.n), make([]float64, g.n)
@@ -130,15 +145,17 @@ func isGrouped(n blankout.Noise) bool {
 // arrange finds the units of the features of s, which are of these columns of e, in
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
-func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32) {
+func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32, scaler *blankout.Scaler) {
 	g.units, g.runs = g.units[:0], 0
 	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
-		g.fields = e.FieldsOf(columns, g.fields)
+		g.fields = scaler.FieldsOf(e, columns, g.fields)
 		fields = g.fields
 	}
-	if len(fields) == 0 {
+	if scaler.Curves != nil || !g.groups {
+		g.arrangeCurves(fields, columns, scaler.Curves)
+	} else if len(fields) == 0 {
 		for i, column := range columns {
 			g.join(i, g.place(g.grouping.Of(0, column)))
 		}
@@ -154,6 +171,61 @@ func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32) {
 	}
 	g.pairs()
 	g.order(s)
+}
+
+// arrangeCurves is arrange's search for the units where there may be curves.
+func (g *groupSums) arrangeCurves(fields []uint16, columns []uint32, curves *blankout.Curves) {
+	var with []uint32 // the columns that have a curve and are still to come
+	if curves != nil {
+		with = curves.Columns
+		for len(g.curve) < len(with) {
+			g.curve = append(g.curve, 0)
+		}
+	}
+	rest := int32(-1)
+	for i, column := range columns {
+		curve := -1
+		if column >= blankout.FirstHat {
+			curve = curves.Of(column)
+		} else {
+			for len(with) > 0 && with[0] < column {
+				with = with[1:]
+			}
+			if len(with) > 0 && with[0] == column {
+				curve = len(curves.Columns) - len(with)
+			}
+		}
+		if curve >= 0 && g.curve[curve] > 0 {
+			g.join(i, g.curve[curve]-1)
+			continue
+		}
+		unit, field := int32(-1), uint16(0)
+		if g.groups {
+			if i < len(fields) {
+				field = fields[i]
+			}
+			unit = g.grouping.Of(field, curves.Source(column))
+		}
+		switch {
+		case curve >= 0:
+			u := unitPart{unit: int32(curve), kind: curved, parents: [2]int32{-1, -1}}
+			if g.groups {
+				u.parents[0] = g.place(unit)
+				g.units[u.parents[0]].parent = true
+			}
+			g.units = append(g.units, u)
+			g.curve[curve] = int32(len(g.units))
+			g.join(i, int32(len(g.units)-1))
+		case g.groups:
+			g.join(i, g.place(unit))
+		default:
+			if rest < 0 {
+				rest = int32(len(g.units))
+				g.units = append(g.units, unitPart{unit: -1, kind: alone})
+			}
+			g.join(i, rest)
+		}
+	}
 }
 
 // join adds feature i to the unit at a place.
@@ -181,6 +253,9 @@ func (g *groupSums) place(unit int32) int32 {
 // own, and which units have one feature alone.
 func (g *groupSums) pairs() {
 	for i := 0; i < len(g.units); i++ { // groups join behind
+		if g.units[i].kind != grouped {
+			continue
+		}
 		a, b, pair := g.grouping.Pair(g.units[i].unit)
 		if !pair {
 			continue
@@ -195,16 +270,21 @@ func (g *groupSums) pairs() {
 		}
 	}
 	for i := range g.units {
-		u := &g.units[i]
-		if g.slot[u.unit] = 0; u.kind == grouped && u.count == 1 && !u.parent {
-			u.kind = alone
+		switch u := &g.units[i]; {
+		case u.kind == curved:
+			g.curve[u.unit] = 0
+		case u.unit < 0:
+		default:
+			if g.slot[u.unit] = 0; u.kind == grouped && u.count == 1 && !u.parent {
+				u.kind = alone
+			}
 		}
 	}
 }
 
 // order gives every unit its rows, which it moves if they are not in this order yet.
 func (g *groupSums) order(s *step) {
-	g.parts = g.parts[:0]
+	g.parts, g.moved = g.parts[:0], g.moved[:0]
 	at, held := 0, 0
 	for i := range g.units {
 		u := &g.units[i]
@@ -229,12 +309,21 @@ func (g *groupSums) order(s *step) {
 	for i, place := range g.of {
 		u := &g.units[place]
 		to.rows[u.at], to.x[u.at], to.basis[u.at], to.ridge[u.at] = s.rows[i], s.x[i], s.basis[i], s.ridge[i]
+		g.moved = append(g.moved, int32(u.at))
 		u.at++
 	}
 	s.rows, to.rows = to.rows, s.rows
 	s.x, to.x = to.x, s.x
 	s.basis, to.basis = to.basis, s.basis
 	s.ridge, to.ridge = to.ridge, s.ridge
+}
+
+// row returns the row of a feature by its place in the event.
+func (g *groupSums) row(feature int) int {
+	if feature < len(g.moved) {
+		return int(g.moved[feature])
+	}
+	return feature
 }
 
 // sums returns the sums f and lag of the unit at a place.
@@ -273,11 +362,14 @@ func (g *groupSums) sum(s *step, at, n int, f, lag []float64) {
 		}
 	}
 	for i, u := range g.units {
-		if u.kind != paired {
+		if u.kind != paired && u.kind != curved {
 			continue
 		}
 		pairF, pairLag := g.sums(i)
 		for _, p := range u.parents {
+			if p < 0 {
+				continue
+			}
 			groupF, groupLag := g.sums(int(p))
 			add(groupF, pairF)
 			add(groupLag, pairLag)
@@ -305,16 +397,24 @@ func (g *groupSums) variances(out []float64, q *[unitKinds][]float64, coefficien
 		}
 		f, lag := g.sums(i)
 		for j, f := range f {
-			rate := g.rate[j]
-			if u.kind == paired {
-				rate *= rate
-			}
+			rate := g.rateOf(u.kind, j)
 			if coefficient != nil {
 				f += coefficient[j] * lag[j]
 			}
 			out[j] += rate * f * f
 		}
 	}
+}
+
+// rateOf returns what the square of a unit's sum counts for in v.
+func (g *groupSums) rateOf(kind unitKind, j int) float64 {
+	switch kind {
+	case paired:
+		return g.rate[j] * g.rate[j]
+	case curved:
+		return g.own[grouped][j]
+	}
+	return g.rate[j]
 }
 
 // averages finds the variances of the averages' scores.
@@ -328,10 +428,29 @@ func (g *groupSums) averages(s *step, at, n int, coefficient, out []float64) {
 	g.variances(out, &g.averageQ, coefficient)
 }
 
+// curvedSquares returns, of the averages with this coefficient, by how much the squares of the sums
+// over numbers with curves are more than the sums of squares. The weights are at index at,
+// and their lags so many places behind.
+func (g *groupSums) curvedSquares(s *step, at, lag int, coefficient float64) (more float64) {
+	for _, p := range g.parts {
+		if p.kind != curved {
+			continue
+		}
+		sum := 0.0
+		for i := p.from; i < p.to; i++ {
+			w := s.x[i] * (s.rows[i][at] + coefficient*s.rows[i][at+lag])
+			sum += w
+			more -= w * w
+		}
+		more += sum * sum
+	}
+	return more
+}
+
 // segment cuts the rows of s into segments of a unit each, with the factors of their
 // gradients.
 func (g *groupSums) segment(s *step) {
-	size := (len(g.units) + 2) * g.n
+	size := (len(g.units) + int(unitKinds) - 1) * g.n
 	s.factors = slices.Grow(s.factors[:0], size)[:size]
 	var shrink [unitKinds][]float64
 	shrink[alone] = s.shrink
@@ -362,6 +481,18 @@ func (g *groupSums) factor(place int, df, h, out []float64) {
 	if u.kind == grouped {
 		for j, rate := range g.rate {
 			out[j] = df[j] + h[j]*(rate*f[j])
+		}
+		return
+	}
+	if u.kind == curved {
+		for j, own := range g.own[grouped] {
+			out[j] = df[j] + h[j]*(own*f[j])
+		}
+		if p := u.parents[0]; p >= 0 {
+			group, _ := g.sums(int(p))
+			for j, rate := range g.rate {
+				out[j] += h[j] * (rate * group[j])
+			}
 		}
 		return
 	}

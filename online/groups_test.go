@@ -2,6 +2,7 @@ package online
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,7 +30,8 @@ func slowGroups(e *blankout.Example, columns []uint32) [][]string {
 // slowVariance is that of the noisy score whose features have these parts in it: the sum
 // over all pairs of features of their covariance. The product of two features' factors
 // has the expectation of the squares of those that both share.
-func slowVariance(n blankout.GroupDropout, groups [][]string, parts []float64) (v float64) {
+// Columns of one feature, a number and the hats of its curve, share what it alone dies of.
+func slowVariance(n blankout.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {
 			square := 1.0
@@ -38,7 +40,7 @@ func slowVariance(n blankout.GroupDropout, groups [][]string, parts []float64) (
 					square /= 1 - n.Groups
 				}
 			}
-			if i == j {
+			if features[i] == features[j] {
 				square /= 1 - n.Q
 			}
 			v += a * b * (square - 1)
@@ -48,7 +50,10 @@ func slowVariance(n blankout.GroupDropout, groups [][]string, parts []float64) (
 }
 
 // enumerated is the same variance by summing over every mask of groups and features.
-func enumerated(n blankout.GroupDropout, groups [][]string, parts []float64) float64 {
+func enumerated(n blankout.GroupDropout, groups [][]string, features []uint32, parts []float64) float64 {
+	each := slices.Clone(features)
+	slices.Sort(each)
+	each = slices.Compact(each)
 	var names []string
 	for _, g := range groups {
 		names = append(names, g...)
@@ -56,7 +61,7 @@ func enumerated(n blankout.GroupDropout, groups [][]string, parts []float64) flo
 	slices.Sort(names)
 	names = slices.Compact(names)
 	mean, square := 0.0, 0.0
-	for mask := range 1 << (len(names) + len(parts)) {
+	for mask := range 1 << (len(names) + len(each)) {
 		p, f := 1.0, 0.0
 		dead := func(bit int, q float64) bool {
 			if mask>>bit&1 == 1 {
@@ -72,8 +77,14 @@ func enumerated(n blankout.GroupDropout, groups [][]string, parts []float64) flo
 				died = append(died, name)
 			}
 		}
+		var lostFeatures []uint32
+		for i, feature := range each {
+			if dead(len(names)+i, n.Q) {
+				lostFeatures = append(lostFeatures, feature)
+			}
+		}
 		for i, part := range parts {
-			lost := dead(len(names)+i, n.Q)
+			lost := slices.Contains(lostFeatures, features[i])
 			part /= 1 - n.Q
 			for _, g := range groups[i] {
 				lost = lost || slices.Contains(died, g)
@@ -155,10 +166,12 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		byRow[&row[0]] = column
 	}
 	var columns []uint32
+	var features []uint32
 	for _, row := range l.features() {
 		columns = append(columns, byRow[&row[0]])
+		features = append(features, l.scaling.scaler.Curves.Source(byRow[&row[0]]))
 	}
-	groups := slowGroups(e, columns)
+	groups := slowGroups(e, features)
 	x := slices.Clone(st.x)
 	f := slices.Clone(st.f)
 	weights := make([][]float64, l.k) // by output and row
@@ -173,12 +186,12 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 			parts[i] = weights[k][i] * x[i]
 		}
 		if everyMask {
-			if a, b := enumerated(noise, groups, parts), slowVariance(noise, groups, parts); math.Abs(a-b) > 1e-10*(1+b) {
+			if a, b := enumerated(noise, groups, features, parts), slowVariance(noise, groups, features, parts); math.Abs(a-b) > 1e-10*(1+b) {
 				t.Fatalf("%v: variance %v by masks, %v by the slow sum", noise, a, b)
 			}
 			everyMask = false
 		}
-		return slowVariance(noise, groups, parts)
+		return slowVariance(noise, groups, features, parts)
 	}
 	for k := range l.active {
 		if got, want := l.variance(&l.levels[0], k, k), variance(k); math.Abs(got-want) > 1e-12*(1+want) {
@@ -191,7 +204,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		for i, row := range l.features() {
 			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].average.coefficient*l.lags(row)[k])
 		}
-		if got, want := l.now.averageQ[k], slowVariance(noise, groups, parts); math.Abs(got-want) > 1e-12*(1+want) {
+		if got, want := l.now.averageQ[k], slowVariance(noise, groups, features, parts); math.Abs(got-want) > 1e-12*(1+want) {
 			t.Fatalf("%v, %s: variance %v of the average, want %v", noise, l.config.Loss, got, want)
 		}
 	}
@@ -231,9 +244,9 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return int(columns[a]) - int(columns[b]) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(columns[a], columns[b]) })
 	var one blankout.Example
-	var b batch.Builder
+	b := batch.Builder{Curves: l.scaling.scaler.Curves}
 	for _, i := range order {
 		one.Features.Index, one.Features.Value = append(one.Features.Index, columns[i]), append(one.Features.Value, x[i])
 	}
@@ -243,7 +256,7 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 		t.Fatal(err)
 	}
 	d := b.Data(l.schema)
-	o, err := batch.NewExpected(batch.Problem{Data: d, Y: []float64{y}, Weight: []float64{1}, Loss: loss.Quadratic{}, Noise: noise, Kappa: 1,
+	o, err := batch.NewExpected(batch.Problem{Data: d, Y: []float64{y}, Weight: []float64{1}, Loss: loss.Quadratic{}, Noise: l.levels[0].noise, Kappa: 1,
 		Intercept: batch.FreeIntercept, Penalty: batch.Penalty{R: make([]float64, d.Columns()+1), Centre: make([]float64, d.Columns()+1)}, Threads: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -517,7 +517,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 	}
 	rows, field := l.features(), e.Field
 	if len(rows) != len(field) { // columns were filled in
-		if s.field = e.FieldsOf(l.scaling.columns, s.field); len(s.field) != len(rows) {
+		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
 			return
 		}
 		field = s.field
@@ -580,6 +580,9 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 
 // strike adds feature i of the event at hand to the part of a field.
 func (l *Learner) strike(id uint16, i, from, n int, c float64) {
+	if l.groups != nil {
+		i = l.groups.row(i)
+	}
 	s, row, x := &l.health.strike, l.now.step.rows[i], l.now.step.x[i]
 	if s.at[id] == 0 {
 		s.list = append(s.list, id)

@@ -54,7 +54,7 @@ type Learner struct {
 
 	scaling  scaling
 	missing  missing
-	groups   *groupSums // nil without noise of groups, or where gradients are clean
+	groups   *groupSums // nil without curves and noise of groups, or where gradients are clean
 	health   health
 	masked   masked
 	refresh  refresh
@@ -154,9 +154,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
 		*p = make([]float64, l.n)
 	}
-	if c.Marginalised {
-		l.groups = newGroupSums(s, set.noises, l.k)
-	}
+	l.groups = newGroupSums(c, s, set.noises, l.k)
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
@@ -428,7 +426,7 @@ func (l *Learner) put(i int, row []float64, x float64) {
 // noise needs that.
 func (l *Learner) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
-		l.groups.arrange(&l.now.step, e, columns)
+		l.groups.arrange(&l.now.step, e, columns, &l.scaling.scaler)
 	}
 }
 

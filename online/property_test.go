@@ -539,7 +539,7 @@ func TestFixedPoint(t *testing.T) {
 							groups, parts = append(groups, []string{fmt.Sprint(d / 2)}), append(parts, w[d]*x)
 						}
 						if n, ok := l.levels[0].noise.(blankout.GroupDropout); ok {
-							v = slowVariance(n, groups, parts)
+							v = slowVariance(n, groups, events[i].Features.Index, parts)
 						}
 						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)
 						j += value

@@ -131,6 +131,8 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("half_life", "half_life: the metric of several learners of one model cannot fade yet; set half_life = 0 and half_life_time = 0")
 	case c.OnDrift == "forget":
 		return blankout.KeyErrorf("on_drift", "on_drift = \"forget\": several learners of one model only log drift; set on_drift = \"log\"")
+	case c.Curves > 0:
+		return blankout.KeyErrorf("curves", "curves = %d: several learners of one model cannot agree on knots yet; set curves = 0", c.Curves)
 	case c.Calibrate:
 		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
 	case c.Suspect > 0:

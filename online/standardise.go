@@ -17,10 +17,11 @@ type scaling struct {
 	scaler blankout.Scaler
 	dense  denseFinder
 	recent recentReadings
+	curves curveReadings
 	// Of the Schema's fields, as far as met.
 	kinds      []blankout.Kind
 	transforms []blankout.Transform
-	// The columns and values of an event that leaves dense columns out.
+	// The columns and values of an event that leaves dense columns out, or has hats.
 	columns []uint32
 	raw     []float64
 }
@@ -92,12 +93,16 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	if len(dense) > 0 && !l.scaling.scaler.Unfilled {
 		columns, raw = l.scaling.fill(e.Features, dense)
 	}
+	numbers := len(columns)
+	if l.bend(); l.scaling.scaler.Curves != nil {
+		columns, raw = l.scaling.withHats(columns, raw)
+	}
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || l.shared())
 	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
-	for i := 0; i < len(now.step.rows); i++ {
+	for i := 0; i < numbers; i++ {
 		for len(dense) > 0 && dense[0] < columns[i] {
 			dense = dense[1:] // left out, and not filled in
 		}
@@ -113,7 +118,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		if settled && !isDense && (kind != blankout.Numeric || l.scaling.scaler.Mode == blankout.StandardiseScale) {
 			end := i + 1
 			if e.Field == nil && len(dense) == 0 {
-				end = len(now.step.rows)
+				end = numbers
 			} else if e.Field == nil {
 				end, _ = slices.BinarySearch(columns, dense[0])
 			}
@@ -128,6 +133,12 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			t = l.sharedTreatment(i, t, row)
 		}
 		l.put(i, row, l.observed(row, columns[i], raw[i], t, field))
+	}
+	for i := numbers; i < len(columns); i++ {
+		stats := now.step.rows[i][:blankout.ScalerWidth]
+		stats[blankout.StatCount]++
+		stats[blankout.StatInverse] = 1
+		l.put(i, now.step.rows[i], raw[i])
 	}
 	l.arrange(e, columns)
 	l.sum(0)
@@ -171,6 +182,9 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
+	if t == treatNumeric && l.config.Curves > 0 && l.scaling.scaler.Curves == nil && math.Abs(z) <= blankout.ScalerClip {
+		l.scaling.curves.add(column, raw)
+	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom
 		l.addMoved(row, x, 1)

@@ -192,7 +192,7 @@ func (l *Learner) state(c *coder.Coder) {
 	for v := range l.levels {
 		l.levels[v].state(c)
 	}
-	if l.groups != nil {
+	if l.grouped() {
 		for v := range l.levels {
 			l.levels[v].groups.state(c)
 		}
@@ -211,6 +211,9 @@ func (l *Learner) state(c *coder.Coder) {
 		l.missing.state(c)
 		l.measures.sums.Prior.state(c)
 		l.health.state(c)
+	}
+	if l.config.Curves > 0 && l.scaling.scaler.Curves == nil {
+		l.scaling.curves.state(c)
 	}
 }
 
@@ -252,6 +255,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
+	l.scaling.scaler = m.Scaler
 	l.state(d)
 	if d.Version > 3 {
 		refused, err := blankout.FindBlock(blocks, "refused")
@@ -271,7 +275,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	case m.Rows.Width() != width:
 		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	}
-	l.table, l.scaling.scaler = m.Rows, m.Scaler
+	l.table = m.Rows
 	if l.misfit(width) {
 		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}

@@ -186,7 +186,7 @@ func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
 		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
 	}
 	if weights != nil {
-		name := m.Schema.Namer()
+		name := m.Namer()
 		out.WriteString(`,"weights":[`)
 		separator := ""
 		for c := range weights.Columns() {

@@ -74,6 +74,14 @@ func (w Worst) Kill(e *Event) {
 		for k := range outputs {
 			part[i*outputs+k] = e.X.Value[i] * e.Model.Weight(column, k)
 		}
+		if source := e.Model.Scaler.Curves.Source(column); source != column { // they die together
+			if at, ok := slices.BinarySearch(e.X.Index, source); ok {
+				for k := range outputs {
+					part[at*outputs+k] += part[i*outputs+k]
+					part[i*outputs+k] = 0
+				}
+			}
+		}
 	}
 	var victims []holder
 	lowest, found := 0.0, false

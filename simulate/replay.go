@@ -465,15 +465,21 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	u.nightmare.Distort(event)
 	f.raw.Features, f.raw.Field = event.X, event.Field
 	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
-	f.field = f.raw.FieldsOf(f.x.Index, f.field) // what the Scaler filled in is of no field
+	scaler := &f.model.About().Scaler
+	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
 	event.X, event.Field = f.x, f.field
 	u.markDead(event)
 	left := event.Left
 	if left == 0 {
-		left = 1 - share(event.Dead)
+		left = 1 - share(event.Dead, event.X.Index)
 	}
+	scaler.Curves.Follow(event.X.Index, event.Dead)
 	if u.treatment.Dead == Zero {
-		f.zeros = f.standardisedZeros(f.zeros)
+		if scaler.Curves != nil {
+			f.moveHats(event)
+		} else {
+			f.zeros = f.standardisedZeros(f.zeros)
+		}
 	}
 	var scores []float64
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
@@ -486,6 +492,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 			switch {
 			case dead && u.treatment.Dead == Null:
 				f.x.Value[i] = 0
+			case dead && scaler.Curves != nil: // see moveHats
 			case dead:
 				f.x.Value[i] = f.zeros.Value[i]
 			case u.treatment.Rescale && left > 0:
@@ -500,6 +507,25 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 	head := f.model.About()
 	p := head.Probabilities(scores, f.all)
 	return head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+}
+
+// moveHats puts into f.x the hats of the event whose dead numbers are 0, and marks as dead
+// what was so among its columns, and their hats.
+func (f *fixed) moveHats(event *Event) {
+	died := map[uint32]bool{}
+	for i, column := range f.x.Index {
+		died[column] = event.Dead[i]
+	}
+	for i, column := range f.raw.Features.Index {
+		if died[column] {
+			f.raw.Features.Value[i] = 0
+		}
+	}
+	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	event.Dead = event.Dead[:0]
+	for _, column := range f.x.Index {
+		event.Dead = append(event.Dead, died[f.model.About().Scaler.Curves.Source(column)])
+	}
 }
 
 // standardisedZeros returns what the Scaler makes of the number 0 in each column of f.x,
@@ -520,17 +546,20 @@ func base(n Nightmare) Nightmare {
 	return n
 }
 
-func share(dead []bool) float64 {
-	n := 0
-	for _, d := range dead {
-		if d {
+func share(dead []bool, columns []uint32) float64 {
+	n, of := 0, 0
+	for i, d := range dead {
+		if columns[i] >= blankout.FirstHat {
+			break // of a number that counts already
+		}
+		if of++; d {
 			n++
 		}
 	}
 	if n == 0 {
 		return 0
 	}
-	return float64(n) / float64(len(dead))
+	return float64(n) / float64(of)
 }
 
 // Error returns the share of the labelled examples, by importance, that a model

@@ -79,7 +79,7 @@ func (p *program) runExport(model, format, out string) error {
 		return err
 	}
 	x := exported{Head: m.Head, Clip: m.Clip(), Features: []exportedFeature{}}
-	name := m.Schema.Namer()
+	name := m.Namer()
 	for c := range m.Columns() {
 		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Standardisation})
 	}
@@ -100,6 +100,9 @@ func (x *exported) print(w io.Writer) {
 	if x.Clip > 0 {
 		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
 		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
+	}
+	if x.Scaler.Curves != nil {
+		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighbouring knots and beyond, linear between; the first and the last hat stay 1 outside.")
 	}
 	dense := x.Scaler.Dense
 	absent := ""

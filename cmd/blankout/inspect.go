@@ -29,6 +29,7 @@ func (p *program) inspect() *cobra.Command {
 	var asJSON bool
 	var weights int
 	var features bool
+	var curves string
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Tell what a checkpoint, model or snapshot holds",
@@ -38,6 +39,7 @@ a checkpoint directory it takes the newest file.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
+			"  blankout inspect model --curves pictures\n" +
 			"  blankout inspect checkpoints --json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -49,6 +51,17 @@ a checkpoint directory it takes the newest file.`,
 			i, err := inspectFile(args[0], weights)
 			if err != nil {
 				return fmt.Errorf("inspect: %w", err)
+			}
+			if curves != "" {
+				if i.model == nil {
+					return fmt.Errorf("inspect --curves: %s: a kernel model has no curves", i.File)
+				}
+				n, err := drawCurves(i.model, curves)
+				if err != nil {
+					return fmt.Errorf("inspect --curves: %s: %w", i.File, err)
+				}
+				fmt.Fprintf(p.stdout, "%s in %s\n", plural(n, "curve"), curves)
+				return nil
 			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(i)
@@ -67,6 +80,7 @@ a checkpoint directory it takes the newest file.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
+	c.Flags().StringVar(&curves, "curves", "", "draw the curves of numbers instead, an SVG file each in the directory `DIR`")
 	c.Flags().BoolVar(&features, "features", false, "the health of the fields instead: what is missing or has moved, the worst first")
 	return c
 }
@@ -99,6 +113,8 @@ type inspection struct {
 	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
+
+	model *blankout.Linear // nil of another kind
 }
 
 // snapshotID is which one of a learner's published models a snapshot is.
@@ -150,6 +166,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if !ok {
 		return i, nil
 	}
+	i.model = m
 	i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {

@@ -208,7 +208,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
 func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules map[blankout.MissingRule]int) (func(*blankout.Example, []float64) []float64, error) {
-	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema)}
+	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
 		if err := c.Grouping.Check(); err != nil {
@@ -222,7 +222,7 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules 
 	var dead []bool
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		field = e.FieldsOf(x.Index, field)
+		field = m.About().Scaler.FieldsOf(e, x.Index, field)
 		if !o.known {
 			c.Vec(x, field, n, 0)
 			n++

@@ -362,7 +362,7 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 // checkTransforms refuses transforms that an exact solver would not know, or pass over.
 func (o *trainFlags) checkTransforms(c *cobra.Command) error {
 	if o.standardise == string(blankout.StandardiseNone) || o.standardise == string(blankout.StandardiseScale) {
-		return refuseFlags(c, []string{"transform", "field-transform"}, "goes with --standardise auto or all")
+		return refuseFlags(c, []string{"transform", "field-transform", "curves"}, "goes with --standardise auto or all")
 	}
 	if _, err := blankout.ParseTransform(o.online.config.Transform); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -383,6 +383,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	schema := o.data.record.Schema()
 	var scaler *blankout.Linear
+	b := batch.Builder{Threads: o.config.Threads}
 	if o.scaler != "" {
 		m, err := readModel(o.scaler)
 		if err != nil {
@@ -396,12 +397,12 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			return nil, nil, err
 		}
 		scaler, schema = linear, linear.Schema
+		b.Curves = linear.Scaler.Curves
 		o.data.regroup(schema)
 	}
 	mode := blankout.Standardise(o.standardise)
-	b := batch.Builder{Threads: o.config.Threads}
 	var x blankout.Vec
-	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}}
+	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves}
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = blankout.Transform(t)
 	}

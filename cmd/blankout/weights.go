@@ -41,7 +41,7 @@ func outputNames(h *blankout.Head) (names []string) {
 // what is against the positive class is for the other; of pairs a feature's weight
 // is the sum over those of the class.
 func largestWeights(m *blankout.Linear, n int) [][]namedWeight {
-	name := m.Schema.Namer()
+	name := m.Namer()
 	classes := m.Schema.Classes
 	if loss.IsRegression(m.Loss) {
 		classes = []string{"smaller numbers", "larger numbers"}

@@ -71,6 +71,7 @@ MODELS = {
     "hinge-as-is": (["--loss", "hinge", "--standardise", "all", "--missing", "as-is", *EXACT], RECORD, 2),
     "rescale": (["--standardise", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
     "quadratic": (["--loss", "quadratic", "--standardise", "auto", *EXACT], PLAIN, 2),
+    "curves": (["--standardise", "auto", "--noise", "dropout:0.3", "--curves", "8", *EXACT], RECORD, 2),
     "ovr": (["--standardise", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
     "ovo": (["--standardise", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
     "online": (["--solver", "online"], RECORD, 2),

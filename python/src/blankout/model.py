@@ -20,7 +20,7 @@ from .missing import Missing, Verdict
 from .pairs import couple
 from .record import Record
 from .schema import Schema, strict
-from .standardise import STATISTICS, Scaler
+from .standardise import FIRST_HAT, STATISTICS, Curves, Scaler
 
 CLASS_LOSSES = (
     "hinge", "squared-hinge", "logistic", "quadratic", "probit", "erf", "t-logistic", "exponential",
@@ -127,12 +127,13 @@ class Model:
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats")
         scaler = head.get("scaler") or {}
-        strict("scaler", scaler, "mode", "dense", "unfilled")
+        strict("scaler", scaler, "mode", "dense", "unfilled", "curves")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
             raise NewerError(f'the model standardises by "{scaler["mode"]}", which this package does not know')
         self._schema = Schema.parse(head["schema"], file)
         dense = () if scaler.get("unfilled") else scaler.get("dense") or ()
         self._scaler = Scaler(scaler.get("mode") or "none", np.array(dense, np.int64))
+        self._curves = Curves.parse(scaler["curves"]) if scaler.get("curves") else None
         self._missing = Missing.parse(head.get("missing")).forced(missing)
         self._record = Record.parse(file)
         self._outputs: int = head["outputs"]
@@ -370,6 +371,8 @@ class Model:
         if self._rows is None:
             return rows, columns, x, columns
         rows, columns, x = self._filled(rows, columns, x, len(batch))
+        if self._curves is not None:
+            rows, columns, x = self._curves.hats(rows, columns, x)
         known, slots = self._rows.find(columns)
         if self._support is None or self._statistics is not None:
             rows, columns, x = rows[known], columns[known], x[known]
@@ -437,9 +440,15 @@ class Model:
             weights[here] += repair.extra[places, output]
         intercept = float(self._intercept[output])
         parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
+        curves: dict[int, float] = {}  # what a number's curve adds beside its own weight
+        if self._curves is not None:
+            for column, value, weight in zip(columns.tolist(), x.tolist(), weights.tolist()):
+                if (source := self._curves.source(column)) != column:
+                    curves[source] = curves.get(source, 0.0) + weight * value
         for column, value, weight in zip(columns.tolist(), x.tolist(), weights.tolist()):
-            if scale * weight * value != 0:
-                parts.append(Contribution(self._name(one, column), value, weight, scale * weight * value))
+            score = scale * (weight * value + curves.get(column, 0.0))
+            if score != 0 and column < FIRST_HAT:
+                parts.append(Contribution(self._name(one, column), value, weight, score))
         if verdict.parts is not None:
             more = float(self._score(one)[0, output]) - math.fsum(c.score for c in parts)
             parts.append(Contribution(FILLED_IN, 1.0, more, more))

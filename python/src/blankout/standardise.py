@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .errors import FileError
+from .schema import strict
+
 CLIP = 10.0  # a standardised value lies within +-CLIP
 WILD = 4.0  # where a wild reading of a centred column counts
 STATISTICS = 5
@@ -59,3 +62,54 @@ class Scaler:
         if wild.any():
             z[wild] = np.copysign(self.beyond(centre[wild]), z[wild])
         return z
+
+
+FIRST_HAT = 1 << 31  # the first column of a hat function
+MAX_KNOTS = 64  # the hats of curve i have the columns from FIRST_HAT + i MAX_KNOTS on
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The piecewise linear functions of numeric columns.
+
+    Attributes:
+        columns: that have a curve, ascending.
+        knots: of each, ascending.
+    """
+
+    columns: np.ndarray
+    knots: list[np.ndarray]
+
+    @classmethod
+    def parse(cls, data: dict) -> "Curves":
+        """Read what a model's head says of curves."""
+        strict("curves", data, "columns", "knots")
+        curves = cls(np.array(data["columns"] or (), np.int64), [np.array(k, np.float64) for k in data["knots"] or ()])
+        if len(curves.columns) != len(curves.knots) or any(
+            not 2 < len(k) <= MAX_KNOTS or not (np.diff(k) > 0).all() for k in curves.knots
+        ):
+            raise FileError("block model: its curves do not fit themselves")
+        return curves
+
+    def hats(self, rows: np.ndarray, columns: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return event, column and value of the features with the hats that are not 0."""
+        all_rows, all_columns, all_x = [rows], [columns], [x]
+        for i, (column, knots) in enumerate(zip(self.columns, self.knots)):
+            here = columns == column
+            if not here.any():
+                continue
+            value = np.clip(x[here], knots[0], knots[-1])
+            left = np.clip(np.searchsorted(knots, value, side="right") - 1, 0, len(knots) - 2)
+            share = (value - knots[left]) / (knots[left + 1] - knots[left])
+            for knot, hat in ((left, 1 - share), (left + 1, share)):
+                there = hat != 0
+                all_rows.append(rows[here][there])
+                all_columns.append(FIRST_HAT + i * MAX_KNOTS + knot[there])
+                all_x.append(hat[there])
+        rows, columns, x = np.concatenate(all_rows), np.concatenate(all_columns), np.concatenate(all_x)
+        order = np.lexsort((columns, rows))
+        return rows[order], columns[order], x[order]
+
+    def source(self, column: int) -> int:
+        """Return the column that a hat is a function of; any other column is its own."""
+        return int(self.columns[(column - FIRST_HAT) // MAX_KNOTS]) if column >= FIRST_HAT else column

@@ -1,0 +1,204 @@
+package blankout
+
+// This file holds curves: what a number adds to a score where that is not in proportion
+// to the number.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Curves are piecewise linear functions of numeric columns (docs/mathematics.md). A
+// column's curve is a weighted sum of the hat functions of piecewise linear
+// interpolation between its knots: hat j is 1 at knot j, 0 at every other one, and
+// linear between. Beyond the first and the last knot a curve is constant. A hat is a
+// column of its own, beside the one that it is a function of, whose value it takes as the
+// event has it, before the Scaler. For any value two hats at most are not 0.
+//
+// A number and its hats die together under any noise: they are one feature.
+// Curves are immutable.
+type Curves struct {
+	Columns []uint32    `json:"columns"` // that have a curve, ascending
+	Knots   [][]float64 `json:"knots"`   // of each, ascending
+}
+
+const (
+	// FirstHat is the first column of a hat. No event has one from here on.
+	FirstHat = 1 << 31
+	// MaxKnots bounds the knots of a curve. Those of curve i have the columns from
+	// FirstHat + i MaxKnots on.
+	MaxKnots = 64
+	// MaxCurves bounds the columns that have a curve.
+	MaxCurves = 4096
+	// leastKnots is that of a curve that is no straight line.
+	leastKnots = 3
+)
+
+// NewCurves returns Curves that own their arguments, or an error where they are none.
+func NewCurves(columns []uint32, knots [][]float64) (*Curves, error) {
+	c := &Curves{Columns: columns, Knots: knots}
+	return c, c.check()
+}
+
+func (c *Curves) check() error {
+	if len(c.Columns) != len(c.Knots) || len(c.Columns) > MaxCurves {
+		return fmt.Errorf("curves: %d columns and %d lists of knots, of at most %d", len(c.Columns), len(c.Knots), MaxCurves)
+	}
+	for i, column := range c.Columns {
+		if column >= FirstHat || i > 0 && column <= c.Columns[i-1] {
+			return fmt.Errorf("curves: column %d in place %d", column, i)
+		}
+		knots := c.Knots[i]
+		if len(knots) < leastKnots || len(knots) > MaxKnots {
+			return fmt.Errorf("curves: column %d has %d knots, want %d to %d", column, len(knots), leastKnots, MaxKnots)
+		}
+		for j, at := range knots {
+			if !(math.Abs(at) <= 1e30) || j > 0 && !(at > knots[j-1]) {
+				return fmt.Errorf("curves: column %d has knot %v in place %d", column, at, j)
+			}
+		}
+	}
+	return nil
+}
+
+// KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend:
+// every reading that there is if they are few. It returns nil where a curve would be a
+// straight line or less.
+func KnotsOf(readings []float64, n int) []float64 {
+	distinct := slices.Compact(slices.Clone(readings))
+	knots := distinct
+	if len(distinct) > n {
+		knots = make([]float64, 0, n)
+		for i := range n {
+			// The quantile between order statistics, as numpy's default has it.
+			at := float64(i) * float64(len(readings)-1) / float64(n-1)
+			low := int(at)
+			q := readings[low]
+			if t := at - float64(low); t > 0 {
+				q += t * (readings[low+1] - q)
+			}
+			if len(knots) == 0 || q > knots[len(knots)-1] {
+				knots = append(knots, q)
+			}
+		}
+	}
+	if len(knots) < leastKnots {
+		return nil
+	}
+	return slices.Clip(knots)
+}
+
+// Hats returns the first of the hats of curve i that are not 0 at x, as a knot's place,
+// and the values of that one and of the next; the next one's is 0 if there is none.
+func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
+	knots := c.Knots[i]
+	at, exact := slices.BinarySearch(knots, x)
+	switch {
+	case exact || at == 0:
+		return at, 1, 0
+	case at == len(knots):
+		return at - 1, 1, 0
+	}
+	a, b := knots[at-1], knots[at]
+	next = (x - a) / (b - a)
+	return at - 1, 1 - next, next
+}
+
+// Hat returns the column of a hat.
+func (c *Curves) Hat(curve, knot int) uint32 { return FirstHat + uint32(curve*MaxKnots+knot) }
+
+// Of returns the curve of a column or of a hat, -1 if it has none. The nil Curves has none.
+func (c *Curves) Of(column uint32) int {
+	if c == nil {
+		return -1
+	}
+	if column >= FirstHat {
+		if i := int(column-FirstHat) / MaxKnots; i < len(c.Columns) {
+			return i
+		}
+		return -1
+	}
+	if i, ok := slices.BinarySearch(c.Columns, column); ok {
+		return i
+	}
+	return -1
+}
+
+// Source returns the column that a hat is a function of; any other column is its own.
+func (c *Curves) Source(column uint32) uint32 {
+	if column < FirstHat || c == nil {
+		return column
+	}
+	return c.Columns[int(column-FirstHat)/MaxKnots]
+}
+
+// Append appends to out the hats that are not 0 of the columns of x, and of those in zeros
+// that x leaves out, in ascending order; both ascend.
+func (c *Curves) Append(out, x Vec, zeros []uint32) Vec {
+	i := 0
+	for curve, column := range c.Columns {
+		for i < len(x.Index) && x.Index[i] < column {
+			i++
+		}
+		for len(zeros) > 0 && zeros[0] < column {
+			zeros = zeros[1:]
+		}
+		value := 0.0
+		switch {
+		case i < len(x.Index) && x.Index[i] == column:
+			value = x.Value[i]
+		case len(zeros) == 0 || zeros[0] != column:
+			continue
+		}
+		knot, first, next := c.Hats(curve, value)
+		hat := c.Hat(curve, knot)
+		out.Index, out.Value = append(out.Index, hat), append(out.Value, first)
+		if next > 0 {
+			out.Index, out.Value = append(out.Index, hat+1), append(out.Value, next)
+		}
+	}
+	return out
+}
+
+// Follow marks the hats among columns, which ascend, as dead where the columns are that
+// they are functions of.
+func (c *Curves) Follow(columns []uint32, dead []bool) {
+	for i, column := range columns {
+		if column < FirstHat || c == nil {
+			continue
+		}
+		at, ok := slices.BinarySearch(columns, c.Source(column))
+		dead[i] = ok && dead[at]
+	}
+}
+
+// numbers returns x without hats.
+func (x Vec) numbers() Vec {
+	n := len(x.Index)
+	for n > 0 && x.Index[n-1] >= FirstHat {
+		n--
+	}
+	return Vec{x.Index[:n], x.Value[:n]}
+}
+
+// Namer returns a function that names columns for people, as Schema.Namer does, and hats by
+// their number and knot, as in temperature@12.5.
+func (h *Head) Namer() func(column uint32) string {
+	name, c := h.Schema.Namer(), h.Scaler.Curves
+	if c == nil {
+		return name
+	}
+	return func(column uint32) string {
+		if column < FirstHat {
+			return name(column)
+		}
+		i := c.Of(column)
+		knots, knot := c.Knots[i], int(column-FirstHat)%MaxKnots
+		if knot >= len(knots) {
+			return name(c.Columns[i])
+		}
+		return name(c.Columns[i]) + "@" + strconv.FormatFloat(knots[knot], 'g', 6, 64)
+	}
+}
