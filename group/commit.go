@@ -142,7 +142,7 @@ func (c *Commit) state(to *coder.Coder) {
 	c.Kind = online.DeltaKind(kind)
 	to.Failed = to.Failed || kind > uint64(online.SharedDelta)
 	to.Uint(&c.Events)
-	list(to, &c.Spans, 56, func(s *Span) {
+	list(to, &c.Spans, 48, func(s *Span) {
 		text(to, &s.Topic)
 		text(to, &s.TopicID)
 		number(to, &s.Partition)

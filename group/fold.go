@@ -219,7 +219,7 @@ func (f *Fold) state(c *coder.Coder) {
 		c.Int64(&l.offset)
 		c.Uint(&l.chain)
 	})
-	list(c, (*[]blankout.Position)(&f.offsets), 56, func(p *blankout.Position) {
+	list(c, (*[]blankout.Position)(&f.offsets), 48, func(p *blankout.Position) {
 		text(c, &p.Topic)
 		text(c, &p.TopicID)
 		number(c, &p.Partition)

@@ -433,3 +433,28 @@ func FuzzRecords(f *testing.F) {
 		NewFold(newLearner(t), nil).Apply(0, c, []*Chunk{k})
 	})
 }
+
+// A commit and a base of many partitions with the shortest of names are read.
+func TestManyPartitions(t *testing.T) {
+	f := NewFold(newLearner(t), nil)
+	c := &Commit{}
+	for p := range int32(100) {
+		f.offsets.At("", p, 0).Next = 1
+		c.Spans = append(c.Spans, Span{Partition: p, To: 1})
+	}
+	got, err := DecodeCommit(c.Encode())
+	if err != nil || !reflect.DeepEqual(got, c) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	blocks, err := f.EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadFold(online.DefaultConfig(), slices.Collect(blocks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(foldBytes(t, f), foldBytes(t, again)) {
+		t.Error("the fold that was read differs")
+	}
+}

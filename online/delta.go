@@ -31,8 +31,8 @@ type Delta struct {
 	//
 	//	[events] [flags] [mean, sum of squares] [centre, 1/scale] [u] [ΔG],
 	//
-	// the events of the interval that held the column, the moments of its readings, where
-	// the column is new or its scale has grown what is in force, and by level and output
+	// the events of the interval that held the column, the moments of its readings, what was
+	// in force where the column is centred or new or its scale has grown, and by level and output
 	// the change of the weight and of AdaGrad's sum.
 	Values []float64
 }
@@ -438,18 +438,20 @@ func (l *Learner) addRow(column uint32, v []float64) {
 	l.addChanges(row, v[sharedParts:], ratio)
 }
 
-// convert makes the changes of a column that began in several places at once fit what is
-// in force here: it returns the factor of the weights, and lets the intercepts take up
-// the difference of the centres.
+// convert makes the changes of a column fit what is in force here, where at their author
+// it was another centre and scale: it returns the factor of the weights, and lets the
+// intercepts take up the difference of the centres, so that scores change as they did there.
 func (l *Learner) convert(stats, v []float64) (ratio float64) {
-	here, there := stats[blankout.StatInverse], v[sharedInverse]
-	if here <= 0 || there <= 0 {
-		if here == there {
-			return 1
-		}
-		return 0 // no scale, or a transform: the slope means nothing here
+	if stats[blankout.StatCentre] == v[sharedCentre] && stats[blankout.StatInverse] == v[sharedInverse] {
+		return 1
 	}
-	shift := (stats[blankout.StatCentre] - v[sharedCentre]) * there
+	var theirs [blankout.ScalerWidth]float64
+	theirs[blankout.StatCentre], theirs[blankout.StatInverse] = v[sharedCentre], v[sharedInverse]
+	here, there := l.scaling.scaler.Standardisation(stats), l.scaling.scaler.Standardisation(theirs[:])
+	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
+		return 0 // the slope means nothing here
+	}
+	shift := (here.Centre - there.Centre) / there.Scale
 	if shift != 0 && l.set.intercept {
 		b, lag := l.weights(l.bias), l.lags(l.bias)
 		for lv := range l.levels {
@@ -461,7 +463,7 @@ func (l *Learner) convert(stats, v []float64) (ratio float64) {
 			}
 		}
 	}
-	return there / here
+	return here.Scale / there.Scale
 }
 
 // mergeMoments merges the moments of readings into those of a row of so many before.

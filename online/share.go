@@ -298,7 +298,7 @@ func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
 			v[sharedSquares] = max(0, row[blankout.StatSquares]-ref[blankout.StatSquares]-d*d*n0*added/n)
 		}
 	}
-	if centre, inverse := row[blankout.StatCentre], row[blankout.StatInverse]; centre != ref[blankout.StatCentre] || inverse != ref[blankout.StatInverse] {
+	if centre, inverse := row[blankout.StatCentre], row[blankout.StatInverse]; centred || centre != ref[blankout.StatCentre] || inverse != ref[blankout.StatInverse] {
 		if v[sharedCentre], v[sharedInverse] = centre, inverse; centre == 0 && inverse == 1 {
 			flags |= isAsIs
 		} else {

@@ -129,6 +129,7 @@ out from FILE that are struck in the same way.`,
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	}
 	_ = c.MarkFlagDirname("output")
+	c.AddCommand(p.simulateGroup())
 	return c
 }
 

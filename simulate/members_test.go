@@ -1,0 +1,120 @@
+package simulate_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/simulate"
+)
+
+// groupEvents returns events of words and a number of two classes.
+func groupEvents(n int) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(16, []string{"no", "yes"}, 2)
+	s.Fields = append(s.Fields, blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "words", Kind: blankout.Words})
+	r := rand.New(rand.NewPCG(1, 2))
+	events := make([]blankout.Example, n)
+	for i := range events {
+		e := &events[i]
+		x := r.NormFloat64()
+		e.Weight = 1
+		e.Features.Index, e.Features.Value, e.Field = []uint32{1}, []float64{10 + 2*x}, []uint16{1}
+		f := 2 * x
+		for column := uint32(2 + r.IntN(20)); column < 200; column += 1 + uint32(r.IntN(40)) {
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, 1), append(e.Field, 2)
+			f += float64(column%7)/2 - 1.5
+		}
+		if f+r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+	}
+	return s, events
+}
+
+func members(n int) simulate.Members {
+	return simulate.Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
+}
+
+// Whatever happens to the members, every record counts once, replicas are equal, and the
+// model is about what it would be if nothing had happened.
+func TestMembers(t *testing.T) {
+	s, all := groupEvents(8000)
+	events, test := all[:6000], all[6000:]
+	c := online.DefaultConfig()
+	c.Noise = "none" // else chance chooses between levels that are as good
+	alone := members(1)
+	want, err := alone.Run(t.Context(), c, s, events, test)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := simulate.MembersResult{Rejected: nil}
+	rejected := uint64(0)
+	for seed := range uint64(5) {
+		m := members(7)
+		m.Partitions, m.Seed, m.Loss, m.Crash, m.Pause = 10, seed, 0.2, 0.1, 0.1
+		got, err := m.Run(t.Context(), c, s, events, test)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := m.Run(t.Context(), c, s, events, test)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, again) {
+			t.Errorf("seed %d: the same gave\n%+v\n%+v", seed, got, again)
+		}
+		if got.Lost != 0 || got.Twice != 0 || !got.Replicas {
+			t.Errorf("seed %d: %d lost, %d twice, replicas equal: %v", seed, got.Lost, got.Twice, got.Replicas)
+		}
+		if *got.TestLogLoss > *want.TestLogLoss+0.03 {
+			t.Errorf("seed %d: test log-loss %.4f, alone %.4f", seed, *got.TestLogLoss, *want.TestLogLoss)
+		}
+		seen.Crashes, seen.Pauses, seen.Again = seen.Crashes+got.Crashes, seen.Pauses+got.Pauses, seen.Again+got.Again
+		for _, n := range got.Rejected {
+			rejected += n
+		}
+	}
+	if seen.Crashes == 0 || seen.Pauses == 0 || seen.Again == 0 || rejected == 0 {
+		t.Errorf("nothing happened: %+v, %d rejected", seen, rejected)
+	}
+}
+
+// One member learns what a learner alone does.
+func TestMembersAlone(t *testing.T) {
+	s, events := groupEvents(2000)
+	c := online.DefaultConfig()
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		l.Learn(&events[i])
+	}
+	m := members(1)
+	got, err := m.Run(t.Context(), c, s, events, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := l.Metrics(); got.ProgressiveLogLoss != want.Total.MeanLogLoss() || got.Events != want.Events || got.TestError != nil {
+		t.Errorf("%+v, want log-loss %v", got, want.Total.MeanLogLoss())
+	}
+}
+
+func TestMembersCheck(t *testing.T) {
+	for name, change := range map[string]func(*simulate.Members){
+		"members":   func(m *simulate.Members) { m.N = 0 },
+		"interval":  func(m *simulate.Members) { m.Interval = 0 },
+		"precision": func(m *simulate.Members) { m.Precision = 16 },
+		"rate":      func(m *simulate.Members) { m.Rate = 0 },
+		"loss":      func(m *simulate.Members) { m.Loss = 1 },
+		"crash":     func(m *simulate.Members) { m.Crash, m.Pause = 0.5, 0.5 },
+	} {
+		m := members(2)
+		if change(&m); m.Check() == nil || !strings.Contains(m.Check().Error(), name) {
+			t.Errorf("%s: %v", name, m.Check())
+		}
+	}
+}
