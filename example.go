@@ -32,6 +32,9 @@ type Example struct {
 	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
 	Key    []byte  // the record's key, or the id field where one is configured
 	Time   int64   // event time, milliseconds since the Unix epoch; 0 if unknown
+	// Arrival is, of a joined stream, when the record came by the time of the logs, in
+	// milliseconds. From Example to Example of a partition it does not go back.
+	Arrival int64
 
 	Offset      int64  // of the record in its partition, or the line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
@@ -93,6 +96,8 @@ const (
 	ReasonSchema        Reason = "schema"          // of a schema that cannot be had, or not be used
 	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
 	ReasonDecompression Reason = "decompression"   // a record that does not unpack
+	ReasonID            Reason = "id"              // no id, or one too long, where events and labels are joined by it
+	ReasonLate          Reason = "late"            // a label that came when its event waited no more
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )
 
@@ -123,6 +128,9 @@ type Batch struct {
 	// another offset than the one it was asked for. Such a Batch has no examples,
 	// and only here Next may lie before the partition's Position.
 	Reset bool
+	// Labels says that the examples are labels of events: of each only Key, Label and
+	// Weight count.
+	Labels bool
 	// Schema is the View of what was known when this batch had been decoded: a Source
 	// that reads ahead may know more by the time it is learned. nil means that the
 	// Schema has not changed.

@@ -202,7 +202,16 @@ func (l *Learner) setIntercept(k int, b float64) {
 // Config.Alpha of its expected curvature to the preconditioner. A refused event, and
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
-func (l *Learner) Learn(e *blankout.Example) []float64 {
+func (l *Learner) Learn(e *blankout.Example) []float64 { return l.learn(e, nil, nil) }
+
+// LearnLater learns an event whose label has come later than the event. The scores are
+// those that it was given when it came, by Score: they are what the progressive measures
+// count. What the weights say now is added to fresh.
+func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *ProgressiveLoss) []float64 {
+	return l.learn(e, scores, fresh)
+}
+
+func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *ProgressiveLoss) []float64 {
 	l.measures.suspect = false
 	if !Usable(e) {
 		l.refuse(e)
@@ -224,7 +233,12 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		l.unlabelled(e.Weight)
 		return l.now.scores
 	}
-	l.measure(e.Label, e.Weight)
+	told := l.now.scores
+	if earlier != nil {
+		l.assess(told, e, fresh)
+		told = earlier
+	}
+	l.measure(told, e.Label, e.Weight)
 	if l.missing.event.lack.Some() && !l.shared() {
 		l.compareRules(e.Label)
 	}

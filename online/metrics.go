@@ -309,9 +309,9 @@ func newMeasures(c Config, set settings, outputs int) measures {
 // windowKeep is what an event leaves of Metrics.Window.
 const windowKeep = 0.999
 
-// measure counts in the scores at hand.
-func (l *Learner) measure(label int, weight float64) {
-	m, scores := &l.measures.sums, l.now.scores
+// measure counts in the scores that an event was given before it is learned.
+func (l *Learner) measure(scores []float64, label int, weight float64) {
+	m := &l.measures.sums
 	for label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -351,7 +351,10 @@ func (l *Learner) measure(label int, weight float64) {
 // Assess adds to p what the published weights answer to a labelled event that is not
 // learned.
 func (l *Learner) Assess(e *blankout.Example, p *ProgressiveLoss) {
-	scores := l.Score(e, make([]float64, l.k))
+	l.assess(l.Score(e, make([]float64, l.k)), e, p)
+}
+
+func (l *Learner) assess(scores []float64, e *blankout.Example, p *ProgressiveLoss) {
 	wrong := 0.0
 	if l.predict(scores) != e.Label {
 		wrong = e.Weight

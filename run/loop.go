@@ -42,6 +42,9 @@ type loop struct {
 	finished chan func() // what jobs come back with, to be called
 	end      func()      // ends the run, as the caller of Run may
 
+	told []float64          // scores of the event at hand that will wait for its label
+	late []blankout.Example // labels of the part of a batch at hand, borrowed from it
+
 	aside     aside
 	saver     saver
 	publisher publisher
@@ -67,7 +70,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
+	l.saver = saver{job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
 	return l
@@ -264,6 +267,11 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	if err := l.examples(b, n, position); err != nil {
 		return err
 	}
+	if len(l.late) > 0 {
+		if err := l.storeLate(ctx, b); err != nil {
+			return err
+		}
+	}
 	if l.team.running() {
 		l.team.hand() // the batch is not ours any longer
 	}
@@ -376,6 +384,11 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			return fmt.Errorf("counting events in: %w", err)
 		}
 		switch {
+		case l.Labels != nil:
+			if err := l.join(b, e); err != nil {
+				return err
+			}
+			continue
 		case e.Refused != nil:
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
@@ -435,6 +448,10 @@ func (l *loop) report(notReady string) {
 			high = -1
 		}
 		s.Partitions[i] = PartitionStatus{p, high}
+	}
+	if l.Labels != nil {
+		counts := l.Labels.Counts()
+		s.Labels, s.AtLearning = &counts, l.atLearning()
 	}
 	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
 	s.FieldAlarms = s.Health.Raised - l.healthRaised

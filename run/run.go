@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/validate"
 )
@@ -76,6 +77,12 @@ type Runner struct {
 	// Reservoir is what validate.ReadReservoir returned of the checkpoint that the run
 	// goes on from.
 	Reservoir []byte
+	// Labels is set where the Source is a labels.Merge: what the events wait in for their
+	// labels. Runner does not close it. With it nothing can be validated or adopted, and
+	// there are no Suspects: all of them read events again or need their bytes.
+	Labels *labels.Join
+	// LabelKeep is how many checkpoints are kept, which need what waits.
+	LabelKeep int
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
@@ -179,6 +186,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
+	}
+	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && r.Validator.Open != nil) {
+		return errors.New("events that wait for labels cannot be validated, adopted from or kept as suspects")
 	}
 	l := newLoop(r)
 	if err := l.startValidating(); err != nil {

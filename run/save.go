@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/internal/failpoint"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/validate"
 )
@@ -37,6 +38,10 @@ type saver struct {
 	urgent bool
 	wait   time.Duration
 	retry  time.Time
+	// kept is what waited for labels at the checkpoints of this run that may be kept,
+	// which are keep at most.
+	kept []*labels.Frozen
+	keep int
 }
 
 func (s *saver) due(records uint64, now time.Time) bool {
@@ -76,10 +81,14 @@ func (l *loop) beginSave() {
 	if sample := l.sampled(); sample != nil {
 		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
+	var waiting *labels.Frozen
+	if l.Labels != nil {
+		waiting = l.Labels.Freeze()
+	}
 	pause := time.Since(began)
 	s.moved, s.last, s.at = false, began, l.records+s.config.SaveEvents
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
-	begin(&s.job, func(context.Context) saveResult { return s.write(state, more) }, func(r saveResult) {
+	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
 		if s.finish(r); s.final != nil {
 			l.end()
@@ -88,11 +97,24 @@ func (l *loop) beginSave() {
 }
 
 // write makes a checkpoint of a frozen state and then tells the broker.
-func (s *saver) write(state *frozen, more []blankout.Block) (r saveResult) {
+// What waits for labels is safe before it, and what waited is let go after it.
+func (s *saver) write(state *frozen, more []blankout.Block, waiting *labels.Frozen) (r saveResult) {
 	began := time.Now()
-	blocks, err := stateBlocks(state, s.fingerprint, more)
+	var err error
+	if waiting != nil {
+		var block blankout.Block
+		block, err = waiting.Block()
+		more = append(more, block)
+	}
+	var blocks iter.Seq[blankout.Block]
+	if err == nil {
+		blocks, err = stateBlocks(state, s.fingerprint, more)
+	}
 	if err == nil {
 		r.name, r.size, err = s.save(blocks)
+	}
+	if err == nil && waiting != nil {
+		err = s.letGo(waiting)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
@@ -102,6 +124,18 @@ func (s *saver) write(state *frozen, more []blankout.Block) (r saveResult) {
 		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
 	}
 	return r
+}
+
+// letGo frees what none of the checkpoints that are kept needs, now that there is one
+// more.
+func (s *saver) letGo(saved *labels.Frozen) error {
+	s.kept = append(s.kept, saved)
+	if len(s.kept) < max(s.keep, 1) {
+		return nil
+	}
+	err := firstError(failpoint.Here("run.letgo"), s.kept[0].LetGo)
+	s.kept = s.kept[1:]
+	return err
 }
 
 func firstError(err error, then func() error) error {

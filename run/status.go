@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/labels"
 	"blankout/online"
 )
 
@@ -48,6 +49,10 @@ type Status struct {
 	Health     *online.Health // of the fields; nil before the first report
 	Warnings   []online.Warning
 	Validation ValidationStatus
+	// Labels says what became of labels that come later; nil without any. AtLearning is
+	// what their events would have been told as they were learned.
+	Labels     *labels.Counts
+	AtLearning online.ProgressiveLoss
 }
 
 // maxNewest bounds the bytes of Status.Newest.

@@ -113,6 +113,17 @@ func (c *Coder) Uint32s(p *[]uint32) {
 	})
 }
 
+// Uint16s codes a slice.
+func (c *Coder) Uint16s(p *[]uint16) {
+	slice(c, p, 2, func(v *uint16) {
+		if !c.Decode {
+			c.Out = binary.LittleEndian.AppendUint16(c.Out, *v)
+		} else if b := c.take(2); b != nil {
+			*v = binary.LittleEndian.Uint16(b)
+		}
+	})
+}
+
 func slice[T any](c *Coder, p *[]T, size int, one func(*T)) {
 	n := c.length(len(*p), size)
 	if c.Decode {

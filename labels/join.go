@@ -1,0 +1,431 @@
+package labels
+
+// This file matches labels with the events that wait for them.
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+)
+
+// Join matches labels with events. Its methods are called with the records of a Merge,
+// in that order, by one goroutine. What it says depends on those records alone.
+//
+// The life of an id: its event comes and waits. Its label comes, and the event is to be
+// learned. A further label within the wait that says something else corrects it: the
+// event is to be learned again with the new one; what was learned before is not taken
+// back. A label that comes before its event waits for that, as long. When the wait is
+// over an event without a label is to be learned as Config.Default says, and a label is
+// late.
+type Join struct {
+	config Config
+	wait   int64 // milliseconds
+	store  *store
+	state  State
+	event  blankout.Example // what Waited returns, and its scores
+	scores []float64
+}
+
+// State is how far a Join has come. A checkpoint holds it as the block "labels".
+type State struct {
+	Tick  uint64 `json:"tick"`  // records so far
+	First uint64 `json:"first"` // the oldest that is within the wait, if it has changed anything
+	Sum   uint64 `json:"sum"`   // over what every record has changed
+	Now   int64  `json:"now"`   // the time of the logs, in milliseconds
+	Held  uint64 `json:"held"`  // events within the wait, those with a label too
+	// Clocks says when the last record of each partition came.
+	Clocks []Clock `json:"clocks"`
+	Counts
+	// Learned is what the events that were learned would have been told then; the
+	// progressive measures have what they were told when they came.
+	Weight  float64 `json:"learned_weight"`
+	Wrong   float64 `json:"learned_wrong"`
+	LogLoss float64 `json:"learned_log_loss"`
+}
+
+// Clock is the time of the latest record of a partition.
+type Clock struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Time      int64  `json:"time"`
+}
+
+// Counts say what became of events and labels.
+type Counts struct {
+	Pending  uint64 `json:"pending"`   // events that wait for a label now
+	Matched  uint64 `json:"matched"`   // events that got one
+	TimedOut uint64 `json:"timed_out"` // events that got none within the wait
+	// Overflowed are those of TimedOut that had to go for max_pending.
+	Overflowed uint64 `json:"overflowed"`
+	// RepeatedEvents came while another of their id was within the wait. They are not
+	// learned.
+	RepeatedEvents uint64 `json:"repeated_events"`
+	Early          uint64 `json:"early"`     // labels that came before their event
+	Corrected      uint64 `json:"corrected"` // labels that changed an earlier one
+	Repeated       uint64 `json:"repeated"`  // labels that said what an earlier one had said
+	Late           uint64 `json:"late"`      // labels that came after the wait
+	// Unknown are early labels whose event did not come within the wait.
+	Unknown uint64 `json:"unknown"`
+	Idle    uint64 `json:"idle"` // times that a silent partition was passed over
+	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
+	// and no less than half of that.
+	Delays []uint64 `json:"delays"`
+	// Oldest is when the oldest record within the wait came, 0 without any.
+	Oldest int64 `json:"-"`
+}
+
+// Block is the name of the block that holds a State.
+const Block = "labels"
+
+// ReadState returns the State of a checkpoint, and whether it has one.
+func ReadState(blocks []blankout.Block) (s State, ok bool, err error) {
+	for _, b := range blocks {
+		if b.Name == Block {
+			if err := json.Unmarshal(b.Data, &s); err != nil {
+				return s, false, fmt.Errorf("block %s: %w", Block, err)
+			}
+			return s, true, nil
+		}
+	}
+	return s, false, nil
+}
+
+// Open returns a Join that goes on from a State; the zero State is the beginning. The
+// events that wait are in the directory, which nobody else may use meanwhile. An error
+// may be a *StateError.
+func Open(c Config, directory string, from State) (*Join, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	s, err := openStore(directory, c.PendingMemory, from.Tick, from.Sum, from.First)
+	if err != nil {
+		return nil, err
+	}
+	from.Clocks, from.Delays = slices.Clone(from.Clocks), slices.Clone(from.Delays)
+	return &Join{config: c, wait: c.Wait.Milliseconds(), store: s, state: from}, nil
+}
+
+// Close closes the store.
+func (j *Join) Close() error { return j.store.close() }
+
+// Clocks returns the times of the partitions' latest records, for a Merge.
+func (j *Join) Clocks() []Clock { return slices.Clone(j.state.Clocks) }
+
+// State returns how far the Join has come.
+func (j *Join) State() State {
+	s := j.state
+	s.Clocks, s.Delays = slices.Clone(s.Clocks), slices.Clone(s.Delays)
+	return s
+}
+
+// Counts returns what became of events and labels so far.
+func (j *Join) Counts() Counts {
+	c := j.state.Counts
+	c.Delays = slices.Clone(c.Delays)
+	if len(j.store.next) > 0 {
+		c.Oldest = j.store.next[0].time
+	}
+	return c
+}
+
+// KeepsLate says whether late labels go to the dead letters.
+func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }
+
+// DefaultClass returns the class that an event without a label is learned as, -1 if there
+// is none: none is configured, or no label has named it yet.
+func (j *Join) DefaultClass(s *blankout.Schema) int {
+	if j.config.Default == "" {
+		return -1
+	}
+	return slices.Index(s.Classes, j.config.Default)
+}
+
+// Learned adds the measures of an event as it is learned.
+func (j *Join) Learned(weight, wrong, logLoss float64) {
+	j.state.Weight += weight
+	j.state.Wrong += wrong
+	j.state.LogLoss += logLoss
+}
+
+// Outcome is what a record led to.
+type Outcome uint8
+
+// The outcomes of a record.
+const (
+	Waits    Outcome = iota // it waits
+	Matches                 // the event is to be learned
+	Corrects                // the event is to be learned again
+	Repeats                 // it says nothing new
+	IsLate                  // a label whose event waits no more
+)
+
+// Waited is an event that has waited. It is borrowed until the next call of the Join.
+type Waited struct {
+	*blankout.Example           // with Label and Weight as they are to be learned
+	Scores            []float64 // as the event came
+	Partition         int32
+}
+
+// Advance says that a record of a partition has come at that time, before anything is
+// done with it.
+func (j *Join) Advance(topic string, partition int32, time int64) {
+	j.state.Now = max(j.state.Now, time)
+	i, ok := slices.BinarySearchFunc(j.state.Clocks, Clock{Topic: topic, Partition: partition}, compareClock)
+	if !ok {
+		j.state.Clocks = slices.Insert(j.state.Clocks, i, Clock{Topic: topic, Partition: partition})
+	}
+	j.state.Clocks[i].Time = time
+}
+
+// Expired returns the next event whose wait is over and that has no label, nil if there
+// is none. It must be called after Advance until it returns nil. Its Label is
+// blankout.Unlabelled.
+func (j *Join) Expired() (*Waited, error) {
+	s := &j.state
+	for {
+		d, err := j.store.oldest()
+		if err != nil {
+			return nil, fmt.Errorf("looking for events whose wait is over: %w", err)
+		}
+		if d == nil {
+			return nil, nil
+		}
+		over := d.time+j.wait < s.Now
+		if !over && s.Held <= j.config.MaxPending {
+			return nil, nil
+		}
+		s.First = d.tick + 1
+		st, since, _, err := j.store.find(d.id)
+		if err != nil {
+			return nil, fmt.Errorf("looking for an event whose wait is over: %w", err)
+		}
+		gone := *d
+		j.store.pass()
+		switch {
+		case d.label && st.event == 0 && since == gone.tick:
+			s.Unknown++
+		case !d.label:
+			s.Held--
+			if st.labelled {
+				continue
+			}
+			s.Pending--
+			s.TimedOut++
+			if !over {
+				s.Overflowed++
+			}
+			w, err := j.waited(gone.body)
+			if err != nil {
+				return nil, fmt.Errorf("the event of record %d: %w", gone.tick, err)
+			}
+			return w, nil
+		}
+	}
+}
+
+// Event says that an event has come and was told these scores. If its label is there
+// already it returns the event with it.
+func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Outcome, *Waited, error) {
+	s := &j.state
+	tick := s.Tick
+	st, since, ok, err := j.store.find(e.Key)
+	if err != nil {
+		return 0, nil, fmt.Errorf("looking for the label of an event: %w", err)
+	}
+	switch {
+	case ok && st.event > s.First: // its tick is at least First
+		s.RepeatedEvents++
+		s.Tick++
+		return Repeats, nil, nil
+	case ok && st.event == 0 && since >= s.First && st.labelled: // an early label
+	default:
+		st = standing{}
+	}
+	st.event, st.came = tick+1, s.Now
+	body := encodeEvent(e, partition, scores)
+	if err := j.put(&deed{tick: tick, time: s.Now, id: e.Key, body: body}, &st); err != nil {
+		return 0, nil, err
+	}
+	s.Held++
+	if !st.labelled {
+		s.Pending++
+		return Waits, nil, nil
+	}
+	s.Matched++
+	j.delay(0)
+	w, err := j.learn(body, &st)
+	return Matches, w, err
+}
+
+// Label says that a label has come. Where the event is to be learned with it, it returns
+// that.
+func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, error) {
+	s := &j.state
+	st, since, ok, err := j.store.find(id)
+	if err != nil {
+		return 0, nil, fmt.Errorf("looking for the event of a label: %w", err)
+	}
+	same := st.labelled && st.class == class && st.weight == weight
+	early := false
+	switch {
+	case ok && st.event > s.First:
+	case ok && st.event > 0 && st.came+2*j.wait >= s.Now:
+		s.Late++
+		s.Tick++
+		return IsLate, nil, nil
+	case ok && st.event == 0 && since >= s.First:
+		early = true
+	default:
+		st, same, early = standing{}, false, true
+	}
+	if same {
+		s.Repeated++
+		s.Tick++
+		return Repeats, nil, nil
+	}
+	outcome := Matches
+	if st.labelled {
+		outcome = Corrects
+	}
+	st.labelled, st.class, st.weight, st.told = true, class, weight, s.Now
+	if err := j.put(&deed{tick: s.Tick, label: true, time: s.Now, id: id}, &st); err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case outcome == Corrects:
+		s.Corrected++
+	case early:
+		s.Early++
+	default:
+		s.Matched++
+		s.Pending--
+		j.delay(s.Now - st.came)
+	}
+	if early {
+		return Waits, nil, nil
+	}
+	body, err := j.store.body(st.event - 1)
+	if err != nil {
+		return 0, nil, err
+	}
+	w, err := j.learn(body, &st)
+	return outcome, w, err
+}
+
+// Skip says that a record has come that is neither an event nor a label.
+func (j *Join) Skip() { j.state.Tick++ }
+
+func (j *Join) put(d *deed, st *standing) error {
+	sum, err := j.store.put(d, st)
+	if err != nil {
+		return fmt.Errorf("writing down what waits for labels: %w", err)
+	}
+	j.state.Sum = (j.state.Sum+sum)*0x9e3779b97f4a7c15 + d.tick
+	j.state.Tick++
+	return nil
+}
+
+// delay counts a label that came after so many milliseconds.
+func (j *Join) delay(ms int64) {
+	n := 0
+	for s := ms / 1000; s > 0; s /= 2 {
+		n++
+	}
+	for len(j.state.Delays) <= n {
+		j.state.Delays = append(j.state.Delays, 0)
+	}
+	j.state.Delays[n]++
+}
+
+// learn returns an event with its label.
+func (j *Join) learn(body []byte, st *standing) (*Waited, error) {
+	w, err := j.waited(body)
+	if err != nil {
+		return nil, err
+	}
+	w.Label = st.class
+	w.Weight *= st.weight
+	return w, nil
+}
+
+var errBody = errors.New("an event that waited for its label cannot be read")
+
+func (j *Join) waited(body []byte) (*Waited, error) {
+	w := &Waited{Example: &j.event}
+	if w.Partition, j.scores = decodeEvent(body, &j.event, j.scores); w.Partition < 0 {
+		return nil, errBody
+	}
+	w.Scores = j.scores
+	return w, nil
+}
+
+// encodeEvent writes what an event is learned from.
+func encodeEvent(e *blankout.Example, partition int32, scores []float64) []byte {
+	c := &coder.Coder{}
+	codeEvent(c, e, &partition, &scores)
+	return c.Out
+}
+
+// decodeEvent reads what encodeEvent wrote. The partition is -1 if that is not possible.
+func decodeEvent(body []byte, e *blankout.Example, scores []float64) (partition int32, _ []float64) {
+	c := coder.Read(body)
+	*e = blankout.Example{Label: blankout.Unlabelled}
+	codeEvent(c, e, &partition, &scores)
+	if !c.Done() || len(e.Features.Index) != len(e.Features.Value) || e.Field != nil && len(e.Field) != len(e.Features.Index) {
+		return -1, nil
+	}
+	return partition, scores
+}
+
+func codeEvent(c *coder.Coder, e *blankout.Example, partition *int32, scores *[]float64) {
+	p := int(*partition)
+	c.Int(&p)
+	*partition = int32(p)
+	c.Int64(&e.Offset)
+	c.Int64(&e.Time)
+	c.Float(&e.Weight)
+	c.Bytes(&e.Key)
+	c.Uint32s(&e.Features.Index)
+	c.Floats(&e.Features.Value)
+	c.Uint16s(&e.Field)
+	c.Uint16s(&e.Missing)
+	c.Floats(scores)
+}
+
+// Frozen is a Join's state at one instant, for a checkpoint.
+type Frozen struct {
+	join  *Join
+	state State
+}
+
+// Freeze returns the state as it is now.
+func (j *Join) Freeze() *Frozen { return &Frozen{j, j.State()} }
+
+// Block makes what waits safe on disk and returns the block of the checkpoint. It may be
+// called from another goroutine, while the Join goes on.
+func (f *Frozen) Block() (blankout.Block, error) {
+	if err := f.join.store.mark(f.state.Tick, f.state.Sum); err != nil {
+		return blankout.Block{}, err
+	}
+	data, err := json.Marshal(f.state)
+	return blankout.Block{Name: Block, Data: data}, err
+}
+
+// LetGo frees the space of what no checkpoint needs any more if f's is the oldest that is
+// kept. It may be called from the goroutine that calls Block.
+func (f *Frozen) LetGo() error {
+	s := &f.state
+	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick); err != nil {
+		return fmt.Errorf("letting go of events that no longer wait: %w", err)
+	}
+	return nil
+}
+
+func compareClock(a, b Clock) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}

@@ -1,0 +1,84 @@
+// Package labels joins events with labels that come later.
+//
+// Three parts do it. [Merge] is a Source that puts the records of the partitions of
+// events and labels into one order, which depends on the logs alone. [Join] is told of
+// each record in that order: an event waits, with its features and scores as they were
+// when it came, until the label of its id comes or its time is up. The events that wait
+// are in a store on disk, which goes with the checkpoints: see [Join.Freeze].
+package labels
+
+import (
+	"slices"
+	"time"
+
+	"blankout"
+)
+
+// Config says where labels come from and how long events wait for them: the section
+// [labels] of the configuration. config/blankout.toml says what each key means.
+type Config struct {
+	Topics []string `toml:"topics"`
+	// ID, Label and Weight name the fields of a label's record. An empty ID is the
+	// record's key, an empty Label the label field of events.
+	ID     string `toml:"id"`
+	Label  string `toml:"label"`
+	Weight string `toml:"weight"`
+	// Wait is how long an event waits, by the time of the logs.
+	Wait time.Duration `toml:"wait"`
+	Late Late          `toml:"late"`
+	// Default is the class of an event that got no label; "" passes it on without one.
+	Default string `toml:"default"`
+	// MaxPending bounds the events within Wait, PendingMemory the bytes of RAM for them.
+	MaxPending    uint64 `toml:"max_pending"`
+	PendingMemory int64  `toml:"pending_memory"`
+	// Directory is where they wait; "" is a directory beside the checkpoints.
+	Directory string `toml:"directory"`
+	// Idle is after how long a silent partition holds the others up no more; 0 is never.
+	Idle time.Duration `toml:"idle"`
+}
+
+// Late says what becomes of a label that comes too late.
+type Late string
+
+// What may become of a label that comes too late. It is counted in either case.
+const (
+	LateDrop       Late = "drop"
+	LateDeadLetter Late = "dead-letter"
+)
+
+// DefaultConfig returns the defaults. There are no labels that come later unless topics
+// are named.
+func DefaultConfig() Config {
+	return Config{Wait: 48 * time.Hour, Late: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, Idle: 30 * time.Second}
+}
+
+// minMemory is the least that the store can work with.
+const minMemory = 16 << 20
+
+// Check returns the first setting that cannot be used; it names the key.
+func (c *Config) Check() error {
+	switch {
+	case slices.Contains(c.Topics, ""):
+		return blankout.KeyErrorf("topics", "topics: an empty name")
+	case c.Wait < time.Millisecond:
+		return blankout.KeyErrorf("wait", "wait %v: want at least 1ms", c.Wait)
+	case c.Late != LateDrop && c.Late != LateDeadLetter:
+		return blankout.KeyErrorf("late", "late %q: want %s or %s", c.Late, LateDrop, LateDeadLetter)
+	case c.MaxPending < 1:
+		return blankout.KeyErrorf("max_pending", "max_pending %d: want at least 1", c.MaxPending)
+	case c.PendingMemory < minMemory:
+		return blankout.KeyErrorf("pending_memory", "pending_memory %d: want at least %d bytes", c.PendingMemory, minMemory)
+	case c.Idle < 0:
+		return blankout.KeyErrorf("idle", "idle %v is negative", c.Idle)
+	}
+	return nil
+}
+
+// Settings returns what of c decides which label an event is learned with. A checkpoint
+// keeps it beside its other settings.
+func (c *Config) Settings() map[string]string {
+	return map[string]string{
+		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
+		"labels.wait": c.Wait.String(), "labels.default": c.Default,
+	}
+}
