@@ -23,6 +23,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -39,6 +40,7 @@ type Config struct {
 	Kafka      Kafka                `toml:"kafka"`
 	Record     record.Config        `toml:"record"`
 	Registry   registry.Config      `toml:"registry"`
+	Labels     labels.Config        `toml:"labels"`
 	Learner    online.Config        `toml:"learner"`
 	Checkpoint Checkpoint           `toml:"checkpoint"`
 	HTTP       HTTP                 `toml:"http"`
@@ -154,6 +156,36 @@ func (c *Config) checkLearner() error {
 	return nil
 }
 
+// checkLabels also refuses what events that wait for labels cannot do.
+func (c *Config) checkLabels() error {
+	if err := c.Labels.Check(); err != nil || len(c.Labels.Topics) == 0 {
+		return err
+	}
+	for _, topic := range c.Labels.Topics {
+		if slices.Contains(c.Kafka.Topics, topic) {
+			return blankout.KeyErrorf("topics", "topics: %q is a topic of events, labels need one of their own", topic)
+		}
+	}
+	return c.CheckJoin()
+}
+
+// CheckJoin returns the first setting that does not go with labels that come later.
+func (c *Config) CheckJoin() error {
+	switch {
+	case len(c.Kafka.UnlabelledTopics) > 0:
+		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabelled_topics must be empty: an event without a label is one whose label never comes")
+	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:
+		return blankout.KeyErrorf("topics", "topics: with labels that come later [suspect] keeps no events: leave its topic and file empty")
+	case c.Validate.Policy == "adopt":
+		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: events are not read again")
+	case c.Labels.Late == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
+		return blankout.KeyErrorf("late", "late %s: dead_letter.policy must be dead-letter too", c.Labels.Late)
+	case c.Labels.Default != "" && len(c.Record.Classes) > 0 && !slices.Contains(c.Record.Classes, c.Labels.Default):
+		return blankout.KeyErrorf("default", "default %q is none of record.classes %q", c.Labels.Default, c.Record.Classes)
+	}
+	return nil
+}
+
 func (c *Config) checkValidate() error {
 	v := &c.Validate
 	if v.Keep < 1 {
@@ -174,6 +206,7 @@ func Default() Config {
 	c := Config{
 		Kafka:  Kafka{ConsumerConfig: stream.DefaultConsumerConfig(), Group: "blankout"},
 		Record: record.DefaultConfig(), Registry: registry.DefaultConfig(),
+		Labels:  labels.DefaultConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
 			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
@@ -195,6 +228,7 @@ func (c *Config) sections() []section {
 		{"kafka", c.Kafka.Check},
 		{"record", c.Record.Check},
 		{"registry", c.Registry.Check},
+		{"labels", c.checkLabels},
 		{"learner", c.checkLearner},
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.check},
@@ -212,7 +246,7 @@ func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {
 	case topic == "":
-	case slices.Contains(c.Kafka.Topics, topic) || slices.Contains(c.Kafka.UnlabelledTopics, topic):
+	case slices.Contains(c.Kafka.Topics, topic) || slices.Contains(c.Kafka.UnlabelledTopics, topic) || slices.Contains(c.Labels.Topics, topic):
 		use = "learned from"
 	case topic == c.Predict.Topic:
 		use = "scored"

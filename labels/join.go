@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"blankout"
 	"blankout/internal/coder"
@@ -27,6 +28,7 @@ type Join struct {
 	wait   int64 // milliseconds
 	store  *store
 	state  State
+	idle   atomic.Uint64    // counted by the Merge
 	event  blankout.Example // what Waited returns, and its scores
 	scores []float64
 }
@@ -71,7 +73,8 @@ type Counts struct {
 	Late           uint64 `json:"late"`      // labels that came after the wait
 	// Unknown are early labels whose event did not come within the wait.
 	Unknown uint64 `json:"unknown"`
-	Idle    uint64 `json:"idle"` // times that a silent partition was passed over
+	// Idle counts the times that a silent partition was passed over, since Open.
+	Idle uint64 `json:"-"`
 	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
 	// and no less than half of that.
 	Delays []uint64 `json:"delays"`
@@ -113,9 +116,6 @@ func Open(c Config, directory string, from State) (*Join, error) {
 // Close closes the store.
 func (j *Join) Close() error { return j.store.close() }
 
-// Clocks returns the times of the partitions' latest records, for a Merge.
-func (j *Join) Clocks() []Clock { return slices.Clone(j.state.Clocks) }
-
 // State returns how far the Join has come.
 func (j *Join) State() State {
 	s := j.state
@@ -126,7 +126,7 @@ func (j *Join) State() State {
 // Counts returns what became of events and labels so far.
 func (j *Join) Counts() Counts {
 	c := j.state.Counts
-	c.Delays = slices.Clone(c.Delays)
+	c.Delays, c.Idle = slices.Clone(c.Delays), j.idle.Load()
 	if len(j.store.next) > 0 {
 		c.Oldest = j.store.next[0].time
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"time"
 
 	"blankout"
 	"blankout/record"
@@ -25,9 +26,16 @@ import (
 // Events and labels are decoded in this order too, so that fields and classes get their
 // numbers from the logs alone. What it fills states in Batch.Labels what it holds, and in
 // Example.Arrival when a record came.
+//
+// A partition that has been silent for Config.Idle is passed over until it has a record
+// again. What it has then counts as having come no earlier than what was passed on
+// meanwhile.
 type Merge struct {
 	schema *blankout.Schema
+	join   *Join
 	lanes  []*lane
+	idle   time.Duration
+	now    int64 // when the latest record came
 }
 
 // Lane is a partition, or a file, that a Merge reads.
@@ -48,7 +56,13 @@ type lane struct {
 	at    int // of batch
 	ended bool
 	clock int64 // of the record before the one at hand
+
+	silent bool // it is passed over
 }
+
+// wait is how long the lanes that are passed over are waited for, each, when there is
+// nothing to pass on.
+const wait = 10 * time.Millisecond
 
 // time returns when the record at hand came.
 func (l *lane) time() int64 { return max(l.clock, l.batch.Examples[l.at].Time) }
@@ -56,15 +70,16 @@ func (l *lane) time() int64 { return max(l.clock, l.batch.Examples[l.at].Time) }
 // batchExamples bounds a Batch.
 const batchExamples = 512
 
-// NewMerge returns the Source of the lanes, whose decoders add to the Schema. The clocks
-// are those of Join.Clocks.
-func NewMerge(schema *blankout.Schema, lanes []Lane, clocks []Clock) *Merge {
-	m := &Merge{schema: schema}
+// NewMerge returns the Source of the lanes, whose decoders add to the Schema, for a Join.
+func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
+	m := &Merge{schema: schema, join: join, idle: join.config.Idle, now: math.MinInt64}
+	clocks := join.state.Clocks
 	for _, l := range lanes {
 		clock := int64(math.MinInt64)
 		if i, ok := slices.BinarySearchFunc(clocks, Clock{Topic: l.Topic, Partition: l.Partition}, compareClock); ok {
 			clock = clocks[i].Time
 		}
+		m.now = max(m.now, clock)
 		m.lanes = append(m.lanes, &lane{Lane: l, clock: clock})
 	}
 	slices.SortStableFunc(m.lanes, func(a, b *lane) int {
@@ -76,41 +91,117 @@ func NewMerge(schema *blankout.Schema, lanes []Lane, clocks []Clock) *Merge {
 
 // Next fills b with the next records, all of one partition.
 func (m *Merge) Next(ctx context.Context, b *blankout.Batch) error {
-	var first *lane
-	for _, l := range m.lanes {
-		for !l.ended && l.at == len(l.batch.Examples) {
-			err := l.Next(ctx, &l.batch)
-			if errors.Is(err, io.EOF) {
-				l.ended, l.at, l.batch.Examples = true, 0, l.batch.Examples[:0]
-				break
+	for {
+		var first *lane
+		open := false
+		for _, l := range m.lanes {
+			if l.ended {
+				continue
 			}
-			if err != nil {
-				return err
+			if l.at == len(l.batch.Examples) {
+				passed, err := m.refill(ctx, l)
+				if err != nil {
+					return err
+				}
+				if passed { // it only says where the partition is
+					m.begin(l, b)
+					return nil
+				}
 			}
-			if l.at = 0; len(l.batch.Examples) == 0 { // it only says where the partition is
-				m.begin(l, b)
-				b.Next, b.Reset = l.batch.Next, l.batch.Reset
-				return nil
+			open = open || !l.ended
+			if l.at < len(l.batch.Examples) && (first == nil || l.time() < first.time()) { // of equal times the lane that is first in order
+				first = l
 			}
 		}
-		if !l.ended && (first == nil || l.time() < first.time()) { // of equal times the lane that is first in order
-			first = l
+		switch {
+		case first != nil:
+			return m.fill(ctx, first, b)
+		case !open:
+			return io.EOF
+		}
+		switch l, err := m.waitForAny(ctx); {
+		case err != nil:
+			return err
+		case l != nil:
+			m.begin(l, b)
+			return nil
 		}
 	}
-	if first == nil {
-		return io.EOF
-	}
-	return m.fill(ctx, first, b)
 }
 
+// refill reads a lane's next records, waiting for them, unless it is or becomes one that
+// is passed over. passed says that the lane has a batch without records.
+func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
+	if m.idle == 0 {
+		return m.read(ctx, l)
+	}
+	most := m.idle
+	if l.silent {
+		most = 0 // only what is there already
+	}
+	waiting, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	passed, err = m.read(waiting, l)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		if err = nil; !l.silent {
+			l.silent = true
+			m.join.idle.Add(1)
+		}
+	}
+	return passed, err
+}
+
+// waitForAny waits until one of the lanes that are passed over has something, and returns
+// it if that is a batch without records.
+func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
+	for {
+		for _, l := range m.lanes {
+			if l.ended {
+				continue
+			}
+			waiting, cancel := context.WithTimeout(ctx, wait)
+			passed, err := m.read(waiting, l)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case errors.Is(err, context.DeadlineExceeded):
+			case err == nil && passed:
+				return l, nil
+			default:
+				return nil, err
+			}
+		}
+	}
+}
+
+func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
+	err = l.Next(ctx, &l.batch)
+	if err != nil {
+		l.at, l.batch.Examples = 0, l.batch.Examples[:0]
+		if errors.Is(err, io.EOF) {
+			l.ended, err = true, nil
+		}
+		return false, err
+	}
+	l.at = 0
+	if l.silent && len(l.batch.Examples) > 0 {
+		l.silent, l.clock = false, max(l.clock, m.now)
+	}
+	return len(l.batch.Examples) == 0, nil
+}
+
+// begin makes b a Batch of a lane without records.
 func (m *Merge) begin(l *lane, b *blankout.Batch) {
-	from := &l.batch
-	*b = blankout.Batch{Topic: from.Topic, TopicID: from.TopicID, Partition: from.Partition, Examples: b.Examples[:0], HighWater: from.HighWater, Labels: l.Labels, Schema: m.schema.View()}
+	examples := b.Examples[:0]
+	*b = l.batch
+	b.Examples, b.Labels, b.Schema = examples, l.Labels, m.schema.View()
 }
 
 // fill takes records of a lane for as long as they come before those of the others.
 func (m *Merge) fill(ctx context.Context, l *lane, b *blankout.Batch) error {
 	m.begin(l, b)
+	b.Next = 0
 	for len(b.Examples) < batchExamples && l.at < len(l.batch.Examples) {
 		if len(b.Examples) > 0 && !m.isFirst(l) {
 			break
@@ -126,6 +217,7 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *blankout.Batch) error {
 		}
 		l.clock = l.time()
 		e.Arrival = l.clock
+		m.now = max(m.now, l.clock)
 		l.at++
 		b.Next = e.Offset + 1
 	}
@@ -142,7 +234,7 @@ func (m *Merge) isFirst(l *lane) bool {
 		switch {
 		case other == l:
 			behind = true
-		case other.ended:
+		case other.at == len(other.batch.Examples): // ended, or passed over
 		case other.time() < l.time(), !behind && other.time() == l.time():
 			return false
 		}

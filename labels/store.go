@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 
 	"blankout/internal/coder"
 
@@ -104,6 +105,9 @@ func (s *standing) state(c *coder.Coder) {
 func openStore(directory string, memory int64, tick, sum, first uint64) (_ *store, err error) {
 	s := &store{cache: pebble.NewCache(memory / 2)}
 	defer s.cache.Unref()
+	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
+		return nil, fmt.Errorf("events that wait for labels: %w", err)
+	}
 	options := &pebble.Options{
 		Cache: s.cache, Comparer: comparer, MemTableSize: uint64(memory / 8), Logger: silent{}, // of which there may be several
 	}

@@ -187,6 +187,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
 	}
+	if r.Labels != nil && r.Learners.N > 1 {
+		return errors.New("several learners cannot learn events whose labels come later")
+	}
 	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && r.Validator.Open != nil) {
 		return errors.New("events that wait for labels cannot be validated, adopted from or kept as suspects")
 	}

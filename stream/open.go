@@ -27,6 +27,9 @@ type Input struct {
 	// Format is that of events where neither Record nor a file's name tells it; the
 	// records of a topic are JSON if it is "" too.
 	Format string
+	// Defer, if it is set, makes the decoder of a function that makes that of the records
+	// for a Schema: for a caller that decodes them later.
+	Defer func(of func(*blankout.Schema) (record.Decoder, error)) (record.Decoder, error)
 	// Kafka says how topics are read. Of an address it gives all but the broker and which
 	// records of which topic.
 	Kafka ConsumerConfig
@@ -57,7 +60,10 @@ func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offs
 		if err != nil {
 			return nil, err
 		}
-		if in.Where != "-" {
+		if in.Defer != nil {
+			file.decoder, err = in.Defer(file.scanner.Decoder)
+		}
+		if err == nil && in.Where != "-" {
 			err = file.Resume(from)
 		}
 		if err != nil {
@@ -70,7 +76,11 @@ func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offs
 		return nil, err
 	}
 	in.Record.Format = cmp.Or(in.Record.Format, in.Format, "json")
-	decoder, err := record.NewDecoder(in.Record, s)
+	of := func(s *blankout.Schema) (record.Decoder, error) { return record.NewDecoder(in.Record, s) }
+	decoder, err := of(s)
+	if in.Defer != nil && err == nil {
+		decoder, err = in.Defer(of)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +89,52 @@ func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offs
 		return nil, err
 	}
 	return consumer, nil
+}
+
+// Partition is an Input of one partition, or of a file.
+type Partition struct {
+	Input
+	Topic  string // or the file's name
+	Number int32
+}
+
+// Partitions returns an Input for each partition of the topics as they are now, ordered
+// by topic and partition; of a file itself. It creates topics if Kafka says so.
+func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
+	if !in.isTopic() {
+		return []Partition{{in, SourceName(in.Where), 0}}, nil
+	}
+	c, err := in.consumer()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	topics := slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabelledTopics))))
+	k, err := connect(ctx, c.ConnectConfig, topics, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	var all []Partition
+	for _, topic := range topics {
+		numbers, err := k.ensureTopic(ctx, topic, c.CreateTopics, c.CreatePartitions)
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(numbers)
+		for _, number := range numbers {
+			if len(c.Partitions) > 0 && !slices.Contains(c.Partitions, number) {
+				continue
+			}
+			one := in
+			one.Where, one.Kafka = "", c
+			one.Kafka.Topics, one.Kafka.UnlabelledTopics, one.Kafka.Partitions = []string{topic}, nil, []int32{number}
+			all = append(all, Partition{one, topic, number})
+		}
+	}
+	return all, nil
 }
 
 func (in Input) isTopic() bool { return in.Where == "" || strings.HasPrefix(in.Where, "kafka://") }

@@ -61,7 +61,7 @@ func TestLicences(t *testing.T) {
 func recognised(t *testing.T, dir string) string {
 	t.Helper()
 	var ids []string
-	for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "licenses/*"} {
+	for _, pattern := range []string{"LICENSE*", "License*", "LICENCE*", "COPYING*", "licenses/*"} {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 // runFlags are the flags of run, beside those of the configuration.
 type runFlags struct {
 	data      string
+	labels    string
 	reset     bool
 	from      string
 	maxEvents uint64
@@ -50,6 +51,10 @@ the topics of the configuration, and ends with it; a file that has grown since i
 gone on with. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
 topic as it stands now, or a part of it.
 
+With --labels, or topics in [labels], the labels come later than the events: an event is
+scored when it comes and waits for the label of its id, by the time of the logs, which in
+files is the field record.time.
+
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
 with a model that it follows: the learner's own, over HTTP, from its snapshot
@@ -63,6 +68,7 @@ ends an interval.`,
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
 			"  blankout run -f blankout.toml --until-end --learners 2\n" +
+			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
@@ -70,6 +76,8 @@ ends an interval.`,
 	settings.addHere(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input), or from kafka://HOST:PORT/TOPIC as\ntrain does, instead of the topics of the configuration")
+	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that come later than the events of -d: each is learned when its label comes")
+	f.String("id", "", "`FIELD` of events and labels that says which belong together, instead of record.id and labels.id")
 	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
 	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
@@ -120,7 +128,11 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		flags[l.name] = l.key
 	}
 	settings.findHere()
-	l, err := settings.load(changed(c, flags)...)
+	given := changed(c, flags)
+	if f := c.Flags().Lookup("id"); f.Changed {
+		given = append(given, "record.id="+f.Value.String(), "labels.id="+f.Value.String())
+	}
+	l, err := settings.load(given...)
 	if err != nil {
 		return err
 	}
@@ -202,6 +214,7 @@ type runSummary struct {
 	HoldoutError *float64 `json:"holdout_error"`
 	// Warnings say what is probably not as the stream's owner believes.
 	Warnings []online.Warning `json:"warnings"`
+	*labelSummary
 }
 
 func summary(s *run.Status, offsets blankout.Offsets) runSummary {
@@ -213,6 +226,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		HeldOut: s.HeldOut, HoldoutError: number(100 * s.Holdout.Error()), Validations: s.Validation.Done,
 		Warnings: append([]online.Warning{}, s.Warnings...),
 	}
+	out.labelSummary = summariseLabels(s)
 	for reason, n := range s.RefusedBy {
 		out.RefusedBy[string(reason)] = n
 	}

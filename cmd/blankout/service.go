@@ -21,6 +21,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/config"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -33,7 +34,8 @@ import (
 // newRunner returns a Runner that keeps its checkpoints in store and whose
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
-func newRunner(c online.Config, recordConfig record.Config, v validate.Config, learners run.Learners, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+// join says how what waits for labels that come later is opened, nil for none.
+func newRunner(c online.Config, recordConfig record.Config, v validate.Config, learners run.Learners, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: runFingerprint(c, recordConfig, v),
@@ -51,7 +53,11 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		Log: log,
 	}
 	maps.Copy(r.Fingerprint, learners.Fingerprint())
+	if join != nil {
+		maps.Copy(r.Fingerprint, join.settings)
+	}
 	var file *checkpoint.File
+	var waiting labels.State
 	var err error
 	switch {
 	case reset:
@@ -84,11 +90,17 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		if r.Adoptions, err = run.ReadAdoptions(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
+		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+		}
 		r.Reservoir = validate.ReadReservoir(file.Blocks)
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
-	return r, nil
+	if join != nil {
+		r.Labels, err = join.open(waiting)
+	}
+	return r, err
 }
 
 // runFingerprint is what gives weights their meaning beside the learner's own
@@ -157,7 +169,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	s.runner.Report = reports.Add
 	model := serve.Latest(s.runner.Published, c.Record)
 	predictor := newPredictor(c, learned(model), log)
-	var consuming atomic.Pointer[stream.Consumer]
+	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
 	if c.HTTP.Address != "" {
 		if err := s.serve(c, store, model, &consuming, reports, &places, predictor, log); err != nil {
@@ -173,7 +185,11 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	c.Record.KeepValue = true // for suspects and for the page
-	if err := s.openSource(ctx, c, o.data, &consuming, log); err != nil {
+	open := func() error { return s.openSource(ctx, c, o.data, &consuming, log) }
+	if s.runner.Labels != nil {
+		open = func() error { return s.openJoined(ctx, c, o, &consuming, log) }
+	}
+	if err := open(); err != nil {
 		return nil, err
 	}
 	if o.reset { // now that nothing can be wrong any more
@@ -222,11 +238,19 @@ func readable(checkpoints, reports string) (names []string) {
 
 // openRunner makes the runner, as the newest checkpoint has it.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
-	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, o.learners.Learners, store, o.reset, o.from, log)
+	var join *joining
+	if joins(c, o) {
+		if err := checkJoin(c, o); err != nil {
+			return err
+		}
+		join = &joining{c.Labels.Settings(), func(from labels.State) (*labels.Join, error) { return s.openJoin(c, o, from, log) }}
+	}
+	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, o.learners.Learners, join, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}
 	s.runner = r
+	r.LabelKeep = c.Checkpoint.Keep
 	start, err := store.NextStart()
 	if err != nil {
 		return err
@@ -239,6 +263,9 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.MaxEvents = o.maxEvents
 	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
+	if r.Labels != nil {
+		r.Validator.Open, r.Validator.OpenHoldout = nil, nil // their events would have to be joined again
+	}
 	if o.data == "-" {
 		r.Validator.Open = nil // it cannot be read again
 		if c.Validate.Policy == "adopt" {
@@ -249,16 +276,12 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *client.Model, consuming *atomic.Pointer[stream.Consumer], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *client.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
 		Status: s.runner.Status,
 		Model:  model,
 		Source: func() *stream.ConsumerStats {
-			if consumer := consuming.Load(); consumer != nil {
-				stats := consumer.Stats()
-				return &stats
-			}
-			return nil
+			return consuming.Load().stats()
 		},
 		Registry: c.Record.Registry,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
@@ -321,7 +344,7 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 
 // openSource opens the events, from where the checkpoint left them. Standard input is
 // new every time.
-func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[stream.Consumer], log *slog.Logger) error {
+func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
 	in.Record.Growing = data != "-" // the next run goes on where this one ends
@@ -354,7 +377,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 		return err
 	})
 	if consumer, ok := events.(*stream.Consumer); ok {
-		consuming.Store(consumer)
+		consuming.Store(&consumers{consumer})
 		if group := c.Kafka.Group; group != "" && data == "" {
 			r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
 		}
