@@ -258,7 +258,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		s.state(c)
 	}
 	if !c.Done() || now.events < base.events || now.steps < base.steps || now.dense < base.dense || now.compared < base.compared ||
-		now.active < 0 || now.active > l.k || len(now.bias) != 2*l.n || len(base.measured.Classes) > len(now.measured.Classes) {
+		now.active < 0 || now.active > l.k || len(now.measured.Classes) > len(l.schema.Classes) || len(now.bias) != 2*l.n || len(base.measured.Classes) > len(now.measured.Classes) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
@@ -322,13 +322,18 @@ func (l *Learner) readWhole(data []byte) (*Learner, error) {
 	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
+	n.scaling.scaler = h.Scaler
 	n.state(d)
 	n.measures.sums.refusedState(r)
-	n.scaling.scaler = h.Scaler
-	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) {
+	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.measures.sums.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
 	n.missing.model = h.Missing.Forced(n.set.missingRule)
+	for class, count := range n.measures.sums.Classes {
+		if count > 0 {
+			n.meet(class)
+		}
+	}
 	n.table, n.snapshot, n.share = l.table, l.snapshot, l.share
 	return n, nil
 }
@@ -346,7 +351,7 @@ func (l *Learner) Check(d *Delta) error {
 		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
 	}
 	for _, column := range d.Columns {
-		if uint64(column) >= l.schema.Columns() && !l.schema.NumericIndices {
+		if uint64(column) >= l.schema.Columns() && !l.schema.NumericIndices && column < blankout.FirstHat { // where hats of curves begin
 			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
 		}
 	}
@@ -503,7 +508,9 @@ func (l *Learner) addSums(base, now *sums) {
 		if i == len(m.Classes) {
 			m.Classes = append(m.Classes, 0)
 		}
-		m.Classes[i] += n
+		if m.Classes[i] += n; m.Classes[i] > 0 {
+			l.meet(i)
+		}
 		labelled += n
 	}
 	m.addRefused(was, is)

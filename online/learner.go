@@ -330,15 +330,7 @@ func (l *Learner) grow(e *blankout.Example) {
 	if len(l.scaling.kinds) == 0 {
 		l.growFields()
 	}
-	for e.Label >= len(l.classes) {
-		l.classes = append(l.classes, math.NaN())
-	}
-	if e.Label >= 0 && math.IsNaN(l.classes[e.Label]) {
-		l.classes[e.Label] = 1
-		if w, ok := l.config.ClassWeight[l.schema.Classes[e.Label]]; ok {
-			l.classes[e.Label] = w
-		}
-	}
+	l.meet(e.Label)
 	for l.k > 1 && e.Label >= l.active {
 		// Everything before was an event of another class: start from there.
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
@@ -348,6 +340,19 @@ func (l *Learner) grow(e *blankout.Example) {
 			}
 		}
 		l.active++
+	}
+}
+
+// meet finds the weight of a class.
+func (l *Learner) meet(class int) {
+	for class >= len(l.classes) {
+		l.classes = append(l.classes, math.NaN())
+	}
+	if class >= 0 && math.IsNaN(l.classes[class]) {
+		l.classes[class] = 1
+		if w, ok := l.config.ClassWeight[l.schema.Classes[class]]; ok {
+			l.classes[class] = w
+		}
 	}
 }
 

@@ -258,7 +258,8 @@ func (l *Learner) Cut(precision int) *Delta {
 	d.Columns, d.Values = make([]uint32, 0, len(order)), make([]float64, 0, len(order)*d.Width)
 	for _, place := range order {
 		column := sh.columns[place]
-		ref, row := sh.refs[place*width:][:width], l.table.Row(column)
+		ref := sh.refs[place*width:][:width]
+		_, row := l.table.Column(int(sh.slots[place]))
 		at := len(d.Values)
 		d.Columns, d.Values = append(d.Columns, column), slices.Grow(d.Values, d.Width)[:at+d.Width]
 		v := d.Values[at:]

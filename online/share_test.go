@@ -84,7 +84,11 @@ func sameState(t *testing.T, want, got *Learner) {
 func TestShareAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		t.Run(noise, func(t *testing.T) {
-			set := func(c *Config) { c.Noise = noise }
+			set := func(c *Config) {
+				if c.Noise = noise; noise == "none" {
+					c.Curves = 8
+				}
+			}
 			s, events := shareStream(5000, 1)
 			alone, fold := shareLearner(t, s, set), shareLearner(t, s, set)
 			work, err := fold.Clone()
@@ -219,12 +223,36 @@ func TestShareMoments(t *testing.T) {
 			}
 		}
 		a, b := alone.Metrics(), fold.Metrics()
-		if a.Events != b.Events || a.Total.Weight != b.Total.Weight || a.Classes[0] != b.Classes[0] || a.Classes[1] != b.Classes[1] {
+		if alone.steps != fold.steps || a.Events != b.Events || a.Total.Weight != b.Total.Weight || a.Classes[0] != b.Classes[0] || a.Classes[1] != b.Classes[1] {
 			t.Errorf("%+v, want %+v", b.Total, a.Total)
 		}
 		if c, d := a.Binary.Confusion, b.Binary.Confusion; c[0][0]+c[0][1] != d[0][0]+d[0][1] || c[1][0]+c[1][1] != d[1][0]+d[1][1] {
 			t.Errorf("confusion %v, want the row sums of %v", d, c)
 		}
+	}
+}
+
+// A class that is met late, by one of several, is known to the model, and what is not met
+// yet when sharing begins is none of the model's.
+func TestShareLateClass(t *testing.T) {
+	s, events := shareStream(2000, 5)
+	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
+	for i := range events {
+		if events[i].Label = i % 2; i > 1200 {
+			events[i].Label = i % 3
+		}
+	}
+	fold := shareLearner(t, s, func(c *Config) { c.ClassWeight = map[string]float64{"c": 2} })
+	rounds(t, fold, events, 500, 3, 50, 32)
+	if fold.active != 3 || len(fold.classes) != 3 || fold.classes[2] != 2 {
+		t.Errorf("%d classes in use of weights %v", fold.active, fold.classes)
+	}
+	clone, err := fold.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clone.classes[2] != 2 {
+		t.Errorf("a copy has weights %v", clone.classes)
 	}
 }
 
