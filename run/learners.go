@@ -291,7 +291,7 @@ func (t *team) merge() (columns []uint32, err error) {
 }
 
 // batchesAhead is how many more Batches go round for each learner but one.
-const batchesAhead = 16
+const batchesAhead = 40
 
 // startLearners starts the team, if there is to be one.
 func (l *loop) startLearners() (err error) {
