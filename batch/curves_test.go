@@ -1,0 +1,200 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// curvedData returns events of three numbers, two of them of one group, with curves, and
+// beside them the same events of which each number is what it adds to the score of the
+// weights w, in one column.
+func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, summed *Data) {
+	t.Helper()
+	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
+	for i := range 3 {
+		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
+	}
+	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
+	c, err := blankout.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scaler := blankout.Scaler{Curves: c}
+	r := rand.New(rand.NewPCG(1, 2))
+	b, flat := Builder{Curves: c}, Builder{}
+	for range n {
+		e := &blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: r.IntN(2), Weight: 1}
+		var x blankout.Vec
+		sums := make([]float64, 4)
+		for column, value := range scaler.Each(e.Features) {
+			x.Index, x.Value = append(x.Index, column), append(x.Value, value)
+			sums[c.Source(column)] += w(column) * value
+		}
+		b.Fields(e)
+		flat.Fields(e)
+		if err := b.Add(&blankout.Example{Features: x, Label: e.Label, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := flat.Add(&blankout.Example{Features: blankout.Vec{Index: e.Features.Index, Value: sums[1:]}, Label: e.Label, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Data(s), flat.Data(s)
+}
+
+func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%1000)) }
+
+var curvedNoises = []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Groups: 0.3}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}}
+
+// A number and its hats vary as one feature: the objective is that of the numbers' sums, its
+// derivatives are those of finite differences, and its matrix is that of its products.
+func TestCurvesAreOneFeature(t *testing.T) {
+	curved, summed := curvedData(t, 40, curvedWeight)
+	for _, noise := range curvedNoises {
+		objective := func(d *Data) *Expected {
+			y := make([]float64, d.Rows())
+			for i := range y {
+				y[i] = float64(2*d.Label(i) - 1)
+			}
+			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
+				Penalty: Penalty{R: make([]float64, d.Columns()+1), Centre: make([]float64, d.Columns()+1)}, Threads: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		o, plain := objective(curved), objective(summed)
+		dim := curved.Columns() + 1
+		w := make([]float64, dim)
+		for c := range curved.Columns() {
+			w[c] = curvedWeight(curved.Column(c))
+		}
+		w[dim-1] = 0.3
+		g, other := make([]float64, dim), make([]float64, dim)
+		value := o.ValueGrad(w, g)
+		if want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4)); math.Abs(value-want) > 1e-10*want {
+			t.Errorf("%v: objective %v, of the sums %v", noise, value, want)
+		}
+		r := rand.New(rand.NewPCG(3, 4))
+		v, product := make([]float64, dim), make([]float64, dim)
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		o.HessVec(v, product)
+		const h = 1e-5
+		for i := range w {
+			x := w[i]
+			w[i] = x + h
+			up := o.ValueGrad(w, other)
+			w[i] = x - h
+			down := o.ValueGrad(w, other)
+			if w[i] = x; math.Abs((up-down)/(2*h)-g[i]) > 1e-5*(1+math.Abs(g[i])) {
+				t.Errorf("%v: derivative %d is %v, by differences %v", noise, i, g[i], (up-down)/(2*h))
+			}
+		}
+		up, down, at := make([]float64, dim), make([]float64, dim), slices.Clone(w)
+		for i := range at {
+			at[i] = w[i] + h*v[i]
+		}
+		o.ValueGrad(at, up)
+		for i := range at {
+			at[i] = w[i] - h*v[i]
+		}
+		o.ValueGrad(at, down)
+		for i := range product {
+			if want := (up[i] - down[i]) / (2 * h); math.Abs(product[i]-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("%v: product %d is %v, by differences %v", noise, i, product[i], want)
+			}
+		}
+		// V itself: the sum over the rows of k V, by addTo, against the slow one.
+		joint, err := jointNoise(curved, noise)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := curved.Columns()
+		matrix, want := make([]float64, n*n), 0.0
+		sums := joint.sums()
+		pair := make([]float64, 2*n)
+		for c := range n {
+			pair[2*c], pair[2*c+1] = w[c], w[c]
+		}
+		for i := range curved.Rows() {
+			joint.addTo(matrix, n, curved.Row(i), 1, sums)
+			_, v, _ := joint.gather(curved.Row(i), pair, make([]float64, n), nil, sums)
+			want += v
+		}
+		got := 0.0
+		for i := range n {
+			for j := i; j < n; j++ {
+				twice := 2.0
+				if i == j {
+					twice = 1
+				}
+				got += twice * w[i] * matrix[i*n+j] * w[j]
+			}
+		}
+		if math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%v: w'V w is %v by the matrix, %v by gather", noise, got, want)
+		}
+	}
+}
+
+// A forecast where features die is that of the numbers' sums, of two classes and by masks.
+func TestCurvesDieTogether(t *testing.T) {
+	curved, summed := curvedData(t, 60, curvedWeight)
+	deletions := []float64{0, 0.3, 0.7}
+	for _, k := range []int{1, 2} {
+		var w, plain linear
+		for range k {
+			row := make([]float64, curved.Columns()+1)
+			for c := range curved.Columns() {
+				row[c] = curvedWeight(curved.Column(c))
+			}
+			w, plain = append(w, row), append(plain, []float64{1, 1, 1, 0})
+			if len(w) == 2 { // the other class
+				for c := range row {
+					row[c] *= -1
+				}
+				plain[1] = []float64{-1, -1, -1, 0}
+			}
+		}
+		rest := func(int) {}
+		rules := blankout.NewMissing(blankout.DefaultMissingRules(), blankout.DefaultMissingRules(), nil, nil, nil)
+		lacks := slices.Repeat([]blankout.Lack{{Named: 3}}, curved.Rows())
+		a := w.robustness(measured{curved, lacks, rules}, deletions, rest)
+		b := plain.robustness(measured{summed, lacks, rules}, deletions, rest)
+		for i := range a {
+			if math.Abs(a[i]-b[i]) > 1e-9 {
+				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])
+			}
+		}
+	}
+}
+
+// What deletes numbers at random deletes their hats with them, and leaves the others to
+// the masks that they have without curves.
+func TestCurvesAreDeletedTogether(t *testing.T) {
+	curved, summed := curvedData(t, 30, curvedWeight)
+	c := Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
+	plain := Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 3}
+	for i := range curved.Rows() {
+		x, clean := curved.Vec(i, blankout.Vec{}), curved.Vec(i, blankout.Vec{})
+		c.Vec(x, nil, i, 0)
+		dead := plain.Dead(summed.Vec(i, blankout.Vec{}).Index, nil, i, 0, nil)
+		for j, column := range x.Index {
+			want := 2 * clean.Value[j]
+			if dead[curved.curves.Source(column)-1] {
+				want = 0
+			}
+			if math.Abs(x.Value[j]-want) > 1e-12 {
+				t.Errorf("event %d, column %d: %v, want %v", i, column, x.Value[j], want)
+			}
+		}
+	}
+}
