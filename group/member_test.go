@@ -210,6 +210,49 @@ func TestMembers(t *testing.T) {
 	}
 	seen.one(t)
 	e.fresh(members[0].Status())
+	r := e.inspect()
+	if s := members[0].Status(); r.Chain != s.Chain || !slices.Equal(r.Positions, s.Positions) || r.Accepted != s.Accepted {
+		t.Errorf("inspected: %+v, want %+v", r, s)
+	}
+	if len(r.Members) == 0 || r.From == 0 {
+		t.Errorf("%+v", r)
+	}
+	if err := r.Verified(); err != nil {
+		t.Error(err)
+	}
+	e.damage()
+	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the ledger comes to") {
+		t.Errorf("another base: %v", err)
+	}
+}
+
+func (e *events) inspect() *Report {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "inspect"))
+	r, err := Inspect(e.t.Context(), m.Config, e.connect(), m.Learner, m.Schema, m.Log)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+// damage writes another base over the newest one.
+func (e *events) damage() {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "damage"))
+	topic, err := stream.OpenBases(e.t.Context(), m.Config.Bases(e.connect(), m.Log))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer topic.Close()
+	base, err := topic.Newest(e.t.Context())
+	if err == nil {
+		base.Data[len(base.Data)/2] ^= 1
+		_, err = topic.Write(e.t.Context(), base)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // fresh folds what is left of the ledger anew, from the newest base, and compares it with

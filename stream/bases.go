@@ -187,6 +187,21 @@ func (t *BaseTopic) Newest(ctx context.Context) (*Base, error) {
 	return nil, nil
 }
 
+// All returns the bases that are complete, in the order of offsets.
+func (t *BaseTopic) All(ctx context.Context) ([]Base, error) {
+	found, err := t.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bases: %w", err)
+	}
+	var all []Base
+	for _, offset := range slices.Sorted(maps.Keys(found)) {
+		if data, err := found[offset].data(); err == nil {
+			all = append(all, Base{offset, data})
+		}
+	}
+	return all, nil
+}
+
 // Write writes a base, reads it back, and then deletes those before it except for the
 // newest of them. It returns the offset of that one, 0 if there is none: everything before
 // what both bases hold may be trimmed. After an error the newest base is the one before,

@@ -230,6 +230,7 @@ func (l *Ledger) Close() error {
 // It belongs to one goroutine; those of its Reader end with Close.
 type LedgerReader struct {
 	topic  string
+	id     string
 	reader *Reader
 	wait   time.Duration
 	unpack unpacker
@@ -250,7 +251,7 @@ func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEn
 	if err != nil {
 		return nil, trimmed(err)
 	}
-	return &LedgerReader{topic: c.Topic, reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
+	return &LedgerReader{topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
 // trimmed makes a *TrimmedError of an offset before the log's start.
@@ -276,6 +277,9 @@ func (r *LedgerReader) Next(ctx context.Context) ([]record.Record, error) {
 	}
 	return b.Records, nil
 }
+
+// ID returns the brokers' id of the topic that is read, "" where they give none.
+func (r *LedgerReader) ID() string { return r.id }
 
 // Lag returns how many commits are in the ledger that Next has not returned.
 func (r *LedgerReader) Lag() int64 {

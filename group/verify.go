@@ -1,0 +1,182 @@
+package group
+
+// This file folds a ledger for people: to tell what it holds, and to verify its bases.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"blankout"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// Report is what a ledger comes to.
+type Report struct {
+	Name string `json:"name"`
+	// From is the base that the ledger was folded from, the offset that follows the last
+	// commit in it; 0 is the ledger's beginning.
+	From     int64             `json:"from"`
+	Offset   int64             `json:"offset"` // that follows the last record
+	Chain    string            `json:"chain"`
+	Accepted uint64            `json:"accepted"`
+	Rejected map[Reason]uint64 `json:"rejected"`
+	Events   uint64            `json:"events"`
+	// Members are those who have committed since From, by id.
+	Members []MemberReport `json:"members"`
+	// Bases are those behind From that the base topic holds, in order.
+	Bases     []BaseReport     `json:"bases"`
+	Positions blankout.Offsets `json:"positions"`
+}
+
+// MemberReport is about one member.
+type MemberReport struct {
+	Member   string `json:"member"`
+	Accepted uint64 `json:"accepted"` // commits
+	Rejected uint64 `json:"rejected"`
+	Events   uint64 `json:"events"` // of the accepted ones
+	Last     int64  `json:"last"`   // offset of its last commit
+}
+
+// BaseReport is about one base.
+type BaseReport struct {
+	Offset int64 `json:"offset"`
+	Bytes  int   `json:"bytes"`
+	Same   bool  `json:"same"` // as the ledger comes to, to the byte
+}
+
+// Verified says whether there was a base to verify and all are what the ledger comes to.
+func (r *Report) Verified() error {
+	if len(r.Bases) == 0 {
+		return errors.New("there is no base behind the one that the ledger was folded from")
+	}
+	for _, b := range r.Bases {
+		if !b.Same {
+			return fmt.Errorf("base %d is not what the ledger comes to: a member runs another program, or its memory or disk is damaged; stop the group, and delete that base", b.Offset)
+		}
+	}
+	return nil
+}
+
+// Inspect folds a ledger as it stands, from its beginning or the oldest base that there
+// is, and compares the bases behind that with what it comes to. It writes nothing.
+func Inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner online.Config, schema func() *blankout.Schema, log *slog.Logger) (*Report, error) {
+	where := c.Bases(kafka, log)
+	where.Create = false
+	topic, err := stream.OpenBases(ctx, where)
+	if err != nil {
+		return nil, err
+	}
+	defer topic.Close()
+	for attempt := 1; ; attempt++ {
+		bases, err := topic.All(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := inspect(ctx, c, kafka, learner, schema, bases, log)
+		var trimmed *stream.TrimmedError
+		if errors.As(err, &trimmed) && attempt < 5 {
+			continue // a newer base came meanwhile
+		}
+		return r, err
+	}
+}
+
+// inspect is one try of Inspect, with the bases in the order of offsets.
+func inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner online.Config, schema func() *blankout.Schema, bases []stream.Base, log *slog.Logger) (*Report, error) {
+	report := &Report{Name: c.Name}
+	at, err := newReplica(learner, schema(), "", c.BaseEvery)
+	if err != nil {
+		return nil, err
+	}
+	where := c.Ledger(kafka, log)
+	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
+	var trimmed *stream.TrimmedError
+	if errors.As(err, &trimmed) && len(bases) > 0 {
+		if at, err = readReplica(learner, bases[0].Data, c.BaseEvery); err != nil {
+			return nil, fmt.Errorf("base %d: %w", bases[0].Offset, err)
+		}
+		report.From, bases = bases[0].Offset, bases[1:]
+		reader, err = stream.ReadLedger(ctx, where, at.topicID, at.read, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	at.topicID = reader.ID()
+	members := map[MemberID]*MemberReport{}
+	for {
+		records, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			m := readMixed(ctx, reader, record.Offset, record.Value)
+			if m.err != nil {
+				return nil, m.err
+			}
+			_, _, err := at.apply(m)
+			var rejected *Rejection
+			if err != nil && !errors.As(err, &rejected) {
+				return nil, err
+			}
+			count(members, m, rejected)
+			for len(bases) > 0 && bases[0].Offset <= at.read {
+				same, err := at.same(&bases[0])
+				if err != nil {
+					return nil, err
+				}
+				report.Bases = append(report.Bases, BaseReport{bases[0].Offset, len(bases[0].Data), same})
+				bases = bases[1:]
+			}
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(members), func(a, b MemberID) int { return bytes.Compare(a[:], b[:]) }) {
+		report.Members = append(report.Members, *members[id])
+	}
+	_, chain := at.fold.Base()
+	report.Offset, report.Chain = at.read, fmt.Sprintf("%016x", chain)
+	report.Accepted, report.Rejected, report.Positions = at.fold.Accepted(), at.fold.Rejected(), at.fold.Offsets()
+	report.Events = at.fold.Learner().Metrics().Events
+	return report, nil
+}
+
+func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
+	if m.commit == nil {
+		return
+	}
+	r := members[m.commit.Member]
+	if r == nil {
+		r = &MemberReport{Member: m.commit.Member.String()}
+		members[m.commit.Member] = r
+	}
+	r.Last = m.offset
+	if rejected != nil {
+		r.Rejected++
+		return
+	}
+	r.Accepted++
+	r.Events += m.commit.Events
+}
+
+// same tells whether a base is what the replica has come to.
+func (r *replica) same(b *stream.Base) (bool, error) {
+	if b.Offset != r.read {
+		return false, nil // none of our members makes a base there
+	}
+	encode, err := r.encode()
+	if err != nil {
+		return false, err
+	}
+	data, err := encode()
+	return bytes.Equal(data, b.Data), err
+}
