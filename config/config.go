@@ -23,6 +23,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout"
+	"blankout/group"
 	"blankout/labels"
 	"blankout/online"
 	"blankout/predict"
@@ -49,6 +50,7 @@ type Config struct {
 	Validate   Validate             `toml:"validate"`
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
+	Group      group.Config         `toml:"group"`
 }
 
 // Kafka is what is consumed, and how the cluster is reached.
@@ -217,6 +219,7 @@ func Default() Config {
 		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports", Keep: 100},
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),
+		Group:      group.DefaultConfig(),
 	}
 	c.Kafka.Topics = []string{"events"}
 	return c
@@ -237,6 +240,7 @@ func (c *Config) sections() []section {
 		{"validate", c.checkValidate},
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},
+		{"group", c.checkGroup},
 	}
 }
 
@@ -275,6 +279,52 @@ func (c *Config) checkPredict() error {
 		return blankout.KeyErrorf("output", "output: %q is the topic of snapshots", out)
 	}
 	return c.writes(out, "output", "predictions")
+}
+
+// checkGroup also refuses what no group can do yet.
+func (c *Config) checkGroup() error {
+	if err := c.Group.Check(); err != nil || c.Group.Name == "" {
+		return err
+	}
+	if err := c.Learner.CheckShared(); err != nil {
+		return fmt.Errorf("name %q: [learner] %w", c.Group.Name, err)
+	}
+	mix, base := c.Group.Topics()
+	if err := c.writes(mix, "mix_topic", "commits"); err != nil {
+		return err
+	}
+	if err := c.writes(base, "base_topic", "bases"); err != nil {
+		return err
+	}
+	why := ""
+	switch {
+	case mix == base:
+		return blankout.KeyErrorf("base_topic", "base_topic %q is the mix_topic too: name two", base)
+	case len(c.Record.Classes) == 0:
+		why = "record.classes: name them, for members meet the classes in different orders"
+	case len(c.Kafka.Partitions) > 0:
+		why = "kafka.partitions: the group shares the partitions out; leave it empty"
+	case c.Kafka.OutOfRange != "fail":
+		why = "kafka.out_of_range: a group goes on at no other offset; set it to fail"
+	case c.Kafka.UntilEnd:
+		why = "kafka.until_end: a group learns until its members are stopped"
+	case len(c.Labels.Topics) > 0:
+		why = "labels.topics: a group waits for no labels yet; learn alone"
+	case c.DeadLetter.Policy == run.PolicyFail:
+		why = "dead_letter.policy fail: one record would stop member after member; set it to dead-letter or skip"
+	case c.Validate.Policy == "adopt":
+		why = "validate.policy adopt: a group cannot adopt the exact solution yet; set it to observe"
+	case c.Validate.Holdout > 0:
+		why = "validate.holdout: a group holds no events out yet; set it to 0"
+	case c.Snapshot.Topic != "" || c.Snapshot.File != "":
+		why = "[snapshot]: a group publishes no snapshots yet; every member serves the model over HTTP"
+	case c.Predict.Topic != "":
+		why = "predict.topic: a member scores no topic; let run --predict-only follow one"
+	}
+	if why != "" {
+		return blankout.KeyErrorf("name", "name %q: %s", c.Group.Name, why)
+	}
+	return nil
 }
 
 // OpenRegistry makes the client of the registry, if there is one, that records are decoded

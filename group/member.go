@@ -144,13 +144,13 @@ type Status struct {
 	Rejected  map[Reason]uint64 `json:"rejected"`
 	Positions blankout.Offsets  `json:"positions"` // how far the group has come
 	// About this member.
-	Pending    uint64        `json:"pending"`      // events learned and not yet committed
-	Committed  uint64        `json:"committed"`    // commits written
-	Refused    uint64        `json:"refused"`      // of them not accepted
-	Again      uint64        `json:"events_again"` // events learned for nothing
-	DeltaBytes uint64        `json:"delta_bytes"`
-	DeltaRows  uint64        `json:"delta_rows"`
-	Rebase     time.Duration `json:"rebase"` // taken, in all, by becoming equal to the fold
+	Pending    uint64  `json:"pending"`      // events learned and not yet committed
+	Committed  uint64  `json:"committed"`    // commits written
+	Refused    uint64  `json:"refused"`      // of them not accepted
+	Again      uint64  `json:"events_again"` // events learned for nothing
+	DeltaBytes uint64  `json:"delta_bytes"`
+	DeltaRows  uint64  `json:"delta_rows"`
+	Rebase     float64 `json:"rebase_seconds"` // taken, in all, by becoming equal to the fold
 	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
 	// which are the same for all members, and when this member came to it.
 	BaseOffset int64     `json:"base_offset"`
@@ -161,6 +161,7 @@ type Status struct {
 	// it: the same for all members.
 	Model    *online.Snapshot `json:"-"`
 	Version  int64            `json:"version"`
+	Metrics  online.Metrics   `json:"-"` // of the fold
 	At       time.Time        `json:"at"`
 	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
 }
@@ -597,7 +598,7 @@ func (l *life) begin() error {
 	l.changed, l.spans, l.events, l.began = l.changed[:0], nil, 0, time.Time{}
 	l.base, l.chain = fold.Base()
 	l.known = len(fold.Learner().Schema().Fields)
-	l.current.Rebase += time.Since(began)
+	l.current.Rebase += time.Since(began).Seconds()
 	return nil
 }
 
@@ -791,7 +792,7 @@ func (l *life) report(notReady string) {
 	_, chain := f.Base()
 	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
 	s.Accepted, s.Rejected, s.Positions = f.Accepted(), f.Rejected(), f.Offsets()
-	s.Partitions = slices.Clone(s.Partitions)
+	s.Partitions, s.Metrics = slices.Clone(s.Partitions), f.Learner().Metrics()
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
 	if l.model == nil || l.replica.read != l.modelOf && s.At.Sub(l.modelAt) >= max(time.Second, 20*l.modelCost) || notReady != "" {
 		l.model, l.modelOf, l.modelAt = f.Learner().Snapshot(), l.replica.read, s.At

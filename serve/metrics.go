@@ -13,6 +13,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/client"
+	"blankout/group"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/registry"
@@ -44,6 +45,7 @@ type view struct {
 	notReady   string
 	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is no topic
+	group      *group.Status         // nil for a learner that is alone
 	registry   *registry.Client      // nil if records need no schemas
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
@@ -401,6 +403,46 @@ var metrics = []metric{
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Reading + r.Seconds) })},
 	{"blankout_validation_timestamp_seconds", gauge, nil, "When the last validation was made, in Unix time.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(unix(r.Time)) })},
+	{"blankout_group_members", gauge, []string{"state"}, "Members of the group as this one knows it: learning, or standby for want of a partition.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.group != nil {
+				emit(float64(v.group.Members-v.group.Standby), "learning")
+				emit(float64(v.group.Standby), "standby")
+			}
+		}},
+	{"blankout_group_generation", gauge, nil, "Generation of the consumer group that this member is in.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.Generation) })},
+	{"blankout_group_partitions", gauge, nil, "Partitions that this member learns.",
+		fromGroup(func(s *group.Status) float64 { return float64(len(s.Partitions)) })},
+	{"blankout_group_ledger_lag_records", gauge, nil, "Commits in the ledger that this member has not folded yet.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.Lag) })},
+	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits in the ledger that this member knows of, by all members, those before the start included: accepted, or the reason for which they were rejected.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.group == nil {
+				return
+			}
+			emit(float64(v.group.Accepted), "accepted")
+			for reason, n := range v.group.Rejected {
+				emit(float64(n), string(reason))
+			}
+		}},
+	{"blankout_group_own_commits_total", counter, []string{"outcome"}, "Commits of this member since the start: accepted or rejected.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.group != nil {
+				emit(float64(v.group.Committed-v.group.Refused), "accepted")
+				emit(float64(v.group.Refused), "rejected")
+			}
+		}},
+	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks that this member has written since the start.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
+	{"blankout_group_delta_rows_total", counter, nil, "Rows in these chunks.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
+	{"blankout_group_events_again_total", counter, nil, "Events that this member has learned for nothing since the start: their commit was not accepted, or could not be made.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.Again) })},
+	{"blankout_group_rebase_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
+		fromGroup(func(s *group.Status) float64 { return s.Rebase })},
+	{"blankout_group_base_timestamp_seconds", gauge, nil, "When this member came to the latest base, in Unix time.",
+		fromGroup(func(s *group.Status) float64 { return unix(s.BaseAt) })},
 }
 
 // flag returns 1 for true and 0 for false, as metrics have it.
@@ -490,6 +532,14 @@ func fromRegistry(read func(registry.Status) float64) func(*view, func(float64, 
 	}
 }
 
+func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.group != nil {
+			emit(read(v.group))
+		}
+	}
+}
+
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
@@ -567,6 +617,9 @@ func (c *collector) view() *view {
 	}
 	if c.service.Source != nil {
 		v.source = c.service.Source()
+	}
+	if c.service.Group != nil {
+		v.group = c.service.Group()
 	}
 	if v.source != nil {
 		// The run knows what is learned, the Consumer where the partitions end now.

@@ -24,6 +24,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/group"
 	"blankout/predict"
 	"blankout/registry"
 	"blankout/run"
@@ -122,6 +123,9 @@ type Service struct {
 	Reports *Reports
 	// Validate asks for a validation; nil takes no such requests.
 	Validate func() error
+	// Group returns the Status of a member of a group, nil before the first; nil for a
+	// learner that is alone.
+	Group func() *group.Status
 }
 
 func (s Service) status() *run.Status {
@@ -371,6 +375,15 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /v1/model/largest", models.largest)
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited)
+	}
+	if s.Group != nil {
+		mux.HandleFunc("GET /v1/group", func(w http.ResponseWriter, r *http.Request) {
+			if status := s.Group(); status != nil {
+				reply(w, http.StatusOK, status)
+				return
+			}
+			fail(w, http.StatusServiceUnavailable, "the ledger has not been folded yet", r.URL.Path)
+		})
 	}
 	if s.Reports != nil {
 		mux.HandleFunc("GET /v1/reports", s.Reports.answerList)

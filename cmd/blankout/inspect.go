@@ -30,24 +30,40 @@ func (p *program) inspect() *cobra.Command {
 	var weights int
 	var features bool
 	var curves string
+	var group string
+	var settings configFlags
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Tell what a checkpoint, model or snapshot holds",
 		Long: `inspect verifies a file and tells what is in it: where in the stream it belongs,
 what was learned how from how many events, and the features that weigh most. Of
-a checkpoint directory it takes the newest file.`,
+a checkpoint directory it takes the newest file.
+
+With --group it folds the ledger of a group of learners instead, and tells how far the
+group has come, who has committed what, and what was refused.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
 			"  blankout inspect model --curves pictures\n" +
-			"  blankout inspect checkpoints --json",
+			"  blankout inspect checkpoints --json\n" +
+			"  blankout inspect --group fraud -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("inspect wants one file, or a directory of checkpoints")}
+			if group != "" && len(args) == 0 {
+				return nil
+			}
+			if len(args) != 1 || group != "" {
+				return usageError{errors.New("inspect wants one file, or a directory of checkpoints, or --group NAME")}
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			if group != "" {
+				r, err := p.inspectGroup(c.Context(), group, &settings)
+				if err != nil {
+					return fmt.Errorf("inspect: %w", err)
+				}
+				return p.printGroup(r, asJSON)
+			}
 			i, err := inspectFile(args[0], weights)
 			if err != nil {
 				return fmt.Errorf("inspect: %w", err)
@@ -82,6 +98,8 @@ a checkpoint directory it takes the newest file.`,
 	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
 	c.Flags().StringVar(&curves, "curves", "", "draw the curves of numbers instead, an SVG file each in the directory `DIR`")
 	c.Flags().BoolVar(&features, "features", false, "the health of the fields instead: what is missing or has moved, the worst first")
+	c.Flags().StringVar(&group, "group", "", "the ledger of the group of this `NAME` instead of a file")
+	settings.add(c)
 	return c
 }
 

@@ -28,6 +28,7 @@ type runFlags struct {
 	untilEnd  bool
 	brokers   string
 	topics    string
+	group     string
 	json      bool
 	predict   bool
 	learners  learnersFlags
@@ -55,6 +56,10 @@ With --labels, or topics in [labels], the labels come later than the events: an 
 scored when it comes and waits for the label of its id, by the time of the logs, which in
 files is the field record.time.
 
+With --group, or group.name, it is a member of a group: several learners, on as many
+machines as there are partitions, learn one model, every event once. Its state is in
+two topics, NAME-mix and NAME-base, and no file; every member serves the model of all.
+
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
 with a model that it follows: the learner's own, over HTTP, from its snapshot
@@ -69,6 +74,7 @@ ends an interval.`,
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
 			"  blankout run -f blankout.toml --until-end --learners 2\n" +
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
+			"  blankout run -f blankout.toml --group fraud\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
@@ -84,6 +90,7 @@ ends an interval.`,
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
+	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME`, instead of group.name")
 	for _, l := range settingFlags {
 		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
@@ -123,7 +130,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.reset && o.from != "" {
 		return usageError{errors.New("run: --reset and --from exclude each other")}
 	}
-	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end"}
+	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end", "group": "group.name"}
 	for _, l := range settingFlags {
 		flags[l.name] = l.key
 	}
@@ -141,6 +148,12 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			return usageError{fmt.Errorf("run: %w", err)}
 		}
 		return p.predictOnly(c.Context(), o, &l.Config)
+	}
+	if l.Group.Name != "" {
+		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is of one process; --group learns with one thread in each member"); err != nil {
+			return usageError{fmt.Errorf("run: %w", err)}
+		}
+		return p.learnInGroup(c.Context(), o, &l.Config)
 	}
 	if err := o.learners.check(c, l.Config.Learner); err != nil {
 		return usageError{fmt.Errorf("run: %w", err)}

@@ -1,0 +1,221 @@
+package main
+
+// This file holds what concerns groups of learners: a member, which run --group starts,
+// and the commands that look at a group's ledger.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/config"
+	"blankout/group"
+	"blankout/run"
+	"blankout/serve"
+	"blankout/stream"
+)
+
+// newMember returns the member that a configuration describes.
+func newMember(c *config.Config, log *slog.Logger) *group.Member {
+	return &group.Member{
+		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema, Log: log,
+		Open: func(ctx context.Context, kafka stream.ConsumerConfig, s *blankout.Schema, from blankout.Offsets) (stream.Opened, error) {
+			return stream.Input{Record: c.Record, Kafka: kafka}.Open(ctx, s, from)
+		},
+	}
+}
+
+// learnInGroup is run --group: a member, what it serves, and its dead letters.
+func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config) error {
+	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
+		if given {
+			return usageError{fmt.Errorf("run --group: %s is of a learner that is alone: the state of a group is in its topics", flag)}
+		}
+	}
+	screen := p.newScreen(10 * time.Second)
+	log := p.logger(screen)
+	if err := c.OpenRegistry(log); err != nil {
+		return usageError{err}
+	}
+	m := newMember(c, log)
+	s := &service{}
+	started := time.Now()
+	if c.HTTP.Address != "" {
+		shown := serve.Service{Status: memberStatus(m, started), Model: serve.Latest(memberModel(m), c.Record), Registry: c.Record.Registry, Group: m.Status}
+		if err := s.startServer(c.HTTP.Config, shown, log); err != nil {
+			return fmt.Errorf("run: %w", err)
+		}
+	}
+	if c.DeadLetter.Policy == run.PolicyDeadLetter {
+		where := c.DeadLetter.DeadLetterConfig
+		if where.Topic != "" {
+			where.File = ""
+		}
+		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+		}
+		s.close = append(s.close, func() error {
+			if err := d.Close(); err != nil {
+				log.Warn("dead letters could not be stored; who learns their records next reads them again", "err", err)
+			}
+			return nil
+		})
+		m.DeadLetters = d
+	}
+	m.Observe = func(s *group.Status) {
+		if screen.due() {
+			log.Info("learning", "group", c.Group.Name, "members", s.Members, "partitions", len(s.Partitions), "events", s.Metrics.Events,
+				"error", fmt.Sprintf("%.2f%%", 100*s.Metrics.Window.Error()), "ledger", s.Offset, "accepted", s.Accepted, "rejected", s.Rejected)
+		}
+	}
+	if err := errors.Join(m.Run(ctx), s.Close()); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	status := m.Status()
+	if status == nil { // stopped before anything was folded
+		return nil
+	}
+	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused, "events_again", status.Again)
+	if !o.json {
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(status)
+}
+
+// memberStatus is a member's Status as that of a run: the counts are the group's.
+func memberStatus(m *group.Member, started time.Time) func() *run.Status {
+	return func() *run.Status {
+		out := &run.Status{NotReady: "not started", Started: started}
+		s := m.Status()
+		if s == nil {
+			return out
+		}
+		out.NotReady, out.Metrics = s.NotReady, s.Metrics
+		for _, p := range s.Positions {
+			out.Partitions = append(out.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
+		}
+		return out
+	}
+}
+
+// memberModel returns a member's newest model as one that a run has published.
+func memberModel(m *group.Member) func() *run.Published {
+	var mu sync.Mutex
+	var last *run.Published
+	return func() *run.Published {
+		mu.Lock()
+		defer mu.Unlock()
+		s := m.Status()
+		if s == nil {
+			return nil
+		}
+		if model := s.Model.Model(); last == nil || last.Linear != model {
+			last = &run.Published{Linear: model, Version: uint64(s.Version), Offsets: s.Positions, At: s.At}
+		}
+		return last
+	}
+}
+
+// groupCommand holds what is done with a group from outside.
+func (p *program) groupCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "group",
+		Short:   "Look after a group of learners",
+		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
+		Example: "  blankout group verify fraud -f blankout.toml",
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.groupVerify())
+	return c
+}
+
+func (p *program) groupVerify() *cobra.Command {
+	var settings configFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "verify NAME",
+		Short: "Fold a group's ledger again and compare its bases",
+		Long: `verify folds the ledger of the group again, from its beginning or the oldest base, and
+compares every base behind that, byte for byte, with what the ledger comes to. It ends
+with 3 if one differs. The configuration is that of the members, who may go on meanwhile.`,
+		Example: "  blankout group verify fraud -f blankout.toml",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("group verify wants the name of one group")}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := p.inspectGroup(c.Context(), args[0], &settings)
+			if err != nil {
+				return fmt.Errorf("group verify: %w", err)
+			}
+			if err := p.printGroup(r, asJSON); err != nil {
+				return err
+			}
+			if err := r.Verified(); err != nil {
+				return fmt.Errorf("group verify: %w", refusedError{err})
+			}
+			return nil
+		},
+	}
+	settings.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
+	return c
+}
+
+// inspectGroup folds the ledger of a group of this name.
+func (p *program) inspectGroup(ctx context.Context, name string, settings *configFlags) (*group.Report, error) {
+	l, err := settings.load("group.name=" + name)
+	if err != nil {
+		return nil, err
+	}
+	log := p.logger(p.newScreen(10 * time.Second))
+	if err := l.OpenRegistry(log); err != nil {
+		return nil, usageError{err}
+	}
+	return group.Inspect(ctx, l.Group, l.Kafka.ConnectConfig, l.Learner, l.Record.Schema, log)
+}
+
+// printGroup writes a report for a person, or as JSON.
+func (p *program) printGroup(r *group.Report, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(p.stdout).Encode(r)
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "group\t%s\n", blankout.Printable(r.Name))
+	fmt.Fprintf(w, "ledger\t%d records, folded from %d on\n", r.Offset, r.From)
+	fmt.Fprintf(w, "chain\t%s\n", r.Chain)
+	fmt.Fprintf(w, "commits\t%s accepted\n", humanize.Comma(int64(r.Accepted)))
+	for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
+		fmt.Fprintf(w, "\t%s rejected: %s\n", humanize.Comma(int64(r.Rejected[reason])), reason)
+	}
+	fmt.Fprintf(w, "events\t%s\n", humanize.Comma(int64(r.Events)))
+	for _, m := range r.Members {
+		fmt.Fprintf(w, "member\t%s: %d commits accepted, %d rejected, %s events, the last at %d\n", m.Member, m.Accepted, m.Rejected, humanize.Comma(int64(m.Events)), m.Last)
+	}
+	for _, b := range r.Bases {
+		same := "as the ledger comes to"
+		if !b.Same {
+			same = "NOT what the ledger comes to"
+		}
+		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
+	}
+	for _, at := range r.Positions {
+		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", blankout.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)
+	}
+	return w.Flush()
+}
