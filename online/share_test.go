@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -228,6 +229,71 @@ func TestShareMoments(t *testing.T) {
 		}
 		if c, d := a.Binary.Confusion, b.Binary.Confusion; c[0][0]+c[0][1] != d[0][0]+d[0][1] || c[1][0]+c[1][1] != d[1][0]+d[1][1] {
 			t.Errorf("confusion %v, want the row sums of %v", d, c)
+		}
+	}
+}
+
+// A step counts c times: by so much AdaGrad's sums gain, and weights move; c is as sharing
+// says, computed here the slow way.
+func TestShareStep(t *testing.T) {
+	s, events := shareStream(4000, 6)
+	for _, noise := range []string{"none", "auto"} {
+		l := shareLearner(t, s, func(c *Config) { c.Noise = noise })
+		for i := range events[:3000] {
+			l.Learn(&events[i])
+		}
+		const peers, own = 6, 40
+		if err := l.Share(peers, own); err != nil {
+			t.Fatal(err)
+		}
+		unlike := 0
+		for i := range events[3000:] {
+			e := &events[3000+i]
+			var before [][]float64
+			var fresh []bool // not met in the interval before
+			for _, column := range e.Features.Index {
+				row := l.table.Row(column)
+				if row == nil {
+					row = make([]float64, l.table.Width())
+				}
+				before = append(before, append([]float64(nil), row...))
+				fresh = append(fresh, !slices.Contains(l.share.columns, column))
+			}
+			l.Learn(e)
+			rates := make([]float64, l.n)
+			for k, column := range e.Features.Index {
+				if !fresh[k] {
+					continue
+				}
+				was, row := before[k], l.table.Row(column)
+				a := 0.0
+				for _, g := range l.layout.preconditioner(was) {
+					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/3000.0)) - math.Sqrt(l.config.Start+g))
+				}
+				a /= float64(l.n)
+				c := 1 + (peers-1)*math.Min(1, own*was[blankout.StatCount]/3000)/(1+0.3*float64(len(before))*a)
+				if c > 1.5 {
+					unlike++
+				}
+				for j := range l.n {
+					dw := math.Abs(l.weights(row)[j] - l.weights(was)[j])
+					g := l.layout.preconditioner(row)[j]
+					dg := g - l.layout.preconditioner(was)[j]
+					if dg < 1e-9*g || dg < 1e-12 {
+						continue
+					}
+					// |dw| = rate c |gradient| / sqrt(start + G), and dg = c gradient^2.
+					rate := dw * math.Sqrt(l.config.Start+g) / math.Sqrt(c*dg)
+					if rates[j] == 0 {
+						rates[j] = rate
+					} else if math.Abs(rate-rates[j]) > 1e-4*rates[j] {
+						t.Fatalf("%s, event %d, column %d, level %d: its rate is %v, that of another %v, c = %v", noise, i, column, j, rate, rates[j], c)
+					}
+				}
+			}
+		}
+		if unlike < 100 {
+			t.Errorf("%s: only %d rows counted more than once", noise, unlike)
 		}
 	}
 }

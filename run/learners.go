@@ -90,7 +90,6 @@ type team struct {
 // settled is where in the stream the shared model belongs: where the latest round began.
 type settled struct {
 	offsets blankout.Offsets
-	records uint64 // those before Run included
 	sample  []byte // of the Runner's reservoir
 }
 
@@ -306,7 +305,7 @@ func (l *loop) startLearners() (err error) {
 	}
 	l.team = &team{Learners: l.Runner.Learners, fold: l.Learner}
 	if l.team.warm() {
-		return l.team.begin(nil, l.settle(-1))
+		return l.team.begin(nil, l.settle())
 	}
 	return nil
 }
@@ -330,8 +329,8 @@ func (l *loop) share(b *blankout.Batch) *sharedBatch {
 	return l.shared
 }
 
-// learnOne learns event i of a part of a batch, or has a member of the team learn it.
-func (l *loop) learnOne(b *blankout.Batch, i int, e *blankout.Example) error {
+// learnOne learns an event of the batch at hand, or has a member of the team learn it.
+func (l *loop) learnOne(e *blankout.Example) error {
 	t := l.team
 	if t == nil {
 		l.Learner.Learn(e)
@@ -341,7 +340,7 @@ func (l *loop) learnOne(b *blankout.Batch, i int, e *blankout.Example) error {
 		if l.Learner.Learn(e); !t.warm() {
 			return nil
 		}
-		return t.begin(nil, l.settle(i))
+		return t.begin(nil, l.settle())
 	}
 	if !t.give(l.shared, e) {
 		return nil
@@ -351,13 +350,12 @@ func (l *loop) learnOne(b *blankout.Batch, i int, e *blankout.Example) error {
 		return err
 	}
 	l.saver.moved = true
-	return t.begin(columns, l.settle(i))
+	return t.begin(columns, l.settle())
 }
 
-// settle is where in the stream the Learner belongs that has learned event i of the part
-// at hand.
-func (l *loop) settle(i int) settled {
-	return settled{l.Offsets.Clone(), l.before + l.records + uint64(i) + 1, l.validator.sample.Encode()}
+// settle is where in the stream the Learner belongs that has learned all events so far.
+func (l *loop) settle() settled {
+	return settled{l.Offsets.Clone(), l.validator.sample.Encode()}
 }
 
 // endRound ends the round at hand where the events end.

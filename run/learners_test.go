@@ -71,6 +71,9 @@ func TestLearnersStateDependsOnEventsOnly(t *testing.T) {
 				if err != nil && !strings.HasSuffix(err.Error(), "dead") {
 					t.Fatal(err)
 				}
+				if at, _ := s.Offsets.Lookup("t", 3); at.Records != s.Learner.Metrics().Events {
+					t.Errorf("%d learners, seed %d: the learner has met %d events, its offsets say %d", n, seed, s.Learner.Metrics().Events, at.Records)
+				}
 				s.store.Close()
 			}
 			got, p := newest(t, dir)

@@ -392,7 +392,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		case e.Refused != nil:
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
-			if err := l.learnOne(b, i, e); err != nil { // which counts it
+			if err := l.learnOne(e); err != nil { // which counts it
 				return err
 			}
 			continue
@@ -409,7 +409,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.current.Learned++
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
 		}
-		if err := l.learnOne(b, i, e); err != nil {
+		if err := l.learnOne(e); err != nil {
 			return err
 		}
 		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
@@ -423,7 +423,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 // copy is copied.
 func (l *loop) freeze() *frozen {
 	if l.team.running() {
-		return &frozen{l.Learner.Snapshot(), l.team.settled.offsets, l.team.settled.records}
+		return &frozen{l.Learner.Snapshot(), l.team.settled.offsets, l.before + l.records}
 	}
 	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
 }
@@ -432,7 +432,7 @@ func (l *loop) freeze() *frozen {
 type frozen struct {
 	*online.Snapshot
 	offsets blankout.Offsets
-	records uint64 // counted in, those before Run included
+	records uint64 // counted in, those before Run included, and those of a round under way
 }
 
 // report publishes the Status.
