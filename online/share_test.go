@@ -243,6 +243,10 @@ func TestShareStep(t *testing.T) {
 			l.Learn(&events[i])
 		}
 		const peers, own = 6, 40
+		began, err := l.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := l.Share(peers, own); err != nil {
 			t.Fatal(err)
 		}
@@ -294,6 +298,21 @@ func TestShareStep(t *testing.T) {
 		}
 		if unlike < 100 {
 			t.Errorf("%s: only %d rows counted more than once", noise, unlike)
+		}
+		// What is handed on is alpha of the change, as sharing says.
+		d := l.Cut(64)
+		for i, column := range d.Columns {
+			row, was, v := l.table.Row(column), began.table.Row(column), d.Values[i*d.Width:][:d.Width]
+			if was == nil {
+				was = make([]float64, l.table.Width())
+			}
+			k := row[blankout.StatCount] - was[blankout.StatCount]
+			alpha := k / (k + (peers-1)*own*was[blankout.StatCount]/3000)
+			for j, u := range v[sharedParts : sharedParts+l.n] {
+				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[sharedCount] != k || math.Abs(u-want) > 1e-12 {
+					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[sharedCount], want, k)
+				}
+			}
 		}
 	}
 }
