@@ -30,8 +30,9 @@ import (
 // it is the subgradient for noise with one coordinate more. theta <= 1 belongs
 // to the free intercept: the rows whose a has the heavier sign are multiplied
 // by (sum of the lighter)/(sum of the heavier), which stays in the domain and,
-// phi* being convex with phi*(0, 0) = -inf phi <= 0, keeps the bound. Before
-// that the intercept is moved to its optimum, which makes theta all but 1.
+// phi* being convex, phi*(theta (a, u)) <= theta phi*(a, u) + (1-theta) phi*(0, 0), keeps
+// the bound: phi*(0, 0) = -inf phi, which is at most 0 or, of counts, what Facts.Lower
+// says. Before that the intercept is moved to its optimum, which makes theta all but 1.
 // For the hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
@@ -71,7 +72,7 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 		l, y := o.row(i)
 		value, _, _ := l.At(y, o.f[i], o.v[i])
 		smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
-		return value - theta*smooth + 2*theta*o.dv[i]*smoothing
+		return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
 	})
 	copy(o.w, w)
 	o.cached, o.cachedEps = o.unscaled, o.eps

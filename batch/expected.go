@@ -268,9 +268,17 @@ func (o *Expected) plainLogistic() bool {
 	return logistic && !o.noisy
 }
 
-// certifiable reports whether weak duality gives a bound: it needs a convex loss
-// none of whose values is negative.
-func (o *Expected) certifiable() bool { return o.convex && o.facts.Lower >= 0 }
+// certifiable reports whether weak duality gives a bound: it needs a convex loss, whose
+// values have a lower bound.
+func (o *Expected) certifiable() bool { return o.convex }
+
+// lower returns a lower bound of the losses of a target.
+func (o *Expected) lower(y float64) float64 {
+	if o.facts.Lower == nil {
+		return 0
+	}
+	return o.facts.Lower(y)
+}
 
 // penaltyScaled is a loss whose noising penalty loss(v) - loss(0) is multiplied by s.
 type penaltyScaled struct {

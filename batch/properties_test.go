@@ -33,11 +33,12 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentred bool) (
 }
 
 // everyLoss is each line of the table that an Expected objective of labels -1 and +1 can
-// be solved for, and a hinge with a margin of its own.
+// be solved for, and a hinge with a margin of its own. Losses of numbers with a kink at the
+// target are in TestNumbers: with two targets all examples would sit on it.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
 	for _, l := range loss.All() {
-		if facts := l.Facts(); facts.Target.Check(-1) == nil && facts.CleanConvex {
+		if facts := l.Facts(); facts.Target.Check(-1) == nil && facts.CleanConvex && !(facts.Regression && facts.Kink != nil) {
 			out = append(out, l)
 		}
 	}

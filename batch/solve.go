@@ -200,7 +200,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	}
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = o.ValueGrad(s.w, nil)
-	if e, ok := o.(*Expected); ok && r.Objective == 0 && e.facts.Lower >= 0 {
+	if e, ok := o.(*Expected); ok && r.Objective == 0 && e.facts.Lower == nil {
 		r.Gap, r.Converged = 0, true // nothing is below, penalised or not
 	}
 	r.Gap += 1e-15 * math.Abs(r.Objective) // the objective's own rounding

@@ -182,7 +182,9 @@ func TestTrainNamesOfLosses(t *testing.T) {
 	}{
 		{"hinge:chen:3", func(c *Config) { c.Loss, c.Bound, c.Ell = "hinge", "chen", 3 }},
 		{"hinge:gaussian:2", func(c *Config) { c.Loss, c.Ell = "hinge", 2 }},
-		{"poisson:quadratic-noising", func(c *Config) { c.Loss = "poisson" }},
+		{"poisson:gaussian", func(c *Config) { c.Loss = "poisson" }},
+		{"linear", func(c *Config) { c.Loss = "squared" }},
+		{"quantile:0.9", func(c *Config) { c.Loss = "quantile:0.9" }},
 	} {
 		whole, apart := DefaultConfig(), DefaultConfig()
 		whole.Loss = c.whole

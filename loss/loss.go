@@ -49,8 +49,8 @@ type Facts struct {
 	// Kink returns the score at which the loss has no derivative at v = 0. It is nil
 	// for a loss that has one everywhere.
 	Kink func(y float64) float64
-	// Lower is a lower bound of the values, 0 or -Inf.
-	Lower float64
+	// Lower returns a lower bound of the values at y, whatever f and v are; nil is 0.
+	Lower func(y float64) float64
 	// LabelFree says that the noising penalty, the value at v less that at 0, does
 	// not depend on y, so that examples without a label have one too (Wager et al.
 	// 2013, section 6).
@@ -73,12 +73,28 @@ type Facts struct {
 // Target says which numbers y a loss takes.
 type Target int
 
-// The kinds of targets.
+// The kinds of targets. They are written by name where they are kept.
 const (
 	Sign  Target = iota // -1 or +1
 	Real                // any finite number
 	Count               // a finite number, at least 0
 )
+
+var targetNames = []string{"sign", "real", "count"}
+
+func (t Target) String() string { return targetNames[t] }
+
+// MarshalText and UnmarshalText write and read a Target by name.
+func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t *Target) UnmarshalText(b []byte) error {
+	for i, name := range targetNames {
+		if name == string(b) {
+			*t = Target(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown kind of target %q", b)
+}
 
 // Check returns an error for a y that is no target of that kind.
 func (t Target) Check(y float64) error {
@@ -108,15 +124,22 @@ type Conjugate interface {
 // IsRegression reports whether the labels of a loss are numbers and not classes. name
 // is the loss as Parse reads it; a name that is not in the table, of an objective
 // of another kind, has classes.
-func IsRegression(name string) bool {
+func IsRegression(name string) bool { return LabelsOf(name) != Sign }
+
+// LabelsOf returns which numbers the labels of a loss are, Sign where they are classes.
+// name is as for IsRegression.
+func LabelsOf(name string) Target {
 	name, _, _ = strings.Cut(name, ":")
 	for _, l := range table {
 		if l.name == name {
-			x, err := l.make(l.standard)
-			return err == nil && x.Facts().Regression
+			x, _ := l.make(l.example()) // the facts do not depend on the parameter
+			if f := x.Facts(); f.Regression {
+				return f.Target
+			}
+			break
 		}
 	}
-	return false
+	return Sign
 }
 
 // Bounds returns the forms of the expectation that the loss of a name has, its default
@@ -154,15 +177,11 @@ func Names() []string {
 }
 
 // All returns a loss of each line of the table: what is true of losses must be true of
-// these. A parameter that must be given is 1.5.
+// these. A parameter that must be given is one that its loss takes.
 func All() []Loss {
 	var out []Loss
 	for _, l := range table {
-		x := l.standard
-		if math.IsNaN(x) {
-			x = 1.5
-		}
-		loss, err := l.make(x)
+		loss, err := l.make(l.example())
 		if err != nil {
 			panic(err) // the table is wrong
 		}
@@ -171,16 +190,33 @@ func All() []Loss {
 	return out
 }
 
-// table lists the losses by name and bound, the form of the expectation. The first
-// bound of a name is its default.
-var table = []struct {
+// entry is a line of the table.
+type entry struct {
 	name, bound string
 	// parameter names the number behind name and bound, "" if there is none; standard
 	// is its value where it is left out, NaN if it must be given.
 	parameter string
 	standard  float64
 	make      func(parameter float64) (Loss, error)
-}{
+}
+
+// example returns a parameter that the loss takes: the standard one, else the first of
+// a few that are no error.
+func (e entry) example() float64 {
+	if !math.IsNaN(e.standard) {
+		return e.standard
+	}
+	for _, x := range []float64{1.5, 0.8} {
+		if _, err := e.make(x); err == nil {
+			return x
+		}
+	}
+	panic("loss: no example of " + e.name) // the table is wrong
+}
+
+// table lists the losses by name and bound, the form of the expectation. The first
+// bound of a name is its default.
+var table = []entry{
 	{"hinge", "gaussian", "ell", 1, func(ell float64) (Loss, error) { return HingeGaussian{ell}, checkMargin(ell) }},
 	{"hinge", "chen", "ell", 1, func(ell float64) (Loss, error) { return HingeChen{ell}, checkMargin(ell) }},
 	{"squared-hinge", "gaussian", "ell", 1, func(ell float64) (Loss, error) { return SquaredHinge{ell}, checkMargin(ell) }},
@@ -189,6 +225,11 @@ var table = []struct {
 	{"logistic", "quadratic-noising", "", 0, func(float64) (Loss, error) { return LogisticQuadratic{}, nil }},
 	{"quadratic", "", "", 0, func(float64) (Loss, error) { return Quadratic{}, nil }},
 	{"linear", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }},
+	{"squared", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }}, // the same by its usual name
+	{"absolute", "", "", 0, func(float64) (Loss, error) { return Absolute{}, nil }},
+	{"quantile", "", "t", math.NaN(), func(t float64) (Loss, error) { return Quantile{t}, Quantile{t}.check() }},
+	{"huber", "", "d", math.NaN(), func(d float64) (Loss, error) { return Huber{d}, Huber{d}.check() }},
+	{"poisson", "gaussian", "", 0, func(float64) (Loss, error) { return PoissonGaussian{}, nil }},
 	{"poisson", "quadratic-noising", "", 0, func(float64) (Loss, error) { return PoissonQuadratic{}, nil }},
 	{"probit", "", "", 0, func(float64) (Loss, error) { return Probit{}, nil }},
 	{"erf", "", "", 0, func(float64) (Loss, error) { return Erf{}, nil }},

@@ -10,7 +10,7 @@ import (
 // everyLoss is each line of the table, some with a second parameter, and the step of a
 // solver that is a loss as well.
 func everyLoss() []Loss {
-	out := append(All(), HingeGaussian{0.5}, HingeChen{0.5}, SquaredHinge{0.5})
+	out := append(All(), HingeGaussian{0.5}, HingeChen{0.5}, SquaredHinge{0.5}, Absolute{}.Facts().Clean, Quantile{0.1}, Quantile{0.1}.Facts().Clean)
 	for _, x := range []float64{1.1, 1.6, 1.9} {
 		l, err := NewTLogistic(x)
 		if err != nil {
@@ -46,18 +46,26 @@ func TestFacts(t *testing.T) {
 			}
 			r := rand.New(rand.NewPCG(7, 8))
 			value := func(y, f, v float64) float64 { value, _, _ := l.At(y, f, v); return value }
-			convex, clean, above, labelFree, hinge, towards, falls := true, true, true, true, true, true, false
+			convex, clean, above, labelFree, hinge, towards, falls, negative := true, true, true, true, true, true, false, false
 			probability := facts.Target == Sign
 			for range 20_000 {
 				y := target(l, r)
 				f, s := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
 				g, u := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
+				if facts.Target == Count {
+					s, u = min(s, 5), min(u, 5) // e^(s^2/2) must be finite
+				}
 				a, b := value(y, f, s*s), value(y, g, u*u)
 				size := 1e-9 * (1 + math.Abs(a) + math.Abs(b))
 				convex = convex && value(y, (f+g)/2, (s+u)*(s+u)/4) <= (a+b)/2+size && (u < s || value(y, f, u*u) >= a-size)
 				c, d := value(y, f, 0), value(y, g, 0)
 				clean = clean && value(y, (f+g)/2, 0) <= (c+d)/2+size
-				above = above && a >= 0 && c >= 0
+				lower := 0.0
+				if facts.Lower != nil {
+					lower = facts.Lower(y)
+					negative = negative || a < 0
+				}
+				above = above && a >= lower-size && c >= lower-size
 				other := target(l, r)
 				labelFree = labelFree && math.Abs((a-c)-(value(other, f, s*s)-value(other, f, 0))) <= 1e-7*(1+math.Abs(a))
 				_, _, dv := l.At(y, f, s*s)
@@ -82,7 +90,8 @@ func TestFacts(t *testing.T) {
 			}
 			check("convex", facts.Convex, convex)
 			check("convex without noise", facts.CleanConvex, clean)
-			check("never below 0", facts.Lower == 0, above)
+			check("never below its bound", true, above)
+			check("sometimes below 0", facts.Lower != nil, negative)
 			check("label-free penalty", facts.LabelFree, labelFree)
 			check("the hinge without noise", facts.Margin > 0, hinge)
 			check("falls as the noise grows", facts.Falls, falls)
@@ -140,8 +149,14 @@ func TestTargets(t *testing.T) {
 			best = math.Log
 		}
 		for _, y := range []float64{0.5, 1, 3} {
-			if _, df, _ := l.At(y, best(y), 0); math.Abs(df) > 1e-12 {
+			_, df, _ := l.At(y, best(y), 0)
+			if math.Abs(df) > 1e-12 && l.Facts().Kink == nil {
 				t.Errorf("%v: the slope at the target %v is %v", l, y, df)
+			}
+			_, left, _ := l.At(y, best(y)-1e-6, 0)
+			_, right, _ := l.At(y, best(y)+1e-6, 0)
+			if !(left < 0 && right > 0) {
+				t.Errorf("%v: the slopes beside the target %v are %v and %v", l, y, left, right)
 			}
 		}
 	}
@@ -203,8 +218,8 @@ func TestLosses(t *testing.T) {
 			}
 			for _, f := range []float64{0, 1, -1, 40, -40, 1e8, -1e8} {
 				for _, v := range []float64{0, 1e-300, 1e-12, 1, 1e12} {
-					if l.Facts().Target == Count && f > 700 {
-						continue // e^f is infinite, as it should be
+					if l.Facts().Target == Count && max(f, v) > 700 {
+						continue // e^f and e^v are infinite, as it should be
 					}
 					value, df, dv := l.At(target(l, r), f, v)
 					ff, fv, vv := l.At2(1, f, v)
@@ -229,6 +244,10 @@ func near(t *testing.T, what string, y, f, v, got, want, tol float64) {
 // TestGaussianExpectation compares the closed forms with numerical integration
 // of the loss itself over the normal density.
 func TestGaussianExpectation(t *testing.T) {
+	plainResidual := map[Loss]func(m float64) float64{
+		Absolute{}: math.Abs,
+		Linear{}:   func(m float64) float64 { return m * m / 2 },
+	}
 	plain := map[Loss]func(u float64) float64{
 		HingeGaussian{1}:   func(m float64) float64 { return max(0, 1-m) },
 		HingeGaussian{0.5}: func(m float64) float64 { return max(0, 0.5-m) },
@@ -236,18 +255,24 @@ func TestGaussianExpectation(t *testing.T) {
 		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
 		Erf{}:              func(m float64) float64 { return 1 - math.Erf(2*m) },
 	}
+	// Of numbers: functions of the residual y - f, here with the sign of y in front.
+	for _, level := range []float64{0.2, 0.5, 0.9} {
+		plainResidual[Quantile{level}] = func(m float64) float64 { return max(level*m, (level-1)*m) }
+	}
+	for _, d := range []float64{0.3, 1.5} {
+		plainResidual[Huber{d}] = func(m float64) float64 {
+			if math.Abs(m) > d {
+				return d*math.Abs(m) - d*d/2
+			}
+			return m * m / 2
+		}
+	}
 	for l, g := range plain {
 		for _, y := range []float64{-1, 1} {
 			for f := -6.0; f <= 6; f += 1.5 {
 				for _, v := range []float64{0.01, 0.3, 1, 16, 256} {
 					s := math.Sqrt(v)
-					const n = 40_000 // trapezoids over 9 deviations
-					want := 0.0
-					h := 18.0 / n
-					for i := range n + 1 {
-						z := -9 + h*float64(i)
-						want += h * g(y*(f+s*z)) * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
-					}
+					want := expectation(func(f float64) float64 { return g(y * f) }, f, s)
 					if got, _, _ := l.At(y, f, v); math.Abs(got-want) > 2e-8*(1+s) {
 						t.Errorf("%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
 					}
@@ -255,6 +280,41 @@ func TestGaussianExpectation(t *testing.T) {
 			}
 		}
 	}
+	for l, g := range plainResidual {
+		for _, y := range []float64{-1.7, 0.4} {
+			for f := -6.0; f <= 6; f += 1.5 {
+				for _, v := range []float64{0.01, 0.3, 1, 16} {
+					s := math.Sqrt(v)
+					want := expectation(func(f float64) float64 { return g(y - f) }, f, s)
+					if got, _, _ := l.At(y, f, v); math.Abs(got-want) > 1e-7*(1+s) {
+						t.Errorf("%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
+					}
+				}
+				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y-f)) > 1e-12 {
+					t.Errorf("%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
+				}
+			}
+		}
+	}
+	for _, f := range []float64{-2, 0.5} { // a count's score is the logarithm of its rate
+		if got, want := first(PoissonGaussian{}.At(3, f, 0.7)), expectation(func(f float64) float64 { return math.Exp(f) - 3*f }, f, math.Sqrt(0.7)); math.Abs(got-want) > 1e-8 {
+			t.Errorf("poisson at f=%g: %g, integral %g", f, got, want)
+		}
+	}
+}
+
+func first(value, _, _ float64) float64 { return value }
+
+// expectation integrates g(f + s z) over the normal density of z by trapezoids over 9
+// deviations.
+func expectation(g func(f float64) float64, f, s float64) float64 {
+	const n = 40_000
+	sum, h := 0.0, 18.0/n
+	for i := range n + 1 {
+		z := -9 + h*float64(i)
+		sum += h * g(f+s*z) * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
+	}
+	return sum
 }
 
 // TestLimits: without noise each classification loss is its plain self, and the
@@ -319,9 +379,17 @@ func TestSymmetry(t *testing.T) {
 			continue // y = -1 is no target
 		}
 		for _, f := range []float64{-3, -0.2, 0, 0.7, 5} {
+			mirrored := l
+			switch q := l.(type) { // the other side of the median
+			case Quantile:
+				mirrored = Quantile{1 - q.T}
+			case quantileBound:
+				q.tilt = 2 - q.tilt
+				mirrored = q
+			}
 			a, da, va := l.At(1, f, 0.8)
-			b, db, vb := l.At(-1, -f, 0.8)
-			if a != b || math.Abs(da+db) > 1e-15 || va != vb {
+			b, db, vb := mirrored.At(-1, -f, 0.8)
+			if math.Abs(a-b) > 1e-15*(1+a) || math.Abs(da+db) > 1e-15 || va != vb {
 				t.Errorf("%s at f=%g: (%g %g %g) against (%g %g %g)", l, f, a, da, va, b, db, vb)
 			}
 		}
@@ -340,12 +408,13 @@ func TestParse(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"hinge": "hinge:gaussian", "logistic": "logistic:gaussian", "hinge:chen:0.25": "hinge:chen:0.25", "quadratic": "quadratic",
+		"squared": "linear", "quantile:0.25": "quantile:0.25", "huber:2": "huber:2", "poisson": "poisson:gaussian",
 	} {
 		if l, err := Parse(in); err != nil || l.String() != want {
 			t.Errorf("Parse(%q) = %v, %v, want %s", in, l, err, want)
 		}
 	}
-	for _, in := range []string{"", "huber", "hinge:mcf", "hinge:gaussian:-1", "hinge:gaussian:x", "hinge:gaussian:1x", "t-logistic", "t-logistic:1", "t-logistic:2", "t-logistic:NaN", "probit:chen", "logistic:gaussian:2", "quadratic:chen"} {
+	for _, in := range []string{"", "huber", "hinge:mcf", "hinge:gaussian:-1", "hinge:gaussian:x", "hinge:gaussian:1x", "t-logistic", "t-logistic:1", "t-logistic:2", "t-logistic:NaN", "probit:chen", "logistic:gaussian:2", "quadratic:chen", "quantile", "quantile:0", "quantile:1", "huber:0", "huber:-1", "absolute:1"} {
 		if l, err := Parse(in); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", in, l)
 		}

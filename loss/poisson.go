@@ -1,8 +1,33 @@
 package loss
 
-// This file holds the loss of Poisson regression.
+// This file holds the losses of Poisson regression.
 
 import "math"
+
+// PoissonGaussian is Poisson regression, e^f - y f for counts y >= 0, expected over
+// f~ ~ N(f, v): e^(f + v/2) - y f. It is convex, as the exponential of a convex function.
+type PoissonGaussian struct{}
+
+func (PoissonGaussian) At(y, f, v float64) (value, df, dv float64) {
+	e := math.Exp(f + 0.5*v)
+	return e - y*f, e - y, 0.5 * e
+}
+func (PoissonGaussian) At2(_, f, v float64) (ff, fv, vv float64) {
+	e := math.Exp(f + 0.5*v)
+	return e, 0.5 * e, 0.25 * e
+}
+func (PoissonGaussian) Facts() Facts {
+	return Facts{Target: Count, Regression: true, Convex: true, CleanConvex: true, Lower: poissonLower, LabelFree: true, Cost: 1}
+}
+func (PoissonGaussian) String() string { return "poisson:gaussian" }
+
+// poissonLower is the minimum of e^f - y f, at f = log y.
+func poissonLower(y float64) float64 {
+	if y == 0 {
+		return 0
+	}
+	return y - y*math.Log(y)
+}
 
 // PoissonQuadratic is Poisson regression with the quadratic noising penalty
 // (Wager et al. 2013, A(f) = e^f): e^f - y f + e^f v/2 for counts y >= 0.
@@ -17,6 +42,6 @@ func (PoissonQuadratic) At2(_, f, v float64) (ff, fv, vv float64) {
 	return e + 0.5*e*v, 0.5 * e, 0
 }
 func (PoissonQuadratic) Facts() Facts {
-	return Facts{Target: Count, Regression: true, CleanConvex: true, Lower: math.Inf(-1), LabelFree: true, Cost: 1}
+	return Facts{Target: Count, Regression: true, CleanConvex: true, Lower: poissonLower, LabelFree: true, Cost: 1}
 }
 func (PoissonQuadratic) String() string { return "poisson:quadratic-noising" }

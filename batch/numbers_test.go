@@ -1,0 +1,73 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// numbersOf draws targets that depend on the features, with heavy tails, or counts.
+func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	y := make([]float64, len(x))
+	for i, row := range x {
+		f := 0.7*row[0] - 0.4*row[1] + 0.2
+		if target == loss.Count {
+			y[i] = math.Floor(math.Exp(f) + 1.5*r.Float64())
+		} else {
+			y[i] = 3*f + r.NormFloat64()*math.Exp(r.NormFloat64())
+		}
+	}
+	return y
+}
+
+// lossesOfNumbers is each line of the table whose labels are numbers and whose minimum is
+// certified, some with a second parameter.
+func lossesOfNumbers() []loss.Loss {
+	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
+	for _, l := range loss.All() {
+		if facts := l.Facts(); facts.Regression && facts.Convex {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Every loss of numbers is solved to a certified gap, which is a bound: no point found by
+// another solver, or drawn, lies below what it says.
+func TestNumbers(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 9))
+	x, _ := drawProblem(t, 21, 80, 6, false)
+	data := denseData(t, x, make([]float64, len(x)))
+	for _, l := range lossesOfNumbers() {
+		y := numbersOf(x, l.Facts().Target, 5)
+		for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.9}, blankout.Gaussian{SD: 0.5}, blankout.GroupDropout{Q: 0.1, Groups: 0.4}} {
+			for _, it := range everyIntercept {
+				name := fmt.Sprint(l, " ", n, " ", it)
+				o := newExpected(t, data, y, l, n, 1, it)
+				best := solve(t, o, Options{Tol: 1e-6})
+				if !best.Converged || !(best.Gap <= 1.01e-6*math.Abs(best.Objective)) {
+					t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
+				}
+				other := solve(t, o, Options{Solver: LBFGS, Tol: 1e-4})
+				if off := 1e-4 * (1 + math.Abs(best.Objective)); math.Abs(other.Objective-best.Objective) > off {
+					t.Errorf("%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
+				}
+				for k := range 12 {
+					w := append([]float64(nil), best.W...)
+					for i := range w {
+						w[i] += math.Pow(10, float64(-k)) * r.NormFloat64()
+					}
+					gap := o.Gap(w)
+					if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-13*math.Abs(best.Objective) {
+						t.Errorf("%s: gap %g below the true %g", name, gap, true)
+					}
+				}
+			}
+		}
+	}
+}
