@@ -29,6 +29,7 @@ type Example struct {
 	MissingColumns []uint32
 
 	Label  int     // class, an index of Schema.Classes, or Unlabelled
+	Target float64 // the label that is a number, by Schema.Target; Label is then 0, or Unlabelled
 	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
 	Key    []byte  // the record's key, or the id field where one is configured
 	Time   int64   // event time, milliseconds since the Unix epoch; 0 if unknown

@@ -77,8 +77,11 @@ type Head struct {
 	// Covariance tells numbers that are missing from the others; nil if the model
 	// cannot. A model file holds it in a block of its own.
 	Covariance *Covariance `json:"-"`
-	Events     uint64      `json:"events"`            // learned from
-	Trained    string      `json:"trained,omitempty"` // by which solver, for people
+	// Residual says how far off predictions are where labels are numbers; nil if that is
+	// not known.
+	Residual *Residual `json:"residual,omitempty"`
+	Events   uint64    `json:"events"`            // learned from
+	Trained  string    `json:"trained,omitempty"` // by which solver, for people
 }
 
 // About returns the Head itself.

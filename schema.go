@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"blankout/loss"
 )
 
 // Schema says what the columns of an event mean: how names become columns,
@@ -30,8 +32,11 @@ type Schema struct {
 	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
 	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 
-	Classes    []string `json:"classes"`     // by class
-	MaxClasses int      `json:"max_classes"` // Classes may grow to this many; at least 2
+	// Target says what labels are: classes (Sign), or numbers, and then there are no
+	// Classes.
+	Target     loss.Target `json:"target,omitzero"`
+	Classes    []string    `json:"classes"`     // by class
+	MaxClasses int         `json:"max_classes"` // Classes may grow to this many; at least 2
 
 	// Names tells which names were hashed to which column; nil keeps none. A
 	// model file holds it in a block of its own.
@@ -134,10 +139,10 @@ func ClassList(classes []string) string {
 	return fmt.Sprintf("%.40q", classes)
 }
 
-// Outputs returns the number of outputs of a linear model over this Schema: 1
-// for at most two classes (its sign decides), else one for each of MaxClasses.
+// Outputs returns the number of outputs of a linear model over this Schema: 1 for
+// numbers and for at most two classes (its sign decides), else one for each of MaxClasses.
 func (s *Schema) Outputs() int {
-	if s.MaxClasses <= 2 {
+	if s.MaxClasses <= 2 || s.Target != loss.Sign {
 		return 1
 	}
 	return s.MaxClasses

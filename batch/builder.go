@@ -103,6 +103,8 @@ func check(e *blankout.Example) error {
 		return unusable(e, e.Refused)
 	case !(e.Weight >= 0) || math.IsInf(e.Weight, 0):
 		return unusable(e, fmt.Errorf("weight %v", e.Weight))
+	case math.IsNaN(e.Target) || math.IsInf(e.Target, 0):
+		return unusable(e, fmt.Errorf("target %v", e.Target))
 	case e.Label < blankout.Unlabelled || e.Label > math.MaxInt32:
 		return unusable(e, fmt.Errorf("label %d", e.Label))
 	}
@@ -133,6 +135,12 @@ func (b *Builder) add(e *blankout.Example, row rowRef) {
 	d.entries += int(row.n)
 	if e.Weight != 1 && d.weights == nil {
 		d.weights = slices.Repeat([]float64{1}, len(d.labels))
+	}
+	if e.Target != 0 && d.targets == nil {
+		d.targets = make([]float64, len(d.labels))
+	}
+	if d.targets != nil {
+		d.targets = append(d.targets, e.Target)
 	}
 	d.labels = append(d.labels, int32(e.Label))
 	if d.weights != nil {

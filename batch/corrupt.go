@@ -164,7 +164,13 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 	n := d.Rows() * copies
 	s.rows, s.labels, s.weights = make([]rowRef, n), make([]int32, n), make([]float64, n)
 	s.entries = 0
+	if d.targets != nil {
+		s.targets = make([]float64, n)
+	}
 	for i := range n {
+		if d.targets != nil {
+			s.targets[i] = d.targets[i/copies]
+		}
 		s.rows[i], s.labels[i] = d.rows[i/copies], d.labels[i/copies]
 		s.weights[i] = d.Weight(i/copies) / float64(copies)
 		if c0 != 0 {

@@ -21,6 +21,7 @@ type Data struct {
 	entries int
 
 	labels  []int32
+	targets []float64 // the labels that are numbers, nil while every one is 0
 	weights []float64 // nil while every weight is 1
 	fields  columnFields
 	curves  *blankout.Curves // whose hats are among the columns, nil for none
@@ -61,6 +62,14 @@ func (d *Data) Entries() int { return d.entries }
 
 // Label returns the class of example i or blankout.Unlabelled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
+
+// Target returns the label of example i that is a number, 0 for one without.
+func (d *Data) Target(i int) float64 {
+	if d.targets == nil {
+		return 0
+	}
+	return d.targets[i]
+}
 
 // Weight returns the importance of example i.
 func (d *Data) Weight(i int) float64 {
@@ -181,12 +190,18 @@ func (d *Data) Subset(rows []int) *Data {
 	if d.weights != nil {
 		s.weights = make([]float64, len(rows))
 	}
+	if d.targets != nil {
+		s.targets = make([]float64, len(rows))
+	}
 	for j, i := range rows {
 		s.rows[j] = d.rows[i]
 		s.labels[j] = d.labels[i]
 		s.entries += int(d.rows[i].n)
 		if d.weights != nil {
 			s.weights[j] = d.weights[i]
+		}
+		if d.targets != nil {
+			s.targets[j] = d.targets[i]
 		}
 	}
 	return s

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"blankout"
@@ -23,6 +24,27 @@ func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
 		}
 	}
 	return y
+}
+
+// numbered returns d with the numbers that its classes are named by for labels, if the
+// labels of the loss are numbers.
+func numbered(t testing.TB, d *Data, lossName string) *Data {
+	t.Helper()
+	target := loss.LabelsOf(lossName)
+	if target == loss.Sign {
+		return d
+	}
+	s := *d
+	s.Schema = d.Schema.Clone()
+	s.Schema.Target, s.Schema.Classes = target, nil
+	s.labels, s.targets = make([]int32, d.Rows()), make([]float64, d.Rows())
+	for i := range s.targets {
+		var err error
+		if s.targets[i], err = strconv.ParseFloat(d.Schema.Classes[d.Label(i)], 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &s
 }
 
 // lossesOfNumbers is each line of the table whose labels are numbers and whose minimum is

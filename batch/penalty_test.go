@@ -6,6 +6,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 )
 
 // The closed form is the sampled penalty within its error where scores are sums
@@ -18,7 +19,18 @@ func TestPenalties(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := b.Data(schema).SortClasses()
+	classes := b.Data(schema).SortClasses()
+	numberSchema := schema.Clone()
+	numberSchema.Target, numberSchema.Classes = loss.Real, nil
+	var n batch.Builder
+	for i := range all[:200] {
+		e := all[i]
+		e.Label, e.Target = 0, float64(2*e.Label-1)
+		if err := n.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	numbers := n.Data(numberSchema)
 	for _, c := range []struct {
 		loss, noise string
 		l2          float64
@@ -29,8 +41,10 @@ func TestPenalties(t *testing.T) {
 		{"logistic", "dropout:0.9", 0.001, true},
 		{"linear", "dropout:0.5", 1, false},
 	} {
-		config := batch.DefaultConfig()
-		config.Loss, config.L2 = c.loss, c.l2
+		d, config := classes, batch.DefaultConfig()
+		if config.Loss, config.L2 = c.loss, c.l2; loss.IsRegression(c.loss) {
+			d = numbers
+		}
 		fit, err := batch.Train(t.Context(), d, config)
 		if err != nil {
 			t.Fatal(err)
@@ -57,10 +71,10 @@ func TestPenalties(t *testing.T) {
 // exactly, and under dropout with one feature it is a sum of two terms.
 func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	schema := blankout.NewSchema(8, nil, 8)
+	schema.Target = loss.Count
 	var b batch.Builder
 	for i := range 60 {
-		class, _ := schema.Class([]byte{byte('0' + i%7)})
-		if err := b.Add(&blankout.Example{Label: class, Weight: 1 + float64(i%2), Features: blankout.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
+		if err := b.Add(&blankout.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: blankout.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

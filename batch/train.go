@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 )
 
 // Config says what Train solves. Flags and the configuration file carry the same names.
@@ -175,6 +176,40 @@ func (c Config) Check() error {
 	}
 	_, _, err = c.objective(noise)
 	return err
+}
+
+// MeasureNumbers measures the values of the model for the labelled examples, whose labels
+// are numbers, and has the model know its residuals.
+func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
+	l, err := loss.Parse(f.Model.Loss)
+	if err != nil {
+		return sums, err
+	}
+	r, target := f.Problems[0], f.Model.Target()
+	var residuals blankout.Residual
+	weight, squares := 0.0, 0.0
+	for i := range d.Rows() {
+		if d.Label(i) < 0 {
+			continue
+		}
+		score := d.Row(i).Dot(r.W)
+		if len(r.W) > d.Columns() {
+			score += r.W[d.Columns()]
+		}
+		y, w, value := d.Target(i), d.Weight(i), f.Model.Value(score)
+		sums.Add(l, y, w, value, math.NaN(), math.NaN(), 1)
+		if off := residuals.Of(target, y, value); w > 0 {
+			weight += w
+			step := off - residuals.Mean
+			residuals.Mean += step * w / weight
+			squares += w * step * (off - residuals.Mean)
+		}
+	}
+	if weight > 0 {
+		residuals.Deviation = math.Sqrt(squares / weight)
+		f.Model.Residual = &residuals
+	}
+	return sums, nil
 }
 
 // TrainError returns the share of the labelled examples, by weight, that the
@@ -399,18 +434,19 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, Subproblem, C
 // Subproblems cuts the task into binary problems.
 func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	classes := d.Schema.Classes
-	if loss.IsRegression(c.Loss) {
+	switch numbers := loss.IsRegression(c.Loss); {
+	case numbers && d.Schema.Target == loss.Sign:
+		return nil, fmt.Errorf("loss %s needs numbers for labels, not classes", c.Loss)
+	case numbers:
 		y := make([]float64, d.Rows())
 		for i := range y {
-			y[i] = math.NaN()
-			if l := d.Label(i); l >= 0 {
-				var err error
-				if y[i], err = strconv.ParseFloat(classes[l], 64); err != nil {
-					return nil, fmt.Errorf("loss %s needs numbers for labels, not %q", c.Loss, classes[l])
-				}
+			if y[i] = math.NaN(); d.Label(i) >= 0 {
+				y[i] = d.Target(i)
 			}
 		}
 		return []Subproblem{{Positive: 0, Negative: -1, Y: y}}, nil
+	case d.Schema.Target != loss.Sign:
+		return nil, fmt.Errorf("loss %s needs classes for labels, not numbers", c.Loss)
 	}
 	count := make([]int, len(classes))
 	for i := range d.Rows() {
@@ -516,8 +552,11 @@ func (c Config) model(d *Data, results []*Result, loss string) *blankout.Linear 
 
 // SortClasses returns d with its classes in ascending order, of numbers where
 // all are numbers: of two labels the larger is then the positive one. The
-// Schema is a copy that knows exactly the classes that occur.
+// Schema is a copy that knows exactly the classes that occur. Numbers are left alone.
 func (d *Data) SortClasses() *Data {
+	if d.Schema.Target != loss.Sign {
+		return d
+	}
 	used := make([]bool, len(d.Schema.Classes))
 	for _, l := range d.labels {
 		if l >= 0 {

@@ -156,7 +156,8 @@ func TestTrainRefuses(t *testing.T) {
 		{"intercept", two, func(c *Config) { c.Intercept = "yes" }, "want free"},
 		{"solver", two, func(c *Config) { c.Solver = "sgd" }, "want newton"},
 		{"numbers", words, func(c *Config) { c.Loss = "linear" }, "numbers for labels"},
-		{"counts", two, func(c *Config) { c.Loss = "poisson" }, "not negative"},
+		{"no classes", numbered(t, two, "linear"), func(c *Config) { c.Loss = "logistic" }, "classes for labels"},
+		{"counts", numbered(t, two, "poisson"), func(c *Config) { c.Loss = "poisson" }, "not negative"},
 		{"two bounds", two, func(c *Config) { c.Loss, c.Bound = "hinge:chen", "gaussian" }, "give one of them"},
 		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "ell = \"2:3\""},
 		{"margin", two, func(c *Config) { c.Ell = 2 }, "has none"},
@@ -189,6 +190,7 @@ func TestTrainNamesOfLosses(t *testing.T) {
 		whole, apart := DefaultConfig(), DefaultConfig()
 		whole.Loss = c.whole
 		c.apart(&apart)
+		d := numbered(t, d, c.whole)
 		a, err := Train(context.Background(), d, whole)
 		if err != nil {
 			t.Fatal(err)
@@ -219,8 +221,9 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d := b.Data(blankout.NewSchema(4, []string{"-1", "1"}, 2))
+			classes := b.Data(blankout.NewSchema(4, []string{"-1", "1"}, 2))
 			for _, loss := range []string{"hinge", "logistic", "quadratic", "linear"} {
+				d := numbered(t, classes, loss)
 				for _, noise := range []string{"none", "dropout:0.5", "gaussian:1"} {
 					for _, solver := range []Solver{"", IRLS, LBFGS} {
 						for _, l2 := range []float64{-1, 0} {
@@ -281,6 +284,7 @@ func TestTrainBoundsThatChangeNothing(t *testing.T) {
 		plain.Loss = c[0]
 		named := plain
 		named.Bound = c[1]
+		d := numbered(t, d, c[0])
 		a, err := Train(context.Background(), d, plain)
 		if err != nil {
 			t.Fatal(err)

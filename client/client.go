@@ -167,8 +167,14 @@ func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 // Prediction is what a model says about an event.
 type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
+	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
+	// and High are the bounds that nine of ten targets lie between, if the model knows its
+	// residuals (blankout.Head.Interval).
+	Value *float64 `json:"value,omitempty"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
 	// Class is what the event is predicted to be and Probability that class's; both
-	// are left out where labels are numbers (loss.IsRegression).
+	// are left out where labels are numbers.
 	Class       string  `json:"class,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes, if there are more than two.
@@ -455,7 +461,13 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	}
 	class = m.Head.Predict(scores)
 	chances = m.Probabilities(scores, chances)
-	if !loss.IsRegression(m.Loss) {
+	if loss.IsRegression(m.Loss) {
+		value := m.Value(scores[0])
+		p.Value = &value
+		if low, high := m.Interval(value); low <= high {
+			p.Low, p.High = &low, &high
+		}
+	} else {
 		p.Class, p.Probability = m.className(class), chances[class]
 	}
 	if len(scores) > 1 {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"blankout"
+	"blankout/loss"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -143,7 +144,7 @@ const (
 func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
-	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 1, r.Key, r.Time, r.Offset, nil
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 0, 1, r.Key, r.Time, r.Offset, nil
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
@@ -180,7 +181,7 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
-	e.Label, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, r.Key, r.Time, nil
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, 0, r.Key, r.Time, nil
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
 	if d.taken > d.before || len(d.names) > 0 {
 		d.dropFields()
@@ -234,6 +235,9 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 	if d.c.Unlabelled || r.Unlabelled {
 		return true
 	}
+	if d.s.Target != loss.Sign {
+		return d.target(r, e, text)
+	}
 	class, ok := d.labels[string(text)]
 	if !ok {
 		if len(text) > maxNameBytes {
@@ -250,6 +254,23 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 	}
 	e.Label = class
 	return true
+}
+
+// target sets e.Target to the number that a label is, and e.Label to 0.
+func (d *core) target(r *Record, e *blankout.Example, text []byte) bool {
+	x, next := number(text, 0, false)
+	switch {
+	case next != len(text) || next <= 0:
+		d.refuse(r, e, blankout.ReasonLabel, "label %.40q is not a number, as the loss wants it", text)
+	case !(x >= -maxMagnitude && x <= maxMagnitude):
+		d.refuse(r, e, blankout.ReasonLabel, "label %.40q is beyond 1e30", text)
+	case d.s.Target.Check(x) != nil:
+		d.refuse(r, e, blankout.ReasonLabel, "label %.40q is negative, and the loss is one of counts", text)
+	default:
+		e.Label, e.Target = 0, x
+		return true
+	}
+	return false
 }
 
 // fieldID returns the id of a field of that name and kind, adding it while

@@ -23,6 +23,7 @@ import (
 	"unicode"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/registry"
 
 	"github.com/cespare/xxhash/v2"
@@ -91,6 +92,7 @@ type Config struct {
 	Known      bool        `toml:"known"`
 	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
 	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
+	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
 	MaxClasses int         `toml:"max_classes"`
 	MaxNames   int         `toml:"max_names"` // of the dictionary that reports show names from
 
@@ -399,7 +401,10 @@ var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTim
 func (c Config) Schema() *blankout.Schema {
 	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
 	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
-	s.Known, s.ColumnGroups = c.Known, c.columnGroups()
+	s.Known, s.ColumnGroups, s.Target = c.Known, c.columnGroups(), c.Target
+	if s.Target != loss.Sign {
+		s.Classes, s.MaxClasses = nil, 2
+	}
 	if c.MaxNames > 0 {
 		s.Names = blankout.NewNames(c.MaxNames)
 	}

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
@@ -47,7 +48,7 @@ func newAnswers(out io.Writer, path string, m *client.Model, s *blankout.Schema,
 
 func (a *answers) header() []string {
 	if a.regression {
-		return []string{"id", "value", "missing", "rule"}
+		return []string{"id", "value", "low", "high", "missing", "rule"}
 	}
 	row := []string{"id", "class", "probability"}
 	for _, k := range a.shown() {
@@ -87,7 +88,11 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 		return a.csv.Write(a.rowOf(e, scores, probabilities, place))
 	}
 	a.line = a.line[:0]
-	if k := a.model.Head.Predict(scores); k < len(a.classes) && !a.regression {
+	if a.regression {
+		_, err := fmt.Fprintln(a.out, strings.Join(a.number(scores[0]), " "))
+		return err
+	}
+	if k := a.model.Head.Predict(scores); k < len(a.classes) {
 		a.line = append(append(a.line, a.classes[k]...), ' ')
 	}
 	for k, f := range scores {
@@ -100,6 +105,19 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 	return err
 }
 
+// number returns the value that a score predicts and, where the model knows its
+// residuals, the bounds of its interval.
+func (a *answers) number(score float64) []string {
+	value := a.model.Value(score)
+	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}
+	if low, high := a.model.Interval(value); low <= high {
+		row[1], row[2] = strconv.FormatFloat(low, 'g', -1, 64), strconv.FormatFloat(high, 'g', -1, 64)
+	} else if a.csv == nil {
+		row = row[:1]
+	}
+	return row
+}
+
 func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, place func() string) []string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	id := string(e.Key)
@@ -108,7 +126,7 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 	}
 	a.row = append(a.row[:0], id)
 	if a.regression {
-		a.row = append(a.row, number(scores[0]))
+		a.row = append(a.row, a.number(scores[0])...)
 	} else {
 		k := a.model.Head.Predict(scores)
 		a.row = append(a.row, a.model.Schema.Classes[k], number(probabilities[k]))

@@ -11,6 +11,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -233,7 +234,12 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
 	}
 	if e.Label >= 0 {
-		label := a.schema.Classes[e.Label]
+		label := ""
+		if a.schema.Target != loss.Sign {
+			label = strconv.FormatFloat(e.Target, 'g', -1, 64)
+		} else {
+			label = a.schema.Classes[e.Label]
+		}
 		x.Label = &label
 	}
 	if a := m.Answer(e); a.Rule != "" {

@@ -42,10 +42,12 @@ func (p *program) predict() *cobra.Command {
 		Use:   "predict -m MODEL -d FILE [-o FILE]",
 		Short: "Score examples with a model and measure how good the scores are",
 		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
-writes a line for each: the predicted class and the scores (the score alone where
-labels are numbers: losses linear and poisson); to a file named .csv a row of id, class
-and probabilities, to one named .jsonl the answer of the HTTP server. Of labelled examples
-it tells error, log-loss, AUC, average precision, calibration and confusion. A
+writes a line for each: the predicted class and the scores or, where labels are numbers
+(losses squared, absolute, quantile:T, huber:D, poisson), the value and the interval that
+is to cover nine of ten; to a file named .csv a row of id, class and probabilities, or
+value, low and high, to one named .jsonl the answer of the HTTP server. Of labelled examples
+it tells error, log-loss, AUC, average precision, calibration and confusion; of labels
+that are numbers MAE, RMSE, R2, deviance and how many lie between low and high. A
 directory of checkpoints stands for its newest.
 
 The model's file tells how events are read (label, id, categorical and dropped fields,
@@ -114,13 +116,20 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	head := read.Head
 	schema := head.Schema
 	o.data.regroup(schema)
-	regression := loss.IsRegression(head.Loss)
-	o.data.record.Unlabelled = o.unlabelled || regression
+	o.data.record.Unlabelled = o.unlabelled
 	// Labels that are none of the model's classes come as further ones. 0 is such
 	// a label in a file of nothing but 0, which is unlabelled.
 	known := len(schema.Classes)
 	schema = schema.Clone()
 	schema.MaxClasses = known + 2
+	var numbers *numberMeasures
+	if loss.IsRegression(head.Loss) {
+		if numbers, err = newNumberMeasures(head.Loss); err != nil {
+			return err
+		}
+		// Of a file that was written when each number was a class, too.
+		schema.Target, schema.Classes, known = head.Target(), nil, 1
+	}
 	zero := -1 // that class, once it has been seen
 	zeros, labelled := 0, 0
 	out, err := p.create(o.out)
@@ -168,6 +177,13 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")
 		}
 		s := score(e, scores)
+		if numbers != nil {
+			numbers.add(e, head, s[0])
+			if o.out == "" {
+				return nil
+			}
+			return write.add(e, s, probabilities, place)
+		}
 		probabilities = head.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, probabilities)
 		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
@@ -180,6 +196,15 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	})
 	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
 		return err
+	}
+	if numbers != nil {
+		if !p.quiet {
+			numbers.print(p.stderr)
+		}
+		if o.json {
+			return numbers.encode(p.stdout, o.data.tally.refused)
+		}
+		return nil
 	}
 	r := measures.Report()
 	if zeros > 0 && !p.quiet {

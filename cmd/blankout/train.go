@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -20,6 +19,8 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/kernel"
+	"blankout/loss"
+	"blankout/measure"
 )
 
 type trainFlags struct {
@@ -204,7 +205,9 @@ type trainResult struct {
 	Features    int      `json:"features"`
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
-	Refused     int      `json:"refused"` // and skipped
+	// Where labels are numbers, of the training examples.
+	*measure.Report
+	Refused int `json:"refused"` // and skipped
 	// Selection is the cross validation of --folds, Chosen the settings taken.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
@@ -257,7 +260,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
-	r.TrainError = fit.trainError
+	r.TrainError, r.Report = fit.trainError, fit.numbers
 	if o.penalties > 0 {
 		noise, err := blankout.ParseNoise(o.config.Noise)
 		if err != nil {
@@ -296,6 +299,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}
+		if r.Report != nil {
+			fmt.Fprintf(p.stderr, "on the training examples: %s\n", numbersLine(*r.Report))
+		}
 		if len(suspects) > 0 {
 			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))
 		}
@@ -322,7 +328,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 
 // singles returns the classes that have one example only, where examples are many.
 func singles(d *batch.Data) (names []string) {
-	if d.Rows() < 100 || len(d.Schema.Classes) > 20 {
+	if d.Rows() < 100 || len(d.Schema.Classes) == 0 || len(d.Schema.Classes) > 20 {
 		return nil
 	}
 	examples := make([]int, len(d.Schema.Classes))
@@ -381,6 +387,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
 	}
+	o.data.record.Target = loss.LabelsOf(o.config.Loss)
 	schema := o.data.record.Schema()
 	var scaler *blankout.Linear
 	b := batch.Builder{Threads: o.config.Threads}
@@ -398,6 +405,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		scaler, schema = linear, linear.Schema
 		b.Curves = linear.Scaler.Curves
+		if schema.Target != o.data.record.Target {
+			return nil, nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
+		}
 		o.data.regroup(schema)
 	}
 	mode := blankout.Standardise(o.standardise)
@@ -435,9 +445,6 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
-		if scaler == nil {
-			err = tooManyTargets(err, schema)
-		}
 		return nil, nil, err
 	}
 	if len(o.unlabelled) > 0 {
@@ -465,12 +472,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	return d, scaler, nil
 }
 
-// tooManyTargets adds to the refusal of a label what the limit is that it ran into.
-func tooManyTargets(err error, schema *blankout.Schema) error {
-	var refusal *blankout.Refusal
-	if !errors.As(err, &refusal) || refusal.Reason != blankout.ReasonLabel || len(schema.Classes) < schema.MaxClasses {
-		return err
+// labelsOf says what labels are.
+func labelsOf(t loss.Target) string {
+	if t == loss.Sign {
+		return "classes"
 	}
-	return fmt.Errorf("%w: it is the %s distinct label, and an exact solver keeps each as a class, numbers too, of which it takes %s: round them to fewer",
-		err, humanize.Ordinal(schema.MaxClasses+1), humanize.Comma(int64(schema.MaxClasses)))
+	return "numbers"
 }

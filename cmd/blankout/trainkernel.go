@@ -13,6 +13,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/kernel"
 	"blankout/loss"
+	"blankout/measure"
 )
 
 // kernelFlags are those of --loss dropsvm.
@@ -61,8 +62,9 @@ func (o *trainFlags) checkKernel() error {
 type trained struct {
 	batch.Solution
 	model      blankout.Model
-	trainError *float64   // in percent; nil where labels are numbers
-	linear     *batch.Fit // nil for a kernel machine
+	trainError *float64        // in percent; nil where labels are numbers
+	numbers    *measure.Report // where labels are numbers
+	linear     *batch.Fit      // nil for a kernel machine
 }
 
 // trainLinear runs batch.Train.
@@ -75,6 +77,17 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 	if !loss.IsRegression(o.config.Loss) {
 		wrong := 100 * fit.TrainError(d)
 		t.trainError = &wrong
+	} else {
+		sums, err := fit.MeasureNumbers(d)
+		if err != nil {
+			return nil, err
+		}
+		l, err := loss.Parse(fit.Model.Loss)
+		if err != nil {
+			return nil, err
+		}
+		report := sums.Report(l)
+		t.numbers = &report
 	}
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)

@@ -1,0 +1,72 @@
+package main
+
+// This file words the measures of labels that are numbers.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/measure"
+)
+
+// numberMeasures measures the values predicted for examples whose labels are numbers.
+type numberMeasures struct {
+	loss     loss.Loss
+	examples int // labelled or not
+	sums     measure.Numbers
+}
+
+func newNumberMeasures(lossName string) (*numberMeasures, error) {
+	l, err := loss.Parse(lossName)
+	return &numberMeasures{loss: l}, err
+}
+
+// add counts in an example that has a score.
+func (m *numberMeasures) add(e *blankout.Example, h *blankout.Head, score float64) {
+	m.examples++
+	if e.Label >= 0 {
+		value := h.Value(score)
+		low, high := h.Interval(value)
+		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
+	}
+}
+
+func (m *numberMeasures) print(w io.Writer) {
+	fmt.Fprintf(w, "%-20s %s\n", "examples", humanize.Comma(int64(m.examples)))
+	if m.sums.Weight > 0 {
+		fmt.Fprintln(w, numbersLine(m.sums.Report(m.loss)))
+	}
+}
+
+// encode writes what scripts read.
+func (m *numberMeasures) encode(w io.Writer, refused int) error {
+	return json.NewEncoder(w).Encode(struct {
+		Examples int `json:"examples"`
+		measure.Report
+		Refused int `json:"refused"` // and skipped
+	}{m.examples, m.sums.Report(m.loss), refused})
+}
+
+// numbersLine words a report in one line.
+func numbersLine(r measure.Report) string {
+	var parts []string
+	add := func(format string, x *float64) {
+		if x != nil {
+			parts = append(parts, fmt.Sprintf(format, *x))
+		}
+	}
+	add("MAE %.4g", r.MAE)
+	add("RMSE %.4g", r.RMSE)
+	add("R2 %.4f", r.R2)
+	add("deviance %.4g", r.Deviance)
+	if r.Coverage != nil {
+		parts = append(parts, fmt.Sprintf("coverage %.1f %%", 100**r.Coverage))
+	}
+	return strings.Join(parts, ", ")
+}
