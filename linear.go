@@ -58,6 +58,9 @@ func (m *Linear) weight(row []float64, k int) float64 {
 	if m.Layout.Average != 0 {
 		w += m.Layout.Average * row[m.Layout.Lag+k]
 	}
+	if m.Layout.Scale != 0 {
+		w *= m.Layout.Scale
+	}
 	return w
 }
 
@@ -160,7 +163,7 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 	h, l := &m.Head, m.Layout
 	last := l.Width - h.Outputs // where a column's weights may begin
 	bad := !h.Fits() || l.Weight < 0 || l.Weight > last || l.Lag < 0 || l.Lag > last ||
-		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average)
+		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average) || !(l.Scale >= 0) || math.IsInf(l.Scale, 1)
 	if bad {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
 	}

@@ -99,6 +99,9 @@ type Layout struct {
 	// Stats is where the column's running statistics start (see Scaler), -1 if
 	// rows hold none.
 	Stats int `json:"stats"`
+	// Scale multiplies the weights where they were learned in a unit of the targets, see
+	// Target; 0 is 1. Intercept and scores are in the targets' own unit.
+	Scale float64 `json:"scale,omitempty"`
 }
 
 // Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).

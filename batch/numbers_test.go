@@ -20,7 +20,7 @@ func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
 		if target == loss.Count {
 			y[i] = math.Floor(math.Exp(f) + 1.5*r.Float64())
 		} else {
-			y[i] = 3*f + r.NormFloat64()*math.Exp(r.NormFloat64())
+			y[i] = 500 + 3*f + r.NormFloat64()*math.Exp(r.NormFloat64())
 		}
 	}
 	return y

@@ -140,6 +140,11 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		}
 		copy(s.w, opt.Start)
 	}
+	if e, ok := o.(*Expected); ok && opt.Start == nil && e.facts.Regression && e.freeIntercept() {
+		// From the best constant: far from all targets a loss of Huber has no curvature.
+		e.scores(s.w)
+		s.w[e.columns] += e.centre()
+	}
 	s.certifier, _ = o.(Certifier)
 	if k, ok := o.(kinky); ok && k.kinked() {
 		s.kinky = k

@@ -162,7 +162,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	for i := range d.Rows() {
 		raw = d.Vec(i, raw)
 		x = m.Standardised(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: d.Weight(i)}); err != nil {
+		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"blankout"
 	"blankout/group"
 	"blankout/labels"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -178,6 +179,8 @@ func (c *Config) CheckJoin() error {
 		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabelled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:
 		return blankout.KeyErrorf("topics", "topics: with labels that come later [suspect] keeps no events: leave its topic and file empty")
+	case loss.IsRegression(c.Learner.Loss):
+		return blankout.KeyErrorf("topics", "topics: labels that come later are classes so far, and those of loss %s are numbers", c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
 		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: events are not read again")
 	case c.Labels.Late == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
@@ -195,6 +198,11 @@ func (c *Config) checkValidate() error {
 	}
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
 		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
+	}
+	for key, given := range map[string]bool{"events": v.Events > 0, "interval": v.Interval > 0, "holdout": v.Holdout > 0, "holdout_topic": v.HoldoutTopic != ""} {
+		if err := validate.CheckLoss(c.Learner); err != nil && given {
+			return blankout.KeyErrorf(key, "%s: %w", key, err)
+		}
 	}
 	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
 		return err
@@ -392,6 +400,7 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.check(s.File, text); err != nil {
 		return nil, err
 	}
+	l.Record.Target = loss.LabelsOf(l.Learner.Loss)
 	return l, nil
 }
 

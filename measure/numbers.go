@@ -50,6 +50,24 @@ func (n *Numbers) Add(l loss.Loss, y, weight, value, low, high, keep float64) {
 	}
 }
 
+// Merge adds what other has counted.
+func (n *Numbers) Merge(other *Numbers) {
+	if other.Weight == 0 {
+		return
+	}
+	all := n.Weight + other.Weight
+	off := other.Mean - n.Mean
+	n.Scatter += other.Scatter + off*off*n.Weight*(other.Weight/all)
+	n.Mean += off * (other.Weight / all)
+	n.Weight = all
+	n.Absolute += other.Absolute
+	n.Squared += other.Squared
+	n.Deviance += other.Deviance
+	n.Below += other.Below
+	n.Asked += other.Asked
+	n.Within += other.Within
+}
+
 // Deviance is twice what a loss without noise is above its least for the target y: the
 // squared error of linear regression, the Poisson deviance of counts.
 func Deviance(l loss.Loss, y, value float64) float64 {

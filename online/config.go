@@ -109,6 +109,7 @@ type settings struct {
 	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
 	logit       float64 // threshold as a score
 	intercept   bool
+	numbers     bool // labels are numbers
 	missingRule blankout.MissingRule
 	timeStep    int64 // milliseconds, see Config.HalfLifeStep
 }
@@ -128,9 +129,6 @@ func (c Config) parse() (settings, error) {
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
 		return s, &blankout.KeyError{Key: "loss", Err: err}
 	}
-	if s.loss.Facts().Target == loss.Count {
-		return s, blankout.KeyErrorf("loss", "loss %q: its labels are counts, and online learning knows classes only; blankout train -d FILE --loss poisson learns counts exactly", c.Loss)
-	}
 	if err := s.parseNoise(c); err != nil {
 		return s, err
 	}
@@ -144,6 +142,10 @@ func (c Config) parse() (settings, error) {
 	}
 	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
 		return s, &blankout.KeyError{Key: "missing", Err: err}
+	}
+	s.numbers = s.loss.Facts().Regression
+	if s.numbers && s.missingRule == blankout.MissingAuto {
+		s.missingRule = blankout.MissingAsIs
 	}
 	if s.missingRule == blankout.MissingFill {
 		return s, blankout.KeyErrorf("missing", "missing %q: only exact solvers fill in so far; use auto, as-is or rescale", c.Missing)
@@ -269,6 +271,11 @@ func (c Config) parse() (settings, error) {
 	}
 	if c.Rule == "dropout-descent" && s.ridge == 0 {
 		return s, blankout.KeyErrorf("c", "c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
+	}
+	if s.numbers {
+		if err := c.checkNumbers(s); err != nil {
+			return s, err
+		}
 	}
 	if s.noiseKind == linear && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
 		return s, blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)

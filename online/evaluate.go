@@ -11,18 +11,25 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 )
 
 // Evaluate returns the objective of the batch solvers at the published weights,
 // |w|^2 + kappa sum loss (sum loss without a ridge), summed over the outputs, over the
-// events of a Source, and the share of them that the published model gets wrong. The
-// result does not depend on the number of threads.
-func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, err error) {
+// events of a Source, and the share of them that the published model gets wrong or, where
+// labels are numbers, their measures. The objective is then in the unit in which the
+// targets are learned (see unit). The result does not depend on the number of threads.
+func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.Report, err error) {
 	e := newEvaluation(l)
 	if err := e.run(ctx, s, threads); err != nil {
-		return math.NaN(), math.NaN(), err
+		return math.NaN(), math.NaN(), nil, err
 	}
-	return e.objective() + e.sum.loss, e.sum.wrong / e.sum.weight, nil
+	if wrong = e.sum.wrong / e.sum.weight; l.set.numbers {
+		wrong = math.NaN()
+		report := e.sum.numbers.Report(l.targetLoss())
+		numbers = &report
+	}
+	return e.objective() + e.sum.loss, wrong, numbers, nil
 }
 
 // evaluation sums over events the loss of the published weights, which is that of
@@ -34,7 +41,10 @@ type evaluation struct {
 	sum     evaluated
 }
 
-type evaluated struct{ loss, weight, wrong float64 }
+type evaluated struct {
+	loss, weight, wrong float64
+	numbers             measure.Numbers // where labels are numbers
+}
 
 func newEvaluation(l *Learner) *evaluation {
 	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.set.loss, l.config.C)}
@@ -104,6 +114,7 @@ func (e *evaluation) run(ctx context.Context, s blankout.Source, threads int) er
 		e.sum.loss += s.loss
 		e.sum.weight += s.weight
 		e.sum.wrong += s.wrong
+		e.sum.numbers.Merge(&s.numbers)
 	}
 	return nil
 }
@@ -114,6 +125,7 @@ type evaluator struct {
 	c0, c1, c2 float64
 	sumsq      []float64
 	head       blankout.Head
+	own        loss.Loss // see targetLoss
 	scaler     blankout.Scaler
 	step       step // its rows, x and basis
 	columns    []uint32
@@ -124,7 +136,7 @@ type evaluator struct {
 func (e *evaluation) worker() *evaluator {
 	l := e.l
 	h := l.head(l.schema)
-	w := &evaluator{evaluation: e, head: h, scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
+	w := &evaluator{evaluation: e, head: h, own: l.targetLoss(), scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	c := l.config
 	c.Marginalised = true
@@ -168,6 +180,9 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			}
 		}
 		copy(w.f, w.head.Intercept)
+		if l.set.numbers {
+			w.f[0] = l.unit.own(w.f[0])
+		}
 		clear(w.q)
 		switch {
 		case w.groups != nil:
@@ -185,10 +200,20 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			sumRows(s.rows, blankout.ScalerWidth, 0, s.x, s.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
-			value, _, _ := l.set.loss.At(target(e.Label, k, l.k), w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			y := target(e.Label, k, l.k)
+			if l.set.numbers {
+				y = l.unit.standard(e.Target)
+			}
+			value, _, _ := l.set.loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
 			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
 		}
 		sum.weight += e.Weight
+		if l.set.numbers {
+			value := l.unit.value(w.f[0])
+			low, high := w.head.Interval(value)
+			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
+			continue
+		}
 		if scale := w.head.Answer(e).Scale; scale != 1 {
 			for k, b := range w.head.Intercept[:l.active] {
 				w.f[k] = b + scale*(w.f[k]-b)

@@ -55,7 +55,7 @@ func TestEvaluate(t *testing.T) {
 			wantJ, wantError := objectiveByHand(l, stream(), n)
 			var one float64
 			for _, threads := range []int{1, 3} {
-				objective, wrong, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
+				objective, wrong, _, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
 				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
 					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
 				}

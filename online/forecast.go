@@ -53,8 +53,9 @@ const ForecastPoints = 10
 // ForecastMissing returns the i-th deletion rate of a Forecast.
 func ForecastMissing(i int) float64 { return float64(i) / ForecastPoints }
 
-// Forecast is the expected error of a noise level's weights at each deletion
-// rate of ForecastMissing; NaN before the first sample.
+// Forecast is the expected error of a noise level's weights at each deletion rate of
+// ForecastMissing, of targets that are numbers its root mean square; NaN before the first
+// sample.
 type Forecast struct {
 	Level string                  `json:"level"`
 	Error [ForecastPoints]float64 `json:"error"`
@@ -82,7 +83,9 @@ func (l *Learner) forecasts() []Forecast {
 		lv := &l.levels[v]
 		out[v].Level = lv.noise.String()
 		for i, w := range lv.forecast.wrong {
-			out[v].Error[i] = w / lv.forecast.weight[i]
+			if out[v].Error[i] = w / lv.forecast.weight[i]; l.set.numbers {
+				out[v].Error[i] = math.Sqrt(out[v].Error[i])
+			}
 		}
 		if !l.grouped() {
 			continue

@@ -16,7 +16,7 @@ import (
 //
 // Events are counted in blocks of healthBlock. At the end of a block every measure of
 // every field compares the block with what is usual, and then becomes part of it. The
-// comparison is a cumulative sum of a supermartingale, see measure.step: on a
+// comparison is a cumulative sum of a supermartingale, see fieldMeasure.step: on a
 // stationary stream a sum reaches healthLimit no more often than once in
 // e^healthLimit blocks, whatever the distribution is. docs/mathematics.md has the
 // derivation, TestHealthFalseAlarms the simulation.
@@ -57,7 +57,7 @@ type fieldHealth struct {
 	// sum of squared deviations. inverse is 0 until then.
 	centre, inverse float64
 	first           [3]float64
-	measures        [fieldMeasures]measure
+	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
 }
 
@@ -122,8 +122,8 @@ var ranges = [fieldMeasures][2]float64{
 	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
 
-// measure watches the mean of something bounded.
-type measure struct {
+// fieldMeasure watches the mean of something bounded.
+type fieldMeasure struct {
 	// Observations, their sum and the sum of their squares, over some usualEvents; they
 	// stand still during an alarm.
 	n, sum, square float64
@@ -153,7 +153,7 @@ type observed struct{ n, sum, square, moved float64 }
 // above m + sqrt(2 b m x/n) + 2 b x/n with a chance of at most e^-x (Chernoff). That bounds
 // the second moment, and so the variance v; and then by Bernstein's inequality the mean
 // is off by more than sqrt(2 v x/n) + (high-low) x/(3 n) with a chance of at most 2 e^-x.
-func (m *measure) usual(low, high float64) (mean, off, variance float64) {
+func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 	const x = healthLimit
 	b := max(high*high, low*low)
 	mean, second := m.sum/m.n, m.square/m.n
@@ -183,7 +183,7 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 // compare takes up a block that began at start, and says whether that has raised an alarm
 // or ended one. moved says that the mean of the field has an alarm: its squares then tell
 // of that and of nothing else.
-func (m *measure) compare(kind int, o observed, start Moment, moved bool) (change changeKind) {
+func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
 	switch {
@@ -249,7 +249,7 @@ func (m *measure) compare(kind int, o observed, start Moment, moved bool) (chang
 }
 
 // end ends an alarm.
-func (m *measure) end() { m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0 }
+func (m *fieldMeasure) end() { m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0 }
 
 // changeKind says what has become of an alarm.
 type changeKind uint64
@@ -443,7 +443,7 @@ func (f *fieldHealth) checkReference() {
 
 // anew begins a number anew: its next values are its reference.
 func (f *fieldHealth) anew() {
-	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, measure{}, measure{}
+	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
 // reviewMeasure compares one measure of a field.
@@ -472,7 +472,7 @@ func (l *Learner) reviewMeasure(id, kind int, o observed) {
 	}
 	h.change(fieldChange{id, kind, change, l.events, m.since, m.until, f.value(kind)})
 	if change == alarmAccepted {
-		*m = measure{}
+		*m = fieldMeasure{}
 		if f.kind == blankout.Numeric && kind != measureMissing {
 			f.anew()
 		}

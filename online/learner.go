@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
@@ -52,6 +53,7 @@ type Learner struct {
 	period uint64 // steps of the first pass, 0 while in it
 	fade   fade
 
+	unit     unit // of targets that are numbers
 	scaling  scaling
 	missing  missing
 	groups   *groupSums // nil without curves and noise of groups, or where gradients are clean
@@ -92,6 +94,7 @@ func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptat
 type event struct {
 	step   step
 	scores []float64 // published scores, by output
+	target float64   // the number that the label is, in the Learner's unit
 	// By level and output: sum x lag, sum basis w^2, and what the published score was
 	// more before the Scaler moved.
 	lag, q, moved []float64
@@ -116,6 +119,10 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	l := &Learner{config: c, set: set, schema: s, k: s.Outputs()}
+	if want := loss.LabelsOf(c.Loss); s.Target != want {
+		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
+	}
+	l.unit = newUnit(s.Target)
 	if l.k > 1 {
 		l.set.firstRidge = set.ridge
 	}
@@ -231,22 +238,29 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *Progressi
 	if e.Label == blankout.Unlabelled {
 		l.measures.sums.Unlabelled++
 		l.unlabelled(e.Weight)
+		if l.set.numbers {
+			l.now.scores[0] = l.unit.score(l.now.scores[0])
+		}
 		return l.now.scores
 	}
-	told := l.now.scores
-	if earlier != nil {
-		l.assess(told, e, fresh)
-		told = earlier
+	if l.set.numbers {
+		l.measureTarget(e.Target, e.Weight)
+	} else {
+		told := l.now.scores
+		if earlier != nil {
+			l.assess(told, e, fresh)
+			told = earlier
+		}
+		l.measure(told, e.Label, e.Weight)
+		if l.missing.event.lack.Some() && !l.shared() {
+			l.compareRules(e.Label)
+		}
+		l.forecast(e.Label)
+		if !l.shared() {
+			l.costs(e, e.Label)
+		}
+		l.suspect(e.Label)
 	}
-	l.measure(told, e.Label, e.Weight)
-	if l.missing.event.lack.Some() && !l.shared() {
-		l.compareRules(e.Label)
-	}
-	l.forecast(e.Label)
-	if !l.shared() {
-		l.costs(e, e.Label)
-	}
-	l.suspect(e.Label)
 	weight := e.Weight * l.classes[e.Label]
 	repeats := min(math.Ceil(weight), maxRepeats)
 	for i := range int(repeats) {
@@ -309,7 +323,7 @@ func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 const maxMagnitude = 1e30
 
 func Usable(e *blankout.Example) bool {
-	if e.Refused != nil || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
+	if e.Refused != nil || !(e.Target >= -maxMagnitude && e.Target <= maxMagnitude) || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
 		return false
 	}
 	for _, x := range e.Features.Value {
@@ -350,6 +364,9 @@ func (l *Learner) meet(class int) {
 	}
 	if class >= 0 && math.IsNaN(l.classes[class]) {
 		l.classes[class] = 1
+		if l.set.numbers {
+			return
+		}
 		if w, ok := l.config.ClassWeight[l.schema.Classes[class]]; ok {
 			l.classes[class] = w
 		}
@@ -511,7 +528,7 @@ func (l *Learner) step(label int, importance float64) {
 		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			s.y[j], s.variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
 			value, df, dv := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
 			now.value[j] = value
 			corr += df * lv.average.coefficient * now.lag[j]
@@ -678,6 +695,14 @@ func (l *Learner) unlabelled(weight float64) {
 	l.rule.unlabelled(&now.step)
 }
 
+// targetOf returns the y of output k for the event at hand, of the given label.
+func (l *Learner) targetOf(label, k int) float64 {
+	if l.set.numbers {
+		return l.now.target
+	}
+	return target(label, k, l.k)
+}
+
 // target returns the y of output k for an event of the given class.
 func target(label, k, outputs int) float64 {
 	if outputs == 1 && label == 1 || outputs > 1 && label == k {
@@ -713,6 +738,11 @@ func (l *Learner) Metrics() Metrics {
 	if m.Binary != nil {
 		b := *m.Binary
 		m.Binary = &b
+	}
+	if m.Numbers != nil {
+		n := *m.Numbers
+		n.loss = l.targetLoss()
+		m.Numbers = &n
 	}
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = l.levels[l.chosen].noise.String()

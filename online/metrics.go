@@ -32,9 +32,10 @@ type Metrics struct {
 	Total  ProgressiveLoss // since the beginning
 	Window ProgressiveLoss // recently: an event's weight halves every 700 events or so
 
-	Binary *Binary // nil with more than two classes
-	Drift  Drift
-	Prior  Prior
+	Binary  *Binary  // nil with more than two classes, or none
+	Numbers *Numbers // where labels are numbers, else nil
+	Drift   Drift
+	Prior   Prior
 
 	// Of Warnings: see latelyRefused.
 	refusedLately float64
@@ -79,6 +80,22 @@ type Summary struct {
 	Forecasts   []Forecast   `json:"forecasts"`
 	Drift       Drift        `json:"drift"`
 	Suspects    uint64       `json:"suspects"` // events whose label is probably wrong
+	// Where labels are numbers; errors are then in the targets' own unit, and Forecasts
+	// hold root mean squared errors.
+	*NumbersSummary
+}
+
+// NumbersSummary is Numbers in a few numbers.
+type NumbersSummary struct {
+	MAE        *float64 `json:"progressive_mae"`
+	RMSE       *float64 `json:"progressive_rmse"`
+	R2         *float64 `json:"r2"`
+	Deviance   *float64 `json:"deviance"`
+	Coverage   *float64 `json:"coverage"`
+	RecentMAE  *float64 `json:"recent_mae"`
+	RecentRMSE *float64 `json:"recent_rmse"`
+	// BaselineMAE is the progressive error of predicting the mean of the targets so far.
+	BaselineMAE *float64 `json:"baseline_mae"`
 }
 
 // SummaryBin is a bar of a reliability diagram.
@@ -112,8 +129,15 @@ func (m *Metrics) Summary() Summary {
 			}
 		}
 	}
+	if n := m.Numbers; n != nil {
+		all, recent := n.Total.Report(n.loss), n.Window.Report(n.loss)
+		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
+	}
 	for _, f := range m.Forecasts {
 		for i := range f.Error {
+			if m.Numbers != nil {
+				break
+			}
 			f.Error[i] *= 100
 		}
 		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
@@ -299,7 +323,10 @@ type measures struct {
 
 func newMeasures(c Config, set settings, outputs int) measures {
 	m := measures{calibration: newCalibration()}
-	if outputs == 1 {
+	switch {
+	case set.numbers:
+		m.sums.Numbers = &Numbers{loss: set.loss}
+	case outputs == 1:
 		m.sums.Binary = &Binary{}
 	}
 	m.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1

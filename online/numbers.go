@@ -12,24 +12,30 @@ import (
 	"blankout/loss"
 )
 
-// NumbersError says that labels are numbers to predict, which a Learner cannot: it
-// knows classes.
+// NumbersError says that labels are numbers to predict, under a loss whose labels are
+// classes.
 type NumbersError struct {
 	Loss   string
 	Labels string // what they look like
 }
 
 func (e *NumbersError) Error() string {
-	return fmt.Sprintf("loss %s: the labels are numbers (%s), and online learning knows classes only: blankout train -d FILE --loss linear learns numbers exactly; "+
+	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: learn numbers with loss squared, absolute, quantile:T, huber:D or poisson; "+
 		"if they are classes, name them (record.classes, or --classes of train) or set the loss to logistic", e.Loss, e.Labels)
 }
 
-// ofNumbers says whether a loss is also one of numbers, so that labels which are
-// numbers may be meant as such.
-func ofNumbers(l loss.Loss) bool {
-	_, quadratic := l.(loss.Quadratic)
-	return quadratic || l.Facts().Regression
+// targetMismatch says that a loss and a Schema disagree about what labels are.
+func targetMismatch(lossName string, of loss.Target) error {
+	if of == loss.Sign {
+		return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes, as an older program made of it: "+
+			"start afresh with --reset, which sets the checkpoints aside, or go on with another loss of classes, such as quadratic", lossName)
+	}
+	return blankout.KeyErrorf("loss", "loss %s: its labels are classes, and the state is one of numbers: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
+		"or start afresh with --reset, which sets the checkpoints aside", lossName)
 }
+
+// ofNumbers says whether a loss of classes is often meant as one of numbers.
+func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
 // CheckNumbers returns a *NumbersError if one of the first events has another number
 // for a label than those that were taken for classes, which nobody has named. Later

@@ -178,18 +178,21 @@ type ruleEntry struct {
 	parts  int     // of a row that are the rule's: weights, preconditioner, lags, and at most one of its own
 	sums   bool    // its preconditioner is a sum over events that unlabelled ones add to and that may fade
 	starts bool    // start does something
-	ridges bool    // Config.Start may stand for the ridge, see there
-	make   func(ruleSettings) rule
+	// Of targets that are numbers: its preconditioner sums curvatures, not squared
+	// gradients; or it cannot learn them.
+	curvature, classesOnly bool
+	ridges                 bool // Config.Start may stand for the ridge, see there
+	make                   func(ruleSettings) rule
 }
 
 // rules is the table of rules: a new one is a file and a line here.
 var rules = []ruleEntry{
 	{name: "adagrad", eta: 0.3, parts: 3, sums: true, ridges: true, make: newAdagrad},
-	{name: "dropout-descent", eta: 0.5, parts: 3, sums: true, make: newDescent},
+	{name: "dropout-descent", eta: 0.5, parts: 3, sums: true, curvature: true, make: newDescent},
 	{name: "sgd", eta: 0.5, parts: 3, make: newSGD},
-	{name: "arow", eta: 1, parts: 3, starts: true, make: newArow},
+	{name: "arow", eta: 1, parts: 3, starts: true, classesOnly: true, make: newArow},
 	{name: "ftrl", eta: 0.3, parts: 4, make: newFTRL},
-	{name: "irls", eta: 1, parts: 3, sums: true, make: newIRLS},
+	{name: "irls", eta: 1, parts: 3, sums: true, classesOnly: true, make: newIRLS},
 }
 
 // Rules returns the names of the update rules, the default first.

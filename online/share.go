@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // sharing is what a Learner knows that is one of several which together learn one model,
@@ -133,6 +134,8 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("on_drift", "on_drift = \"forget\": several learners of one model only log drift; set on_drift = \"log\"")
 	case c.Curves > 0:
 		return blankout.KeyErrorf("curves", "curves = %d: several learners of one model cannot agree on knots yet; set curves = 0", c.Curves)
+	case loss.IsRegression(c.Loss):
+		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case c.Calibrate:
 		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
 	case c.Suspect > 0:

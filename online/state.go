@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
@@ -20,6 +21,7 @@ type Snapshot struct {
 	learner []byte
 	refused []byte // the block of that name
 	summary []byte
+	numbers []byte // likewise, where labels are numbers
 	metrics Metrics
 	health  *Health
 }
@@ -36,7 +38,13 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	return &Snapshot{&blankout.Linear{Head: head, Rows: l.snapshot}, l.encode(), refused.Out, summary, metrics, l.Health()}
+	s := &Snapshot{model: &blankout.Linear{Head: head, Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health()}
+	if l.set.numbers {
+		numbers := &coder.Coder{}
+		l.numbersState(numbers)
+		s.numbers = numbers.Out
+	}
+	return s
 }
 
 // Model returns the published model, for predictions.
@@ -64,6 +72,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		return nil, err
 	}
 	return func(yield func(blankout.Block) bool) {
+		if s.numbers != nil && !yield(blankout.Block{Name: "numbers", Data: s.numbers}) {
+			return
+		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: BlockHealth, Data: health}) {
 			model(yield)
@@ -98,7 +109,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 	c := lv.lagShare()
 	h := blankout.Head{
 		Schema: s, Scaler: l.scaling.scaler,
-		Loss: l.set.loss.String(), Noise: lv.noise.String(),
+		Loss: l.targetLoss().String(), Noise: lv.noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout: blankout.Layout{
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
@@ -114,6 +125,16 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
 		if k >= l.active {
 			h.Intercept[k] = unseenIntercept
+		}
+	}
+	if l.set.numbers {
+		h.Intercept[0] = l.unit.score(h.Intercept[0])
+		if h.Layout.Scale = l.unit.scale; l.unit.target == loss.Count {
+			h.Layout.Scale = 0
+		}
+		if m := l.measures.sums.Numbers; m.samples >= 2 {
+			r := m.Residual
+			h.Residual = &r
 		}
 	}
 	return h
@@ -138,7 +159,7 @@ func (l *Learner) publishedRows() *blankout.Table {
 // a much smaller one than a Snapshot's.
 func (l *Learner) Published() *blankout.Linear {
 	m := &blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows()}
-	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0}
+	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
 	return m
 }
 
@@ -282,6 +303,16 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.adaptation.on = lv.adaptation.on && l.period == 0
+	}
+	if l.set.numbers {
+		numbers, err := blankout.FindBlock(blocks, "numbers")
+		if err != nil {
+			return nil, fmt.Errorf("restoring the learner: %w", err)
+		}
+		n := coder.Read(numbers)
+		if l.numbersState(n); !n.Done() || !(l.unit.scale > 0) {
+			return nil, fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
+		}
 	}
 	if m.Missing != nil {
 		l.missing.model = m.Missing.Forced(l.set.missingRule)

@@ -258,6 +258,11 @@ func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint
 			}
 		}
 	}
+	if n := m.Numbers; n != nil && n.Baseline.Exceeded {
+		b := &n.Baseline
+		add(warnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the %d labelled events up to event %d was %.4g, that of the mean %.4g; "+
+			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, b.Event, b.MAE, b.Mean)
+	}
 	if p := &m.Prior; p.Exceeded {
 		add(warnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"blankout"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -51,8 +52,12 @@ type Trained struct {
 	// outputs; Error is the share of training events that the published weights
 	// get wrong. NaN if not evaluated.
 	Objective, Error float64
-	Level            float64 // of the noise published at the end: its Q, SD or B
-	Warnings         []online.Warning
+	// Where labels are numbers: the measures of the first pass, of every event before it was
+	// learned, and of the published weights at the end, nil if not evaluated.
+	ProgressiveNumbers *online.Numbers
+	Numbers            *measure.Report
+	Level              float64 // of the noise published at the end: its Q, SD or B
+	Warnings           []online.Warning
 }
 
 // Run trains. It returns the context's error if that ends first.
@@ -72,7 +77,8 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			return nil, err
 		}
 		if pass == 0 {
-			result.Progressive = t.Learner.Metrics().Total
+			m := t.Learner.Metrics()
+			result.Progressive, result.ProgressiveNumbers = m.Total, m.Numbers
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
 		result.Warnings = status.Warnings
@@ -84,7 +90,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	result.Level = t.Learner.Level()
 	if t.Evaluate {
 		err := t.pass(kept, false, func(s blankout.Source) (err error) {
-			result.Objective, result.Error, err = t.Learner.Evaluate(ctx, s, max(t.Threads, 1))
+			result.Objective, result.Error, result.Numbers, err = t.Learner.Evaluate(ctx, s, max(t.Threads, 1))
 			return err
 		})
 		if err != nil {
@@ -172,7 +178,7 @@ func (t *tape) keep(b *blankout.Batch) {
 		e := &b.Examples[i]
 		index, value = append(index, e.Features.Index...), append(value, e.Features.Value...)
 		field, absent = append(field, e.Field...), append(absent, e.Missing...)
-		c.Examples[i] = blankout.Example{Label: e.Label, Weight: e.Weight, Offset: e.Offset, Fingerprint: e.Fingerprint, Time: e.Time}
+		c.Examples[i] = blankout.Example{Label: e.Label, Target: e.Target, Weight: e.Weight, Offset: e.Offset, Fingerprint: e.Fingerprint, Time: e.Time}
 		k := &c.Examples[i]
 		k.Features = blankout.Vec{Index: index[len(index)-e.Features.Len():], Value: value[len(value)-e.Features.Len():]}
 		if e.Field != nil {

@@ -39,7 +39,7 @@ func TestTraining(t *testing.T) {
 		}
 		slow.EndPass()
 	}
-	wantJ, wantError, err := slow.Evaluate(t.Context(), newStream(slow.Schema(), nil, n, 1), 1)
+	wantJ, wantError, _, err := slow.Evaluate(t.Context(), newStream(slow.Schema(), nil, n, 1), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,14 @@ import (
 	"blankout/online"
 )
 
+// CheckLoss reports why a Learner of this configuration cannot be validated, nil if it can.
+func CheckLoss(c online.Config) error {
+	if !loss.IsRegression(c.Loss) {
+		return nil
+	}
+	return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and a validation compares classes so far; blankout train -d FILE --loss %s solves the same exactly", c.Loss, c.Loss)
+}
+
 // CheckAdopt reports why a Learner of this configuration cannot adopt exact
 // solutions, nil if it can.
 func CheckAdopt(c online.Config) error {

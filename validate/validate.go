@@ -61,6 +61,9 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 }
 
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+	if err := CheckLoss(v.Learner); err != nil {
+		return nil, nil, nil, err
+	}
 	c := v.problem(&s.Live.Head)
 	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today

@@ -13,6 +13,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/online"
 )
 
 // numberMeasures measures the values predicted for examples whose labels are numbers.
@@ -51,6 +52,14 @@ func (m *numberMeasures) encode(w io.Writer, refused int) error {
 		measure.Report
 		Refused int `json:"refused"` // and skipped
 	}{m.examples, m.sums.Report(m.loss), refused})
+}
+
+// recentError words how far off a learner has been of late.
+func recentError(m *online.Metrics) string {
+	if n := m.Numbers; n != nil {
+		return fmt.Sprintf("MAE %.4g", n.Window.MAE())
+	}
+	return fmt.Sprintf("error %.2f %%", 100*m.Window.Error())
 }
 
 // numbersLine words a report in one line.

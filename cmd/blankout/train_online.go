@@ -113,9 +113,12 @@ type onlineResult struct {
 	trainResult
 	ProgressiveError   *float64 `json:"progressive_error"`
 	ProgressiveLogLoss *float64 `json:"progressive_log_loss"`
-	Level              float64  `json:"level"`
-	Noise              string   `json:"noise"` // the level by name
-	Unlabelled         uint64   `json:"unlabelled"`
+	// Where labels are numbers.
+	ProgressiveMAE  *float64 `json:"progressive_mae,omitempty"`
+	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
+	Level           float64  `json:"level"`
+	Noise           string   `json:"noise"` // the level by name
+	Unlabelled      uint64   `json:"unlabelled"`
 	// Progressive is everything measured before it was learned, all passes.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings say what is probably not as the examples' owner believes.
@@ -133,7 +136,12 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if len(classes) == 0 {
 		classes = o.data.record.Classes
 	}
-	unnamed := len(classes) == 0
+	o.data.record.Target = loss.LabelsOf(o.online.config.Loss)
+	ofNumbers := o.data.record.Target != loss.Sign
+	if ofNumbers && len(o.online.classes) > 0 {
+		return usageError{fmt.Errorf("--classes: the labels of loss %s are numbers", o.online.config.Loss)}
+	}
+	unnamed := len(classes) == 0 && !ofNumbers
 	if unnamed && !slices.Contains(o.data.paths, "-") {
 		if classes, err = o.findClasses(ctx, 1); err != nil {
 			return err
@@ -165,7 +173,11 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
-	r.TrainError = inPercent(trained.Error)
+	r.TrainError, r.Report = inPercent(trained.Error), trained.Numbers
+	if n := trained.ProgressiveNumbers; n != nil {
+		first := n.Report()
+		r.ProgressiveMAE, r.ProgressiveRMSE = first.MAE, first.RMSE
+	}
 	for _, n := range trained.Refused {
 		r.Refused += int(n)
 	}
@@ -186,7 +198,11 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		if r.Refused > 0 {
 			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
 		}
-		if r.ProgressiveError != nil {
+		if n := trained.ProgressiveNumbers; n != nil && r.Report != nil {
+			fmt.Fprintf(p.stderr, "progressive %s (the mean of the targets: MAE %.4g); on the training examples: %s, objective %.6g\n",
+				numbersLine(n.Report()), n.Baseline.MeanError(), numbersLine(*r.Report), r.Objective)
+		}
+		if r.ProgressiveError != nil && trained.ProgressiveNumbers == nil {
 			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)
 		}
 	}
@@ -326,7 +342,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
-				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive error %.2f %%", pass+1, humanize.Comma(int64(s.Learned)), 100*s.Metrics.Window.Error()))
+				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive %s", pass+1, humanize.Comma(int64(s.Learned)), recentError(&s.Metrics)))
 			}
 		},
 	}

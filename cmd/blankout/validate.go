@@ -68,6 +68,9 @@ file wants the same file with -d.`,
 			if settings.file == "" {
 				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
+			if err := validate.CheckLoss(l.Config.Learner); err != nil {
+				return fmt.Errorf("validate: %w", err)
+			}
 			if err := l.OpenRegistry(nil); err != nil {
 				return usageError{err}
 			}

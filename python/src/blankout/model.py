@@ -26,7 +26,7 @@ CLASS_LOSSES = (
     "hinge", "squared-hinge", "logistic", "quadratic", "probit", "erf", "t-logistic", "exponential",
     "ramp", "fdrop", "dropsvm",
 )
-NUMBER_LOSSES = ("linear", "poisson")
+NUMBER_LOSSES = ("linear", "absolute", "quantile", "huber", "poisson")
 INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
 MOST_UNKNOWN = 20  # features that an answer names as unknown
 
@@ -122,10 +122,10 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "calibration", "threshold", "missing", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "calibration", "threshold", "missing", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
         layout = head["layout"]
-        strict("layout", layout, "width", "weight", "lag", "average", "stats")
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
         scaler = head.get("scaler") or {}
         strict("scaler", scaler, "mode", "dense", "unfilled", "curves")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
@@ -211,6 +211,8 @@ class Model:
             if average != 0:
                 lag = layout.get("lag", 0)
                 self._weights = self._weights + average * rows.values[:, lag : lag + k]
+            if layout.get("scale", 0) != 0:
+                self._weights = self._weights * layout["scale"]
         if stats >= 0 and self._scaler.mode != "none":
             self._statistics = rows.values[:, stats : stats + STATISTICS]
         if self.kind == "linear" and "covariance" in file.blocks:

@@ -1,0 +1,295 @@
+package online
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// numbersOf draws events with three numeric fields, one of which matters more than the
+// others and one little, and their targets: 1000 + 50 (2 a - b) + noise, or counts.
+func numbersOf(n int, target loss.Target, unit float64) []*blankout.Example {
+	r := rand.New(rand.NewPCG(3, 4))
+	out := make([]*blankout.Example, n)
+	for i := range out {
+		x := []float64{r.NormFloat64(), 3 + 2*r.NormFloat64(), r.NormFloat64()}
+		f := 2*x[0] - (x[1]-3)/2
+		y := unit * (1000 + 50*(f+0.3*r.NormFloat64()))
+		if target == loss.Count {
+			y = math.Floor(math.Exp(0.3*f+1) + r.Float64())
+		}
+		out[i] = &blankout.Example{Target: y, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: x}, Field: []uint16{1, 2, 3}}
+	}
+	return out
+}
+
+func numberSchema(target loss.Target) *blankout.Schema {
+	s := blankout.NewSchema(8, nil, 2)
+	s.Target = target
+	for _, name := range []string{"a", "b", "c"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	return s
+}
+
+func numberLearner(t testing.TB, c Config) *Learner {
+	t.Helper()
+	l, err := New(c, numberSchema(loss.LabelsOf(c.Loss)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var numberLosses = []string{"squared", "absolute", "quantile:0.8", "huber:1", "poisson", "poisson:quadratic-noising"}
+
+// Every loss of numbers learns with every rule that can, far better than the mean; what is
+// published answers what the Learner does, in the targets' own unit; and a Learner that is
+// restored in the middle goes on to the bit.
+func TestNumbersLearned(t *testing.T) {
+	for _, lossName := range numberLosses {
+		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
+			for _, noise := range []string{"auto", "dropout:0.1"} {
+				if rule == "dropout-descent" && noise == "auto" {
+					continue
+				}
+				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {
+					c := DefaultConfig()
+					c.Loss, c.Rule, c.Noise = lossName, rule, noise
+					l := numberLearner(t, c)
+					events := numbersOf(3000, l.unit.target, 1)
+					var half []blankout.Block
+					for i, e := range events {
+						if i == len(events)/2 {
+							var err error
+							if half, err = l.Blocks(); err != nil {
+								t.Fatal(err)
+							}
+							half = cloneBlocks(half)
+						}
+						var model *blankout.Linear
+						if i%500 == 499 {
+							model = l.Published()
+						}
+						want := l.Score(e, make([]float64, 1))[0]
+						if got := l.Learn(e)[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
+							t.Fatalf("event %d: Learn says %v, Score %v", i, got, want)
+						}
+						if i%500 == 499 {
+							if got := model.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+								t.Fatalf("event %d: the published model says %v, the learner %v", i, got, want)
+							}
+							snapshot := l.Snapshot().Model()
+							if got, want := snapshot.Score(e, make([]float64, 1))[0], l.Score(e, make([]float64, 1))[0]; got != want {
+								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
+							}
+						}
+					}
+					n := l.Metrics().Numbers
+					bar := 0.5
+					if lossName == "quantile:0.8" || l.unit.target == loss.Count {
+						bar = 0.85
+					}
+					if rule == "sgd" || rule == "dropout-descent" {
+						bar += 0.1
+					}
+					if mean := n.Baseline.MeanError(); !(n.Window.MAE() < bar*mean) {
+						t.Errorf("MAE %.4g lately, that of the mean is %.4g", n.Window.MAE(), mean)
+					}
+					if q, ok := l.set.loss.(loss.Quantile); ok && noise == "auto" && math.Abs(n.Window.Coverage(q)-q.T) > 0.06 {
+						t.Errorf("%.3f of the targets lately at or below the quantile", n.Window.Coverage(q))
+					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
+						t.Errorf("%.3f of the targets lately within their interval", within)
+					}
+					again, err := Restore(c, half)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, e := range events[len(events)/2:] {
+						again.Learn(e)
+					}
+					if !slices.EqualFunc(must(again.Blocks()), must(l.Blocks()), func(a, b blankout.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
+						t.Error("restored in the middle it ends elsewhere")
+					}
+				})
+			}
+		}
+	}
+}
+
+func cloneBlocks(blocks []blankout.Block) (out []blankout.Block) {
+	for _, b := range blocks {
+		out = append(out, blankout.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+	}
+	return out
+}
+
+func must(blocks []blankout.Block, err error) []blankout.Block {
+	if err != nil {
+		panic(err)
+	}
+	return blocks
+}
+
+// What the stream counts in changes nothing: targets a power of two as large give
+// predictions as much larger, to the bit.
+func TestNumbersUnit(t *testing.T) {
+	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
+		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
+			c := DefaultConfig()
+			c.Loss, c.Rule = lossName, rule
+			small, large := numberLearner(t, c), numberLearner(t, c)
+			events, larger := numbersOf(600, loss.Real, 1), numbersOf(600, loss.Real, 1<<20)
+			for i := range events {
+				a, b := small.Learn(events[i])[0], large.Learn(larger[i])[0]
+				if i > targetWarmup && math.Abs(a*(1<<20)-b) > 1e-6*math.Abs(b) {
+					t.Fatalf("%s %s event %d: %v and %v", lossName, rule, i, a*(1<<20), b)
+				}
+			}
+		}
+	}
+}
+
+// Moving the unit changes no prediction of any rule, nor, under the squared loss, what the
+// next steps do.
+func TestMoveUnit(t *testing.T) {
+	for _, lossName := range numberLosses {
+		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
+			c := DefaultConfig()
+			c.Loss, c.Rule, c.Noise = lossName, rule, "dropout:0.2"
+			l, moved := numberLearner(t, c), numberLearner(t, c)
+			events := numbersOf(300, l.unit.target, 1)
+			for i, e := range events {
+				if i == 200 {
+					next := moved.unit
+					next.scale *= 1.7
+					if next.target == loss.Real {
+						next.centre += 13
+					}
+					moved.moveTo(next)
+				}
+				a, b := l.Score(e, make([]float64, 1))[0], moved.Score(e, make([]float64, 1))[0]
+				tolerance := 1e-9
+				if i > 200 {
+					if tolerance = 0.03; rule == "sgd" {
+						break // which has no sums that could follow
+					}
+				}
+				if math.Abs(a-b) > tolerance*max(math.Abs(a), 0.2) {
+					t.Fatalf("%s %s event %d: %v, in another unit %v", lossName, rule, i, a, b)
+				}
+				l.Learn(e)
+				moved.Learn(e)
+			}
+		}
+	}
+}
+
+// The forecast of the squared error is what masks drawn give in the mean.
+func TestNumbersForecast(t *testing.T) {
+	for _, lossName := range []string{"squared", "poisson"} {
+		c := DefaultConfig()
+		c.Loss, c.Noise = lossName, "none"
+		l := numberLearner(t, c)
+		events := numbersOf(2000, l.unit.target, 1)
+		for _, e := range events {
+			l.Learn(e)
+		}
+		m := l.Published()
+		r := rand.New(rand.NewPCG(1, 2))
+		var forecast [ForecastPoints]float64 // of the same weights, over all events
+		drawn := forecast
+		for _, e := range events {
+			l.missing.event.lack = blankout.Lack{}
+			l.events++
+			l.gather(e)
+			l.levels[0].forecast = forecastOfNothing
+			l.events = 0 // every event is a sample
+			l.forecastNumber(e.Target)
+			x := m.Standardised(e, blankout.Vec{})
+			for i := range forecast {
+				forecast[i] += l.levels[0].forecast.wrong[i]
+				const draws = 40
+				for range draws {
+					kept := blankout.Vec{}
+					for j := range x.Index {
+						if r.Float64() >= ForecastMissing(i) {
+							kept.Index, kept.Value = append(kept.Index, x.Index[j]), append(kept.Value, x.Value[j])
+						}
+					}
+					off := e.Target - m.Value(m.ScoreVec(kept, make([]float64, 1))[0])
+					drawn[i] += off * off / draws
+				}
+			}
+		}
+		const tolerance = 0.03
+		for i := range forecast {
+			if a, b := math.Sqrt(forecast[i]), math.Sqrt(drawn[i]); math.Abs(a-b) > tolerance*b {
+				t.Errorf("%s at %v: forecast %v, drawn %v", lossName, ForecastMissing(i), a, b)
+			}
+		}
+	}
+}
+
+var forecastOfNothing forecast
+
+// One wild target, however wild, is soon forgotten.
+func TestNumbersWild(t *testing.T) {
+	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
+		c := DefaultConfig()
+		c.Loss = lossName
+		l := numberLearner(t, c)
+		for i, e := range numbersOf(4000, l.unit.target, 1) {
+			if i == 500 {
+				e.Target = 1e30
+			}
+			if scores := l.Learn(e); scores[0]-scores[0] != 0 {
+				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
+			}
+		}
+		sum, mean, last := 0.0, 0.0, numbersOf(4000, l.unit.target, 1)[3000:]
+		m := l.Published()
+		for _, e := range last {
+			mean += e.Target / float64(len(last))
+		}
+		base := 0.0
+		for _, e := range last {
+			sum += math.Abs(e.Target - m.Value(m.Score(e, make([]float64, 1))[0]))
+			base += math.Abs(e.Target - mean)
+		}
+		if sum > 0.6*base {
+			t.Errorf("%s: absolute error %v, of the mean %v", lossName, sum, base)
+		}
+	}
+}
+
+// A Learner of numbers does not go on from a state of classes, and the other way round.
+func TestNumbersRefuse(t *testing.T) {
+	c := DefaultConfig()
+	c.Loss = "squared"
+	if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil {
+		t.Error("numbers with a schema of classes")
+	}
+	if _, err := New(DefaultConfig(), numberSchema(loss.Real)); err == nil {
+		t.Error("classes with a schema of numbers")
+	}
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Rule = "arow" }, func(c *Config) { c.Rule, c.Refresh = "irls", 100 }, func(c *Config) { c.Refresh = 100 },
+		func(c *Config) { c.Noise = "group:0.3" }, func(c *Config) { c.ClassWeight = map[string]float64{"1": 2} },
+		func(c *Config) { c.Calibrate = true }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.Missing = "rescale" },
+	} {
+		c := DefaultConfig()
+		c.Loss = "squared"
+		if change(&c); c.Check() == nil {
+			t.Errorf("%+v is not refused", c)
+		}
+	}
+	l := numberLearner(t, c)
+	if l.Learn(&blankout.Example{Target: math.NaN(), Weight: 1}) != nil || l.Learn(&blankout.Example{Target: 1e31, Weight: 1}) != nil || l.Metrics().Refused != 2 {
+		t.Error("a target that is not finite, or beyond 1e30, is learned")
+	}
+}

@@ -1,0 +1,399 @@
+package online
+
+// This file learns targets that are numbers: the unit that they are measured in while
+// learning, and what is measured of them.
+
+import (
+	"fmt"
+	"math"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/loss"
+	"blankout/measure"
+)
+
+// unit is what targets are measured in, so that neither steps nor the ridge depend on
+// what the stream counts in: real targets as deviations from a centre, (y - centre)/scale,
+// counts as multiples of scale. What is published is given back in the target's own unit.
+//
+// The running mean and deviation of the targets (of counts: the mean) make the unit. It
+// moves seldom, for all weights must then move along: when the number of targets is a
+// power of two, if it is off by a tenth, and when it is off by a factor of two.
+type unit struct {
+	target        loss.Target // not part of the state
+	centre, scale float64
+	count         uint64  // targets
+	weight        float64 // of them
+	mean, scatter float64 // of the targets, and the sum of squared differences from it
+}
+
+const (
+	// A target counts and is learned as one within so many deviations of the mean, once so
+	// many have been seen: one wild number must not decide about all that follow.
+	targetClip, targetWarmup = 16, 30
+	unitDrifts, unitBreaks   = 0.1, 2
+)
+
+func newUnit(t loss.Target) unit { return unit{target: t, scale: 1} }
+
+func (u *unit) deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
+
+// clip keeps a target within targetClip deviations of the mean of those before it.
+func (u *unit) clip(y float64) float64 {
+	if u.count < targetWarmup {
+		return y
+	}
+	most := targetClip * u.deviation()
+	if most == 0 {
+		return y
+	}
+	return min(max(y, u.mean-most), u.mean+most)
+}
+
+// standard returns a target in the unit.
+func (u *unit) standard(y float64) float64 {
+	if u.target == loss.Count {
+		return y / u.scale
+	}
+	return (y - u.centre) / u.scale
+}
+
+// score returns in the target's own unit what is a score in this one.
+func (u *unit) score(f float64) float64 {
+	if u.target == loss.Count {
+		return f + math.Log(u.scale)
+	}
+	return u.centre + u.scale*f
+}
+
+// own is the inverse of score.
+func (u *unit) own(score float64) float64 {
+	if u.target == loss.Count {
+		return score - math.Log(u.scale)
+	}
+	return (score - u.centre) / u.scale
+}
+
+// value returns the number that a score in the unit predicts.
+func (u *unit) value(f float64) float64 {
+	if u.target == loss.Count {
+		return u.scale * math.Exp(f)
+	}
+	return u.centre + u.scale*f
+}
+
+// observe counts in a target and returns the unit that follows from those so far; moved
+// says whether it is another one.
+func (u *unit) observe(y, weight float64) (next unit, moved bool) {
+	y = u.clip(y)
+	u.count++
+	u.weight += weight
+	off := y - u.mean
+	u.mean += off * (weight / u.weight)
+	u.scatter += weight * off * (y - u.mean)
+	next = *u
+	if u.target == loss.Count {
+		next.scale = u.mean
+	} else {
+		next.centre, next.scale = u.mean, u.deviation()
+		if next.scale == 0 { // all targets are equal so far
+			next.scale = u.scale
+		}
+	}
+	if !(next.scale > 0) {
+		return *u, false
+	}
+	ratio := next.scale / u.scale
+	switch {
+	case ratio > unitBreaks || ratio < 1/unitBreaks:
+		return next, true
+	case u.count&(u.count-1) != 0:
+		return *u, false
+	}
+	return next, math.Abs(ratio-1) > unitDrifts || math.Abs(next.centre-u.centre) > unitDrifts*next.scale
+}
+
+// gradientRatio returns by how much the derivative of a loss grows where targets and scores
+// grow by ratio: by as much for the squared loss, not at all for that of a quantile.
+func (u *unit) gradientRatio(l loss.Loss, ratio float64) float64 {
+	if u.target == loss.Count {
+		return ratio
+	}
+	_, was, _ := l.At(1, 0, 0)
+	_, is, _ := l.At(ratio, 0, 0)
+	return is / was
+}
+
+// moveTo makes another unit that of the targets. All weights move along, so that no
+// prediction changes; what a rule has gathered of gradients goes with them. Of the first
+// targets the mean knows more than an intercept that has hardly begun to learn: predictions
+// then move with it.
+func (l *Learner) moveTo(next unit) {
+	was := l.unit
+	l.unit = next
+	ratio := was.scale / next.scale
+	keep := was.gradientRatio(l.set.loss, ratio)
+	factor, shift := ratio, (was.centre-next.centre)/next.scale
+	if next.target == loss.Count {
+		factor, shift = 1, math.Log(ratio)
+	}
+	if next.count <= targetWarmup {
+		shift = 0
+	}
+	if l.set.rule.curvature {
+		keep /= factor
+	} else {
+		keep *= keep
+	}
+	move := func(row []float64, intercepts bool) {
+		l.rule.rescale(row, 0, l.n, factor)
+		l.rule.forget(row, intercepts, keep*factor*factor) // rescale divides by the square
+	}
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		move(l.table.Touch(column), false)
+	}
+	if l.set.intercept {
+		move(l.bias, true)
+		for i, b := range l.weights(l.bias) {
+			l.rule.set(l.bias, i, b+shift)
+		}
+	}
+	for v := range l.levels {
+		for k := range l.levels[v].sumsq {
+			l.levels[v].sumsq[k] *= factor * factor
+		}
+	}
+	l.resum()
+}
+
+// targetLoss returns the loss for targets and values in their own unit.
+func (l *Learner) targetLoss() loss.Loss {
+	if h, ok := l.set.loss.(loss.Huber); ok {
+		return loss.Huber{D: h.D * l.unit.scale}
+	}
+	return l.set.loss
+}
+
+// Numbers are the progressive measures of targets that are numbers.
+type Numbers struct {
+	Total, Window measure.Numbers // since the beginning, and recently, as in Metrics
+	// Baseline is the mean absolute error of predicting the mean of the targets so far.
+	Baseline Baseline
+	Residual blankout.Residual // recently
+
+	samples float64 // that the Residual is of, at most 2 residualMemory
+	loss    loss.Loss
+}
+
+// Report returns the measures since the beginning.
+func (n *Numbers) Report() measure.Report { return n.Total.Report(n.loss) }
+
+// Baseline compares the progressive absolute error with that of the running mean, over one
+// block of priorBlock labelled events after the other, as Prior does for classes.
+type Baseline struct {
+	// Exceeded says that the last complete block's error was above the mean's, and no later
+	// one has been a hundredth below it.
+	Exceeded bool
+	Event    uint64  // the number of the event that completed the last block
+	MAE      float64 // of that block
+	Mean     float64 // of the mean, there
+
+	Weight, Absolute float64 // of all events: the mean's error
+
+	events              uint64 // of the block at hand
+	weight, own, shared float64
+}
+
+const residualMemory = 2000
+
+// measureNumber counts in the published value at hand for a target.
+func (l *Learner) measureNumber(y, weight, value float64) {
+	m := l.measures.sums.Numbers
+	low, high := math.NaN(), math.NaN()
+	if m.samples >= 2 {
+		low, high = m.Residual.Interval(l.unit.target, value)
+	}
+	own := l.targetLoss()
+	m.Total.Add(own, y, weight, value, low, high, 1)
+	m.Window.Add(own, y, weight, value, low, high, 0.999)
+	for len(l.measures.sums.Classes) == 0 {
+		l.measures.sums.Classes = append(l.measures.sums.Classes, 0)
+	}
+	l.measures.sums.Classes[0]++
+
+	m.samples = min(m.samples+1, 2*residualMemory)
+	r, rate := m.Residual.Of(l.unit.target, y, value), 1/m.samples
+	if m.samples >= 16 { // the first ones fade soon
+		rate = 1 / (8 + m.samples/2)
+	}
+	if most := targetClip * m.Residual.Deviation; m.samples > targetWarmup && most > 0 {
+		r = min(max(r, m.Residual.Mean-most), m.Residual.Mean+most)
+	}
+	off := r - m.Residual.Mean
+	m.Residual.Mean += rate * off
+	m.Residual.Deviation = math.Sqrt((1 - rate) * (m.Residual.Deviation*m.Residual.Deviation + rate*off*off))
+
+	b := &m.Baseline
+	wrong, mean := math.Abs(y-value), math.Abs(y-l.unit.mean)
+	b.Weight += weight
+	b.Absolute += weight * mean
+	b.events++
+	b.weight += weight
+	b.own += weight * wrong
+	b.shared += weight * mean
+	if b.events == priorBlock {
+		b.Event, b.MAE, b.Mean = l.events, b.own/b.weight, b.shared/b.weight
+		b.Exceeded = b.MAE > b.Mean || b.Exceeded && b.MAE > 0.99*b.Mean
+		b.events, b.weight, b.own, b.shared = 0, 0, 0, 0
+	}
+	scale := l.unit.deviation()
+	if scale == 0 {
+		scale = 1
+	}
+	l.watch(wrong / scale)
+}
+
+// MeanError returns the mean's error over all events, NaN without any.
+func (b *Baseline) MeanError() float64 { return b.Absolute / b.Weight }
+
+// forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
+// of the survivors of deletion at rate d, which are not scaled, the score is b + (1-d) g in
+// the mean with variance d (1-d) sum w^2 x^2, for g the features' part, whatever the
+// distribution. Of counts the value is a product of independent factors, e^(w x) or 1, whose
+// moments are products too.
+func (l *Learner) forecastNumber(y float64) {
+	if l.events > forecastFirst && l.events%forecastEvery != 0 {
+		return
+	}
+	for v := range l.levels {
+		g, b, q := l.spread(v)
+		var first, second [ForecastPoints]float64
+		if l.unit.target == loss.Count {
+			first, second = l.moments(v, b)
+		}
+		var wrong [ForecastPoints]float64
+		for i := range wrong {
+			d := ForecastMissing(i)
+			if l.unit.target == loss.Count {
+				wrong[i] = max(y*y-2*y*first[i]+second[i], 0)
+				continue
+			}
+			r := y - l.unit.value(b+(1-d)*g)
+			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
+		}
+		l.levels[v].forecast.add(0, wrong[:])
+	}
+	if len(l.levels) > 1 {
+		l.compare()
+		if (l.events/forecastEvery)%forecastReview == 0 {
+			l.choose()
+		}
+	}
+}
+
+// spread returns of a level's published score the features' part g, the intercept b, and
+// the sum of squares of the features' terms.
+func (l *Learner) spread(v int) (g, b, q float64) {
+	now, c := &l.now, l.levels[v].lagShare()
+	at, lag := blankout.ScalerWidth+v, 2*l.n
+	for i, row := range l.features() {
+		p := row[at : at+lag+1]
+		w := now.step.x[i] * (p[0] + c*p[lag])
+		q += w * w
+	}
+	var intercept [1]float64
+	l.interceptsOf(v, intercept[:])
+	return now.step.f[v] + c*now.lag[v] - intercept[0], intercept[0], q
+}
+
+// moments returns the first and the second moment of a level's value for the event at hand
+// at each deletion rate, for counts: its intercept b and the surviving features' terms t make
+// scale e^b prod e^t. They are kept finite.
+func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float64) {
+	const most = 1e100
+	c := l.levels[v].lagShare()
+	at, lag := blankout.ScalerWidth+v, 2*l.n
+	start := min(l.unit.scale*math.Exp(b), most)
+	for i := range first {
+		first[i], second[i] = start, start*start
+	}
+	for i, row := range l.features() {
+		p := row[at : at+lag+1]
+		once := math.Exp(min(l.now.step.x[i]*(p[0]+c*p[lag]), 100))
+		for j := range first {
+			d := ForecastMissing(j)
+			first[j] = min(first[j]*((1-d)*once+d), most)
+			second[j] = min(second[j]*((1-d)*once*once+d), most*most)
+		}
+	}
+	return first, second
+}
+
+// measureTarget measures and forecasts the event at hand, whose label is the number y, and
+// then takes it into the unit.
+func (l *Learner) measureTarget(y, weight float64) {
+	f := l.now.scores[0]
+	l.measureNumber(y, weight, l.unit.value(f))
+	l.forecastNumber(y)
+	l.now.scores[0] = l.unit.score(f)
+	if l.period > 0 {
+		l.now.target = l.unit.standard(l.unit.clip(y))
+		return
+	}
+	clipped := l.unit.clip(y)
+	if next, moved := l.unit.observe(y, weight); moved {
+		l.moveTo(next)
+	}
+	l.now.target = l.unit.standard(clipped)
+}
+
+// numbersState is the block "numbers".
+func (l *Learner) numbersState(c *coder.Coder) {
+	u, m := &l.unit, l.measures.sums.Numbers
+	c.Uint(&u.count)
+	for _, p := range []*float64{&u.centre, &u.scale, &u.weight, &u.mean, &u.scatter, &m.samples, &m.Residual.Mean, &m.Residual.Deviation} {
+		c.Float(p)
+	}
+	for _, n := range []*measure.Numbers{&m.Total, &m.Window} {
+		for _, p := range []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Mean, &n.Scatter, &n.Asked, &n.Within} {
+			c.Float(p)
+		}
+	}
+	b := &m.Baseline
+	exceeded := uint64(0)
+	if b.Exceeded {
+		exceeded = 1
+	}
+	c.Uint(&exceeded)
+	b.Exceeded = exceeded == 1
+	c.Uint(&b.Event)
+	c.Uint(&b.events)
+	for _, p := range []*float64{&b.MAE, &b.Mean, &b.Weight, &b.Absolute, &b.weight, &b.own, &b.shared} {
+		c.Float(p)
+	}
+}
+
+// checkNumbers refuses what is for classes where a loss is of numbers.
+func (c Config) checkNumbers(s settings) error {
+	for _, x := range []struct {
+		key   string
+		wrong bool
+		why   string
+	}{
+		{"rule", s.rule.classesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
+		{"refresh", c.Refresh > 0, fmt.Sprintf("refresh = %d: it is for classes, and the labels of loss %s are numbers; set refresh = 0", c.Refresh, c.Loss)},
+		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{"curves", c.Curves > 0, fmt.Sprintf("curves = %d: of classes so far, and the labels of loss %s are numbers; set curves = 0", c.Curves, c.Loss)},
+		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
+		{"calibrate", c.Calibrate, fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
+		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
+		{"missing", s.missingRule == blankout.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
+	} {
+		if x.wrong {
+			return blankout.KeyErrorf(x.key, "%s", x.why)
+		}
+	}
+	return nil
+}
