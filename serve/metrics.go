@@ -14,6 +14,7 @@ import (
 	"blankout/batch"
 	"blankout/client"
 	"blankout/group"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/registry"
@@ -172,6 +173,16 @@ var metrics = []metric{
 		ofTwo((*online.Binary).Recall)},
 	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance of the probability given to the positive class from how often it was right; two classes.",
 		ofTwo((*online.Binary).CalibrationError)},
+	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
+		ofNumbers((*measure.Numbers).MAE)},
+	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root of the mean squared error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
+		ofNumbers((*measure.Numbers).RMSE)},
+	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; targets that are numbers.",
+		func(v *view, emit func(float64, ...string)) {
+			if n := v.status.Metrics.Numbers; n != nil {
+				emit(n.Baseline.MeanError())
+			}
+		}},
 	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
 		one(func(v *view) float64 { return float64(v.status.Metrics.Features) })},
 	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
@@ -471,6 +482,16 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 }
 
 // ofTwo reads a measure of two classes.
+// ofNumbers emits a measure of targets that are numbers, by span.
+func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if n := v.status.Metrics.Numbers; n != nil {
+			emit(read(&n.Total), "total")
+			emit(read(&n.Window), "window")
+		}
+	}
+}
+
 func ofTwo(read func(*online.Binary) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if b := v.status.Metrics.Binary; b != nil {

@@ -53,19 +53,27 @@ type Point struct {
 	Time    int64    `json:"t"`       // milliseconds since 1970
 	Records uint64   `json:"records"` // counted in since the start
 	Lag     *float64 `json:"lag"`
-	Error   *float64 `json:"error"` // recent, a share
+	// Error is recent, a share, and Loss the recent log-loss, nats. Where labels are numbers,
+	// they are the mean absolute error and the root of the mean squared one.
+	Error   *float64 `json:"error"`
 	Total   *float64 `json:"error_total"`
-	Loss    *float64 `json:"loss"` // recent, nats
+	Loss    *float64 `json:"loss"`
+	Numbers bool     `json:"numbers,omitempty"`
 	Refused uint64   `json:"refused"`
 }
 
 func pointOf(v *view) Point {
 	s := v.status
-	return Point{
+	p := Point{
 		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabelled + s.Refused, Lag: lag(v),
 		Error: number(s.Metrics.Window.Error()), Total: number(s.Metrics.Total.Error()),
 		Loss: number(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
 	}
+	if n := s.Metrics.Numbers; n != nil {
+		p.Numbers = true
+		p.Error, p.Total, p.Loss = number(n.Window.MAE()), number(n.Total.MAE()), number(n.Window.RMSE())
+	}
+	return p
 }
 
 // lag is the sum over the partitions whose end is known.
@@ -195,6 +203,9 @@ func reportOf(v *view) Report {
 	}
 	if h := s.Health; h != nil && len(h.Fields) > 0 {
 		r.Health = &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
+	}
+	if m.Numbers != nil {
+		r.TotalLoss = number(m.Numbers.Total.RMSE())
 	}
 	if m.Binary != nil {
 		r.AUC = number(m.Binary.AUC())

@@ -13,6 +13,8 @@ const whole = n => n == null ? none : Math.round(n).toString().replace(/\B(?=(\d
 const short = n => n == null ? none : n >= 1e9 ? (n / 1e9).toPrecision(3) + " G" : n >= 1e6 ? (n / 1e6).toPrecision(3) + " M" : n >= 1e4 ? (n / 1e3).toPrecision(3) + " k" : n >= 10 || n % 1 === 0 ? whole(n) : n.toPrecision(2);
 const fixed = (x, digits) => x == null ? none : x.toFixed(digits);
 const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1) + " %";
+// How an error is shown: a share, or of numbers in the target's own unit.
+const errorOf = s => s.numbers ? x => x == null ? none : x.toPrecision(4) : percent;
 const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
 const bytes = n => n < 1024 ? n + " B" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KiB" : n < 1 << 30 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / (1 << 30)).toFixed(1) + " GiB";
 const span = s => s < 1 ? "now" : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
@@ -164,7 +166,7 @@ function draw() {
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
-  document.title = (ready || plain ? "" : "! ") + (s.name ? s.name + " · blankout" : "blankout") + (s.error == null ? "" : " · " + percent(s.error));
+  document.title = (ready || plain ? "" : "! ") + (s.name ? s.name + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
   text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : ""));
@@ -172,8 +174,10 @@ function draw() {
   text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
   text("lag", short(s.lag));
   text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "unknown of a file" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
-  text("error", percent(s.error));
-  text("error-note", "total " + percent(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)));
+  $("error").previousElementSibling.textContent = (s.numbers ? "Mean absolute error" : "Error") + ", recent";
+  $("loss").previousElementSibling.textContent = (s.numbers ? "Root mean squared error" : "Log-loss") + ", recent";
+  text("error", errorOf(s)(s.error));
+  text("error-note", "total " + errorOf(s)(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)));
   text("loss", fixed(s.loss, 4));
   text("loss-note", "total " + fixed(s.loss_total, 4));
   const c = s.checkpoint;
@@ -191,9 +195,9 @@ function draw() {
 
   const recent = {name: "recent", colour: "--a"}, total = {name: "since the beginning", colour: "--b", dash: true};
   legend("legend-error", [recent, total]);
-  chart("chart-error", {time: true, label: "Error over time", x: clock, y: v => +(100 * v).toPrecision(3) + " %", tip: percent, series: [
+  chart("chart-error", {time: true, label: s.numbers ? "Mean absolute error over time" : "Error over time", x: clock, y: s.numbers ? v => +v.toPrecision(3) : v => +(100 * v).toPrecision(3) + " %", tip: errorOf(s), series: [
     {...recent, points: points.map(p => [p.t, p.error])}, {...total, points: points.map(p => [p.t, p.error_total])}]});
-  chart("chart-loss", {time: true, label: "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: v => fixed(v, 4), series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
+  chart("chart-loss", {time: true, label: s.numbers ? "Root mean squared error over time" : "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: v => fixed(v, 4), series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
   chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", colour: "--a", points: rate}]});
   chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", colour: "--a", points: points.map(p => [p.t, p.lag])}]});
   drawForecast(s);
@@ -217,7 +221,7 @@ function drawForecast(s) {
   const chosen = series.filter(f => f.chosen);
   const others = series.length - chosen.length;
   legend("legend-forecast", [...chosen, ...(others ? [{name: measured ? "noise levels, while learning" : "other noise levels", colour: "--faint", faint: true}] : [])]);
-  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: v => fixed(100 * v, 0) + " %", tip: percent, range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true,
+  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true,
     series: [...series.filter(f => !f.chosen), ...chosen]});
   text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", from the weights alone."));
 }
