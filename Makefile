@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka mutation oracle race crash soak nemesis bench fuzz lint ci
+.PHONY: build test long kafka mutation oracle race crash crash-group soak nemesis bench fuzz lint ci
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -37,6 +37,12 @@ race:
 # equal, byte for byte, that of a run that was never killed.
 crash:
 	BLANKOUT_LONG=1 BLANKOUT_CRASH_KILLS=1000 go test -count=1 -timeout=60m -run=Crash -v ./tests/...
+
+# Kills, pauses and stops members of a group KILLS times; every event must count once,
+# and all members must have the same bytes at every base.
+KILLS ?= 10
+crash-group:
+	BLANKOUT_CRASH_GROUP=$(KILLS) go test -count=1 -timeout=120m -run=CrashGroup -v ./tests
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.

@@ -241,6 +241,12 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		return err
 	}
 	l.current.Member = l.id.String()
+	living := false
+	defer func() {
+		if !living && ctx.Err() != nil {
+			err = nil // stopped before it began
+		}
+	}()
 	connect := m.Kafka.ConnectConfig
 	if l.ledger, err = stream.OpenLedger(ctx, m.Config.Ledger(connect, l.log)); err != nil {
 		return err
@@ -261,6 +267,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	living = true
 	l.joins = joining(context.WithoutCancel(ctx), place)
 	err = l.live(ctx)
 	if errors.Is(err, errStop) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {

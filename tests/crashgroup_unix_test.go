@@ -1,0 +1,315 @@
+//go:build unix
+
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"blankout"
+	"blankout/config"
+	"blankout/group"
+	"blankout/record"
+	"blankout/stream"
+)
+
+// groupKills is how often a member is killed, paused or stopped: BLANKOUT_CRASH_GROUP.
+// Without it the test is skipped: kfake never gives up a member that dies between the
+// answer to its JoinGroup and its SyncGroup, as Kafka does after the session, and its
+// partition is then nobody's.
+func groupKills(t *testing.T) int {
+	text := os.Getenv("BLANKOUT_CRASH_GROUP")
+	if text == "" {
+		t.Skip("set BLANKOUT_CRASH_GROUP to how often members are to be killed (make crash-group)")
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("BLANKOUT_CRASH_GROUP=%q: want a number", text)
+	}
+	return n
+}
+
+// written is what was produced to a topic: of each partition the sums of the fingerprints
+// of the records before every offset.
+type written struct {
+	mu   sync.Mutex
+	sums [][]uint64
+}
+
+// check compares positions with what was produced, and says whether they have come to the
+// end of it.
+func (w *written) check(t *testing.T, positions blankout.Offsets) (all bool) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all = true
+	for p, sums := range w.sums {
+		at, ok := positions.Lookup("events", int32(p))
+		if !ok {
+			all = all && len(sums) == 1
+			continue
+		}
+		if at.First != 0 || at.Next >= int64(len(sums)) || at.Records != uint64(at.Next) || at.Sum != sums[at.Next] {
+			t.Fatalf("partition %d: %+v, and %d records were produced", p, at, len(sums)-1)
+		}
+		all = all && at.Next == int64(len(sums)-1)
+	}
+	return all
+}
+
+// produce writes events until ctx ends.
+func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
+	c := stream.DefaultProducerConfig()
+	c.Brokers, c.Topic = brokers, "events"
+	p, err := stream.NewProducer(ctx, c)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer p.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	for ctx.Err() == nil {
+		partition := int32(r.IntN(len(w.sums)))
+		w.mu.Lock() // until they are acknowledged: a member may count them at once
+		for range 20 {
+			x, word := r.NormFloat64(), r.IntN(300)
+			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"word":"w%d"}`, x+float64(word%3)-1 > 0, x, word)
+			if err := p.WriteTo(t.Context(), partition, stream.Message{Value: value}); err != nil {
+				t.Error(err)
+			}
+			sums := w.sums[partition]
+			w.sums[partition] = append(sums, sums[len(sums)-1]+record.Fingerprint(int64(len(sums)-1), nil, value))
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.mu.Unlock()
+		time.Sleep(4 * time.Millisecond)
+	}
+}
+
+// TestCrashGroup runs three members in processes of their own, which are killed, paused
+// for longer than their session and stopped, each at a random instant and started again,
+// while events come. Every event counts once, and all members have the same bytes at
+// every base.
+func TestCrashGroup(t *testing.T) {
+	const members, partitions = 3, 4
+	kills := groupKills(t)
+	program := buildProgram(t)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "blankout.toml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `
+[kafka]
+brokers = [%q]
+topics = ["events"]
+batch_records = 50
+[record]
+format = "json"
+bits = 14
+classes = ["false", "true"]
+[http]
+address = ""
+[dead_letter]
+policy = "skip"
+[group]
+name = "g"
+partitions = 2
+interval_min = 50
+interval_max = "100ms"
+warm = 200
+base_every = 8
+session_timeout = "1s"
+rebalance_timeout = "3s"
+`, broker.ListenAddrs()[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := config.Load(config.Source{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspect := func() *group.Report {
+		t.Helper()
+		r, err := group.Inspect(t.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range r.Bases {
+			if !b.Same {
+				t.Fatalf("base %d is not what the ledger comes to", b.Offset)
+			}
+		}
+		return r
+	}
+	logOf := func(i int) string { return filepath.Join(dir, fmt.Sprintf("log%d", i)) }
+	start := func(i int) *exec.Cmd {
+		t.Helper()
+		log, err := os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		c := exec.Command(program, "run", "-f", file)
+		c.Stdout, c.Stderr = log, log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	said := func() string {
+		text := ""
+		for i := range members {
+			data, _ := os.ReadFile(logOf(i))
+			text += fmt.Sprintf("member %d:\n%s", i, data[max(0, len(data)-3000):])
+		}
+		return text
+	}
+
+	w := &written{}
+	for range partitions {
+		w.sums = append(w.sums, []uint64{0})
+	}
+	producing, enough := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.produce(producing, t, broker.ListenAddrs()) })
+	var processes [members]*exec.Cmd
+	for i := range processes {
+		processes[i] = start(i)
+	}
+	defer func() {
+		enough()
+		running.Wait()
+		for _, c := range processes {
+			if c != nil {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			}
+		}
+	}()
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: it does not come\n%s", what, said())
+			}
+		}
+	}
+	await("the first commit", func() bool {
+		r, err := group.Inspect(t.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, nil)
+		return err == nil && r.Accepted > 0
+	})
+
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	paused, killed, stopped := 0, 0, 0
+	for round := range kills {
+		time.Sleep(time.Duration(r.IntN(600)) * time.Millisecond)
+		i := r.IntN(members)
+		c := processes[i]
+		var exit *exec.ExitError
+		switch r.IntN(4) {
+		case 0:
+			paused++
+			if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatalf("%v\n%s", err, said())
+			}
+			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // the session and more
+			if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			stopped++
+			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatalf("%v\n%s", err, said())
+			}
+			if err := c.Wait(); err != nil {
+				t.Fatalf("a stop: %v\n%s", err, said())
+			}
+			processes[i] = start(i)
+		default:
+			killed++
+			if err := c.Process.Kill(); err != nil {
+				t.Fatalf("%v\n%s", err, said())
+			}
+			if err := c.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+				t.Fatalf("it had ended by itself: %v\n%s", err, said())
+			}
+			processes[i] = start(i)
+		}
+		if round%4 == 3 {
+			w.check(t, inspect().Positions)
+		}
+	}
+	enough()
+	running.Wait()
+	await("the last event", func() bool { return w.check(t, inspect().Positions) })
+	for i, c := range processes {
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("member %d: %v\n%s", i, err, said())
+		}
+		processes[i] = nil
+	}
+	last := inspect()
+	if !w.check(t, last.Positions) {
+		t.Errorf("%+v", last.Positions)
+	}
+	hashes, compared := map[int64]string{}, 0
+	for i := range members {
+		baseHashes(t, logOf(i), func(offset int64, hash string) {
+			if other, ok := hashes[offset]; ok {
+				compared++
+				if other != hash {
+					t.Errorf("at base %d one member has %s, another %s", offset, other, hash)
+				}
+			}
+			hashes[offset] = hash
+		})
+	}
+	if compared == 0 {
+		t.Error("no two members came to the same base")
+	}
+	t.Logf("%d killed, %d paused, %d stopped; %d commits accepted, %v rejected, %d events; %d bases, %d times the same as another member's",
+		killed, paused, stopped, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
+}
+
+// baseHashes reads a member's log.
+func baseHashes(t *testing.T, name string, found func(offset int64, hash string)) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var line struct {
+			Msg    string
+			Offset int64
+			Hash   string
+		}
+		if text := lines.Text(); strings.Contains(text, `"msg":"base"`) && json.Unmarshal([]byte(text), &line) == nil {
+			found(line.Offset, line.Hash)
+		}
+	}
+}
