@@ -272,6 +272,9 @@ var metrics = []metric{
 		})},
 	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the published weights if that share of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
+			if v.status.Metrics.Numbers != nil {
+				return // these are root mean squared errors, no shares
+			}
 			for _, f := range v.status.Metrics.Forecasts {
 				if f.Level != v.status.Metrics.Level {
 					continue
