@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/failpoint"
 )
 
 // Join matches labels with events. Its methods are called with the records of a Merge,
@@ -78,8 +80,9 @@ type Counts struct {
 	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
 	// and no less than half of that.
 	Delays []uint64 `json:"delays"`
-	// Oldest is when the oldest record within the wait came, 0 without any.
-	Oldest int64 `json:"-"`
+	// Age is how long ago, by the time of the logs, the oldest event or label within the
+	// wait came, in milliseconds.
+	Age int64 `json:"-"`
 }
 
 // Block is the name of the block that holds a State.
@@ -128,9 +131,28 @@ func (j *Join) Counts() Counts {
 	c := j.state.Counts
 	c.Delays, c.Idle = slices.Clone(c.Delays), j.idle.Load()
 	if len(j.store.next) > 0 {
-		c.Oldest = j.store.next[0].time
+		c.Age = j.state.Now - j.store.next[0].time
 	}
 	return c
+}
+
+// Delay returns a bound, within a factor of two, on the delay of the share q of the
+// matched labels, in seconds; NaN without any.
+func (c *Counts) Delay(q float64) float64 {
+	total := uint64(0)
+	for _, n := range c.Delays {
+		total += n
+	}
+	if total == 0 {
+		return math.NaN()
+	}
+	sum := 0.0
+	for i, n := range c.Delays {
+		if sum += float64(n); sum >= q*float64(total) {
+			return math.Ldexp(1, i)
+		}
+	}
+	return math.NaN()
 }
 
 // KeepsLate says whether late labels go to the dead letters.
@@ -409,7 +431,13 @@ func (j *Join) Freeze() *Frozen { return &Frozen{j, j.State()} }
 // Block makes what waits safe on disk and returns the block of the checkpoint. It may be
 // called from another goroutine, while the Join goes on.
 func (f *Frozen) Block() (blankout.Block, error) {
+	if err := failpoint.Here("labels.mark"); err != nil {
+		return blankout.Block{}, err
+	}
 	if err := f.join.store.mark(f.state.Tick, f.state.Sum); err != nil {
+		return blankout.Block{}, err
+	}
+	if err := failpoint.Here("labels.marked"); err != nil {
 		return blankout.Block{}, err
 	}
 	data, err := json.Marshal(f.state)
@@ -419,6 +447,9 @@ func (f *Frozen) Block() (blankout.Block, error) {
 // LetGo frees the space of what no checkpoint needs any more if f's is the oldest that is
 // kept. It may be called from the goroutine that calls Block.
 func (f *Frozen) LetGo() error {
+	if err := failpoint.Here("labels.letgo"); err != nil {
+		return err
+	}
 	s := &f.state
 	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick); err != nil {
 		return fmt.Errorf("letting go of events that no longer wait: %w", err)

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"blankout/internal/coder"
+	"blankout/internal/failpoint"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -210,6 +211,9 @@ func (s *store) goBack(directory string, tick, sum, first uint64) error {
 		return &StateError{directory, fmt.Sprintf("events from record %d on are needed, those before %d were let go", first, s.gone.Slim)}
 	}
 	s.at = first
+	if err := failpoint.Here("labels.goback"); err != nil {
+		return err
+	}
 	b := s.db.NewBatch()
 	defer b.Close()
 	var failed error
@@ -258,6 +262,9 @@ func (s *store) each(from, to uint64, f func(*deed) bool) error {
 func (s *store) put(d *deed, st *standing) (uint64, error) {
 	value := d.encode()
 	if err := s.db.Set(tickKey('t', d.tick), value, pebble.NoSync); err != nil {
+		return 0, err
+	}
+	if err := failpoint.Here("labels.put"); err != nil {
 		return 0, err
 	}
 	c := &coder.Coder{}

@@ -114,7 +114,7 @@ func (s *saver) write(state *frozen, more []blankout.Block, waiting *labels.Froz
 		r.name, r.size, err = s.save(blocks)
 	}
 	if err == nil && waiting != nil {
-		err = s.letGo(waiting)
+		s.letGo(waiting)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
@@ -127,15 +127,18 @@ func (s *saver) write(state *frozen, more []blankout.Block, waiting *labels.Froz
 }
 
 // letGo frees what none of the checkpoints that are kept needs, now that there is one
-// more.
-func (s *saver) letGo(saved *labels.Frozen) error {
+// more. If it cannot, the next one tries again.
+func (s *saver) letGo(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
-	if len(s.kept) < max(s.keep, 1) {
-		return nil
+	for len(s.kept) > max(s.keep, 1) {
+		s.kept = s.kept[1:]
 	}
-	err := firstError(failpoint.Here("run.letgo"), s.kept[0].LetGo)
-	s.kept = s.kept[1:]
-	return err
+	if len(s.kept) < max(s.keep, 1) {
+		return
+	}
+	if err := s.kept[0].LetGo(); err != nil {
+		s.log.Warn("events that no longer wait for labels still take up space", "err", err)
+	}
 }
 
 func firstError(err error, then func() error) error {

@@ -14,6 +14,7 @@ import (
 	"blankout/batch"
 	"blankout/client"
 	"blankout/group"
+	"blankout/labels"
 	"blankout/measure"
 	"blankout/online"
 	"blankout/predict"
@@ -93,6 +94,39 @@ var metrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.Suspects) })},
 	{"blankout_suspect_failures_total", counter, nil, "Attempts to store suspects that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.SuspectFailures) })},
+	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a label that comes later ([labels]).",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
+	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.wait came.",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away) or repeated (another of their id waited).",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+			emit(float64(c.Matched), "matched")
+			emit(float64(c.TimedOut), "timed-out")
+			emit(float64(c.Overflowed), "overflowed")
+			emit(float64(c.RepeatedEvents), "repeated")
+		})},
+	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did more or less than match an event that waits, those before a restart included: early, corrected, repeated, late or unknown (early, and no event came).",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+			emit(float64(c.Early), "early")
+			emit(float64(c.Corrected), "corrected")
+			emit(float64(c.Repeated), "repeated")
+			emit(float64(c.Late), "late")
+			emit(float64(c.Unknown), "unknown")
+		})},
+	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "By how much labels come later than their events: a bound on the quantile, within a factor of two.",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+			for _, q := range []float64{0.5, 0.9, 0.99} {
+				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
+			}
+		})},
+	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle).",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
+	{"blankout_labels_learning_error_ratio", gauge, nil, "Share of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.status.Labels != nil {
+				emit(v.status.AtLearning.Error())
+			}
+		}},
 	{"blankout_batches_total", counter, nil, "Batches of records learned.",
 		one(func(v *view) float64 { return float64(v.status.Batches) })},
 	{"blankout_received_bytes_total", counter, nil, "Bytes of fetch responses received from brokers, as they travel.",
@@ -568,6 +602,15 @@ func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float6
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
 			emit(read(p), p.Topic, itoa(int64(p.Partition)))
+		}
+	}
+}
+
+// fromLabels is a metric of labels that come later, where there are any.
+func fromLabels(f func(c *labels.Counts, emit func(float64, ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.status.Labels != nil {
+			f(v.status.Labels, emit)
 		}
 	}
 }

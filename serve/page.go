@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/labels"
 	"blankout/online"
 )
 
@@ -122,6 +123,7 @@ type Report struct {
 	Age        *float64                   `json:"newest_age_seconds"`
 	Predicting *predicting                `json:"predictions,omitempty"`
 	Places     []placeReport              `json:"snapshots,omitempty"`
+	Labels     *labels.Counts             `json:"labels,omitempty"` // that come later
 }
 
 // predicting is about the topic of predictions.
@@ -195,7 +197,7 @@ func reportOf(v *view) Report {
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
 		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
-		RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
+		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
 	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {

@@ -169,7 +169,8 @@ function draw() {
   document.title = (ready || plain ? "" : "! ") + (s.name ? s.name + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
   text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
-  text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : ""));
+  text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : "") +
+    (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} got none, ${whole(s.labels.late)} labels late` : ""));
   text("rate", short(last));
   text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
   text("lag", short(s.lag));

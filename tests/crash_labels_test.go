@@ -1,0 +1,178 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/longtest"
+	"blankout/stream"
+)
+
+// The crash tests of labels that come later: events and labels lie in two partitions
+// each, and the learner of their pairs is killed. Its checkpoint must be, byte for byte,
+// that of one that was left alone, although there are several partitions: the order in
+// which they are taken depends on the logs alone.
+
+// joinBroker starts a broker with topics of clicks and of answers, some of which come
+// late, twice, too early, never, or cannot be read.
+func joinBroker(t *testing.T, events int) *stream.Embedded {
+	t.Helper()
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 2, "answers": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	type message struct {
+		topic string
+		stream.Message
+	}
+	var all []message
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range events {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		id, at := strconv.AppendInt([]byte("click-"), int64(i), 10), int64(1_700_000_000_000+100*i)
+		value := fmt.Sprintf(`{"x":%.4f,"y":%.4f,"shop":"s%d","words":["w%d"]}`, x, y, r.IntN(50), r.IntN(2000))
+		if i%crashRefused == 5 {
+			value = "{spoilt"
+		}
+		all = append(all, message{"clicks", stream.Message{Key: id, Value: []byte(value), Time: at}})
+		for n := range []int{0, 1, 1, 1, 1, 2}[r.IntN(6)] {
+			label := strconv.FormatBool(x+0.3*r.NormFloat64() > 0) // a second one may say something else
+			delay := int64(r.ExpFloat64()*20_000) - 500 + int64(n)*3000
+			all = append(all, message{"answers", stream.Message{Key: id, Value: fmt.Appendf(nil, `{"label":%q}`, label), Time: at + delay}})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
+	for _, topic := range []string{"clicks", "answers"} {
+		c := stream.DefaultProducerConfig()
+		c.Brokers, c.Topic = broker.Brokers(), topic
+		p, err := stream.NewProducer(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if m.topic == topic {
+				if err := p.Write(t.Context(), m.Message); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return broker
+}
+
+func newJoiner(t *testing.T, program string, broker *stream.Embedded) *learner {
+	l := newLearner(t, program, broker.Brokers()[0], "clicks")
+	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.wait=50s", "--set=labels.idle=0s", "--set=labels.pending_memory=16777216",
+		"--set=labels.directory="+filepath.Join(l.dir, "waiting"))
+	return l
+}
+
+func (l *learner) checkJoined(t *testing.T, whole *learner) {
+	t.Helper()
+	want, wantOffsets, _ := whole.state(t)
+	got, offsets, _ := l.state(t)
+	if !slices.Equal(offsets, wantOffsets) {
+		t.Fatalf("counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
+	}
+	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+		t.Fatalf("%d different dead letters, want %d", len(got), len(want))
+	}
+}
+
+func TestCrashJoin(t *testing.T) {
+	kills, events := crashKills(t), 4_000
+	if longtest.Asked() {
+		events = 20_000
+	}
+	program := buildProgram(t)
+	broker := joinBroker(t, events)
+	whole := newJoiner(t, program, broker)
+	whole.finish(t)
+	for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`} {
+		state, _, _ := whole.state(t)
+		if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
+			t.Errorf("the records of the test leave out %s", block)
+		}
+	}
+	took := time.Hour
+	for range 2 {
+		l := newJoiner(t, program, broker)
+		begin := time.Now()
+		l.finish(t)
+		took = min(took, time.Since(begin))
+		l.checkJoined(t, whole)
+	}
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	killed, rounds, resumed := 0, 0, 0
+	for killed < (kills+1)/2 {
+		l := newJoiner(t, program, broker)
+		for done := false; !done; {
+			err := l.live(t, time.Duration(r.Float64()*float64(took)), (*os.Process).Kill)
+			switch exit := (*exec.ExitError)(nil); {
+			case err == nil:
+				done = true
+			case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
+				killed++
+				if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
+					resumed++
+				}
+			default:
+				t.Fatalf("ended by itself: %v\n%s", err, l.log())
+			}
+		}
+		l.checkJoined(t, whole)
+		rounds++
+	}
+	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
+}
+
+// The program is killed where it writes down or lets go of what waits, or that fails.
+func TestCrashJoinAtFailpoints(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := joinBroker(t, 6_000)
+	whole := newJoiner(t, program, broker)
+	whole.finish(t)
+	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
+		for _, what := range []string{"kill@1", "kill@3", "error@2"} {
+			if place == "labels.goback" && what != "kill@1" {
+				continue // once in a life
+			}
+			l := newJoiner(t, program, broker)
+			if place == "labels.goback" {
+				l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.rename=kill@3"}
+				l.live(t, 0, nil)
+			}
+			l.env = []string{"BLANKOUT_FAILPOINTS=" + place + "=" + what}
+			err := l.live(t, 0, nil)
+			if what == "kill@1" && err == nil {
+				t.Errorf("%s=%s: the place was not reached", place, what)
+			}
+			if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
+				t.Errorf("%s=%s: nobody was told: %v\n%s", place, what, err, l.log())
+			}
+			l.env = nil
+			l.finish(t)
+			l.checkJoined(t, whole)
+		}
+	}
+}
