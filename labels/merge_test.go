@@ -1,0 +1,194 @@
+package labels
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/record"
+)
+
+// slow is a partition whose records come when they are sent.
+type slow struct {
+	memory
+	sent chan []arrived
+}
+
+func (s *slow) next(ctx context.Context, b *blankout.Batch) error {
+	if len(s.records) == 0 {
+		select {
+		case records, ok := <-s.sent:
+			if !ok {
+				return io.EOF
+			}
+			s.records = records
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.memory.next(ctx, b)
+}
+
+// A silent partition is waited for, for Config.Idle; then the others go on without it. What
+// it has in the end counts as having come no earlier than what was passed on meanwhile.
+func TestMergePassesOverSilence(t *testing.T) {
+	schema := record.DefaultConfig().Schema()
+	c := record.DefaultConfig()
+	events, err := record.NewDecoder(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := NewLabelDecoder(func(own *blankout.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
+		config := testConfig(1000)
+		config.Idle = idle
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { join.Close() })
+		var lanes [2]*slow
+		for i, topic := range []string{"events", "labels"} {
+			lanes[i] = &slow{memory{topic: topic, size: func() int { return 10 }}, make(chan []arrived, 10)}
+		}
+		m := NewMerge(schema, []Lane{{Topic: "events", Next: lanes[0].next, Decoder: events}, {Topic: "labels", Labels: true, Next: lanes[1].next, Decoder: decoder}}, join)
+		return m, join, lanes
+	}
+	event := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
+	label := func(offset, time int64) arrived {
+		return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
+	}
+	var b blankout.Batch
+
+	m, join, lanes := open(0) // waits for ever
+	lanes[0].sent <- []arrived{event(0, 10)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := m.Next(ctx, &b); !errors.Is(err, context.DeadlineExceeded) || join.Counts().Idle != 0 {
+		t.Fatalf("with no idle: %v, %+v", err, b)
+	}
+	lanes[1].sent <- []arrived{label(0, 20)}
+	if err := m.Next(t.Context(), &b); err != nil || b.Labels || b.Examples[0].Arrival != 10 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+
+	m, join, lanes = open(20 * time.Millisecond)
+	lanes[0].sent <- []arrived{event(0, 10), event(1, 30)}
+	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	if n := join.Counts().Idle; n != 1 {
+		t.Errorf("%d silences were counted, want 1", n)
+	}
+	lanes[1].sent <- []arrived{label(0, 20)}
+	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	close(lanes[0].sent)
+	close(lanes[1].sent)
+	if err := m.Next(t.Context(), &b); err != io.EOF {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	if !slices.Contains(schema.Classes, "c1") {
+		t.Errorf("classes %q", schema.Classes)
+	}
+}
+
+// What cannot be joined is refused, and says why.
+func TestMergeRefuses(t *testing.T) {
+	schema := record.DefaultConfig().Schema()
+	join, err := Open(testConfig(1000), t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer join.Close()
+	lanes := testLanes(t, schema, []arrived{
+		{offset: 0, time: 1, id: ""}, {offset: 1, time: 2, id: string(make([]byte, maxID+1))}, {offset: 2, time: 3, id: string(make([]byte, maxID))},
+		{label: true, offset: 0, time: 4, id: ""},
+	}, nil, func() int { return 9 })
+	m := NewMerge(schema, lanes, join)
+	var got []blankout.Reason
+	for {
+		var b blankout.Batch
+		if err := m.Next(t.Context(), &b); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Examples {
+			reason := blankout.Reason("")
+			if e.Refused != nil {
+				reason = e.Refused.Reason
+				if len(e.Refused.Value) == 0 {
+					t.Errorf("offset %d: no bytes of what was refused", e.Offset)
+				}
+			}
+			got = append(got, reason)
+		}
+	}
+	if want := []blankout.Reason{blankout.ReasonID, blankout.ReasonID, "", blankout.ReasonID}; !slices.Equal(got, want) {
+		t.Errorf("refused for %q, want %q", got, want)
+	}
+}
+
+// A store that is not the one of a checkpoint is told apart from it.
+func TestOpenForeignStore(t *testing.T) {
+	c := testConfig(1000)
+	directory := t.TempDir()
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &blankout.Example{Key: []byte("a"), Weight: 1, Label: blankout.Unlabelled}
+	if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+		t.Fatal(err)
+	}
+	f := j.Freeze()
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	state := f.state
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var foreign *StateError
+	other := state
+	other.Sum++
+	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
+		t.Errorf("another sum: %v", err)
+	}
+	other = state
+	other.Tick++
+	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
+		t.Errorf("another tick: %v", err)
+	}
+	if _, err := Open(c, t.TempDir(), state); !errors.As(err, &foreign) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	j, err = Open(c, directory, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, w, err := j.Label([]byte("a"), 1, 2)
+	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Scores[0] != 1 {
+		t.Fatalf("%v %+v %v", outcome, w, err)
+	}
+	f = j.Freeze()
+	f.state.First = 1
+	if err := f.LetGo(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
+		t.Errorf("a checkpoint whose events were let go: %v", err)
+	}
+}
