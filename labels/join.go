@@ -37,7 +37,7 @@ type Join struct {
 
 // State is how far a Join has come. A checkpoint holds it as the block "labels".
 type State struct {
-	Tick  uint64 `json:"tick"`  // records so far
+	Tick  uint64 `json:"tick"`  // events and labels so far, without the refused
 	First uint64 `json:"first"` // the oldest that is within the wait, if it has changed anything
 	Sum   uint64 `json:"sum"`   // over what every record has changed
 	Now   int64  `json:"now"`   // the time of the logs, in milliseconds
@@ -338,9 +338,6 @@ func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, er
 	w, err := j.learn(body, &st)
 	return outcome, w, err
 }
-
-// Skip says that a record has come that is neither an event nor a label.
-func (j *Join) Skip() { j.state.Tick++ }
 
 func (j *Join) put(d *deed, st *standing) error {
 	sum, err := j.store.put(d, st)

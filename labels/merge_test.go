@@ -181,7 +181,7 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
 	f = j.Freeze()
-	f.state.First = 1
+	f.state.First, f.state.Tick = 1, state.Tick // its mark stays
 	if err := f.LetGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,5 +190,39 @@ func TestOpenForeignStore(t *testing.T) {
 	}
 	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
 		t.Errorf("a checkpoint whose events were let go: %v", err)
+	}
+}
+
+// Beyond max_pending the oldest event goes, as if its wait were over.
+func TestMaxPending(t *testing.T) {
+	c := testConfig(1000)
+	c.MaxPending = 2
+	j, err := Open(c, t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var went []string
+	for _, id := range []string{"a", "b", "c", "d"} {
+		j.Advance("events", 0, 1)
+		for {
+			w, err := j.Expired()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w == nil {
+				break
+			}
+			went = append(went, string(w.Key))
+		}
+		if _, _, err := j.Event(&blankout.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
+		t.Errorf("%q went: %+v", went, n)
+	}
+	if outcome, _, err := j.Label([]byte("a"), 1, 1); err != nil || outcome != IsLate {
+		t.Errorf("a label of what went: %v, %v", outcome, err)
 	}
 }

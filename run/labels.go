@@ -39,7 +39,6 @@ func (l *loop) tryJoin(b *blankout.Batch, e *blankout.Example) error {
 		l.current.Refused++
 		l.current.RefusedBy[e.Refused.Reason]++
 		l.Learner.Learn(e) // which counts it
-		j.Skip()
 		return nil
 	}
 	var outcome labels.Outcome

@@ -1,0 +1,45 @@
+package online
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// An event whose label comes later is measured by the scores of its arrival and learned as
+// any other; what it would have been told at last is measured apart.
+func TestLearnLater(t *testing.T) {
+	learner := func() *Learner {
+		l, err := New(DefaultConfig(), blankout.NewSchema(4, []string{"no", "yes"}, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	event := func(x float64, label int) *blankout.Example {
+		return &blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
+	}
+	later, plain := learner(), learner()
+	arrival := slices.Clone(later.Score(event(1, blankout.Unlabelled), make([]float64, 1)))
+	for i := range 50 {
+		for _, l := range []*Learner{later, plain} {
+			l.Learn(event(float64(1-2*(i%2)), 1-i%2))
+		}
+	}
+	before := later.Metrics().Total
+	var fresh ProgressiveLoss
+	later.LearnLater(event(1, 1), arrival, &fresh)
+	told := slices.Clone(plain.Learn(event(1, 1)))
+	total := later.Metrics().Total
+	if got, want := total.LogLoss-before.LogLoss, softplus(-arrival[0]); math.Abs(got-want) > 1e-12 {
+		t.Errorf("the progressive log-loss grew by %v, want %v, that of the arrival", got, want)
+	}
+	if want := softplus(-told[0]); math.Abs(fresh.LogLoss-want) > 1e-12 || fresh.Weight != 1 || fresh.LogLoss >= total.LogLoss-before.LogLoss {
+		t.Errorf("at learning %+v, want a log-loss of %v", fresh, want)
+	}
+	if a, b := later.Score(event(1, 1), make([]float64, 1))[0], plain.Score(event(1, 1), make([]float64, 1))[0]; a != b {
+		t.Errorf("learned later it scores %v, at once %v", a, b)
+	}
+}
