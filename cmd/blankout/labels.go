@@ -11,12 +11,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"blankout"
 	"blankout/config"
 	"blankout/labels"
+	"blankout/loss"
 	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
@@ -33,6 +35,7 @@ func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.L
 
 // checkJoin returns what does not go with labels that come later.
 func checkJoin(c *config.Config, o runFlags) error {
+	lossName, _, _ := strings.Cut(c.Learner.Loss, ":")
 	switch {
 	case o.data != "" && o.labels == "":
 		return usageError{fmt.Errorf("-d %s: labels come later (labels.topics): name their file with --labels", o.data)}
@@ -40,6 +43,8 @@ func checkJoin(c *config.Config, o runFlags) error {
 		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 	case o.learners.N > 1:
 		return usageError{fmt.Errorf("--learners %d: labels come later, which several learners of one model cannot join yet: leave --learners out", o.learners.N)}
+	case loss.IsRegression(lossName):
+		return usageError{fmt.Errorf("loss %s: a target that is a number cannot come later than its event yet", c.Learner.Loss)}
 	case o.data == "-" || o.labels == "-":
 		return usageError{errors.New("events and labels that are joined cannot come from standard input")}
 	}
