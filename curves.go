@@ -32,7 +32,8 @@ const (
 	MaxKnots = 64
 	// MaxCurves bounds the columns that have a curve.
 	MaxCurves = 4096
-	// leastKnots is that of a curve that is no straight line.
+	// leastKnots is that of a curve that is no straight line. One knot makes the simplest
+	// curve, whose only hat is 1 wherever the number is there: see Present.
 	leastKnots = 3
 )
 
@@ -51,8 +52,8 @@ func (c *Curves) check() error {
 			return fmt.Errorf("curves: column %d in place %d", column, i)
 		}
 		knots := c.Knots[i]
-		if len(knots) < leastKnots || len(knots) > MaxKnots {
-			return fmt.Errorf("curves: column %d has %d knots, want %d to %d", column, len(knots), leastKnots, MaxKnots)
+		if len(knots) != 1 && len(knots) < leastKnots || len(knots) > MaxKnots {
+			return fmt.Errorf("curves: column %d has %d knots, want 1 or %d to %d", column, len(knots), leastKnots, MaxKnots)
 		}
 		for j, at := range knots {
 			if !(math.Abs(at) <= 1e30) || j > 0 && !(at > knots[j-1]) {
@@ -62,6 +63,11 @@ func (c *Curves) check() error {
 	}
 	return nil
 }
+
+// Present are the knots of a number of which only that it is there matters beside its
+// weight: one hat, which is 1 for any value. An event that leaves the number out has
+// neither, so that the two together tell what the number's mean does not.
+func Present() []float64 { return []float64{0} }
 
 // KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend:
 // every reading that there is if they are few. It returns nil where a curve would be a
@@ -198,6 +204,9 @@ func (h *Head) Namer() func(column uint32) string {
 		knots, knot := c.Knots[i], int(column-FirstHat)%MaxKnots
 		if knot >= len(knots) {
 			return name(c.Columns[i])
+		}
+		if len(knots) == 1 {
+			return name(c.Columns[i]) + "@present"
 		}
 		return name(c.Columns[i]) + "@" + strconv.FormatFloat(knots[knot], 'g', 6, 64)
 	}

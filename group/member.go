@@ -233,6 +233,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
+	m.Learner.Presence = "none" // which numbers are often left out the members could not agree on
 	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1)}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)

@@ -62,7 +62,11 @@ type Config struct {
 	Transform      string            `toml:"transform"`
 	FieldTransform map[string]string `toml:"field_transform"`
 	// Curves is the most knots of a curve, see blankout.Curves; 0 learns none.
-	Curves      int                `toml:"curves"`
+	Curves int `toml:"curves"`
+	// Presence is auto or none: whether of a number that many events leave out it is
+	// learned, beside its weight, that it is there (blankout.Present). A Learner keeps
+	// what it began with.
+	Presence    string             `toml:"presence"`
 	Alpha       float64            `toml:"alpha"`
 	ClassWeight map[string]float64 `toml:"class_weight"`
 	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
@@ -91,6 +95,7 @@ func DefaultConfig() Config {
 		Average:      0.15,
 		Adapt:        true,
 		Standardise:  "auto",
+		Presence:     "auto",
 		Transform:    "auto",
 		OnDrift:      "log",
 		Threshold:    0.5,
@@ -104,6 +109,7 @@ type settings struct {
 	noiseKind   noiseKind
 	rule        ruleEntry
 	standardise blankout.Standardise
+	bends       bool // numbers may have curves
 	eta         float64
 	ridge       float64 // h0 of one pass
 	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
@@ -255,6 +261,10 @@ func (c Config) parse() (settings, error) {
 			return s, blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
 		}
 	}
+	if c.Presence != "auto" && c.Presence != "none" {
+		return s, blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
+	}
+	s.bends = (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
 	switch {
 	case c.Curves == 0:
 	case c.Curves < 3 || c.Curves > blankout.MaxKnots:
@@ -395,6 +405,7 @@ func (c Config) fingerprint() Fingerprint {
 // that of DefaultConfig. Keys that are not a Config's are left alone.
 func (f Fingerprint) Config() (Config, error) {
 	c := DefaultConfig()
+	c.Presence = valueOf(f, "presence")
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
 		key := v.Type().Field(i).Tag.Get("toml")
@@ -494,10 +505,15 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	return out
 }
 
-// valueOf is f[key]; a Fingerprint without curves does not say so.
+// valueOf is f[key]; a Fingerprint of before there were curves does not say so.
 func valueOf(f Fingerprint, key string) string {
-	if _, ok := f[key]; !ok && key == "curves" {
-		return "0"
+	if _, ok := f[key]; !ok {
+		switch key {
+		case "curves":
+			return "0"
+		case "presence":
+			return "none"
+		}
 	}
 	return f[key]
 }

@@ -1,6 +1,7 @@
 package online
 
-// This file finds the knots of the curves of numeric columns.
+// This file finds the knots of the curves of numeric columns, and which of these columns
+// are often left out.
 
 import (
 	"slices"
@@ -17,12 +18,18 @@ const curveEvents = 1000
 // readings are none of them.
 type curveReadings struct {
 	columns  []uint32
-	readings [][]float64    // of each
+	readings [][]float64    // of each; empty without curves
 	places   map[uint32]int // of the columns in their list; nil until needed
+
+	// Under presence.
+	events uint64
+	met    []uint64 // events by column
+	fields []uint32 // by column
+	nulls  []uint64 // events by field that declare it as unknown
 }
 
-// add takes up a reading of a column.
-func (c *curveReadings) add(column uint32, x float64) {
+// add takes up a reading of a column, the value where it is for a curve.
+func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
 		for i, column := range c.columns {
@@ -36,18 +43,52 @@ func (c *curveReadings) add(column uint32, x float64) {
 		}
 		c.places[column] = i
 		c.columns, c.readings = append(c.columns, column), append(c.readings, nil)
+		c.met, c.fields = append(c.met, 0), append(c.fields, uint32(field))
 	}
-	c.readings[i] = append(c.readings[i], x)
+	c.met[i]++
+	if curve {
+		c.readings[i] = append(c.readings[i], x)
+	}
 }
 
-// fix returns the Curves of at most n knots of the columns that have varied, and forgets
-// the readings.
-func (c *curveReadings) fix(n int) *blankout.Curves {
+// count takes up an event.
+func (c *curveReadings) count(e *blankout.Example) {
+	c.events++
+	for _, id := range e.Missing {
+		for int(id) >= len(c.nulls) {
+			c.nulls = append(c.nulls, 0)
+		}
+		c.nulls[id]++
+	}
+}
+
+// seldom says whether column i was left out by more than one event of ten, null not being
+// left out.
+func (c *curveReadings) seldom(i int) bool {
+	there := c.met[i]
+	if f := c.fields[i]; int(f) < len(c.nulls) {
+		there += c.nulls[f]
+	}
+	return 10*there < 9*c.events
+}
+
+// fix returns the Curves of at most n knots of the columns that have varied, and under
+// presence those of one knot of the columns that are often left out, and forgets the
+// readings.
+func (c *curveReadings) fix(n int, presence bool) *blankout.Curves {
 	out := &blankout.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
-		readings := c.readings[slices.Index(c.columns, column)]
+		i := slices.Index(c.columns, column)
+		readings := c.readings[i]
 		slices.Sort(readings)
-		if knots := blankout.KnotsOf(readings, n); knots != nil {
+		var knots []float64
+		if n > 0 {
+			knots = blankout.KnotsOf(readings, n)
+		}
+		if knots == nil && presence && c.seldom(i) {
+			knots = blankout.Present()
+		}
+		if knots != nil {
 			out.Columns, out.Knots = append(out.Columns, column), append(out.Knots, knots)
 		}
 	}
@@ -55,10 +96,36 @@ func (c *curveReadings) fix(n int) *blankout.Curves {
 	return out
 }
 
-// bend finds the knots once enough events have come.
-func (l *Learner) bend() {
-	if l.config.Curves > 0 && l.scaling.scaler.Curves == nil && l.events > curveEvents {
-		l.scaling.scaler.Curves = l.scaling.curves.fix(l.config.Curves)
+// presence says whether the Learner looks for numbers that are often left out.
+func (l *Learner) presence() bool { return l.config.Presence == "auto" && l.set.bends }
+
+// bending says whether there are readings to be taken for the knots.
+func (l *Learner) bending() bool {
+	return (l.config.Curves > 0 || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent
+}
+
+// bend counts an event, and finds the knots once enough have come.
+func (l *Learner) bend(e *blankout.Example) {
+	if !l.bending() {
+		return
+	}
+	if l.events <= curveEvents {
+		l.scaling.curves.count(e)
+		return
+	}
+	l.scaling.bent = true
+	curves := l.scaling.curves.fix(l.config.Curves, l.presence())
+	if len(curves.Columns) > 0 || l.config.Curves > 0 {
+		l.scaling.scaler.Curves = curves
+		l.bindCurves()
+	}
+}
+
+// bindCurves has what dies together with a number summed, where that was not needed before
+// there were curves.
+func (l *Learner) bindCurves() {
+	if l.groups == nil {
+		l.groups = newGroupSums(l.config, l.schema, l.set.noises, l.k, true)
 	}
 }
 
@@ -73,10 +140,14 @@ func (s *scaling) withHats(columns []uint32, raw []float64) ([]uint32, []float64
 
 func (c *curveReadings) state(w *coder.Coder) {
 	w.Uint32s(&c.columns)
+	w.Uint(&c.events)
+	w.Uints(&c.met)
+	w.Uint32s(&c.fields)
+	w.Uints(&c.nulls)
 	n := uint64(len(c.readings))
 	w.Uint(&n)
 	if w.Decode {
-		if n != uint64(len(c.columns)) || n > blankout.MaxCurves {
+		if n != uint64(len(c.columns)) || n > blankout.MaxCurves || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
 			w.Failed = true
 			return
 		}

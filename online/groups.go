@@ -93,9 +93,9 @@ type unitRun struct {
 
 // newGroupSums returns the sums for noises of levels with so many outputs, nil if none of
 // them is of groups and there are no curves.
-func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs int) *groupSums {
+func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs int, curves bool) *groupSums {
 	groups := c.Marginalised && slices.ContainsFunc(noises, isGrouped)
-	if !groups && c.Curves == 0 {
+	if !groups && !curves {
 		return nil
 	}
 	g := &groupSums{grouping: blankout.NewGrouping(s), groups: groups, n: len(noises) * outputs}

@@ -161,7 +161,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
 		*p = make([]float64, l.n)
 	}
-	l.groups = newGroupSums(c, s, set.noises, l.k)
+	l.groups = newGroupSums(c, s, set.noises, l.k, c.Curves > 0)
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)

@@ -144,8 +144,19 @@ func (c Config) CheckShared() error {
 	return nil
 }
 
-// CheckShared is Config.CheckShared of the Learner's settings.
-func (l *Learner) CheckShared() error { return l.config.CheckShared() }
+// PrepareSharing checks a Learner that is to share learning with others, as
+// Config.CheckShared does its settings. It learns no presence of numbers from now on:
+// which are often left out the Learners could not agree on.
+func (l *Learner) PrepareSharing() error {
+	if err := l.config.CheckShared(); err != nil {
+		return err
+	}
+	if l.scaling.scaler.Curves != nil {
+		return blankout.KeyErrorf("presence", "presence: this learner has learned that numbers are there, which several learners of one model cannot go on with; begin afresh, with presence = \"none\" or several learners from the start")
+	}
+	l.config.Presence = "none"
+	return nil
+}
 
 // shared says whether what is decided once for all is left to the fold.
 func (l *Learner) shared() bool { return l.share != nil && !l.share.whole }

@@ -18,6 +18,7 @@ type scaling struct {
 	dense  denseFinder
 	recent recentReadings
 	curves curveReadings
+	bent   bool // the knots have been looked for
 	// Of the Schema's fields, as far as met.
 	kinds      []blankout.Kind
 	transforms []blankout.Transform
@@ -94,7 +95,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		columns, raw = l.scaling.fill(e.Features, dense)
 	}
 	numbers := len(columns)
-	if l.bend(); l.scaling.scaler.Curves != nil {
+	if l.bend(e); l.scaling.scaler.Curves != nil {
 		columns, raw = l.scaling.withHats(columns, raw)
 	}
 	l.touch(columns)
@@ -182,8 +183,8 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
-	if t == treatNumeric && l.config.Curves > 0 && l.scaling.scaler.Curves == nil && math.Abs(z) <= blankout.ScalerClip {
-		l.scaling.curves.add(column, raw)
+	if t == treatNumeric && l.bending() {
+		l.scaling.curves.add(column, field, raw, l.config.Curves > 0 && math.Abs(z) <= blankout.ScalerClip)
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom

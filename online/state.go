@@ -233,7 +233,15 @@ func (l *Learner) state(c *coder.Coder) {
 		l.measures.sums.Prior.state(c)
 		l.health.state(c)
 	}
-	if l.config.Curves > 0 && l.scaling.scaler.Curves == nil {
+	if l.config.Curves > 0 || l.presence() {
+		bent := uint64(0)
+		if l.scaling.bent {
+			bent = 1
+		}
+		c.Uint(&bent)
+		l.scaling.bent = bent != 0
+	}
+	if l.bending() {
 		l.scaling.curves.state(c)
 	}
 }
@@ -272,7 +280,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if _, ok := was["refresh"]; !ok {
 		was["refresh"] = now["refresh"] // an older file does not say; its rows have room for one, or none
 	}
-	was["missing"] = now["missing"] // no weight depends on it
+	was["missing"] = now["missing"]              // no weight depends on it
+	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
+	now["presence"] = was["presence"]
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
@@ -289,12 +299,12 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		}
 	}
 	switch {
+	case m.Rows.Width() != width:
+		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	case !d.Done():
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case !l.refresh.window.consistent():
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
-	case m.Rows.Width() != width:
-		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
 	}
 	l.table = m.Rows
 	if l.misfit(width) {
@@ -313,6 +323,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		if l.numbersState(n); !n.Done() || !(l.unit.scale > 0) {
 			return nil, fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
 		}
+	}
+	if m.Scaler.Curves != nil {
+		l.bindCurves()
 	}
 	if m.Missing != nil {
 		l.missing.model = m.Missing.Forced(l.set.missingRule)

@@ -300,7 +300,7 @@ func (l *loop) startLearners() (err error) {
 	if l.adopter.every > 0 {
 		return errors.New("learners: exact solutions cannot be adopted by several learners; use one, or set validate.policy to observe or alarm")
 	}
-	if err := l.Learner.CheckShared(); err != nil {
+	if err := l.Learner.PrepareSharing(); err != nil {
 		return fmt.Errorf("learners: %w", err)
 	}
 	l.team = &team{Learners: l.Runner.Learners, fold: l.Learner}

@@ -103,6 +103,21 @@ def test_every_model(program, name):
         assert (model._statistics[:, 4] < 0).any()
 
 
+def test_presence(program):
+    """Of a number that many events leave out the model knows that it is there."""
+    model_path = program.home / "model"
+    several = events(1500, 5)
+    several = [{k: v for k, v in e.items() if k != "x" or i % 3} for i, e in enumerate(several)]
+    for e in several:
+        e.update({"x": 1.5} if "x" in e else {})
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", several), "-m", model_path)
+    asked = [{**e, "x": 2.5} if i % 2 else e for i, e in enumerate(events(100, 6))]
+    model = compare(program, model_path, asked)
+    assert any(len(k) == 1 for k in model._curves.knots)
+    with pytest.raises(blankout.Unsayable, match="presence none"):
+        model.to_sklearn()
+
+
 def test_rules_answer(program):
     """Events with missing fields are answered by the rule for their share; both rules occur."""
     model_path = program.home / "model"

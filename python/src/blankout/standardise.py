@@ -86,7 +86,7 @@ class Curves:
         strict("curves", data, "columns", "knots")
         curves = cls(np.array(data["columns"] or (), np.int64), [np.array(k, np.float64) for k in data["knots"] or ()])
         if len(curves.columns) != len(curves.knots) or any(
-            not 2 < len(k) <= MAX_KNOTS or not (np.diff(k) > 0).all() for k in curves.knots
+            (len(k) != 1 and not 2 < len(k) <= MAX_KNOTS) or not (np.diff(k) > 0).all() for k in curves.knots
         ):
             raise FileError("block model: its curves do not fit themselves")
         return curves
@@ -97,6 +97,11 @@ class Curves:
         for i, (column, knots) in enumerate(zip(self.columns, self.knots)):
             here = columns == column
             if not here.any():
+                continue
+            if len(knots) == 1:  # it is there
+                all_rows.append(rows[here])
+                all_columns.append(np.full(here.sum(), FIRST_HAT + i * MAX_KNOTS))
+                all_x.append(np.ones(here.sum()))
                 continue
             value = np.clip(x[here], knots[0], knots[-1])
             left = np.clip(np.searchsorted(knots, value, side="right") - 1, 0, len(knots) - 2)

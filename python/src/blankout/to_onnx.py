@@ -96,7 +96,7 @@ def _check(model: "Model") -> None:
         raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
     schema = model._schema
     if model._curves is not None:
-        raise Unsayable("curves of numbers: train without --curves")
+        raise Unsayable("curves of numbers, and that a number is there: train without --curves and with --presence none")
     if FILL in model._missing.null + model._missing.absent:
         raise Unsayable("missing values that are filled in (the rule fill): load it with missing=\"rescale\" or train with --missing")
     if schema.known:

@@ -73,7 +73,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
     if model.loss.startswith("poisson"):
         raise Unsayable("the loss poisson: what it expects is the exponential of its score")
     if model._curves is not None:
-        raise Unsayable("curves, which are no lines (train without --curves)")
+        raise Unsayable("curves, which are no lines, and that a number is there (train without --curves and with --presence none)")
     if model._statistics is not None:
         raise Unsayable(
             f'standardising "{model._scaler.mode}" bounds values, which a linear model cannot say (train with --standardise none)'
