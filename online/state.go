@@ -282,7 +282,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	was["missing"] = now["missing"]              // no weight depends on it
 	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
-	now["presence"] = was["presence"]
+	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}

@@ -427,17 +427,18 @@ func (g *Generation) read(assignment []byte) error {
 func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string, known map[string]int, beat time.Time) {
 	c := &m.config
 	interval := c.SessionTimeout / 4
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	due := time.NewTimer(interval)
+	defer due.Stop()
 	expired := time.AfterFunc(time.Until(beat.Add(c.SessionTimeout)), func() { g.cancel(ErrSession) })
 	defer expired.Stop()
 	looked := time.Now()
 	for attempt := 0; ; {
 		select {
-		case <-tick.C:
+		case <-due.C:
 		case <-ctx.Done():
 			return
 		}
+		due.Reset(interval)
 		request := kmsg.NewPtrHeartbeatRequest()
 		request.Version, request.Group, request.MemberID, request.InstanceID, request.Generation = 3, c.Group, member, m.instance(), g.ID
 		epoch, sent := m.cluster.now(), time.Now()
@@ -467,6 +468,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 				m.cluster.log.Warn("no answer to a heartbeat", "group", c.Group, "attempt", attempt, "err", err)
 			}
 			m.cluster.forget(epoch)
+			due.Reset(interval / 8) // a connection that has broken is made anew
 		}
 		if known != nil && time.Since(looked) >= c.MetadataInterval {
 			looked = time.Now()
@@ -517,12 +519,22 @@ func (m *Membership) Leave(ctx context.Context) error {
 	request.Members = []kmsg.LeaveGroupRequestMember{member}
 	ctx, cancel := context.WithTimeout(ctx, m.config.RequestTimeout)
 	defer cancel()
-	r, err := askGroup[*kmsg.LeaveGroupResponse](ctx, m.cluster, m.config.Group, request)
-	if err == nil && r.ErrorCode != 0 {
-		err = kafka.Error(r.ErrorCode)
+	for {
+		epoch := m.cluster.now()
+		r, err := askGroup[*kmsg.LeaveGroupResponse](ctx, m.cluster, m.config.Group, request)
+		if err == nil && r.ErrorCode != 0 {
+			err = kafka.Error(r.ErrorCode)
+		}
+		switch {
+		case err == nil, errors.Is(err, kafka.UnknownMemberId): // it had been told before
+			return nil
+		case permanent(err), ctx.Err() != nil:
+			return fmt.Errorf("leaving group %s: %w; the others wait for its session to end", m.config.Group, err)
+		}
+		m.cluster.forget(epoch)
+		select {
+		case <-time.After(m.config.SessionTimeout / 32):
+		case <-ctx.Done():
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("leaving group %s: %w; the others wait for its session to end", m.config.Group, err)
-	}
-	return nil
 }
