@@ -40,9 +40,9 @@ crash:
 
 # Kills, pauses and stops members of a group KILLS times; every event must count once,
 # and all members must have the same bytes at every base.
-KILLS ?= 10
+KILLS ?= 1000
 crash-group:
-	BLANKOUT_CRASH_GROUP=$(KILLS) go test -count=1 -timeout=120m -run=CrashGroup -v ./tests
+	BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_CRASH_GROUP=$(KILLS) go test -count=1 -timeout=120m -run=KafkaGroup -v ./tests
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.

@@ -252,7 +252,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false",
 		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
 		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=1",
-		"group.initial.rebalance.delay.ms=0", "num.network.threads=2", "num.io.threads=2",
+		"group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100", "num.network.threads=2", "num.io.threads=2",
 		// A killed broker's old registration must expire before it can come back.
 		fmt.Sprint("broker.session.timeout.ms=", 1000*len(b.cluster)), fmt.Sprint("broker.heartbeat.interval.ms=", 100+200*(len(b.cluster)-1)),
 		"log.cleaner.dedupe.buffer.size=8388608", "log.cleaner.backoff.ms=200",

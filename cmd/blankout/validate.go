@@ -65,6 +65,9 @@ file wants the same file with -d.`,
 			if err != nil {
 				return err
 			}
+			if len(l.Labels.Topics) > 0 {
+				return usageError{errors.New("validate: labels.topics: events whose labels come later are not read again to be solved exactly yet")}
+			}
 			if settings.file == "" {
 				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
