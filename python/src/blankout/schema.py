@@ -97,7 +97,7 @@ class Schema:
         """Read the part "schema" of a model and the block of its names."""
         strict(
             "schema", data, "bits", "seed", "numeric_indices", "zero_based", "crosses", "fields",
-            "column_groups", "classes", "max_classes", "known",
+            "column_groups", "classes", "max_classes", "known", "target",
         )
         fields = []
         for f in data["fields"] or ():
