@@ -49,6 +49,11 @@ def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
         near(p, want["probabilities"][name])
     assert (got.missing, got.rule) == (want.get("missing", []), want.get("rule", ""))
     assert got.unknown == want.get("unknown", [])
+    for name in ("value", "low", "high"):
+        a, b = getattr(got, name), want.get(name)
+        assert (a is None) == (b is None), (name, a, b)
+        if a is not None:
+            near(a, b)
 
 
 def compare(program, model_path, asked, *args: str, missing: str = "auto", tol: float = 1e-12) -> blankout.Model:
@@ -205,7 +210,7 @@ def test_columns_by_number(program, name):
         assert {a.rule for a in model.answers(gone)} > {""} and model.answers(gone) == model.answers(asked)
 
 
-@pytest.mark.parametrize("loss", ["linear", "poisson"])
+@pytest.mark.parametrize("loss", ["linear", "poisson", "huber:1", "quantile:0.8"])
 def test_numbers(program, loss):
     def label(k, r):
         return k + r.randrange(3) if loss == "poisson" else 10 + 2 * k + r.random()
@@ -219,6 +224,8 @@ def test_numbers(program, loss):
     scores = model.decision_function(asked)
     np.testing.assert_array_equal(model.predict(asked), np.exp(scores) if loss == "poisson" else scores)
     assert len(model.classes_) == 0
+    first = model.answers(asked)[0]
+    assert first.value == model.predict(asked)[0] and first.low < first.value < first.high
     with pytest.raises(TypeError, match="predicts numbers"):
         model.predict_proba(asked)
 

@@ -49,6 +49,8 @@ class Answer:
     Attributes:
         class_, probability: the predicted class and its probability; None where labels are numbers.
         probabilities: by class, of more than two classes.
+        value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
+            targets lie between; None where the model does not know them.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
         rule: what the scores were made by because of that, "" if nothing is missing.
@@ -61,6 +63,9 @@ class Answer:
     class_: str | None = None
     probability: float | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     missing: list[str] = field(default_factory=list)
     rule: str = ""
     unknown: list[str] = field(default_factory=list)
@@ -148,7 +153,11 @@ class Model:
         family = self.loss.partition(":")[0]
         if family not in CLASS_LOSSES + NUMBER_LOSSES:
             raise NewerError(f'the model was trained with the loss "{self.loss}", which this package does not know: use a newer one')
-        self._numbers = family in NUMBER_LOSSES
+        self._numbers, self._counts = family in NUMBER_LOSSES, family == "poisson"
+        residual = head.get("residual")
+        if residual is not None:
+            strict("residual", residual, "mean", "deviation")
+        self._residual = (float(residual["mean"]), float(residual["deviation"])) if residual else None
         k = len(self._schema.classes)
         if (
             self._outputs < 1 or len(self._intercept) != self._outputs or not 0 <= self._threshold < 1
@@ -262,7 +271,7 @@ class Model:
         """
         scores = self._score(inputs.read(x, self._decoder))
         if self._numbers:
-            return np.exp(scores[:, 0]) if self.loss.startswith("poisson") else scores[:, 0]
+            return self._value(scores[:, 0])
         return self.classes_[self._decide(scores)]
 
     def answers(self, x: Any, explain: int = 0) -> list[Answer]:
@@ -290,11 +299,26 @@ class Model:
                 if scores.shape[1] > 1:
                     shown = range(min(len(self.classes_), len(self._schema.classes)))
                     a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
+            if self._numbers:
+                a.update(self._interval(self._value(scores[i, 0])))
             a["unknown"] = self._unknown(batch, i)
             if explain > 0:
                 a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
             out.append(Answer(**a))
         return out
+
+    def _value(self, score: Any) -> Any:
+        """Return what scores predict where labels are numbers: of counts the exponential."""
+        return np.exp(score) if self._counts else score
+
+    def _interval(self, value: float) -> dict[str, float]:
+        """Return a value with the bounds that nine of ten targets lie between, if they are known."""
+        if self._residual is None:
+            return {"value": float(value)}
+        mean, deviation = self._residual
+        unit = math.sqrt(max(value, 1e-9)) if self._counts else 1.0  # Pearson's residuals of counts
+        low, high = (float(value + unit * (mean + side * 1.6448536269514722 * deviation)) for side in (-1, 1))
+        return {"value": float(value), "low": max(low, 0.0) if self._counts else low, "high": high}
 
     def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
         """Return for each event what adds most to the score of its class, the largest first.
