@@ -132,16 +132,19 @@ func openStore(directory string, memory int64, tick, sum, first uint64) (_ *stor
 	return s, err
 }
 
-// comparer has the order of bytes. What precedes the tick of a key is its prefix, which
-// filters know: an id that is not there is found out without a read.
+// comparer has the order of bytes. What precedes the tick in the key of an id is its prefix,
+// which filters know: an id that is not there is found out without a read. Where the prefix
+// ends is told by the length in the key and not by the key's end, for pebble also compares
+// keys that it has shortened.
 var comparer = func() *pebble.Comparer {
 	c := *pebble.DefaultComparer
 	c.Name = "blankout.ticks"
 	c.Split = func(key []byte) int {
-		if len(key) > 8 {
-			return len(key) - 8
+		const id = 1 + 4 // where it begins
+		if len(key) < id || key[0] != 'i' {
+			return len(key)
 		}
-		return len(key)
+		return int(min(uint64(len(key)), id+uint64(binary.BigEndian.Uint32(key[1:]))))
 	}
 	return &c
 }()
