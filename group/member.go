@@ -233,7 +233,6 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	m.Learner.Presence = "none" // which numbers are often left out the members could not agree on
 	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1)}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -956,7 +955,7 @@ type mixBlock struct {
 }
 
 func newReplica(c online.Config, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
-	learner, err := online.New(c, s)
+	learner, err := online.New(c.Shared(), s)
 	if err != nil {
 		return nil, err
 	}

@@ -144,9 +144,15 @@ func (c Config) CheckShared() error {
 	return nil
 }
 
+// Shared returns the settings as several learners of one model have them: without presence,
+// for which numbers are often left out they could not agree on.
+func (c Config) Shared() Config {
+	c.Presence = "none"
+	return c
+}
+
 // PrepareSharing checks a Learner that is to share learning with others, as
-// Config.CheckShared does its settings. It learns no presence of numbers from now on:
-// which are often left out the Learners could not agree on.
+// Config.CheckShared does its settings, and gives it the settings of Config.Shared.
 func (l *Learner) PrepareSharing() error {
 	if err := l.config.CheckShared(); err != nil {
 		return err
@@ -154,7 +160,7 @@ func (l *Learner) PrepareSharing() error {
 	if l.scaling.scaler.Curves != nil {
 		return blankout.KeyErrorf("presence", "presence: this learner has learned that numbers are there, which several learners of one model cannot go on with; begin afresh, with presence = \"none\" or several learners from the start")
 	}
-	l.config.Presence = "none"
+	l.config = l.config.Shared()
 	return nil
 }
 
