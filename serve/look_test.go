@@ -114,6 +114,15 @@ func TestPageFiles(t *testing.T) {
 		if status != 200 || !strings.Contains(text, want) || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") || header.Get("ETag") == "" {
 			t.Errorf("%s: %d %v %.100s", path, status, header, text)
 		}
+		if kind := header.Get("Content-Type"); !strings.HasPrefix(kind, "text/") || strings.HasSuffix(path, ".js") && !strings.Contains(kind, "javascript") {
+			t.Errorf("%s is sent as %q", path, kind)
+		}
+		if status, text, _ := call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag")); status != 304 || text != "" {
+			t.Errorf("%s again: %d %.100s", path, status, text)
+		}
+		if status, _, _ := call(t, "GET", url+path, "", "Range", "bytes=9-1"); status != 200 {
+			t.Errorf("%s by a range: %d", path, status)
+		}
 	}
 	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
 		if status, text, _ := call(t, "GET", url+path, ""); status != 404 || !strings.HasPrefix(text, `{"error":`) {

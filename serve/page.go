@@ -4,13 +4,14 @@ package serve
 // made of is in the folder page.
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,10 @@ const UPlotVersion = "1.6.32"
 // and ask it, nothing else.
 const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
 
+// pageTypes are the media types of the page's files by extension. The system's own table
+// differs from machine to machine.
+var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
 // servePage answers GET / and GET /page/FILE.
 func servePage(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
@@ -45,8 +50,19 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(data)))
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
+	etag := fmt.Sprintf(`"%x"`, sha256.Sum256(data))
+	w.Header().Set("ETag", etag)
+	if matches(r.Header.Get("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	kind := pageTypes[path.Ext(name)]
+	if kind == "" {
+		kind = "text/plain; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data)
 }
 
 // Point is a moment of a run, as the page draws it. What is undefined is null.

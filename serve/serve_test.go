@@ -713,17 +713,16 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	return cert, key
 }
 
-// FuzzRequests sends anything to the server: it never fails by its own fault,
-// and every answer that is no success is JSON that says what is wrong.
-// Whatever is asked, in whichever format the events are written, the answer is no
-// failure of the server, an error has the form of all errors, and nothing of a
-// file that the server does not mean to serve comes out.
+// FuzzRequests sends anything to the server, with a service for each format of
+// events: the server never fails by its own fault, every error is JSON that says
+// what is wrong and where, and no answer has a file that is not meant to be served.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"POST", "/v1/predict", `{"word":"yes1"}`, "json"}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`, "json"}, {"POST", "/v1/predict", "1 2:3\n{", "svmlight"},
 		{"POST", "/v1/predict?explain=100", "1 |a x:1 y |b\n|", "vw"}, {"POST", "/v1/predict", "yes,1,2\n\"", "csv"},
 		{"GET", "/v1/model?weights=1", "", "application/json"}, {"GET", "/v1/model/../../etc/passwd", "", ""}, {"GET", "/v1/model/offsets?x=%zz", "", ""}, {"DELETE", "/", "", ""}, {"GET", "//", "", ""},
 		{"GET", "/v1/reports/latest", "", ""}, {"GET", "/v1/reports/..%2f..%2fsecret", "", ""}, {"GET", "/v1/reports/secret.json", "", ""}, {"POST", "/v1/validate", "", ""}, {"GET", "/metrics", "", "gzip"},
+		{"GET", "/", "", "bytes=9-1"}, {"GET", "/page/page.js", "", "bytes=0-0,x"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
