@@ -276,7 +276,10 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	crashed := m.crash != nil && m.crash()
 	if err == nil && l.turn != nil && !crashed { // with what there is
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.RebalanceTimeout/2)
-		err = l.publish(leaving)
+		learned := l.events
+		if err = l.publish(leaving); err != nil {
+			err = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, err)
+		}
 		cancel()
 	}
 	if l.source != nil {
@@ -304,6 +307,10 @@ func (m *Member) topics() []string {
 
 var errStop = errors.New("enough")
 
+// loadTries is how often a base is read whose ledger has been trimmed before that was read,
+// too: a group that is busier than the reader writes a newer one meanwhile.
+const loadTries = 20
+
 // load takes the newest base, or an empty fold, and reads the ledger to its end.
 func (l *life) load(ctx context.Context) error {
 	if l.entries != nil {
@@ -315,7 +322,7 @@ func (l *life) load(ctx context.Context) error {
 		if !errors.As(err, &trimmed) {
 			return err
 		}
-		if attempt == 5 {
+		if attempt == loadTries {
 			return fmt.Errorf("no base of the ledger can be gone on from: %w", err)
 		}
 		l.log.Info("a newer base is needed", "err", err) // it came while this one was read

@@ -81,7 +81,7 @@ func Inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner 
 		}
 		r, err := inspect(ctx, c, kafka, learner, schema, bases, log)
 		var trimmed *stream.TrimmedError
-		if errors.As(err, &trimmed) && attempt < 5 {
+		if errors.As(err, &trimmed) && attempt < loadTries {
 			continue // a newer base came meanwhile
 		}
 		return r, err

@@ -54,7 +54,7 @@ func pieceKey(offset int64, number int) string { return fmt.Sprintf("%s/%d", bas
 type BaseConfig struct {
 	ConnectConfig
 	Topic  string
-	Create bool         // the topic, compacted, where it is missing
+	Create bool         // the topic, compacted and as safe as the ledger's, where it is missing
 	Log    *slog.Logger // nil: no log
 }
 
@@ -69,7 +69,7 @@ type BaseTopic struct {
 func OpenBases(ctx context.Context, c BaseConfig) (*BaseTopic, error) {
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.CreateTopics = c.ConnectConfig, c.Topic, c.Log, c.Create
-	config.TopicSettings = []string{"cleanup.policy=compact"}
+	config.TopicSettings, config.TwoCopies = []string{"cleanup.policy=compact", "unclean.leader.election.enable=false"}, true
 	p, err := NewProducer(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("opening the bases: %w", err)

@@ -364,7 +364,8 @@ func backoff(ctx context.Context, attempt int) bool {
 	}
 }
 
-// retry calls f until it succeeds, fails for good, or ctx ends.
+// retry calls f until it succeeds, fails for good, or ctx ends. The error then is ctx's,
+// besides that of f.
 func (k *cluster) retry(ctx context.Context, doing string, f func() error) error {
 	var before error
 	for attempt := 1; ; attempt++ {
@@ -385,7 +386,7 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
 		}
 		if !backoff(ctx, attempt) {
-			return fmt.Errorf("%s: %w (last of %d attempts)", doing, explain(err), attempt)
+			return fmt.Errorf("%s: %w (last of %d attempts: %w)", doing, explain(err), attempt, ctx.Err())
 		}
 	}
 }
@@ -487,17 +488,53 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions int,
 }
 
 // ensureTopic returns the partitions of a topic, creating it where allowed.
-func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) ([]int32, error) {
-	found, err := k.partitions(ctx, topic)
+func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int) ([]int32, error) {
+	found, _, err := k.makeTopic(ctx, topic, create, partitions)
+	return found, err
+}
+
+// makeTopic is ensureTopic with settings for a created topic, and tells whether it was one.
+func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) (found []int32, created bool, err error) {
+	found, err = k.partitions(ctx, topic)
 	var missing *TopicMissingError
 	if !errors.As(err, &missing) || !create {
-		return found, err
+		return found, false, err
 	}
 	if err := k.createTopic(ctx, topic, partitions, settings); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	k.log.Info("created topic", "topic", topic, "partitions", partitions)
-	return k.partitions(ctx, topic)
+	found, err = k.partitions(ctx, topic)
+	return found, true, err
+}
+
+// twoCopies is ProducerConfig.TwoCopies.
+func (k *cluster) twoCopies(ctx context.Context, topic string) error {
+	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
+		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+		if err != nil {
+			return err
+		}
+		if len(m.Topics) != 1 || len(m.Topics[0].Partitions) == 0 {
+			return kafka.LeaderNotAvailable
+		}
+		if len(m.Topics[0].Partitions[0].Replicas) < 3 {
+			return nil
+		}
+		r, err := k.client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+			Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: "min.insync.replicas", Value: "2", ConfigOperation: kafka.ConfigOperationSet}},
+		}}})
+		if err != nil {
+			return err
+		}
+		for _, resource := range r.Resources {
+			if resource.Error != nil {
+				return resource.Error
+			}
+		}
+		return nil
+	})
 }
 
 // offsets asks for the offset at a time (ms, or kafka.FirstOffset,

@@ -72,12 +72,10 @@ func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if c.Partitions < 1 {
 		return nil, blankout.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
 	}
-	created, err := c.create(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("opening the ledger: %w", err)
-	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.DeliveryTimeout = c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout
+	config.CreateTopics, config.CreatePartitions, config.TwoCopies = c.Create, 1+c.Partitions, true
+	config.TopicSettings = []string{"retention.ms=-1", "retention.bytes=-1", "unclean.leader.election.enable=false"}
 	p, err := NewProducer(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger: %w", err)
@@ -86,9 +84,6 @@ func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if len(p.numbers) < 2 {
 		err = fmt.Errorf("topic %s has one partition, a ledger needs two or more: delete it, or name another one", c.Topic)
 	}
-	if err == nil && created {
-		err = l.replicate(ctx)
-	}
 	if err == nil {
 		l.id, err = p.TopicID(ctx)
 	}
@@ -96,52 +91,6 @@ func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		return nil, errors.Join(fmt.Errorf("opening the ledger: %w", err), p.Close())
 	}
 	return l, nil
-}
-
-// create makes the topic unless it is there, and tells whether it was not.
-func (c *LedgerConfig) create(ctx context.Context) (created bool, err error) {
-	k, err := connect(ctx, c.ConnectConfig, []string{c.Topic}, c.Log)
-	if err != nil {
-		return false, err
-	}
-	defer k.close()
-	_, err = k.partitions(ctx, c.Topic)
-	if missing := (*TopicMissingError)(nil); !errors.As(err, &missing) || !c.Create {
-		return false, err
-	}
-	_, err = k.ensureTopic(ctx, c.Topic, true, 1+c.Partitions, "retention.ms=-1", "retention.bytes=-1", "unclean.leader.election.enable=false")
-	return true, err
-}
-
-// replicate has the brokers acknowledge only what two of them have, if they keep three
-// copies: with fewer, writing would end when one broker does.
-func (l *Ledger) replicate(ctx context.Context) error {
-	k, topic := l.producer.cluster, l.config.Topic
-	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
-		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
-		if err != nil {
-			return err
-		}
-		if len(m.Topics) != 1 || len(m.Topics[0].Partitions) == 0 {
-			return kafka.LeaderNotAvailable
-		}
-		if len(m.Topics[0].Partitions[0].Replicas) < 3 {
-			return nil
-		}
-		r, err := k.client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
-			Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: "min.insync.replicas", Value: "2", ConfigOperation: kafka.ConfigOperationSet}},
-		}}})
-		if err != nil {
-			return err
-		}
-		for _, resource := range r.Resources {
-			if resource.Error != nil {
-				return resource.Error
-			}
-		}
-		return nil
-	})
 }
 
 // ID returns the brokers' id of the topic, "" where they give none.
@@ -229,11 +178,13 @@ func (l *Ledger) Close() error {
 // LedgerReader reads the commits of a ledger in their order, and chunks by their places.
 // It belongs to one goroutine; those of its Reader end with Close.
 type LedgerReader struct {
+	config LedgerConfig
 	topic  string
 	id     string
 	reader *Reader
 	wait   time.Duration
 	unpack unpacker
+	looks  bool // and writes nothing
 
 	partitions []int32 // as far as known
 }
@@ -251,7 +202,7 @@ func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEn
 	if err != nil {
 		return nil, trimmed(err)
 	}
-	return &LedgerReader{topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
+	return &LedgerReader{config: c, looks: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
 // trimmed makes a *TrimmedError of an offset before the log's start.
@@ -303,6 +254,11 @@ func (r *LedgerReader) Failing() string {
 // Chunk returns the record at a place, which is the caller's; nil if there is none and
 // never will be. What is in the way of that answer is tried again until ctx ends. The
 // error is a *TrimmedError for what lies before the start of the log.
+//
+// That nothing is there is said for certain: a broker that was held up, and does not know
+// yet that others lead the partition, ends it too early. So an empty record is written
+// behind a place that seems to be past the end, which no such broker acknowledges. A reader
+// to the end writes nothing; it asks again for RequestTimeout.
 func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {
@@ -318,8 +274,9 @@ func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err er
 		}
 	}
 	var gone *TrimmedError
+	seems := &past{began: time.Now(), end: -1}
 	err = k.retry(ctx, fmt.Sprintf("reading %s/%d at offset %d", r.topic, at.Partition, at.Offset), func() error {
-		if data, err = r.chunk(ctx, at); errors.As(err, &gone) {
+		if data, err = r.chunk(ctx, at, seems); errors.As(err, &gone) {
 			return nil
 		}
 		return err
@@ -330,13 +287,19 @@ func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err er
 	return data, err
 }
 
-func (r *LedgerReader) chunk(ctx context.Context, at Place) ([]byte, error) {
+// past is what is known of a place that seems to lie past the end of its partition.
+type past struct {
+	began time.Time
+	end   int64 // of the partition, for certain; -1: unknown
+}
+
+func (r *LedgerReader) chunk(ctx context.Context, at Place, seems *past) ([]byte, error) {
 	k := r.reader.cluster
 	x := &fetchExchange{}
 	x.set(r.topic, at.Partition, at.Offset, 2<<20, 0, false)
-	ctx, cancel := context.WithTimeout(ctx, r.wait)
+	asking, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
-	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+	if _, err := k.transport.RoundTrip(asking, k.addr, x); err != nil {
 		return nil, err
 	}
 	var f fetchResponse
@@ -344,7 +307,7 @@ func (r *LedgerReader) chunk(ctx context.Context, at Place) ([]byte, error) {
 		return nil, err
 	}
 	if f.code == kafka.OffsetOutOfRange {
-		return nil, r.outside(ctx, at)
+		return nil, r.outside(ctx, at, seems)
 	}
 	if f.code != 0 {
 		return nil, f.code
@@ -380,12 +343,12 @@ func (r *LedgerReader) chunk(ctx context.Context, at Place) ([]byte, error) {
 	if f.highWater > at.Offset {
 		return nil, fmt.Errorf("%s/%d: no answer about offset %d, though the partition ends at %d", r.topic, at.Partition, at.Offset, f.highWater)
 	}
-	return nil, r.outside(ctx, at)
+	return nil, r.outside(ctx, at, seems)
 }
 
 // outside decides about a place where the log has nothing: before its start it is
 // trimmed, behind its end there is none. One that is there by now is asked for again.
-func (r *LedgerReader) outside(ctx context.Context, at Place) error {
+func (r *LedgerReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)
 	if err != nil {
@@ -397,10 +360,33 @@ func (r *LedgerReader) outside(ctx context.Context, at Place) error {
 		return err
 	case at.Offset < starts[at.Partition]:
 		return &TrimmedError{r.topic, at, starts[at.Partition]}
-	case at.Offset >= ends[at.Partition]:
+	case at.Offset < ends[at.Partition]:
+		return kafka.OffsetNotAvailable // temporary
+	case r.looks && time.Since(seems.began) >= r.wait:
+		return nil
+	case !r.looks && seems.end < 0:
+		if seems.end, err = r.mark(ctx, at.Partition); err != nil {
+			return err
+		}
+	}
+	if seems.end >= 0 && at.Offset >= seems.end {
 		return nil
 	}
-	return kafka.OffsetNotAvailable // temporary
+	return kafka.OffsetNotAvailable
+}
+
+// mark writes an empty record to a partition and returns its offset, -1 if it is unknown:
+// what was acknowledged before lies before it.
+func (r *LedgerReader) mark(ctx context.Context, partition int32) (offset int64, err error) {
+	c := DefaultProducerConfig()
+	c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout = r.config.ConnectConfig, r.topic, r.config.Log, r.config.DeliveryTimeout
+	p, err := NewProducer(ctx, c)
+	if err != nil {
+		return -1, err
+	}
+	offset, err = p.Append(ctx, partition, Message{})
+	_ = p.Close() // its error is about that record, and was told
+	return offset, err
 }
 
 // Close ends all reading.

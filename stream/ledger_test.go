@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func ledgerConfig(t testing.TB, b *Embedded) LedgerConfig {
@@ -198,6 +200,101 @@ func TestLedgerTopic(t *testing.T) {
 	}
 }
 
+// A broker that was held up while others took the lead answers for a moment from what it
+// had then: a chunk written since is not there for it, and is read nevertheless. Where
+// there is none for certain, that is the answer.
+func TestLedgerStaleLeader(t *testing.T) {
+	noLeaks(t)
+	b := startBroker(t, nil)
+	c := ledgerConfig(t, b)
+	l := openLedger(t, c)
+	old := testCommit{Seq: 1}
+	if err := old.append(t.Context(), l, 3); err != nil {
+		t.Fatal(err)
+	}
+	at, err := l.AppendChunk(t.Context(), []byte("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	stale, asked, written := false, 0, 0
+	hold := func(s bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		stale, asked, written = s, 0, 0
+	}
+	b.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		asks := r.(*kmsg.FetchRequest)
+		if !stale || asks.Topics[0].Partitions[0].Partition != at.Partition {
+			return nil, nil, false
+		}
+		asked++
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.Partition, p.ErrorCode, p.HighWatermark, p.LastStableOffset, p.LogStartOffset = at.Partition, int16(kafka.OffsetOutOfRange), -1, -1, -1
+		resp := asks.ResponseKind().(*kmsg.FetchResponse)
+		resp.Topics = []kmsg.FetchResponseTopic{{Topic: "mix", Partitions: []kmsg.FetchResponseTopicPartition{p}}}
+		return resp, nil, true
+	})
+	b.cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		asks := r.(*kmsg.ListOffsetsRequest)
+		if !stale || asks.Topics[0].Partitions[0].Partition != at.Partition {
+			return nil, nil, false
+		}
+		p := kmsg.NewListOffsetsResponseTopicPartition()
+		p.Partition, p.Offset = at.Partition, 0
+		resp := asks.ResponseKind().(*kmsg.ListOffsetsResponse)
+		resp.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: "mix", Partitions: []kmsg.ListOffsetsResponseTopicPartition{p}}}
+		return resp, nil, true
+	})
+	b.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		written++
+		stale = stale && asked < 3 // and a little longer than that something can be written
+		return nil, nil, false
+	})
+	for _, looks := range []bool{false, true} {
+		r, err := ReadLedger(t.Context(), c, l.ID(), 0, looks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		hold(true)
+		time.AfterFunc(100*time.Millisecond, func() { // by then it has been asked
+			mu.Lock()
+			defer mu.Unlock()
+			stale = false
+		})
+		if data, err := r.Chunk(t.Context(), at); string(data) != "new" || err != nil {
+			t.Errorf("looks %v: %q, %v", looks, data, err)
+		}
+		mu.Lock()
+		if asked == 0 || (written > 0) == looks || written > 1 {
+			t.Errorf("looks %v: asked %d times, %d records written", looks, asked, written)
+		}
+		mu.Unlock()
+	}
+	r, err := ReadLedger(t.Context(), c, l.ID(), 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	hold(false)
+	if data, err := r.Chunk(t.Context(), Place{at.Partition, at.Offset + 10}); data != nil || err != nil {
+		t.Errorf("a chunk where there is none: %q, %v", data, err)
+	}
+	if written != 1 {
+		t.Errorf("%d records written", written)
+	}
+}
+
 func TestLedgerTrim(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
@@ -211,6 +308,7 @@ func TestLedgerTrim(t *testing.T) {
 	if end, err := l.End(t.Context()); end != 10 || err != nil {
 		t.Errorf("end %d, %v", end, err)
 	}
+	c.RequestTimeout = 300 * time.Millisecond // for so long a reader to the end asks for what is not there
 	r := readLedger(t, c, l.ID(), 0)
 	_, offsets, commits := readCommits(t, r)
 	first := commits[0].Chunks[0]

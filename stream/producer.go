@@ -33,6 +33,9 @@ type ProducerConfig struct {
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // of a created topic
 	TopicSettings    []string      `toml:"-"`                 // of a created topic, as cleanup.policy=compact
+	// TwoCopies gives a created topic min.insync.replicas = 2 where the brokers keep
+	// three copies of it or more: with fewer, writing would end when one broker does.
+	TwoCopies bool `toml:"-"`
 	// Shrink makes a record smaller that the topic does not take for its size, and
 	// reports whether it could; nil: such a record is an error.
 	Shrink func(*Message) bool `toml:"-"`
@@ -143,7 +146,10 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	}
 	p := &Producer{config: config, cluster: k, id: -1, epoch: -1, most: config.BatchBytes}
 	p.codec, _ = config.codec()
-	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
+	partitions, created, err := k.makeTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
+	if err == nil && created && config.TwoCopies {
+		err = k.twoCopies(ctx, config.Topic)
+	}
 	if err == nil {
 		// A new partition may not have a leader yet: wait until it answers.
 		_, err = k.offsets(ctx, config.Topic, partitions, kafka.LastOffset, false)

@@ -4,6 +4,7 @@ package tests
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,7 +76,7 @@ func (w *written) check(t *testing.T, positions blankout.Offsets) (all bool) {
 // produce writes events until ctx ends.
 func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	c := stream.DefaultProducerConfig()
-	c.Brokers, c.Topic = brokers, "events"
+	c.Brokers, c.Topic, c.RequestTimeout = brokers, "events", 2*time.Second
 	p, err := stream.NewProducer(ctx, c)
 	if err != nil {
 		t.Error(err)
@@ -117,20 +118,25 @@ func TestCrashGroup(t *testing.T) {
 	crashGroup(t, broker.ListenAddrs(), partitions, 4)
 }
 
+// brokerFault makes something of the brokers fail, tells what, and returns what mends it.
+type brokerFault func(r *rand.Rand) (what string, mend func())
+
 // crashGroup runs three members in processes of their own, which are killed, paused
 // for longer than their session and stopped, each at a random instant and started again,
-// while events come to the topic events. Every event counts once, and all members have the
-// same bytes at every base.
-func crashGroup(t *testing.T, brokers []string, partitions, kills int) {
+// while events come to the topic events; the faults of brokers come one after the other,
+// each for as long as something happens to a member. Every event counts once, and all
+// members have the same bytes at every base.
+func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	program := buildProgram(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "blankout.toml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
-brokers = [%q]
+brokers = ["%s"]
 topics = ["events"]
 batch_records = 50
+request_timeout = "2s"
 [record]
 format = "json"
 bits = 14
@@ -148,12 +154,21 @@ warm = 200
 base_every = 8
 session_timeout = "1s"
 rebalance_timeout = "3s"
-`, brokers[0]), 0o600); err != nil {
+`, strings.Join(brokers, `", "`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := config.Load(config.Source{File: file})
 	if err != nil {
 		t.Fatal(err)
+	}
+	logOf := func(i int) string { return filepath.Join(dir, fmt.Sprintf("log%d", i)) }
+	said := func() string {
+		text := ""
+		for i := range members {
+			data, _ := os.ReadFile(logOf(i))
+			text += fmt.Sprintf("member %d:\n%s", i, data[max(0, len(data)-8000):])
+		}
+		return text
 	}
 	inspect := func() *group.Report {
 		t.Helper()
@@ -163,12 +178,11 @@ rebalance_timeout = "3s"
 		}
 		for _, b := range r.Bases {
 			if !b.Same {
-				t.Fatalf("base %d is not what the ledger comes to", b.Offset)
+				t.Fatalf("base %d is not what the ledger comes to: %+v\n%s", b.Offset, r, said())
 			}
 		}
 		return r
 	}
-	logOf := func(i int) string { return filepath.Join(dir, fmt.Sprintf("log%d", i)) }
 	start := func(i int) *exec.Cmd {
 		t.Helper()
 		log, err := os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -183,15 +197,6 @@ rebalance_timeout = "3s"
 		}
 		return c
 	}
-	said := func() string {
-		text := ""
-		for i := range members {
-			data, _ := os.ReadFile(logOf(i))
-			text += fmt.Sprintf("member %d:\n%s", i, data[max(0, len(data)-3000):])
-		}
-		return text
-	}
-
 	w := &written{}
 	for range partitions {
 		w.sums = append(w.sums, []uint64{0})
@@ -227,9 +232,16 @@ rebalance_timeout = "3s"
 	})
 
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
-	paused, killed, stopped := 0, 0, 0
+	paused, killed, stopped, uncommitted, disturbed := 0, 0, 0, 0, map[string]int{}
 	for round := range kills {
 		time.Sleep(time.Duration(r.IntN(600)) * time.Millisecond)
+		mend := func() {}
+		if len(faults) > 0 {
+			var what string
+			what, mend = faults[round%len(faults)](r)
+			disturbed[what]++
+			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+		}
 		i := r.IntN(members)
 		c := processes[i]
 		var exit *exec.ExitError
@@ -248,8 +260,16 @@ rebalance_timeout = "3s"
 			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatalf("%v\n%s", err, said())
 			}
-			if err := c.Wait(); err != nil {
-				t.Fatalf("a stop: %v\n%s", err, said())
+			switch err := c.Wait(); {
+			case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM:
+				killed++ // it did not take signals yet: it had been started just now
+				stopped--
+			case err != nil:
+				text, _ := os.ReadFile(logOf(i)) // without brokers nothing can be committed
+				if last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n'); len(faults) == 0 || !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(text[last+1:], []byte("nothing is lost")) {
+					t.Fatalf("a stop: %v\n%s", err, said())
+				}
+				uncommitted++
 			}
 			processes[i] = start(i)
 		default:
@@ -262,6 +282,7 @@ rebalance_timeout = "3s"
 			}
 			processes[i] = start(i)
 		}
+		mend()
 		if round%4 == 3 {
 			w.check(t, inspect().Positions)
 		}
@@ -297,8 +318,8 @@ rebalance_timeout = "3s"
 	if compared == 0 {
 		t.Error("no two members came to the same base")
 	}
-	t.Logf("%d killed, %d paused, %d stopped; %d commits accepted, %v rejected, %d events; %d bases, %d times the same as another member's",
-		killed, paused, stopped, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
+	t.Logf("%d killed, %d paused, %d stopped (%d without a last commit), brokers: %v; %d commits accepted, %v rejected, %d events; %d bases, %d times the same as another member's",
+		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }
 
 // baseHashes reads a member's log.

@@ -249,7 +249,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 		"advertised.listeners=PLAINTEXT://" + b.plain + ",SASL_PLAINTEXT://" + b.sasl + ",SASL_SSL://" + b.tls + proxied(b.proxy),
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=PLAINTEXT",
-		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false",
+		"log.dirs=" + b.file("data"), "auto.create.topics.enable=false", "default.replication.factor=" + copies,
 		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
 		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=1",
 		"group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100", "num.network.threads=2", "num.io.threads=2",

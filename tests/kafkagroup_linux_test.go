@@ -1,7 +1,12 @@
 package tests
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,4 +26,84 @@ func TestKafkaGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	crashGroup(t, []string{k.plain}, partitions, kills)
+}
+
+// TestKafkaGroupBrokers is crashGroup on three real brokers, which meanwhile hand on
+// their leaderships, are killed and started again, and held.
+func TestKafkaGroupBrokers(t *testing.T) {
+	const partitions = 4
+	kills := groupKills(t, 4)
+	cluster := startKafkaCluster(t, 3)
+	var brokers []string
+	for _, b := range cluster {
+		brokers = append(brokers, b.plain)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RequestTimeoutOverhead(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	enough := "2" // copies in sync, of three: no acknowledged record is lost
+	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
+		t.Fatal(err)
+	}
+	crashGroup(t, brokers, partitions, kills,
+		func(r *rand.Rand) (string, func()) { moveLeaders(t, admin); return "leaders moved", func() {} },
+		func(r *rand.Rand) (string, func()) {
+			b := cluster[r.IntN(len(cluster))]
+			b.kill(t)
+			return "killed", func() { b.start(t) }
+		},
+		func(r *rand.Rand) (string, func()) {
+			b := cluster[r.IntN(len(cluster))]
+			b.signal(t, syscall.SIGSTOP)
+			return "held", func() { b.signal(t, syscall.SIGCONT) }
+		})
+	topics, err := admin.ListTopics(t.Context(), "g-mix", "g-base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range topics {
+		for _, p := range topic.Partitions {
+			if len(p.Replicas) != 3 {
+				t.Errorf("%s/%d is kept by %d brokers, want 3", topic.Topic, p.Partition, len(p.Replicas))
+			}
+		}
+		configs, err := admin.DescribeTopicConfigs(t.Context(), topic.Topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slices.IndexFunc(configs[0].Configs, func(c kadm.Config) bool { return c.Key == "min.insync.replicas" && c.MaybeValue() == "2" }); i < 0 {
+			t.Errorf("topic %s does not have min.insync.replicas = 2", topic.Topic)
+		}
+	}
+}
+
+// moveLeaders has the leader of every partition, those of the groups' offsets included,
+// be another broker than the present one.
+func moveLeaders(t *testing.T, admin *kadm.Client) {
+	t.Helper()
+	topics, err := admin.ListTopicsWithInternal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan kadm.AlterPartitionAssignmentsReq
+	var which kadm.TopicsSet
+	for _, topic := range topics {
+		for _, p := range topic.Partitions {
+			order := slices.DeleteFunc(slices.Clone(p.Replicas), func(node int32) bool { return node == p.Leader })
+			if len(order) == len(p.Replicas) || len(order) == 0 {
+				t.Fatalf("%s/%d: its leader is %d of %v", topic.Topic, p.Partition, p.Leader, p.Replicas)
+			}
+			plan.Assign(topic.Topic, p.Partition, append(order, p.Leader))
+			which.Add(topic.Topic, p.Partition)
+		}
+	}
+	if r, err := admin.AlterPartitionAssignments(t.Context(), plan); err != nil || r.Error() != nil {
+		t.Fatal(fmt.Errorf("moving leaders: %w, %w", err, r.Error()))
+	}
+	if _, err := admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which); err != nil {
+		t.Error(err)
+	}
 }
