@@ -110,7 +110,9 @@ func (h *history) tick(s *collector) {
 			h.Points[i] = h.Points[2*i+1]
 		}
 		h.Points = h.Points[:historyPoints/2]
-		h.Every = 2 * max(h.Every, 1)
+		if h.Every = 2 * max(h.Every, 1); h.ticks%h.Every != 0 {
+			return
+		}
 	}
 	h.Points = append(h.Points, pointOf(v))
 }

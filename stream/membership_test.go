@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const shortSession = 100 * time.Millisecond
@@ -283,6 +285,41 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	}
 	if g.lost > 0 {
 		t.Errorf("%d sessions lost, though heartbeats could be sent", g.lost)
+	}
+}
+
+// A heartbeat whose connection breaks is sent again at once, in an eighth of the time
+// between heartbeats: after nine in a row that broke the member still has its place, where
+// nine of the usual times are more than two sessions.
+func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
+	noLeaks(t)
+	b := startGroupBroker(t, 1)
+	var broken atomic.Int32
+	answered := make(chan struct{})
+	b.cluster.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		switch n := broken.Add(1); {
+		case n <= 9:
+			return nil, errors.New("the connection breaks"), true
+		case n == 10:
+			close(answered)
+		}
+		return nil, nil, false
+	})
+	m := newMembership(t, memberConfig(t, b, func(c *MembershipConfig) { c.SessionTimeout = 4 * time.Second }))
+	g, err := m.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-answered:
+	case <-g.Done():
+	}
+	if g.Err() != nil {
+		t.Errorf("after %d heartbeats: %v", broken.Load(), g.Err())
+	}
+	if err := m.Leave(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

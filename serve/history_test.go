@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"testing"
+	"time"
+
+	"blankout/run"
+)
+
+// A run that has stopped is marked once, however often the page looks at it afterwards.
+func TestHistoryMarksEachThingOnce(t *testing.T) {
+	var h history
+	status := &run.Status{}
+	kinds := func() (s string) {
+		for _, m := range h.Marks {
+			s += m.Kind + " "
+		}
+		return s
+	}
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, ""},
+		{func() { status.Started = time.Unix(1, 0) }, "start "},
+		{func() { status.DriftAlarms = 2 }, "start drift "},
+		{func() { status.Validation.Adopted = 1 }, "start drift adopted "},
+		{func() { status.NotReady = "stopped" }, "start drift adopted stop "},
+	} {
+		step.change()
+		for range 3 {
+			if h.note(status); kinds() != step.want {
+				t.Fatalf("marks %q, want %q", kinds(), step.want)
+			}
+		}
+	}
+	for range 2 * historyMarks {
+		status.DriftAlarms++
+		h.note(status)
+	}
+	if len(h.Marks) != historyMarks || h.Marks[0].Kind != "drift" {
+		t.Errorf("%d marks, the oldest %q: the oldest is forgotten where there are too many", len(h.Marks), h.Marks[0].Kind)
+	}
+}
+
+// A full history forgets every other point and goes on at twice the interval: at any time
+// its points are evenly spaced, from the first interval to the newest.
+func TestHistoryHalves(t *testing.T) {
+	records := uint64(0)
+	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Learned: records} }}, &models{}, newConnections(1))
+	var h history
+	for records < 5*historyPoints {
+		records++
+		h.tick(c)
+		every := uint64(max(h.Every, 1))
+		if n := uint64(len(h.Points)); n != records/every {
+			t.Fatalf("after %d ticks there are %d points at an interval of %d", records, n, every)
+		}
+		for i, p := range h.Points {
+			if want := every * uint64(i+1); p.Records != want {
+				t.Fatalf("after %d ticks, at an interval of %d, point %d is of record %d, want %d", records, every, i, p.Records, want)
+			}
+		}
+	}
+	if h.Every != 8 {
+		t.Errorf("%d times as many ticks as points: an interval of %d", 5, h.Every)
+	}
+}
