@@ -32,8 +32,8 @@ type telemetry struct {
 	values  [][]float64 // NaN is null already while learning
 }
 
-func newTelemetry(n, classes, fields int, words bool, null float64) *telemetry {
-	s := &telemetry{r: mathrand.New(mathrand.NewPCG(5, 17)), classes: classes, words: words}
+func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64) *telemetry {
+	s := &telemetry{r: mathrand.New(mathrand.NewPCG(5, seed)), classes: classes, words: words}
 	weight := make([]float64, classes*fields)
 	for i := range weight {
 		weight[i] = 0.35 * s.r.NormFloat64()
@@ -72,7 +72,9 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 }
 
 // What is forecast while learning is what the server answers to the same events
-// with so much missing, and both are what the learner scored itself.
+// with so much missing, and both are what the learner scored itself. Of one stream the
+// difference has a standard deviation of half a point where two classes are learned and
+// of one where masks are drawn for five: there the mean over several streams counts.
 func TestServedAsForecast(t *testing.T) {
 	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
 	for _, c := range []struct {
@@ -83,40 +85,44 @@ func TestServedAsForecast(t *testing.T) {
 		noise   string
 		null    float64 // share that is missing already while learning
 		points  []int   // of the forecast that are asked for
-		within  float64 // percentage points
+		streams uint64
 	}{
 		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 1},
 		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 1},
 		{"nulls", 2, 24, false, "auto", 0.3, []int{0}, 1},
 		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 1},
-		{"words", 2, 60, true, "auto", 0, []int{0, 3, 5, 7}, 1.5}, // no normal distribution
-		{"classes", 5, 30, false, "auto", 0, []int{7}, 3},         // by masks: a standard error is 0.8
+		{"words", 2, 60, true, "auto", 0, []int{0, 3, 5, 7}, 4},
+		{"classes", 5, 30, false, "auto", 0, []int{7}, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.null == 0 {
-				longtest.Only(t) // all six take some ten seconds
+				longtest.Only(t) // all six take some fifteen seconds
 			}
-			s := newTelemetry(learned, c.classes, c.fields, c.words, c.null)
-			var lines bytes.Buffer
-			for i := range learned {
-				s.write(&lines, i, 0)
+			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means
+			for stream := range c.streams {
+				s := newTelemetry(17+stream, learned, c.classes, c.fields, c.words, c.null)
+				var lines bytes.Buffer
+				for i := range learned {
+					s.write(&lines, i, 0)
+				}
+				config := online.DefaultConfig()
+				config.Noise = c.noise
+				if c.classes > 2 {
+					config.Levels, config.ExpectedMissing = []float64{0, 0.5}, 0.7
+				}
+				runner, service := learnedFrom(t, config, c.classes, lines.Bytes())
+				url := start(t, serve.DefaultConfig(), service)
+				metrics := runner.Status().Metrics
+				level := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level })
+				for i, point := range c.points {
+					served[i] += 100 * servedError(t, url, s, asked, online.ForecastMissing(point)) / float64(c.streams)
+					forecast[i] += 100 * metrics.Forecasts[level].Error[point] / float64(c.streams)
+				}
 			}
-			config := online.DefaultConfig()
-			config.Noise = c.noise
-			if c.classes > 2 {
-				config.Levels, config.ExpectedMissing = []float64{0, 0.5}, 0.7
-			}
-			runner, service := learnedFrom(t, config, c.classes, lines.Bytes())
-			url := start(t, serve.DefaultConfig(), service)
-			metrics := runner.Status().Metrics
-			i := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level })
-			for _, point := range c.points {
-				missing := online.ForecastMissing(point)
-				served := 100 * servedError(t, url, s, asked, missing)
-				forecast := 100 * metrics.Forecasts[i].Error[point]
-				t.Logf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*missing, forecast, served)
-				if !(math.Abs(served-forecast) <= c.within) {
-					t.Errorf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*missing, forecast, served)
+			for i, point := range c.points {
+				said := fmt.Sprintf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*online.ForecastMissing(point), forecast[i], served[i])
+				if t.Log(said); !(math.Abs(served[i]-forecast[i]) <= 1) {
+					t.Error(said)
 				}
 			}
 		})
@@ -185,7 +191,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 // An answer names what is missing, null or left out, and the rule; the user can
 // force another.
 func TestMissingAnswered(t *testing.T) {
-	s := newTelemetry(400, 2, 4, false, 0)
+	s := newTelemetry(17, 400, 2, 4, false, 0)
 	var lines bytes.Buffer
 	for i := range s.labels {
 		s.write(&lines, i, 0)
