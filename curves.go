@@ -69,6 +69,10 @@ func (c *Curves) check() error {
 // neither, so that the two together tell what the number's mean does not.
 func Present() []float64 { return []float64{0} }
 
+// Seldom says whether a number that so many of the events hold, or declare unknown, is left
+// out by more than one of ten: that it is there then tells something, see Present.
+func Seldom(there, events uint64) bool { return 10*there < 9*events }
+
 // KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend:
 // every reading that there is if they are few. It returns nil where a curve would be a
 // straight line or less.

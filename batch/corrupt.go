@@ -141,7 +141,7 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
 	}
 	if d.curves != nil {
-		return nil, fmt.Errorf("corrupted copies: they are not drawn of curves; leave out --curves, or the copies")
+		return nil, fmt.Errorf("corrupted copies: %w; leave out --curves, or the copies", errCurves)
 	}
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")

@@ -53,7 +53,7 @@ func NewFDROP(p Problem, k int) (*FDROP, error) {
 		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
 	if d.curves != nil {
-		return nil, fmt.Errorf("fdrop: its deletions do not know curves, whose columns die together; leave out --curves")
+		return nil, fmt.Errorf("fdrop: %w; leave out --curves", errCurves)
 	}
 	if k < 0 {
 		return nil, fmt.Errorf("fdrop: %d deletions", k)

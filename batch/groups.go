@@ -19,6 +19,8 @@ package batch
 // rate r (1 + r_g), that is part of the unit of its group, and own_d = 0.
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sort"
@@ -115,9 +117,39 @@ func jointNoise(d *Data, noise blankout.Noise) (*groupNoise, error) {
 		return g, nil
 	}
 	if c0, c1, c2 := noise.Coefficients(); d.curves != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
-		return nil, fmt.Errorf("noise %v: it does not delete numbers, and what it does to curves is not known: take dropout, group or none, or no curves", noise)
+		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, errCurves)
 	}
 	return nil, nil
+}
+
+// errCurves is why a noise or an objective refuses Data with curves.
+var errCurves = errors.New("what becomes of curves, whose columns die together, is not known")
+
+// Bends says whether the problem of c, and with axes every one of their grid, can have curves.
+func (c Config) Bends(axes []Axis) bool {
+	curves, err := blankout.NewCurves([]uint32{0}, [][]float64{blankout.Present()})
+	if err != nil {
+		panic(err)
+	}
+	b := Builder{Curves: curves}
+	for label := range 2 {
+		x := blankout.Vec{Index: []uint32{0, curves.Hat(0, 0)}, Value: []float64{1, 1}}
+		if err := b.Add(&blankout.Example{Features: x, Label: label, Weight: 1}); err != nil {
+			panic(err)
+		}
+	}
+	d := b.Data(blankout.NewSchema(1, []string{"0", "1"}, 2))
+	_, all, err := grid(c, axes)
+	if err != nil {
+		return false
+	}
+	for _, c := range all {
+		c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
+		if _, err := Train(context.Background(), d, c); errors.Is(err, errCurves) {
+			return false
+		}
+	}
+	return true
 }
 
 // addCurves makes units of the numbers with curves, which die alone at the odds given, and

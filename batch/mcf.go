@@ -58,7 +58,7 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 	}
 	d := p.Data
 	if d.curves != nil && p.Noise != nil && p.Noise != (blankout.NoNoise{}) {
-		return nil, fmt.Errorf("loss %q: its noise does not know curves, whose columns die together; leave out --curves, or take another loss", kind)
+		return nil, fmt.Errorf("loss %q under noise: %w; leave out --curves, or take another loss", kind, errCurves)
 	}
 	o := &MCF{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
 	if p.Intercept != NoIntercept {

@@ -20,13 +20,24 @@ type Standardiser struct {
 	FieldTransform map[string]blankout.Transform
 	// Curves is the most knots of a numeric column's curve; 0 makes none.
 	Curves int
+	// Presence gives a numeric column that more than one in ten of the examples leave
+	// out, null not counted as left out, one hat that is 1 wherever the number is there
+	// (blankout.Present), unless it has a curve.
+	Presence bool
 
 	fields map[uint32]uint16 // of columns that are not Sparse
+	nulls  []uint64          // examples, by field, that declare it unknown
 }
 
-// Observe takes note of the fields of an example's columns. Examples without
-// fields need not be observed.
+// Observe takes note of the fields of an example's columns, and of those that it declares
+// unknown. Examples that have neither need not be observed.
 func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
+	for _, field := range e.Missing {
+		for int(field) >= len(s.nulls) {
+			s.nulls = append(s.nulls, 0)
+		}
+		s.nulls[field]++
+	}
 	for i, field := range e.Field {
 		if schema.Fields[field].Kind == blankout.Sparse {
 			continue
@@ -154,7 +165,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		return nil, nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
 	}
 	slices.Sort(m.Scaler.Dense)
-	if s.Curves > 0 {
+	if s.Curves > 0 || s.Presence {
 		s.bend(d, m, n, numeric)
 	}
 	b := Builder{Curves: m.Scaler.Curves}
@@ -170,12 +181,24 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	return b.Data(d.Schema), m, nil
 }
 
+// seldom says whether the numeric column c, which so many examples hold, is left out by many.
+func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
+	there := uint64(n)
+	if field := int(s.fields[d.Column(c)]); field < len(s.nulls) {
+		there += s.nulls[field]
+	}
+	return blankout.Seldom(there, uint64(d.Rows()))
+}
+
 // bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
 // readings. Their knots are quantiles of an even sample of the readings, but for
-// wild ones.
+// wild ones; of a column that is seldom there they are those of its presence.
 func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []bool) {
 	readings, met := make([][]float64, len(n)), make([]int, len(n))
 	add := func(c int, x float64) {
+		if s.Curves == 0 {
+			return
+		}
 		if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
 			if z := m.Scaler.Deviations(m.Rows.Row(d.Column(c)), x); math.Abs(z) <= blankout.ScalerClip {
 				readings[c] = append(readings[c], x)
@@ -194,14 +217,24 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 	curves := &blankout.Curves{}
 	for c := range n {
 		if _, dense := slices.BinarySearch(m.Scaler.Dense, d.Column(c)); dense {
-			for met[c] < d.Rows() { // it is 0 where it is left out
+			for range d.Rows() - met[c] { // it is 0 where it is left out
 				add(c, 0)
 			}
 		}
 		slices.Sort(readings[c])
-		if knots := blankout.KnotsOf(readings[c], s.Curves); knots != nil && len(curves.Columns) < blankout.MaxCurves {
+		var knots []float64
+		if s.Curves > 0 {
+			knots = blankout.KnotsOf(readings[c], s.Curves)
+		}
+		if knots == nil && s.Presence && numeric[c] && s.seldom(d, c, n[c]) {
+			knots = blankout.Present()
+		}
+		if knots != nil && len(curves.Columns) < blankout.MaxCurves {
 			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, knots)
 		}
+	}
+	if len(curves.Columns) == 0 && s.Curves == 0 {
+		return
 	}
 	m.Scaler.Curves = curves
 	for i, knots := range curves.Knots {

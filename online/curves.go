@@ -69,7 +69,7 @@ func (c *curveReadings) seldom(i int) bool {
 	if f := c.fields[i]; int(f) < len(c.nulls) {
 		there += c.nulls[f]
 	}
-	return 10*there < 9*c.events
+	return blankout.Seldom(there, c.events)
 }
 
 // fix returns the Curves of at most n knots of the columns that have varied, and under

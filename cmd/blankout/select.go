@@ -38,25 +38,33 @@ func (o *trainFlags) checkSelection() error {
 	return nil
 }
 
-// selectSettings chooses among the settings of the grid and puts the best into
-// o. The first deletion level of the table is the expected one; the others are for
-// people to compare.
-func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Ranking, error) {
-	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}}
-	for _, q := range o.deletions {
-		if !slices.Contains(s.Deletions, q) {
-			s.Deletions = append(s.Deletions, q)
-		}
-	}
+// axes returns what --grid varies.
+func (o *trainFlags) axes() (axes []batch.Axis, err error) {
 	for _, g := range o.grid {
 		axis, err := batch.ParseAxis(g)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--grid %w", err)}
 		}
-		s.Grid = append(s.Grid, axis)
+		axes = append(axes, axis)
+	}
+	return axes, nil
+}
+
+// selectSettings chooses among the settings of the grid and puts the best into
+// o. The first deletion level of the table is the expected one; the others are for
+// people to compare.
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Ranking, error) {
+	axes, err := o.axes()
+	if err != nil {
+		return nil, err
+	}
+	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}, Grid: axes}
+	for _, q := range o.deletions {
+		if !slices.Contains(s.Deletions, q) {
+			s.Deletions = append(s.Deletions, q)
+		}
 	}
 	if len(o.validation) > 0 {
-		var err error
 		if s.Validation, err = p.loadValidation(ctx, o, d, scaler); err != nil {
 			return nil, err
 		}
@@ -67,7 +75,6 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 		}
 	}
 	var t *batch.Ranking
-	var err error
 	if kernel.IsLoss(o.config.Loss) {
 		var all []kernel.Machine
 		if t, all, err = batch.Select(ctx, d, kernel.Machine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {

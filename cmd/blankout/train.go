@@ -368,10 +368,13 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 // checkTransforms refuses transforms that an exact solver would not know, or pass over.
 func (o *trainFlags) checkTransforms(c *cobra.Command) error {
 	if o.standardise == string(blankout.StandardiseNone) || o.standardise == string(blankout.StandardiseScale) {
-		return refuseFlags(c, []string{"transform", "field-transform", "curves"}, "goes with --standardise auto or all")
+		return refuseFlags(c, []string{"transform", "field-transform", "curves", "presence"}, "goes with --standardise auto or all")
 	}
 	if _, err := blankout.ParseTransform(o.online.config.Transform); err != nil {
 		return fmt.Errorf("--%w", err)
+	}
+	if p := o.online.config.Presence; p != "auto" && p != "none" {
+		return fmt.Errorf("--presence %q: want auto or none", p)
 	}
 	for name, t := range o.online.config.FieldTransform {
 		if _, err := blankout.ParseTransform(t); err != nil {
@@ -411,8 +414,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		o.data.regroup(schema)
 	}
 	mode := blankout.Standardise(o.standardise)
+	axes, err := o.axes()
+	if err != nil {
+		return nil, nil, err
+	}
 	var x blankout.Vec
 	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves}
+	fit.Presence = o.online.config.Presence == "auto" && !kernel.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = blankout.Transform(t)
 	}
@@ -465,7 +473,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if d = d.SortClasses(); mode == blankout.StandardiseNone {
 		return d, nil, nil
 	}
-	d, scaler, err := fit.Fit(d, mode)
+	d, scaler, err = fit.Fit(d, mode)
 	if err != nil {
 		return nil, nil, refusedError{err}
 	}

@@ -55,7 +55,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
-	f.StringVar(&t.Presence, "presence", t.Presence, "online: auto or none: of a number that many events leave out, learn beside its weight that it is there")
+	f.StringVar(&t.Presence, "presence", t.Presence, "auto or none: of a number that many events leave out, learn beside its weight that it is there")
 	f.IntVar(&t.Curves, "curves", t.Curves, "learn of every number a piecewise linear curve with at most so many knots, beside its weight; 0 none")
 	f.StringVar(&t.Transform, "transform", t.Transform, "of numeric fields that are standardised: auto, none or asinh, for heavy tails")
 	f.StringToStringVar(&t.FieldTransform, "field-transform", nil, "`FIELD=TRANSFORM,…` for single fields")
@@ -67,7 +67,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "learners", "interval", "warm", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes", "presence"}
+	onlineOnly = []string{"passes", "learners", "interval", "warm", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
 		"starts", "kernel", "drop-q", "keep", "epochs", "memory", "covariance-fields"}
 )
@@ -95,7 +95,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{kernel.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{!kernel.IsLoss(lossName), []string{"curves"}, "is of linear models"},
+		{!kernel.IsLoss(lossName), []string{"curves", "presence"}, "is of linear models"},
 		{!loss.IsRegression(lossName), []string{"missing", "covariance-fields"}, "is for classes: a number is predicted of what is left as it is"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},

@@ -1,0 +1,137 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// Of a number that many examples leave out the exact solution learns that it is there, of
+// one that is null or seldom left out it does not, as a Learner of the same events does. A
+// number with a curve keeps it.
+func TestStandardiserPresence(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for _, name := range []string{"always", "seldom", "null", "mostly"} {
+		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	fitOf := func(fit Standardiser, mode blankout.Standardise) (*blankout.Curves, float64) {
+		var b Builder
+		for i := range 1000 {
+			e := blankout.Example{Label: i % 2, Weight: 1}
+			put := func(field uint16, x float64) {
+				e.Features.Index, e.Features.Value = append(e.Features.Index, 10*uint32(field)), append(e.Features.Value, x)
+				e.Field = append(e.Field, field)
+			}
+			put(1, r.NormFloat64())
+			if r.Float64() < 0.2+0.8*float64(e.Label) {
+				put(2, 300+r.NormFloat64())
+			}
+			if i%5 < 2 {
+				e.Missing = append(e.Missing, 3)
+			} else {
+				put(3, r.NormFloat64())
+			}
+			if i%20 != 0 {
+				put(4, r.NormFloat64())
+			}
+			fit.Observe(&e, schema)
+			if err := b.Add(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, m, err := fit.Fit(b.Data(schema), mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := DefaultConfig()
+		c.Noise = "dropout:0.1"
+		trained, err := Train(t.Context(), d, c)
+		if err != nil || !trained.Converged {
+			t.Fatal(err)
+		}
+		return m.Scaler.Curves, trained.TrainError(d)
+	}
+	curves, with := fitOf(Standardiser{Presence: true}, blankout.StandardiseAuto)
+	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], blankout.Present()) {
+		t.Fatalf("%+v, want the presence of column 20", curves)
+	}
+	curves, without := fitOf(Standardiser{}, blankout.StandardiseAuto)
+	if curves != nil {
+		t.Errorf("not asked for: %+v", curves)
+	}
+	if with > 0.13 || without < 0.3 { // Bayes' error is .1
+		t.Errorf("training errors %.3f, without %.3f", with, without)
+	}
+	if curves, _ = fitOf(Standardiser{Presence: true}, blankout.StandardiseScale); curves != nil {
+		t.Errorf("nothing is centred: %+v", curves)
+	}
+	curves, _ = fitOf(Standardiser{Presence: true, Curves: 5}, blankout.StandardiseAuto)
+	if curves == nil || !slices.Equal(curves.Columns, []uint32{10, 20, 30, 40}) || len(curves.Knots[1]) != 5 {
+		t.Errorf("with curves: %+v", curves)
+	}
+}
+
+// Bends says of every loss and noise what Train says of Data with curves.
+func TestBends(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
+	var fit Standardiser
+	fit.Presence = true
+	var b Builder
+	for i := range 40 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		if i%3 > 0 {
+			e.Features = blankout.Vec{Index: []uint32{7}, Value: []float64{r.NormFloat64()}}
+			e.Field = []uint16{1}
+		}
+		fit.Observe(&e, schema)
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, _, err := fit.Fit(b.Data(schema), blankout.StandardiseAuto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, name := range LossNames() {
+		if name == "dropsvm" {
+			continue // a kernel machine, which this package does not solve
+		}
+		c := DefaultConfig()
+		for _, level := range []string{"", "0.5", "1.5", "3"} {
+			if c.Loss = name + level; c.Check() == nil {
+				break
+			}
+		}
+		for _, noise := range []string{"none", "dropout:0.3", "gaussian:0.5", "poisson"} {
+			for copies := range 2 {
+				c.Noise, c.Copies = noise, copies
+				if err := c.Check(); err != nil {
+					continue
+				}
+				_, err := Train(t.Context(), d, c)
+				if says := err != nil && strings.Contains(err.Error(), "curves"); says == c.Bends(nil) {
+					t.Errorf("%s, %s, %d copies: bends %v, training says %v", c.Loss, noise, copies, c.Bends(nil), err)
+				} else if says {
+					refused++
+				}
+			}
+		}
+	}
+	if refused < 20 {
+		t.Errorf("%d combinations are refused", refused)
+	}
+	axis, err := ParseAxis("noise=none,gaussian:0.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := DefaultConfig(); !c.Bends(nil) || c.Bends([]Axis{axis}) {
+		t.Error("a grid bends where one of its points does not")
+	}
+}
