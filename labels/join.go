@@ -33,6 +33,9 @@ type Join struct {
 	idle   atomic.Uint64    // counted by the Merge
 	event  blankout.Example // what Waited returns, and its scores
 	scores []float64
+	// settles is set for a Joined: Expired returns events with a label too. over says that
+	// its logs have ended.
+	settles, over bool
 }
 
 // State is how far a Join has come. A checkpoint holds it as the block "labels".
@@ -159,7 +162,7 @@ func (c *Counts) Delay(q float64) float64 {
 func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }
 
 // DefaultClass returns the class that an event without a label is learned as, -1 if there
-// is none: none is configured, or no label has named it yet.
+// is none: none is configured, or it is none of the classes.
 func (j *Join) DefaultClass(s *blankout.Schema) int {
 	if j.config.Default == "" {
 		return -1
@@ -218,7 +221,7 @@ func (j *Join) Expired() (*Waited, error) {
 			return nil, nil
 		}
 		over := d.time+j.wait < s.Now
-		if !over && s.Held <= j.config.MaxPending {
+		if !over && s.Held <= j.config.MaxPending && !j.over {
 			return nil, nil
 		}
 		s.First = d.tick + 1
@@ -233,7 +236,10 @@ func (j *Join) Expired() (*Waited, error) {
 			s.Unknown++
 		case !d.label:
 			s.Held--
-			if st.labelled {
+			switch {
+			case st.labelled && j.settles:
+				return j.learn(gone.body, &st)
+			case st.labelled, j.over: // of the latter nothing is known yet
 				continue
 			}
 			s.Pending--

@@ -70,9 +70,13 @@ func (l *lane) time() int64 { return max(l.clock, l.batch.Examples[l.at].Time) }
 // batchExamples bounds a Batch.
 const batchExamples = 512
 
-// NewMerge returns the Source of the lanes, whose decoders add to the Schema, for a Join.
+// NewMerge returns the Source of the lanes, whose decoders add to the Schema, for a Join,
+// whose default class is added first.
 func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
 	m := &Merge{schema: schema, join: join, idle: join.config.Idle, now: math.MinInt64}
+	if join.config.Default != "" { // in a stream of clicks no label may ever name it
+		schema.Class([]byte(join.config.Default))
+	}
 	clocks := join.state.Clocks
 	for _, l := range lanes {
 		clock := int64(math.MinInt64)

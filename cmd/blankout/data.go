@@ -22,6 +22,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/labels"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -47,7 +48,10 @@ type dataFlags struct {
 	// reading is how the records of the path opened last are written, as its name and
 	// header tell.
 	reading record.Config
-	given   func(flag string) bool
+	// join says where labels that come later are, joined how they are waited for.
+	join   *joinFlags
+	joined labels.Config
+	given  func(flag string) bool
 	// say tells a person something, once, warn something that looks wrong.
 	say, warn func(text string)
 	tally     *tally
@@ -62,6 +66,7 @@ type tally struct {
 
 func (d *dataFlags) add(c *cobra.Command) {
 	d.flags, d.tally = record.DefaultConfig(), &tally{}
+	d.join = &joinFlags{}
 	f := c.Flags()
 	d.given = f.Changed
 	d.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning: "+text) }
@@ -175,7 +180,7 @@ func (d *dataFlags) resolve(m *client.Model) error {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
 	for _, set := range d.settings.set {
-		if !d.learns && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") {
+		if !d.learns && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
 			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body", set)}
 		}
 	}
@@ -186,7 +191,10 @@ func (d *dataFlags) resolve(m *client.Model) error {
 	if err := l.OpenRegistry(nil); err != nil {
 		return usageError{err}
 	}
-	d.record = l.Record
+	d.record, d.joined = l.Record, l.Labels
+	if d.given("id") {
+		d.joined.ID = d.flags.ID
+	}
 	d.override(&d.record)
 	given := l.Given()
 	if !slices.Contains(given, "record.max_classes") {
@@ -254,6 +262,9 @@ func (p *program) sayReadAs(m *client.Model, further ...string) {
 
 // open opens one path.
 func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (stream.Opened, error) {
+	if d.join.labels != "" {
+		return d.openJoined(ctx, path, s)
+	}
 	in := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
 	events, err := in.Open(ctx, s, nil)
 	d.reading = d.record

@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
 	"blankout"
 	"blankout/config"
 	"blankout/labels"
@@ -82,32 +85,24 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 		log.Warn("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with record.time")
 	}
 	events := inputOf(c, o.data)
-	events.Record.Unlabelled = true
+	events.Record.Unlabelled, events.Record.Growing = true, true // the next run goes on where this one ends
 	later := events
 	later.Where, later.Record, later.Kafka.Topics = o.labels, c.Labels.LabelRecord(c.Record), c.Labels.Topics
 	if err := later.Record.Check(); err != nil {
 		return usageError{fmt.Errorf("[labels] %w", err)}
 	}
-	var lanes []labels.Lane
+	r := s.runner
+	lanes, opened, err := openLanes(ctx, r.Schema, r.Offsets, events, later, log)
+	if err != nil {
+		return err
+	}
 	var all consumers
-	for i, in := range []stream.Input{events, later} {
-		in.Kafka.Log, in.Record.Growing = log, true // the next run goes on where this one ends
-		partitions, err := in.Partitions(ctx)
-		if err != nil {
-			return err
-		}
-		for _, p := range partitions {
-			lane, err := s.openLane(ctx, p, i == 1)
-			if err != nil {
-				return err
-			}
-			if consumer, ok := lane.opened.(*stream.Consumer); ok {
-				all = append(all, consumer)
-			}
-			lanes = append(lanes, lane.Lane)
+	for _, o := range opened {
+		s.close = append(s.close, o.Close)
+		if consumer, ok := o.(*stream.Consumer); ok {
+			all = append(all, consumer)
 		}
 	}
-	r := s.runner
 	r.Source = labels.NewMerge(r.Schema, lanes, r.Labels)
 	if len(all) == 0 {
 		return nil
@@ -119,21 +114,42 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 	return nil
 }
 
-// openedLane is a lane and what it reads.
-type openedLane struct {
-	labels.Lane
-	opened stream.Opened
+// openLanes opens all partitions of events and of labels, from where learning goes on. The
+// caller closes what was opened, a thing for each lane.
+func openLanes(ctx context.Context, s *blankout.Schema, from blankout.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
+	defer func() {
+		if err != nil {
+			for _, o := range all {
+				err = errors.Join(err, o.Close())
+			}
+		}
+	}()
+	for i, in := range []stream.Input{events, later} {
+		in.Kafka.Log, in.Record.Growing = log, events.Record.Growing
+		partitions, err := in.Partitions(ctx)
+		if err != nil {
+			return nil, all, err
+		}
+		for _, p := range partitions {
+			lane, opened, err := openLane(ctx, s, from, p, i == 1)
+			if err != nil {
+				return nil, all, err
+			}
+			lanes, all = append(lanes, *lane), append(all, opened)
+		}
+	}
+	return lanes, all, nil
 }
 
-func (s *service) openLane(ctx context.Context, p stream.Partition, isLabels bool) (*openedLane, error) {
-	r := s.runner
-	lane := &openedLane{Lane: labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}}
-	file := p.Where != ""
+// openLane opens a partition whose records are decoded as Merge wants it.
+func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p stream.Partition, isLabels bool) (*labels.Lane, stream.Opened, error) {
+	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
+	file := p.Where != "" && !strings.HasPrefix(p.Where, "kafka://")
 	p.Defer = func(of func(*blankout.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
 		if isLabels {
-			lane.Decoder, err = labels.NewLabelDecoder(of, r.Schema)
+			lane.Decoder, err = labels.NewLabelDecoder(of, s)
 		} else {
-			lane.Decoder, err = of(r.Schema)
+			lane.Decoder, err = of(s)
 		}
 		if err != nil || !file {
 			return &labels.Deferred{}, err
@@ -141,13 +157,112 @@ func (s *service) openLane(ctx context.Context, p stream.Partition, isLabels boo
 		clock, err := of(blankout.NewSchema(1, nil, 2))
 		return &labels.Deferred{Clock: clock}, err
 	}
-	var err error
-	if lane.opened, err = p.Open(ctx, r.Schema, r.Offsets); err != nil {
+	opened, err := p.Open(ctx, s, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	lane.Next = opened.Next
+	return lane, opened, nil
+}
+
+// joinFlags are the flags of a command that reads events and their labels to their end.
+type joinFlags struct {
+	labels string
+	// counts are what became of events and labels, of the data read last.
+	counts *labels.Counts
+}
+
+func (j *joinFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of labels that come later than the events of -d and are joined with them by --id,\nas [labels] says; an event gets the last label that came within labels.wait")
+}
+
+// openJoined opens events and their labels, joined.
+func (d *dataFlags) openJoined(ctx context.Context, path string, s *blankout.Schema) (_ stream.Opened, err error) {
+	c := d.joined
+	switch {
+	case len(d.paths) > 1:
+		return nil, usageError{errors.New("--labels: the labels are those of one -d")}
+	case path == "-" || d.join.labels == "-":
+		return nil, usageError{errors.New("events and labels that are joined cannot come from standard input")}
+	case d.record.Target != loss.Sign:
+		return nil, usageError{errors.New("--labels: a target that is a number cannot come later than its event yet")}
+	}
+	if err := c.Check(); err != nil {
+		return nil, usageError{fmt.Errorf("[labels] %w", err)}
+	}
+	if d.record.Time == "" {
+		d.say("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with --set record.time=FIELD")
+	}
+	events := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
+	events.Record.Unlabelled = true
+	later := events
+	later.Where, later.Record = d.join.labels, c.LabelRecord(d.record)
+	if err := later.Record.Check(); err != nil {
+		return nil, usageError{fmt.Errorf("[labels] %w", err)}
+	}
+	directory, err := os.MkdirTemp("", "blankout-labels-")
+	if err != nil {
 		return nil, err
 	}
-	lane.Next = lane.opened.Next
-	s.close = append(s.close, lane.opened.Close)
-	return lane, nil
+	j := &joinedFiles{directory: directory, flags: d}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.Close())
+		}
+	}()
+	if j.join, err = labels.Open(c, directory, labels.State{}); err != nil {
+		return nil, err
+	}
+	var lanes []labels.Lane
+	if lanes, j.opened, err = openLanes(ctx, s, nil, events, later, nil); err != nil {
+		return nil, err
+	}
+	d.reading = d.record
+	d.reading.Format = cmp.Or(d.record.Format, d.format, "json")
+	if f, ok := j.opened[0].(*stream.File); ok {
+		d.reading = f.Record()
+		d.reading.Unlabelled = d.record.Unlabelled
+	}
+	j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
+	return j, nil
+}
+
+// sayJoined tells a person what became of labels that came later; nil is none.
+func (p *program) sayJoined(c *labels.Counts) {
+	if c == nil {
+		return
+	}
+	text := fmt.Sprintf("%s got a label, %s none within the wait, %s still in it", plural(int(c.Matched), "event"), humanize.Comma(int64(c.TimedOut)), humanize.Comma(int64(c.Pending)))
+	if n := c.Corrected; n > 0 {
+		text += fmt.Sprintf("; %s corrected an earlier one", plural(int(n), "label"))
+	}
+	if n := c.Late + c.Unknown; n > 0 {
+		text += fmt.Sprintf("; %s came late or for no event", plural(int(n), "label"))
+	}
+	fmt.Fprintln(p.stderr, text)
+}
+
+// joinedFiles is a stream.Opened.
+type joinedFiles struct {
+	*labels.Joined
+	join      *labels.Join
+	opened    []stream.Opened
+	directory string // of what waits, removed at the end
+	flags     *dataFlags
+}
+
+// Close closes everything, after it has told the flags what became of the labels.
+func (j *joinedFiles) Close() error {
+	var errs []error
+	for _, o := range j.opened {
+		errs = append(errs, o.Close())
+	}
+	if j.join != nil {
+		counts := j.join.Counts()
+		j.flags.join.counts = &counts
+		errs = append(errs, j.join.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(j.directory))...)
 }
 
 // consumers read a partition each, or all of them.

@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/kernel"
+	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
 )
@@ -70,7 +71,8 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -m model\n" +
 			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -m model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -m model\n" +
-			"  blankout train -d train.svm --solver online --learners 2 -m model",
+			"  blankout train -d train.svm --solver online --learners 2 -m model\n" +
+			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -m model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
@@ -90,6 +92,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 		},
 	}
 	o.data.add(c)
+	o.data.join.add(c)
 	o.online.add(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
@@ -208,6 +211,8 @@ type trainResult struct {
 	// Where labels are numbers, of the training examples.
 	*measure.Report
 	Refused int `json:"refused"` // and skipped
+	// What became of events and labels, where those come later (--labels).
+	*labels.Counts
 	// Selection is the cross validation of --folds, Chosen the settings taken.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
@@ -260,7 +265,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
-	r.TrainError, r.Report = fit.trainError, fit.numbers
+	r.TrainError, r.Report, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	if o.penalties > 0 {
 		noise, err := blankout.ParseNoise(o.config.Noise)
 		if err != nil {
@@ -296,6 +301,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			certificate = fmt.Sprintf("at most %.3g above the minimum", *r.Certificate)
 		}
 		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
+		p.sayJoined(r.Counts)
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}

@@ -174,7 +174,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
-	r.TrainError, r.Report = inPercent(trained.Error), trained.Numbers
+	r.TrainError, r.Report, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
 	if n := trained.ProgressiveNumbers; n != nil {
 		first := n.Report()
 		r.ProgressiveMAE, r.ProgressiveRMSE = first.MAE, first.RMSE
@@ -199,6 +199,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		if r.Refused > 0 {
 			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
 		}
+		p.sayJoined(r.Counts)
 		if n := trained.ProgressiveNumbers; n != nil && r.Report != nil {
 			fmt.Fprintf(p.stderr, "progressive %s (the mean of the targets: MAE %.4g); on the training examples: %s, objective %.6g\n",
 				numbersLine(n.Report()), n.Baseline.MeanError(), numbersLine(*r.Report), r.Objective)

@@ -1,0 +1,114 @@
+package labels
+
+// This file makes one stream of events and labels that were read to their end.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"blankout"
+)
+
+// Joined is the Source of the events of a Merge with their labels, for whoever reads logs
+// that are there already: each event once, in the order in which events came, with the
+// last label that came within its wait. An event without a label has that of
+// Config.Default, or none; one whose wait is not over when the logs end is left out, and
+// remains pending. Records that cannot be used are passed on as they are.
+//
+// A Runner, which learns an event as soon as its first label comes, does not use it.
+type Joined struct {
+	merge  *Merge
+	join   *Join
+	topic  string // of events
+	schema *blankout.Schema
+	in     blankout.Batch
+	queue  []settled
+	ended  bool
+}
+
+type settled struct {
+	blankout.Example
+	topic     string
+	partition int32
+}
+
+// NewJoined returns the Source of what a Merge for a Join that has just been opened has,
+// whose events are of that topic, or of a file of that name. Nobody else may use Merge and
+// Join meanwhile.
+func NewJoined(merge *Merge, join *Join, topic string) *Joined {
+	join.settles = true // the Join says nothing before the wait is over
+	return &Joined{merge: merge, join: join, topic: topic, schema: merge.schema}
+}
+
+// Next fills b with the next events of one partition. The events are b's to keep.
+func (s *Joined) Next(ctx context.Context, b *blankout.Batch) error {
+	for len(s.queue) == 0 {
+		if s.ended {
+			return io.EOF
+		}
+		switch err := s.merge.Next(ctx, &s.in); {
+		case errors.Is(err, io.EOF):
+			s.ended, s.join.over = true, true
+			if err := s.settle(); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		for i := range s.in.Examples {
+			if err := s.take(&s.in.Examples[i]); err != nil {
+				return err
+			}
+		}
+	}
+	first := &s.queue[0]
+	*b = blankout.Batch{Topic: first.topic, Partition: first.partition, Examples: b.Examples[:0], Schema: s.schema.View()}
+	n := 0
+	for n < len(s.queue) && n < batchExamples && s.queue[n].topic == b.Topic && s.queue[n].partition == b.Partition {
+		b.Examples = append(b.Examples, s.queue[n].Example)
+		b.Next = max(b.Next, s.queue[n].Offset+1)
+		n++
+	}
+	s.queue = s.queue[n:]
+	return nil
+}
+
+// take counts in a record of the Merge's Batch.
+func (s *Joined) take(e *blankout.Example) error {
+	s.join.Advance(s.in.Topic, s.in.Partition, e.Arrival)
+	if err := s.settle(); err != nil {
+		return err
+	}
+	if e.Refused != nil {
+		s.queue = append(s.queue, settled{Example: blankout.Example{Label: blankout.Unlabelled, Offset: e.Offset, Refused: e.Refused}, topic: s.in.Topic, partition: s.in.Partition})
+		return nil
+	}
+	var err error
+	if s.in.Labels {
+		_, _, err = s.join.Label(e.Key, e.Label, e.Weight)
+	} else {
+		_, _, err = s.join.Event(e, s.in.Partition, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: record %d: %w", s.in.Topic, e.Offset+1, err)
+	}
+	return nil
+}
+
+// settle takes what waits no more.
+func (s *Joined) settle() error {
+	for {
+		w, err := s.join.Expired()
+		if w == nil || err != nil {
+			return err
+		}
+		e := *w.Example
+		if class := s.join.DefaultClass(s.schema); e.Label == blankout.Unlabelled && class >= 0 {
+			e.Label = class
+		}
+		s.queue = append(s.queue, settled{e, s.topic, w.Partition})
+	}
+}
