@@ -75,9 +75,11 @@ const (
 	// MaxChunk bounds the bytes of a chunk; brokers take records of 1 MB by default.
 	MaxChunk = 900_000
 
-	commitMagic, chunkMagic = "bkocomm", "bkochnk" // and behind it a byte of version
-	formatVersion           = 1
-	checksumBytes           = 8
+	// And behind each a byte of version.
+	commitMagic, chunkMagic, markMagic = "bkocomm", "bkochnk", "bkobase"
+
+	formatVersion = 1
+	checksumBytes = 8
 )
 
 // errDamaged says that bytes are no record of this format.
@@ -109,6 +111,40 @@ func unseal(magic string, data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("its version is %d, and this program reads %d: all members of a group must run programs of the same version", v, formatVersion)
 	}
 	return data[len(magic)+1 : n], nil
+}
+
+// Mark is a record of the ledger that says which bytes a base has. The fold passes it over;
+// members compare it with what they have come to.
+type Mark struct {
+	Member MemberID // who wrote the base
+	Base   int64    // stream.Base.Offset
+	Hash   uint64   // of its bytes
+}
+
+// Encode returns the mark's bytes; docs/scaling.md has the table.
+func (m *Mark) Encode() []byte {
+	to := &coder.Coder{Out: append([]byte(markMagic), formatVersion)}
+	m.state(to)
+	return seal(to.Out)
+}
+
+// DecodeMark reads what Encode wrote. The error says why the bytes are none.
+func DecodeMark(data []byte) (*Mark, error) {
+	data, err := unseal(markMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a base's mark: %w", err)
+	}
+	m, from := &Mark{}, coder.Read(data)
+	if m.state(from); !from.Done() {
+		return nil, fmt.Errorf("decoding a base's mark: %d bytes do not fit its format", len(data))
+	}
+	return m, nil
+}
+
+func (m *Mark) state(to *coder.Coder) {
+	memberState(to, &m.Member)
+	to.Int64(&m.Base)
+	to.Uint(&m.Hash)
 }
 
 // Encode returns the commit's bytes; docs/scaling.md has the table.

@@ -414,8 +414,14 @@ func FuzzRecords(f *testing.F) {
 	w := whole.commit(fold)
 	f.Add(e.commit, e.chunks[0])
 	f.Add(w.commit, w.chunks[0])
+	f.Add((&Mark{Member: MemberID{1, 2}, Base: 3, Hash: 4}).Encode(), w.chunks[0])
 	f.Fuzz(func(t *testing.T, commit, chunk []byte) {
 		repair := func(data []byte) []byte { return seal(data[:max(0, len(data)-checksumBytes)]) }
+		if m, err := DecodeMark(repair(commit)); err == nil {
+			if again, err := DecodeMark(m.Encode()); err != nil || *again != *m {
+				t.Errorf("%+v became %+v, %v", m, again, err)
+			}
+		}
 		c, err := DecodeCommit(repair(commit))
 		if err != nil {
 			return

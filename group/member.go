@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,6 +157,12 @@ type Status struct {
 	BaseOffset int64     `json:"base_offset"`
 	BaseHash   string    `json:"base_hash"`
 	BaseAt     time.Time `json:"base_at"`
+	// Mismatches are the bases of the group whose bytes were others than those that this
+	// member came to.
+	Mismatches uint64 `json:"replica_mismatches"`
+	// Peers are the members whose commits this one has read, itself included, in the order
+	// of their ids, without those silent for an hour.
+	Peers []Peer `json:"peers"`
 
 	// Model is the newest model for readers, and Version the ledger's offset that follows
 	// it: the same for all members.
@@ -164,6 +171,18 @@ type Status struct {
 	Metrics  online.Metrics   `json:"-"` // of the fold
 	At       time.Time        `json:"at"`
 	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
+}
+
+// Peer is what a member's commits have told another one.
+type Peer struct {
+	Member   string    `json:"member"`
+	Accepted uint64    `json:"accepted"` // commits
+	Rejected uint64    `json:"rejected"`
+	Events   uint64    `json:"events"` // of the accepted ones
+	At       time.Time `json:"at"`     // when its latest commit was read
+	// Behind is how many commits the ledger had got since what that one built on: how old
+	// the model was that the member had learned with.
+	Behind int64 `json:"behind"`
 }
 
 // Status returns the latest one; nil before Run has folded the ledger for the first time.
@@ -207,6 +226,9 @@ type life struct {
 	modelCost time.Duration
 	baseJob   chan func()
 	busy      bool // with a base
+
+	peers map[MemberID]*Peer
+	marks map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
 }
 
 // Check reports the first setting with which no group can learn.
@@ -233,7 +255,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1)}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1), peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -381,9 +403,15 @@ func (l *life) apply(e mixed) error {
 	if e.err != nil {
 		return e.err
 	}
+	if e.mark != nil {
+		l.compare(e.mark.Base, 1, e.mark.Hash)
+	}
 	changed, base, err := l.replica.apply(e)
 	var rejected *Rejection
 	own := e.commit != nil && e.commit.Member == l.id
+	if e.commit != nil && (err == nil || errors.As(err, &rejected)) {
+		l.watch(e.offset, e.commit, err == nil)
+	}
 	switch {
 	case errors.As(err, &rejected) && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
 		return fmt.Errorf("the ledger's commit at offset %d was learned under other settings: give all members of group %s the same [learner] and [record], or begin another group", e.offset, l.Config.Name)
@@ -402,6 +430,36 @@ func (l *life) apply(e mixed) error {
 		l.beginBase()
 	}
 	return nil
+}
+
+// watch takes down what a commit says of its author.
+func (l *life) watch(offset int64, c *Commit, accepted bool) {
+	p := l.peers[c.Member]
+	if p == nil {
+		p = &Peer{Member: c.Member.String()}
+		l.peers[c.Member] = p
+	}
+	if p.At, p.Behind = time.Now(), offset-c.Base-1; accepted {
+		p.Accepted, p.Events = p.Accepted+1, p.Events+c.Events
+	} else {
+		p.Rejected++
+	}
+}
+
+// compare takes down the hash of a base, this member's or the group's, and compares the two
+// when it knows both.
+func (l *life) compare(base int64, whose int, hash uint64) {
+	both := l.marks[base]
+	both[whose] = hash
+	l.marks[base] = both
+	for len(l.marks) > 16 {
+		delete(l.marks, slices.Min(slices.Collect(maps.Keys(l.marks))))
+	}
+	if both[0] != 0 && both[1] != 0 && both[0] != both[1] {
+		l.current.Mismatches++
+		l.log.Error("this member's model is not the group's: stop it and start it again, it then begins with the newest base; if that recurs, verify the group (blankout group verify) and look for another version of the program or damaged memory",
+			"base", base, "hash", fmt.Sprintf("%016x", both[0]), "group", fmt.Sprintf("%016x", both[1]))
+	}
 }
 
 // live is the loop. It always returns an error: errStop and ctx's are no failures.
@@ -777,7 +835,7 @@ func (l *life) beginBase() {
 	l.busy = true
 	go func() {
 		data, err := encode()
-		hash := fmt.Sprintf("%016x", xxhash.Sum64(data))
+		hash := xxhash.Sum64(data)
 		if err == nil && writes {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
@@ -793,10 +851,24 @@ func (l *life) beginBase() {
 				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
 				return
 			}
-			l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, hash, time.Now()
-			l.log.Info("base", "offset", offset, "hash", hash, "bytes", len(data), "written", writes)
+			text := fmt.Sprintf("%016x", hash)
+			l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, text, time.Now()
+			l.log.Info("base", "offset", offset, "hash", text, "bytes", len(data), "written", writes)
+			l.compare(offset, 0, hash)
+			if writes {
+				l.mark(&Mark{l.id, offset, hash})
+			}
 		}
 	}()
+}
+
+// mark tells the others which bytes a base has. Without it they compare nothing.
+func (l *life) mark(m *Mark) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	defer cancel()
+	if _, err := l.ledger.AppendCommit(ctx, m.Encode()); err != nil {
+		l.log.Warn("the group was not told the hash of a base", "offset", m.Base, "err", err)
+	}
 }
 
 // report publishes a Status.
@@ -808,6 +880,15 @@ func (l *life) report(notReady string) {
 	s.Accepted, s.Rejected, s.Positions = f.Accepted(), f.Rejected(), f.Offsets()
 	s.Partitions, s.Metrics = slices.Clone(s.Partitions), f.Learner().Metrics()
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
+	s.Peers = make([]Peer, 0, len(l.peers))
+	for id, p := range l.peers {
+		if s.At.Sub(p.At) > time.Hour {
+			delete(l.peers, id)
+		} else {
+			s.Peers = append(s.Peers, *p)
+		}
+	}
+	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Member, b.Member) })
 	if l.model == nil || l.replica.read != l.modelOf && s.At.Sub(l.modelAt) >= max(time.Second, 20*l.modelCost) || notReady != "" {
 		l.model, l.modelOf, l.modelAt = f.Learner().Snapshot(), l.replica.read, s.At
 		l.modelCost = time.Since(s.At)
@@ -858,6 +939,7 @@ func joining(ctx context.Context, place *stream.Membership) *joins {
 type mixed struct {
 	offset int64
 	commit *Commit  // nil: it is none
+	mark   *Mark    // nil: it is none
 	chunks []*Chunk // nil for one that is not there, and never will be
 	gone   []bool   // for one that was trimmed
 	err    error    // final
@@ -915,6 +997,9 @@ func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, v
 	e := mixed{offset: offset}
 	c, err := DecodeCommit(value)
 	if err != nil {
+		if m, err := DecodeMark(value); err == nil {
+			e.mark = m
+		}
 		return e // for all readers the same
 	}
 	e.commit, e.chunks, e.gone = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))

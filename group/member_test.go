@@ -226,6 +226,66 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// Members whose model is what the group's base says count no mismatch; one whose model is
+// another does, and says so.
+func TestReplicaMismatch(t *testing.T) {
+	e := newEvents(t, 2, 300)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	var members []*Member
+	for i := range 2 {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		members = append(members, m)
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	await := func(what string, done func(*Status) bool) {
+		t.Helper()
+		for ctx.Err() == nil {
+			if !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s == nil || !done(s) }) {
+				return
+			}
+			e.produce(50)
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Fatal(what + ": it does not come")
+	}
+	await("a base of both", func(s *Status) bool { return s.BaseOffset > 0 && len(s.Peers) == 2 })
+	for _, m := range members {
+		s := m.Status()
+		for _, p := range s.Peers {
+			if p.Behind < 0 || p.Behind > s.Offset || p.Accepted == 0 || p.Events == 0 || p.At.IsZero() {
+				t.Errorf("%+v", p)
+			}
+		}
+		if s.Mismatches != 0 {
+			t.Errorf("%d mismatches", s.Mismatches)
+		}
+	}
+	c := members[0].Config.Ledger(e.connect(), testLog(t, "other"))
+	ledger, err := stream.OpenLedger(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	for _, m := range members {
+		other := Mark{Member: MemberID{1}, Base: m.Status().BaseOffset, Hash: 12345}
+		if _, err := ledger.AppendCommit(ctx, other.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
+	cancel()
+	running.Wait()
+	if err := e.inspect().Verified(); err != nil {
+		t.Errorf("with the marks of bases in the ledger: %v", err)
+	}
+}
+
 func (e *events) inspect() *Report {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "inspect"))

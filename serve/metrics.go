@@ -489,6 +489,16 @@ var metrics = []metric{
 		fromGroup(func(s *group.Status) float64 { return float64(s.Again) })},
 	{"blankout_group_rebase_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
 		fromGroup(func(s *group.Status) float64 { return s.Rebase })},
+	{"blankout_group_replica_mismatch_total", counter, nil, "Bases of the group whose bytes were others than those that this member came to, since its start.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.Mismatches) })},
+	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "How many commits the ledger had got since what the latest commit of each member built on: how old the model was that it learned with.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.group != nil {
+				for _, p := range v.group.Peers {
+					emit(float64(p.Behind), p.Member)
+				}
+			}
+		}},
 	{"blankout_group_base_timestamp_seconds", gauge, nil, "When this member came to the latest base, in Unix time.",
 		fromGroup(func(s *group.Status) float64 { return unix(s.BaseAt) })},
 }

@@ -115,6 +115,7 @@ type Report struct {
 	Version    string                     `json:"version"`
 	NotReady   string                     `json:"not_ready"`
 	Reporting  bool                       `json:"reporting"` // GET /v1/reports is there
+	Group      bool                       `json:"group"`     // GET /v1/group is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
 	Unlabelled uint64                     `json:"unlabelled"`
@@ -344,7 +345,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	shown := len(marks)
 	for {
 		now := reportOf(s.collector.view())
-		now.Name, now.Reporting = s.config.Name, s.service.Reports != nil
+		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, s.service.Group != nil && s.service.Group() != nil
 		if send("status", now) != nil {
 			return
 		}

@@ -14,11 +14,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"blankout"
 	"blankout/client"
+	"blankout/group"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/serve"
@@ -220,6 +222,64 @@ func TestHealthInBrowser(t *testing.T) {
 				}
 			}
 			b.picture(t, "health-"+c.name)
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// The members of a group in a real browser, wide and on a phone.
+func TestGroupInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := learned(t)
+	var members []group.Peer
+	for i := range 3 {
+		members = append(members, group.Peer{Member: strings.Repeat(fmt.Sprint(i), 32), Accepted: 10, Rejected: uint64(i), Events: 12345, At: time.Now(), Behind: int64(i)})
+	}
+	shown := &group.Status{Member: members[1].Member, Members: 4, Standby: 1, Partitions: []stream.TopicPartition{{Topic: "t"}, {Topic: "t", Partition: 2}},
+		Lag: 5, Accepted: 30, Rejected: map[group.Reason]uint64{group.ReasonSpan: 8, group.ReasonBase: 2}, Pending: 77, Again: 1234, BaseOffset: 40, BaseHash: "0123456789abcdef", BaseAt: time.Now(), Peers: members}
+	var mismatch atomic.Bool
+	service.Group = func() *group.Status {
+		s := *shown
+		if mismatch.Load() {
+			s.Mismatches = 2
+		}
+		return &s
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []int{1280, 390} {
+		mismatch.Store(width == 390)
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 2600, "deviceScaleFactor": 1, "mobile": width < 500})
+			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+			for tries := 0; b.value(t, "document.querySelectorAll('#group-table tbody tr').length") != 3.0; tries++ {
+				if tries == 300 {
+					t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			row := "[...document.querySelectorAll('#group-table tbody tr')[1].children].map(e => e.textContent).join('|')"
+			note := "document.querySelector('#group-note').textContent"
+			for expression, want := range map[string]any{
+				"document.querySelector('#group').hidden":                                                                  false,
+				row + ".startsWith('11111111 (this one)|12\u202f345|10|1|1|')":                                             true,
+				note + ".startsWith('3 learn, 1 stand by. This one learns 2 partitions; 5 commits')":                       true,
+				note + ".includes('30 were accepted and 10 rejected (25.0 %)')":                                            true,
+				note + ".includes('Latest base 40, 0123456789abcdef')":                                                     true,
+				"document.querySelector('#group-alarm').textContent.includes('2 bases')":                                   width == 390,
+				"document.documentElement.scrollWidth <= innerWidth":                                                       true,
+				"document.querySelector('#group-note').getBoundingClientRect().right <= innerWidth":                        true,
+				"document.querySelector('#group-table').scrollWidth <= document.querySelector('#group-table').clientWidth": width > 500,
+			} {
+				if got := b.value(t, expression); got != want {
+					t.Errorf("%s: %v, want %v", expression, got, want)
+				}
+			}
+			b.picture(t, fmt.Sprintf("group-%d", width))
 		})
 	}
 	for _, complaint := range b.complaints {

@@ -424,6 +424,20 @@ function signed(share) {
   return el("span", {class: "signed"}, bar);
 }
 
+// The members of a group, as the one that serves the page knows them.
+async function readGroup() {
+  const answer = await fetch("v1/group");
+  if (!answer.ok) return;
+  const g = await answer.json(), rejected = Object.values(g.rejected || {}).reduce((a, b) => a + b, 0);
+  $("group").hidden = false;
+  $("group-table").replaceChildren(rows(["member", "events", "commits", "rejected", explained("behind", "How many commits of others the group had accepted or rejected since what the member's latest commit built on: how old the model was that it learned with."), "last commit"],
+    (g.peers || []).map(p => [p.member.slice(0, 8) + (p.member === g.member ? " (this one)" : ""), whole(p.events), whole(p.accepted), whole(p.rejected), whole(p.behind), span((Date.now() - Date.parse(p.at)) / 1000)])));
+  text("group-note", `${whole(g.members - g.standby)} learn, ${whole(g.standby)} stand by. This one learns ${whole((g.partitions || []).length)} partitions; ${whole(g.ledger_lag)} commits of the ledger are not folded yet, ` +
+    `${whole(g.pending)} events not committed. Of all commits ${whole(g.accepted)} were accepted and ${whole(rejected)} rejected (${percent(rejected / Math.max(1, rejected + g.accepted))}); ` +
+    `this member learned ${whole(g.events_again)} events for nothing.` + (g.base_offset ? ` Latest base ${whole(g.base_offset)}, ${g.base_hash}, ${span((Date.now() - Date.parse(g.base_at)) / 1000)} ago.` : ""));
+  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} bases this member's model was not the group's: stop it and start it again.` : "");
+}
+
 // Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.
 let tried = null; // {format, event (text), fields: {name: {value, on}} of JSON}
 async function tryNewest() {
@@ -508,6 +522,7 @@ $("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["
 // A server that is gone is told by the stream of events, not by those that ask now and then.
 const quietly = f => f().catch(() => {});
 function readAll() {
+  if (now.group) quietly(readGroup);
   if (now.reporting) quietly(readReports);
   if (!now.model) return;
   if (!now.model.kernel) quietly(readLargest);
