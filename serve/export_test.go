@@ -25,6 +25,16 @@ func MetricsTable() string {
 // Handler answers what a Server answers to a Config without a token.
 func Handler(c Config, s Service) http.Handler { return guard(c, "", newSite(c, s).handler()) }
 
+// Routes returns the patterns of the requests that a Server answers.
+func Routes(c Config, s Service) []string {
+	t := newSite(c, s)
+	t.handler()
+	return t.patterns
+}
+
+// OpenAPI is the document that a Server serves.
+var OpenAPI = openAPI
+
 // NewTaker is what writes long answers.
 var NewTaker = newTaker
 

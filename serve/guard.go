@@ -85,7 +85,7 @@ func isLoopback(host string) bool {
 // guard answers only requests that are allowed.
 //
 // With a token a request brings it as "Authorization: Bearer TOKEN", or a browser
-// as the password of any user; only the two health checks need none. Where neither
+// as the password of any user; only the health checks need none. Where neither
 // a token nor a client's certificate is asked for a request must have been addressed
 // to this server: otherwise any page in a browser could read from it by a name of
 // its own that resolves to the server's address. What changes something is not taken from pages of
@@ -106,7 +106,7 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 			fail(w, http.StatusMisdirectedRequest, "without a token this server answers requests to its IP address, to localhost and to the names in http.hosts only", "Host")
 			return
 		}
-		if token != "" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+		if token != "" && !slices.Contains(healthPaths, r.URL.Path) {
 			given := sha256.Sum256([]byte(credentials(r)))
 			if subtle.ConstantTimeCompare(given[:], wanted[:]) != 1 {
 				h.Add("WWW-Authenticate", `Bearer realm="blankout"`)
@@ -118,6 +118,9 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// healthPaths are asked for by those who watch over programs, who have no token.
+var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 
 // isMine tells whether a request to this host means this server: a number, which
 // no other machine can make resolve to it, or a name that it is known by.

@@ -223,17 +223,55 @@ const (
 	maxNumbers = 1 << 20
 )
 
-// limited answers POST /v1/predict when it is a request's turn: what requests
-// take of memory and of the processors that learn is bounded.
-func (s *models) limited(w http.ResponseWriter, r *http.Request) {
-	if !s.predicting.enter(w, r) {
-		return
+// limited answers requests for predictions by answer when it is their turn: what they take
+// of memory and of the processors that learn is bounded.
+func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.predicting.enter(w, r) {
+			return
+		}
+		ok := false
+		defer func() { s.predicting.leave(ok) }()
+		// A client that sends slowly must not keep a place for long.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
+		ok = answer(w, r)
 	}
-	ok := false
-	defer func() { s.predicting.leave(ok) }()
-	// A client that sends slowly must not keep a place for long.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
-	ok = s.predict(w, r)
+}
+
+// question reads what a request for predictions brings: the current model and the body.
+// Where it returns false it has answered with an error.
+func (s *models) question(w http.ResponseWriter, r *http.Request) (m *client.Model, body []byte, ok bool) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+		return nil, nil, false
+	}
+	if m = s.take(); m == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+		return nil, nil, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.As(err, new(*http.MaxBytesError)) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		fail(w, status, err.Error(), "body")
+		return nil, nil, false
+	}
+	return m, body, true
+}
+
+// mostEvents is how many events a request may bring, where each has explain features
+// named, and of how many numbers the answer to one of them is.
+func mostEvents(m *client.Model, explain int) (most, each int) {
+	each = max(m.Outputs, len(m.Schema.Classes)) + explain
+	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
+}
+
+func failTooMany(w http.ResponseWriter, most, each int) {
+	fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may bring %d (%d where every event has no more than %d numbers, here %d: its classes and the features that explain names)",
+		most, maxEvents, maxNumbers/maxEvents, each), "body")
 }
 
 // predict answers POST /v1/predict: events in the stream's format, one a line,
@@ -249,14 +287,8 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 		}
 		explain = n
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		w.Header().Set("Accept-Encoding", "identity")
-		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
-		return false
-	}
-	m := s.take()
-	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+	m, body, ok := s.question(w, r)
+	if !ok {
 		return false
 	}
 	if explain > 0 {
@@ -265,22 +297,11 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 			return false
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error(), "body")
-		return false
-	}
-	each := max(m.Outputs, len(m.Schema.Classes)) + explain
-	most := min(maxEvents, max(1, maxNumbers/each))
+	most, each := mostEvents(m, explain)
 	events, err := split(body, most)
 	switch {
 	case errors.Is(err, errTooMany):
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may bring %d (%d where every event has no more than %d numbers, here %d: its classes and the features that explain names)",
-			most, maxEvents, maxNumbers/maxEvents, each), "body")
+		failTooMany(w, most, each)
 		return false
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
@@ -297,10 +318,14 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 		if out.began {
 			panic(http.ErrAbortHandler) // the client sees that the answer is cut
 		}
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", s.config.AnswerTimeout), r.URL.Path)
+		failLate(w, r, s.config.AnswerTimeout)
 		return false
 	}
 	return true
+}
+
+func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
 }
 
 // writePredictions writes the answer, one event after the other, until ctx ends.

@@ -333,6 +333,7 @@ type site struct {
 	watchers    chan struct{} // holds one for each listener to events
 	closing     chan struct{}
 	close       func()
+	patterns    []string // of the requests that handler answers
 }
 
 func newSite(c Config, s Service) *site {
@@ -350,7 +351,7 @@ func (t *site) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(t.collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	mux := http.NewServeMux()
+	mux := &router{ServeMux: http.NewServeMux()}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]bool{"healthy": true})
@@ -373,8 +374,10 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /v1/model", models.get)
 	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
 	mux.HandleFunc("GET /v1/model/largest", models.largest)
+	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	if s.Model != nil {
-		mux.HandleFunc("POST /v1/predict", models.limited)
+		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
+		inference{models, s.Version}.routes(mux)
 	}
 	if s.Group != nil {
 		mux.HandleFunc("GET /v1/group", func(w http.ResponseWriter, r *http.Request) {
@@ -405,8 +408,22 @@ func (t *site) handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return jsonErrors(mux)
+	t.patterns = mux.patterns
+	return jsonErrors(mux.ServeMux)
 }
+
+// router is a mux that remembers its patterns.
+type router struct {
+	*http.ServeMux
+	patterns []string
+}
+
+func (r *router) Handle(pattern string, h http.Handler) {
+	r.ServeMux.Handle(pattern, h)
+	r.patterns = append(r.patterns, pattern)
+}
+
+func (r *router) HandleFunc(pattern string, f http.HandlerFunc) { r.Handle(pattern, f) }
 
 // reply writes a JSON answer.
 func reply(w http.ResponseWriter, status int, body any) {

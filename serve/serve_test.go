@@ -120,6 +120,7 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	return server.URL()
 }
 
+// call sends a request, and holds the answer against openapi.json.
 func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	request, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -137,6 +138,9 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if wrong := asDocumented(request, response.StatusCode, response.Header, text); wrong != nil {
+		t.Errorf("%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
 	}
 	return response.StatusCode, string(text), response.Header
 }
@@ -723,6 +727,9 @@ func FuzzRequests(f *testing.F) {
 		{"GET", "/v1/model?weights=1", "", "application/json"}, {"GET", "/v1/model/../../etc/passwd", "", ""}, {"GET", "/v1/model/offsets?x=%zz", "", ""}, {"DELETE", "/", "", ""}, {"GET", "//", "", ""},
 		{"GET", "/v1/reports/latest", "", ""}, {"GET", "/v1/reports/..%2f..%2fsecret", "", ""}, {"GET", "/v1/reports/secret.json", "", ""}, {"POST", "/v1/validate", "", ""}, {"GET", "/metrics", "", "gzip"},
 		{"GET", "/", "", "bytes=9-1"}, {"GET", "/page/page.js", "", "bytes=0-0,x"},
+		{"GET", "/v2", "", ""}, {"GET", "/v2/models/blankout", "", ""}, {"GET", "/v2/models/../versions/1/ready", "", ""}, {"GET", "/openapi.json", "", ""},
+		{"POST", "/v2/models/blankout/infer", `{"inputs":[{"name":"word","datatype":"BYTES","shape":[2,2],"data":[["yes1","no2"],["a",null]]},{"name":"x","datatype":"FP64","shape":[2],"data":[1,-2e300]}],"outputs":[{"name":"scores"}]}`, "json"},
+		{"POST", "/v2/models/blankout/infer", `{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["1 2:3"]}]}`, "svmlight"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
@@ -772,6 +779,9 @@ func FuzzRequests(f *testing.F) {
 		handler.ServeHTTP(w, request)
 		if w.Code >= 500 {
 			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
+		if wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes()); wrong != nil {
+			t.Errorf("%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
 		}
 		if strings.Contains(w.Body.String(), canary) {
 			t.Errorf("%s %s: %d answers with a file", method, path, w.Code)

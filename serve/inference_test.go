@@ -1,0 +1,162 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/client"
+	"blankout/serve"
+)
+
+// inferred is an answer of the Open Inference Protocol.
+type inferred struct {
+	ID           string
+	ModelName    string `json:"model_name"`
+	ModelVersion string `json:"model_version"`
+	Outputs      []struct {
+		Name, Datatype string
+		Shape          []int
+		Data           []any
+	}
+	Error string
+}
+
+func (a inferred) data(name string) []any {
+	for _, o := range a.Outputs {
+		if o.Name == name {
+			return o.Data
+		}
+	}
+	return nil
+}
+
+// Whether events come whole or field by field, flat or nested, the answers are those of
+// POST /v1/predict.
+func TestInference(t *testing.T) {
+	runner, service := learned(t)
+	config := serve.DefaultConfig()
+	config.Name = "films one"
+	url := start(t, config, service)
+	path := url + "/v2/models/films%20one"
+	if status, _, _ := call(t, "GET", path+"/ready", ""); status != 503 {
+		t.Errorf("ready without a model: %d", status)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := call(t, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
+	var want struct {
+		Version     uint64
+		Predictions []client.Prediction
+	}
+	if err := json.Unmarshal([]byte(text), &want); err != nil || len(want.Predictions) != 3 {
+		t.Fatal(text, err)
+	}
+	for _, inputs := range []string{
+		`{"name":"events","datatype":"BYTES","shape":[3],"data":["{\"word\":\"yes1\",\"x\":1}","{\"word\":null,\"x\":2}","{\"word\":\"no2\",\"x\":0}"]}`,
+		`{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]},{"name":"x","datatype":"INT64","shape":[3,1],"data":[[1],[2],[0]]}`,
+		`{"name":"x","datatype":"FP32","shape":[3,1],"data":[1.0, 2, 0e0]},{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]}`,
+	} {
+		status, text, _ := call(t, "POST", path+"/infer", `{"id":"7","inputs":[`+inputs+`]}`)
+		var a inferred
+		if err := json.Unmarshal([]byte(text), &a); err != nil || status != 200 {
+			t.Fatalf("%d %s: %v", status, text, err)
+		}
+		if a.ID != "7" || a.ModelName != "films one" || a.ModelVersion != fmt.Sprint(want.Version) {
+			t.Errorf("%+v", a)
+		}
+		for i, p := range want.Predictions {
+			chances := a.data("probabilities")[2*i : 2*i+2]
+			positive := 0
+			if p.Class == "yes" {
+				positive = 1
+			}
+			if a.data("class")[i] != p.Class || a.data("probability")[i] != p.Probability || a.data("scores")[i] != p.Scores[0] || a.data("rule")[i] != string(p.Rule) ||
+				a.data("missing")[i] != strings.Join(p.Missing, ",") || chances[positive] != p.Probability || math.Abs(chances[0].(float64)+chances[1].(float64)-1) > 1e-15 {
+				t.Errorf("event %d: %s, want %+v", i, text, p)
+			}
+		}
+	}
+	if !strings.Contains(text, `"rule":"`) {
+		t.Errorf("%s: no event is answered by a rule", text)
+	}
+	// The outputs that are asked for, in that order, and what metadata say of them.
+	_, text, _ = call(t, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
+	var a inferred
+	if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.Outputs) != 2 || a.Outputs[0].Name != "scores" || a.Outputs[1].Name != "class" {
+		t.Errorf("%s: %v", text, err)
+	}
+	_, text, _ = call(t, "GET", path, "")
+	for _, part := range []string{`"name":"films one","versions":["`, `{"name":"events","datatype":"BYTES","shape":[-1]}`, `{"name":"probabilities","datatype":"FP64","shape":[-1,2]}`, `"classes":["no","yes"]`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("metadata: %s, want %s", text, part)
+		}
+	}
+	for body, want := range map[string]string{
+		`[`: `400 {"error":"unexpected end of JSON input","where":"body"}`, `{}`: `no inputs`,
+		`{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["{\"word\":"]}]}`:                                                     `"where":"event 0"`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[2],"data":[1]}]}`:                                                                      `1 values, want 2`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[[1]]}]}`:                                                                    `nested deeper`,
+		`{"inputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1.5]}]}`:                                                                    `is no \"INT8\"`,
+		`{"inputs":[{"name":"x","datatype":"TEXT","shape":[1],"data":["a"]}]}`:                                                                    `is no \"TEXT\"`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[0],"data":[]}]}`:                                                                       `shape [0]`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":"a"}]}`:                                                                      `want an array`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]},{"name":"x","datatype":"FP64","shape":[1],"data":[1]}]}`:                `there twice`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]},{"name":"y","datatype":"FP64","shape":[2],"data":[1,2]}]}`:              `want [1]`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"parameters":{"binary_data_size":8}}]}`:                                             `binary`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"embedding"}]}`:                                     `there is no output \"embedding\", there are class, probability`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"class","parameters":{"binary_data":true}}]}`:       `binary`,
+		`{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["{}"]},{"name":"x","datatype":"FP64","shape":[1],"data":[{"a":1}]}]}`: `is no \"FP64\"`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[65537],"data":[1]}]}`:                                                                  `413 {"error":"too many events`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[3,9223372036854775807],"data":[1,2,3]}]}`:                                              `3 values`,
+	} {
+		status, text, _ := call(t, "POST", path+"/infer", body)
+		if got := fmt.Sprintf("%d %s", status, text); status/100 != 4 || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+	for path, want := range map[string]int{"/v2/models/other": 404, "/v2/models/films%20one/versions/99": 404, "/v2": 200, "/v2/health/live": 200, "/v2/health/ready": 200, "/v2/models/films%20one/ready": 200} {
+		if status, text, _ := call(t, "GET", url+path, ""); status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, text, want)
+		}
+	}
+	if status, _, _ := call(t, "POST", url+"/v2/models/other/infer", `{}`); status != 404 {
+		t.Errorf("another model: %d", status)
+	}
+}
+
+// Events that are not JSON come whole, and numbers are answered as numbers.
+func TestInferenceOfNumbers(t *testing.T) {
+	schema := blankout.NewSchema(8, nil, 2)
+	schema.NumericIndices = true
+	m := client.New(blankout.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())
+	m.Record.Format = "svmlight"
+	m.Residual = &blankout.Residual{Deviation: 1}
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return m }})
+	_, text, _ := call(t, "POST", url+"/v1/predict", "0 1:1 2:3")
+	var p struct{ Predictions []client.Prediction }
+	if err := json.Unmarshal([]byte(text), &p); err != nil || len(p.Predictions) != 1 || p.Predictions[0].Value == nil || p.Predictions[0].Low == nil {
+		t.Fatal(text, err)
+	}
+	_, text, _ = call(t, "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["0 1:1 2:3"]}]}`)
+	var a inferred
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(text, err)
+	}
+	for name, want := range map[string]*float64{"value": p.Predictions[0].Value, "low": p.Predictions[0].Low, "high": p.Predictions[0].High} {
+		if got := a.data(name); len(got) != 1 || got[0] != *want {
+			t.Errorf("%s: %v, want %v: %s", name, got, *want, text)
+		}
+	}
+	if a.data("class") != nil {
+		t.Error(text)
+	}
+	status, text, _ := call(t, "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"1","datatype":"FP64","shape":[1],"data":[1]}]}`)
+	if status != 400 || !strings.Contains(text, "are svmlight") {
+		t.Errorf("%d %s", status, text)
+	}
+}

@@ -1,0 +1,289 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"blankout/batch"
+	"blankout/client"
+	"blankout/group"
+	"blankout/serve"
+)
+
+// described is openapi.json as the tests hold the server to it: an object may hold no
+// property that is not described, unless it is said to be open.
+type described struct {
+	paths    map[string]map[string]operation // by path and method
+	mux      *http.ServeMux                  // finds the path of a request
+	compiler *jsonschema.Compiler
+	mu       sync.Mutex
+	schemas  map[string]*jsonschema.Schema // by place in the document
+}
+
+type operation struct {
+	OperationID string
+	Responses   map[string]struct {
+		Ref     string `json:"$ref"`
+		Content map[string]any
+	}
+}
+
+const documentName = "http://blankout/openapi.json"
+
+var documented = sync.OnceValues(func() (*described, error) {
+	data := serve.OpenAPI
+	d := &described{mux: http.NewServeMux(), compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &struct{ Paths any }{&d.paths}); err != nil {
+		return nil, err
+	}
+	for path := range d.paths {
+		d.mux.Handle(strings.TrimSuffix(path, "/")+map[bool]string{true: "/{$}"}[path == "/"], http.NotFoundHandler())
+	}
+	closeObjects(doc)
+	return d, d.compiler.AddResource(documentName, doc)
+})
+
+// schema compiles the schema at a place of the document, a JSON pointer.
+func (d *described) schema(pointer string) (s *jsonschema.Schema, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s = d.schemas[pointer]; s == nil {
+		if s, err = d.compiler.Compile(documentName + "#" + pointer); err == nil {
+			d.schemas[pointer] = s
+		}
+	}
+	return s, err
+}
+
+func closeObjects(x any) {
+	switch x := x.(type) {
+	case map[string]any:
+		properties, described := x["properties"].(map[string]any)
+		if _, said := x["additionalProperties"]; described && len(properties) > 0 && !said && x["type"] != nil {
+			x["additionalProperties"] = false
+		}
+		for _, value := range x {
+			closeObjects(value)
+		}
+	case []any:
+		for _, value := range x {
+			closeObjects(value)
+		}
+	}
+}
+
+// asDocumented says what is wrong with an answer by openapi.json, nil if nothing is.
+func asDocumented(request *http.Request, status int, header http.Header, body []byte) error {
+	d, err := documented()
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(request.URL.Path, "/debug/pprof/") || status == http.StatusRequestHeaderFieldsTooLarge {
+		return nil // profiles are not described, and the latter net/http answers itself
+	}
+	if status == http.StatusTemporaryRedirect || status == http.StatusMovedPermanently {
+		return nil // to the clean path, which is not described either
+	}
+	_, path := d.mux.Handler(request)
+	path = strings.TrimSuffix(path, "{$}")
+	method := map[string]string{"GET": "get", "HEAD": "get", "POST": "post"}[request.Method] // methods are told apart by case
+	o, ok := d.paths[path][method]
+	if !ok {
+		if slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest}, status) {
+			return nil // what is answered so need not be described
+		}
+		return fmt.Errorf("no operation %s %q", method, path)
+	}
+	answer, ok := o.Responses[strconv.Itoa(status)]
+	if !ok {
+		return fmt.Errorf("%s has no answer %d", o.OperationID, status)
+	}
+	at := "/paths/" + pointer(path) + "/" + method + "/responses/" + strconv.Itoa(status)
+	if name, shared := strings.CutPrefix(answer.Ref, "#"); shared {
+		at, answer.Content = name, map[string]any{"application/json": nil}
+	}
+	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if len(answer.Content) == 0 || request.Method == "HEAD" {
+		if len(body) > 0 {
+			return fmt.Errorf("%s %d has a body", o.OperationID, status)
+		}
+		return nil
+	}
+	if _, any := answer.Content["*/*"]; any {
+		return nil
+	}
+	if _, ok := answer.Content[kind]; !ok || err != nil {
+		return fmt.Errorf("%s %d is %q (%v)", o.OperationID, status, kind, err)
+	}
+	if kind != "application/json" {
+		return nil
+	}
+	schema, err := d.schema(at + "/content/" + pointer(kind) + "/schema")
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+// pointer escapes a name for a JSON pointer in a URL's fragment.
+func pointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name)
+}
+
+// The document is one by the published schema of OpenAPI 3.1, and describes the requests
+// that the server answers, no more and no fewer.
+func TestOpenAPI(t *testing.T) {
+	text := serve.OpenAPI
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without its blanks
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := form.Validate(document); err != nil {
+		t.Error(err)
+	}
+	_, service := learned(t)
+	service.Reports, _, err = serve.OpenReports("", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Validate = func() error { return nil }
+	service.Group = func() *group.Status { return nil }
+	routes := serve.Routes(serve.DefaultConfig(), service)
+	for i, route := range routes {
+		routes[i] = map[string]string{"GET /{$}": "GET /", "GET /page/": "GET /page/{file}"}[route]
+		if routes[i] == "" {
+			routes[i] = route
+		}
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if _, served, _ := call(t, "GET", url+"/openapi.json", ""); served != string(text) {
+		t.Error("another document is served")
+	}
+	d, err := documented()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described []string
+	ids := map[string]string{}
+	for path, methods := range d.paths {
+		for method, o := range methods {
+			described = append(described, strings.ToUpper(method)+" "+path)
+			if ids[o.OperationID] != "" || o.OperationID == "" {
+				t.Errorf("%s %s has the name %q of %s", method, path, o.OperationID, ids[o.OperationID])
+			}
+			ids[o.OperationID] = path
+			for status, answer := range o.Responses {
+				for kind := range answer.Content {
+					if _, err := d.schema("/paths/" + pointer(path) + "/" + method + "/responses/" + status + "/content/" + pointer(kind) + "/schema"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(routes)
+	slices.Sort(described)
+	if !slices.Equal(routes, described) {
+		t.Errorf("answered:\n%s\ndescribed:\n%s", strings.Join(routes, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// Every request that the document describes is answered as it says, before and after there
+// is something to tell; so are all other requests of this package's tests (see call).
+func TestAnswersAreDocumented(t *testing.T) {
+	runner, service := learned(t)
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 3); err != nil {
+		t.Fatal(err)
+	}
+	refuse := errors.New("the events cannot be read again")
+	service.Validate = func() error { return refuse }
+	var member *group.Status
+	service.Group = func() *group.Status { return member }
+	url := start(t, serve.DefaultConfig(), service)
+	seen := map[string]bool{}
+	ask := func() {
+		for _, route := range serve.Routes(serve.DefaultConfig(), service) {
+			method, path, _ := strings.Cut(route, " ")
+			for pattern, value := range map[string]string{"{$}": "", "/page/": "/page/page.js", "{model}": "blankout", "{version}": versionOf(service.Model), "{id}": "latest"} {
+				path = strings.ReplaceAll(path, pattern, value)
+			}
+			if path == "/v1/events" { // TestEvents listens to it
+				continue
+			}
+			body := ""
+			if method == "POST" {
+				body = `{"word":"yes1","x":1}`
+				if strings.HasPrefix(path, "/v2/") {
+					body = `{"inputs":[{"name":"word","datatype":"BYTES","shape":[1],"data":["yes1"]}]}`
+				}
+			}
+			status, _, _ := call(t, method, url+path, body)
+			seen[fmt.Sprintf("%s %d", route, status)] = true
+		}
+		call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
+		call(t, "GET", url+"/v1/model", "", "Accept", "application/json")
+	}
+	ask()
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	member, refuse = &group.Status{}, nil
+	if err := service.Reports.Add(&batch.Validation{ID: "r1"}); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	for _, route := range []string{"GET /readyz 503", "GET /v1/features 200", "GET /v1/features 503", "GET /v1/newest 204", "GET /v1/measures 200", "POST /v1/predict 200", "POST /v1/predict 503",
+		"GET /v1/group 200", "GET /v1/group 503", "GET /v1/reports/{id} 200", "GET /v1/reports/{id} 404", "POST /v1/validate 202", "POST /v1/validate 409",
+		"GET /v2/models/{model}/versions/{version} 200", "POST /v2/models/{model}/infer 200", "POST /v2/models/{model}/infer 503"} {
+		if !seen[route] {
+			t.Errorf("no answer %s", route)
+		}
+	}
+}
+
+func versionOf(model func() *client.Model) string {
+	if m := model(); m != nil {
+		return fmt.Sprint(m.Version)
+	}
+	return "1"
+}
+
+// What is not described is noticed.
+func TestUndocumented(t *testing.T) {
+	request := httptest.NewRequest("GET", "/healthz", nil)
+	header := http.Header{"Content-Type": {"application/json"}}
+	for _, c := range []struct {
+		status int
+		body   string
+		fine   bool
+	}{{200, `{"healthy":true}`, true}, {200, `{"healthy":1}`, false}, {200, `{}`, false}, {200, `{"healthy":true,"more":1}`, false}, {418, `{"healthy":true}`, false}} {
+		if wrong := asDocumented(request, c.status, header, []byte(c.body)); (wrong == nil) != c.fine {
+			t.Errorf("%d %s: %v", c.status, c.body, wrong)
+		}
+	}
+}
