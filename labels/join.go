@@ -78,6 +78,9 @@ type Counts struct {
 	Late           uint64 `json:"late"`      // labels that came after the wait
 	// Unknown are early labels whose event did not come within the wait.
 	Unknown uint64 `json:"unknown"`
+	// Forgotten are events that Forget took away and that would else have been matched or
+	// timed out.
+	Forgotten uint64 `json:"forgotten,omitempty"`
 	// Idle counts the times that a silent partition was passed over, since Open.
 	Idle uint64 `json:"-"`
 	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
@@ -182,11 +185,12 @@ type Outcome uint8
 
 // The outcomes of a record.
 const (
-	Waits    Outcome = iota // it waits
-	Matches                 // the event is to be learned
-	Corrects                // the event is to be learned again
-	Repeats                 // it says nothing new
-	IsLate                  // a label whose event waits no more
+	Waits       Outcome = iota // it waits
+	Matches                    // the event is to be learned
+	Corrects                   // the event is to be learned again
+	Repeats                    // it says nothing new
+	IsLate                     // a label whose event waits no more
+	IsForgotten                // a label of an event that was taken away
 )
 
 // Waited is an event that has waited. It is borrowed until the next call of the Join.
@@ -237,6 +241,12 @@ func (j *Join) Expired() (*Waited, error) {
 		case !d.label:
 			s.Held--
 			switch {
+			case gone.forgotten && !st.labelled:
+				s.Pending--
+				s.Forgotten++
+				continue
+			case gone.forgotten:
+				continue
 			case st.labelled && j.settles:
 				return j.learn(gone.body, &st)
 			case st.labelled, j.over: // of the latter nothing is known yet
@@ -320,11 +330,21 @@ func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, er
 	if st.labelled {
 		outcome = Corrects
 	}
+	var of deed // the event that waits
+	if !early {
+		if of, err = j.store.event(st.event - 1); err != nil {
+			return 0, nil, err
+		}
+	}
 	st.labelled, st.class, st.weight, st.told = true, class, weight, s.Now
 	if err := j.put(&deed{tick: s.Tick, label: true, time: s.Now, id: id}, &st); err != nil {
 		return 0, nil, err
 	}
 	switch {
+	case of.forgotten && outcome == Matches:
+		s.Forgotten++
+		s.Pending--
+	case of.forgotten: // it was learned before that
 	case outcome == Corrects:
 		s.Corrected++
 	case early:
@@ -337,12 +357,30 @@ func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, er
 	if early {
 		return Waits, nil, nil
 	}
-	body, err := j.store.body(st.event - 1)
-	if err != nil {
-		return 0, nil, err
+	if of.forgotten {
+		return IsForgotten, nil, nil
 	}
-	w, err := j.learn(body, &st)
+	w, err := j.learn(of.body, &st)
 	return outcome, w, err
+}
+
+// Forget takes away the features of the event that waits with an id, and says whether
+// there is one. Nothing is learned of it from then on, and its label is counted as that of
+// a forgotten event; its id and its time stay until its wait is over, for only they tell
+// that the label is not to be learned. It must be called before any record, with the State
+// of the newest checkpoint: events that came after that are not here, since they will be
+// read again.
+func (j *Join) Forget(id []byte) (bool, error) {
+	st, _, ok, err := j.store.find(id)
+	if err == nil && ok && st.event > j.state.First {
+		ok, err = true, j.store.forget(st.event-1)
+	} else {
+		ok = false
+	}
+	if err != nil {
+		return false, fmt.Errorf("forgetting an event that waits for its label: %w", err)
+	}
+	return ok, nil
 }
 
 func (j *Join) put(d *deed, st *standing) error {

@@ -1,9 +1,15 @@
 package labels
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -123,5 +129,114 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if n := join.Counts(); n.TimedOut != uint64(unlabelled) || int(n.Matched+n.TimedOut) != len(want) {
 			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabelled)
 		}
+	}
+}
+
+// What is forgotten is not learned, is counted, and is in no file any more, nor does a
+// start from an older checkpoint bring it back.
+func TestForget(t *testing.T) {
+	directory := t.TempDir()
+	c := testConfig(1000)
+	open := func(from State) *Join {
+		t.Helper()
+		j, err := Open(c, directory, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	j := open(State{})
+	r := rand.New(rand.NewPCG(5, 5))
+	var secret []float64
+	event := func(id string, at int64) {
+		t.Helper()
+		e := blankout.Example{Key: []byte(id), Weight: 1}
+		for i := range uint32(40) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, r.NormFloat64())
+		}
+		secret = e.Features.Value
+		j.Advance("events", 0, at)
+		if o, _, err := j.Event(&e, 0, []float64{1}); o != Waits || err != nil {
+			t.Fatal(o, err)
+		}
+	}
+	label := func(id string, class int, at int64) (Outcome, *Waited) {
+		t.Helper()
+		j.Advance("labels", 0, at)
+		o, w, err := j.Label([]byte(id), class, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o, w
+	}
+	event("kept", 10)
+	event("learned", 20)
+	event("silent", 30)
+	event("gone", 40)
+	if o, _ := label("learned", 1, 50); o != Matches {
+		t.Fatal(o)
+	}
+	block, err := j.Freeze().Block()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state State
+	if err := json.Unmarshal(block.Data, &state); err != nil {
+		t.Fatal(err)
+	}
+	event("after", 60) // the checkpoint
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds := func() bool { // the bytes of the last value of the event gone
+		pattern := binary.LittleEndian.AppendUint64(nil, math.Float64bits(secret[39]))
+		names, _ := filepath.Glob(filepath.Join(directory, "*"))
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(data, pattern) {
+				return true
+			}
+		}
+		return false
+	}
+	r = rand.New(rand.NewPCG(5, 5))
+	for range 4 * 40 {
+		secret[39] = r.NormFloat64()
+	}
+	if !holds() {
+		t.Fatal("the test does not find what is to be forgotten")
+	}
+	j = open(state)
+	for id, want := range map[string]bool{"gone": true, "silent": true, "learned": true, "after": false, "nobody": false} {
+		if found, err := j.Forget([]byte(id)); found != want || err != nil {
+			t.Fatalf("%s: %t, %v", id, found, err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if holds() {
+		t.Error("what was forgotten is still in a file")
+	}
+	j = open(state) // as after a kill
+	defer func() { j.Close() }()
+	if o, w := label("gone", 0, 100); o != IsForgotten || w != nil {
+		t.Errorf("the label of a forgotten event: %d, %v", o, w)
+	}
+	if o, w := label("learned", 0, 110); o != IsForgotten || w != nil {
+		t.Errorf("the correction of a forgotten event: %d, %v", o, w)
+	}
+	if o, w := label("kept", 1, 120); o != Matches || w == nil || len(w.Features.Value) != 40 {
+		t.Errorf("the label of another event: %d, %v", o, w)
+	}
+	j.Advance("labels", 0, 10_000)
+	if w, err := j.Expired(); w != nil || err != nil {
+		t.Errorf("%v, %v: a forgotten event is passed on", w, err)
+	}
+	if c := j.Counts(); c.Forgotten != 2 || c.Pending != 0 || c.TimedOut != 0 || c.Matched != 2 || c.Corrected != 0 || j.State().Held != 0 {
+		t.Errorf("counted %+v", c)
 	}
 }

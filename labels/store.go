@@ -3,6 +3,7 @@ package labels
 // This file keeps what waits on disk.
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -47,10 +48,12 @@ type gone struct{ Slim, All uint64 }
 // deed is what a record has changed.
 type deed struct {
 	tick  uint64
-	label bool  // the record is a label
-	time  int64 // when it came, by the time of the logs, in milliseconds
-	id    []byte
-	body  []byte // of an event: what it is learned from; nil if that was let go
+	label bool // the record is a label
+	// forgotten says that the body was taken away for good.
+	forgotten bool
+	time      int64 // when it came, by the time of the logs, in milliseconds
+	id        []byte
+	body      []byte // of an event: what it is learned from; nil if that was let go
 }
 
 func (d *deed) encode() []byte {
@@ -58,8 +61,11 @@ func (d *deed) encode() []byte {
 	c.Int64(&d.time)
 	c.Bytes(&d.id)
 	kind := byte(0)
-	if d.label {
+	switch {
+	case d.label:
 		kind = 1
+	case d.forgotten:
+		kind = 2
 	}
 	return append(append(c.Out, kind), d.body...)
 }
@@ -69,10 +75,10 @@ func decodeDeed(tick uint64, data []byte) (d deed, err error) {
 	d.tick = tick
 	c.Int64(&d.time)
 	c.Bytes(&d.id)
-	if c.Failed || len(c.In) == 0 || c.In[0] > 1 {
+	if c.Failed || len(c.In) == 0 || c.In[0] > 2 {
 		return d, fmt.Errorf("what waits of record %d cannot be read", tick)
 	}
-	d.label = c.In[0] == 1
+	d.label, d.forgotten = c.In[0] == 1, c.In[0] == 2
 	d.body = append(d.body, c.In[1:]...)
 	return d, nil
 }
@@ -298,14 +304,35 @@ func (s *store) find(id []byte) (st standing, since uint64, ok bool, err error) 
 	return st, since, ok, errors.Join(err, it.Close())
 }
 
-// body returns what an event is learned from.
-func (s *store) body(tick uint64) ([]byte, error) {
+// event returns the deed of an event.
+func (s *store) event(tick uint64) (d deed, err error) {
 	value, closer, err := s.db.Get(tickKey('t', tick))
 	if err != nil {
-		return nil, fmt.Errorf("the event of record %d: %w", tick, err)
+		return d, fmt.Errorf("the event of record %d: %w", tick, err)
 	}
-	d, err := decodeDeed(tick, value)
-	return d.body, errors.Join(err, closer.Close())
+	d, err = decodeDeed(tick, value)
+	return d, errors.Join(err, closer.Close())
+}
+
+// forget takes the body of an event away and sees to it that the files do not hold it any
+// more.
+func (s *store) forget(tick uint64) error {
+	d, err := s.event(tick)
+	if err != nil {
+		return err
+	}
+	d.forgotten, d.body = true, nil
+	key := tickKey('t', tick)
+	if err := s.db.Set(key, d.encode(), pebble.Sync); err != nil {
+		return err
+	}
+	if err := failpoint.Here("labels.forget"); err != nil {
+		return err
+	}
+	if err := s.db.Flush(); err != nil { // the log that held it is then of no use
+		return err
+	}
+	return s.db.Compact(context.Background(), key, tickKey('t', tick+1), false)
 }
 
 // readAhead is how many deeds oldest reads at a time.

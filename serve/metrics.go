@@ -98,12 +98,13 @@ var metrics = []metric{
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
 	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.wait came.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
-	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away) or repeated (another of their id waited).",
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away), repeated (another of their id waited) or forgotten (blankout labels forget).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
 			emit(float64(c.Overflowed), "overflowed")
 			emit(float64(c.RepeatedEvents), "repeated")
+			emit(float64(c.Forgotten), "forgotten")
 		})},
 	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did more or less than match an event that waits, those before a restart included: early, corrected, repeated, late or unknown (early, and no event came).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {

@@ -1,0 +1,112 @@
+package main
+
+// This file takes events away that wait for their labels.
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"blankout/checkpoint"
+	"blankout/labels"
+)
+
+func (p *program) labelsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "labels",
+		Short:   "Look after events that wait for their labels",
+		Example: "  blankout labels forget order-17",
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var settings configFlags
+	var asJSON bool
+	forget := &cobra.Command{
+		Use:   "forget ID…",
+		Short: "Take away events that wait for their labels",
+		Long: `forget takes the features of waiting events away, from the files too, and nothing is
+learned of them: their labels are counted as forgotten. An id stays until the wait
+of its event is over.
+
+The learner must be stopped. Only events up to its newest checkpoint are here: what
+came after is read from the topic again, which is where to delete it. What was
+learned of an event before, if it had a label, stays learned.`,
+		Example: "  blankout labels forget order-17\n  blankout labels forget order-17 --json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, ids []string) error {
+			if err := p.forget(&settings, ids, asJSON); err != nil {
+				return fmt.Errorf("labels forget: %w", err)
+			}
+			return nil
+		},
+	}
+	settings.addHere(forget)
+	forget.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object on standard output")
+	c.AddCommand(forget)
+	return c
+}
+
+func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err error) {
+	settings.findHere()
+	c, err := settings.load()
+	if err != nil {
+		return err
+	}
+	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep) // so that no learner uses it
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	file, _, err := store.Load()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return fmt.Errorf("%s holds no checkpoint: nothing waits", store.Dir())
+	}
+	if err != nil {
+		return err
+	}
+	state, ok, err := labels.ReadState(file.Blocks)
+	if err != nil {
+		return refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+	}
+	if !ok {
+		return usageError{fmt.Errorf("%s is of a learner whose labels do not come later", file.Name)}
+	}
+	join, err := labels.Open(c.Labels, cmp.Or(c.Labels.Directory, filepath.Join(c.Checkpoint.Directory, "labels")), state)
+	if is[*labels.StateError](err) {
+		return refusedError{err}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, join.Close()) }()
+	done, unknown := []string{}, []string{}
+	for _, id := range ids {
+		found, err := join.Forget([]byte(id))
+		if err != nil {
+			return err
+		}
+		if found {
+			done = append(done, id)
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if !p.quiet {
+		for _, id := range done {
+			fmt.Fprintf(p.stderr, "%s is forgotten\n", id)
+		}
+	}
+	if asJSON {
+		if err := json.NewEncoder(p.stdout).Encode(map[string][]string{"forgotten": done, "unknown": unknown}); err != nil {
+			return err
+		}
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("no event waits with the id %q in %s", unknown[0], file.Name)
+	}
+	return nil
+}
