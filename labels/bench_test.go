@@ -3,6 +3,7 @@ package labels
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"blankout"
@@ -15,7 +16,8 @@ import (
 func BenchmarkJoin(b *testing.B) {
 	c := DefaultConfig()
 	c.MaxPending = 1 << 40
-	j, err := Open(c, b.TempDir(), State{})
+	directory := b.TempDir()
+	j, err := Open(c, directory, State{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -71,5 +73,16 @@ func BenchmarkJoin(b *testing.B) {
 	if n := j.state.Matched; n != uint64(labels) {
 		b.Fatalf("%d labels matched, want %d", n, labels)
 	}
+	var disk int64
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil { // else the store has removed it meanwhile
+			disk += info.Size()
+		}
+	}
+	b.ReportMetric(float64(disk)/float64(b.N), "disk-B/event")
 	b.ReportMetric(float64((b.Elapsed()-before).Microseconds())/float64(labels), "µs/label")
 }

@@ -57,10 +57,16 @@ type TLSConfig struct {
 // SASLConfig says how the client authenticates itself. The password never
 // stands in the configuration: it is read from a file or from the environment.
 type SASLConfig struct {
-	Mechanism    string `toml:"mechanism"` // "", "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"
-	Username     string `toml:"username"`
+	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
+	Username     string `toml:"username"`      // of OAUTHBEARER the client's id, and the password its secret
 	PasswordEnv  string `toml:"password_env"`  // name of an environment variable
 	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
+	// Of OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
+	// system's authorities), what the tokens are for, and what the broker is told beside.
+	TokenURL    string            `toml:"token_url"`
+	TokenCAFile string            `toml:"token_ca_file"`
+	Scopes      []string          `toml:"scopes"`
+	Extensions  map[string]string `toml:"extensions"`
 }
 
 // DefaultConnectConfig returns a ConnectConfig for a broker on this machine.
@@ -128,12 +134,12 @@ func (c *SASLConfig) check() error {
 	case c.Mechanism == "" && c.Username != "":
 		return blankout.KeyErrorf("sasl.mechanism", "sasl: a username is given but no mechanism")
 	case c.Mechanism == "":
-	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, c.Mechanism):
-		return blankout.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
+	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauthBearer}, c.Mechanism):
+		return blankout.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
 	case c.Username == "":
 		return blankout.KeyErrorf("sasl.username", "sasl: no username")
 	}
-	return nil
+	return c.checkOAuth()
 }
 
 // Load reads the files; nil if TLS is not enabled.
@@ -167,6 +173,9 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	}
 	if password == "" {
 		return nil, blankout.KeyErrorf("sasl.password_env", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+	}
+	if c.Mechanism == oauthBearer {
+		return c.loadOAuth(password)
 	}
 	if algorithm == nil {
 		return plain.Mechanism{Username: c.Username, Password: password}, nil

@@ -1,0 +1,149 @@
+package stream
+
+// OAUTHBEARER: a client gets a token from an authority by its id and secret (the client
+// credentials of RFC 6749, section 4.4) and shows it to the broker (RFC 7628).
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"blankout"
+	"blankout/internal/secret"
+)
+
+const oauthBearer = "OAUTHBEARER"
+
+// checkOAuth checks what only OAUTHBEARER has.
+func (c *SASLConfig) checkOAuth() error {
+	if c.Mechanism != oauthBearer {
+		switch {
+		case c.TokenURL != "":
+			return blankout.KeyErrorf("sasl.token_url", "sasl: token_url is of the mechanism OAUTHBEARER")
+		case len(c.Scopes) > 0:
+			return blankout.KeyErrorf("sasl.scopes", "sasl: scopes are of the mechanism OAUTHBEARER")
+		case len(c.Extensions) > 0:
+			return blankout.KeyErrorf("sasl.extensions", "sasl: extensions are of the mechanism OAUTHBEARER")
+		case c.TokenCAFile != "":
+			return blankout.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file is of the mechanism OAUTHBEARER")
+		}
+		return nil
+	}
+	u, err := url.Parse(c.TokenURL)
+	switch {
+	case c.TokenURL == "":
+		return blankout.KeyErrorf("sasl.token_url", "sasl: no token_url: OAUTHBEARER needs the address that gives tokens")
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url: want https://HOST/PATH")
+	case u.User != nil:
+		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url holds a user or password: they belong in username and password_file")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url: the secret would go to %s unencrypted: want https", u.Host)
+	}
+	for key, value := range c.Extensions {
+		if !extensionKey.MatchString(key) || key == "auth" || strings.ContainsFunc(value, func(r rune) bool { return r == 1 || r == 0 }) {
+			return blankout.KeyErrorf("sasl.extensions", "sasl: extensions: %q = %q: want a name of letters other than auth, and a value without control characters", key, value)
+		}
+	}
+	return nil
+}
+
+// extensionKey is the key of RFC 7628, section 3.1.
+var extensionKey = regexp.MustCompile(`^[A-Za-z]+$`)
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// oauth is the sasl.Mechanism OAUTHBEARER. It asks for a token when the one it has is
+// about to expire.
+type oauth struct {
+	config     clientcredentials.Config
+	client     *http.Client
+	extensions string // as the first message has them
+
+	mu    sync.Mutex
+	token *oauth2.Token
+}
+
+func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
+	t, err := secret.TLS(c.TokenCAFile, "", "")
+	if err != nil {
+		var key *blankout.KeyError
+		errors.As(err, &key)
+		return nil, blankout.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file: %w", key.Err)
+	}
+	// Tokens are asked for once in a while: no connection is kept.
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DisableKeepAlives: true}
+	o := &oauth{
+		config: clientcredentials.Config{ClientID: c.Username, ClientSecret: password, TokenURL: c.TokenURL, Scopes: c.Scopes},
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the secret is for nobody else
+		}},
+	}
+	var keys []string
+	for key := range c.Extensions {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		o.extensions += key + "=" + c.Extensions[key] + "\x01"
+	}
+	return o, nil
+}
+
+func (o *oauth) Name() string { return oauthBearer }
+
+// Start returns the first message of RFC 7628, section 3.1.
+func (o *oauth) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.token.Valid() {
+		token, err := o.config.Token(context.WithValue(ctx, oauth2.HTTPClient, o.client))
+		if err != nil {
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): %w", o.config.TokenURL, err)
+		}
+		if strings.ContainsAny(token.AccessToken, "\x00\x01") {
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): the token holds control characters", o.config.TokenURL)
+		}
+		o.token = token
+	}
+	return &oauthSession{mechanism: o, token: o.token}, []byte("n,,\x01auth=Bearer " + o.token.AccessToken + "\x01" + o.extensions + "\x01"), nil
+}
+
+// oauthSession is one authentication.
+type oauthSession struct {
+	mechanism *oauth
+	token     *oauth2.Token
+	refused   string
+}
+
+// Next takes the broker's answer: nothing says that the token is good; else it says why
+// not, which is acknowledged (RFC 7628, section 3.2.3), and the broker ends it.
+func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
+	if len(challenge) == 0 && s.refused == "" {
+		return true, nil, nil
+	}
+	if s.refused != "" {
+		return false, nil, fmt.Errorf("the broker refuses the token: %s", s.refused)
+	}
+	s.refused = blankout.Printable(string(challenge))
+	s.mechanism.mu.Lock()
+	if s.mechanism.token == s.token { // it may have been taken back before its time
+		s.mechanism.token = nil
+	}
+	s.mechanism.mu.Unlock()
+	return false, []byte{1}, nil
+}

@@ -1,0 +1,161 @@
+package stream
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tokens is an authority that gives tokens, and counts them.
+type tokens struct {
+	*httptest.Server
+	given   int
+	expires int // seconds
+	token   string
+}
+
+func startTokens(t *testing.T) *tokens {
+	a := &tokens{expires: 3600}
+	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, password, basic := r.BasicAuth()
+		if r.Method != http.MethodPost || !basic || id != "learner" || password != "secret" || r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read write" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":"invalid_client"}`)
+			return
+		}
+		a.given++
+		w.Header().Set("Content-Type", "application/json")
+		token := a.token
+		if token == "" {
+			token = fmt.Sprint("token-", a.given)
+		}
+		json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": a.expires})
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// config is that of a client of the authority.
+func (a *tokens) config(t *testing.T) SASLConfig {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OAUTH_SECRET", "secret")
+	return SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: a.URL + "/token",
+		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
+}
+
+// The messages are those of RFC 7628; a token serves until it expires or is refused.
+func TestOAuth(t *testing.T) {
+	noLeaks(t)
+	a := startTokens(t)
+	c := a.config(t)
+	if err := c.check(); err != nil {
+		t.Fatal(err)
+	}
+	mechanism, err := c.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mechanism.Name() != "OAUTHBEARER" {
+		t.Error(mechanism.Name())
+	}
+	first := func(token string) string {
+		return "n,,\x01auth=Bearer " + token + "\x01identityPoolId=pool-2\x01logicalCluster=lkc-1\x01\x01"
+	}
+	for range 2 {
+		session, message, err := mechanism.Start(t.Context())
+		if err != nil || string(message) != first("token-1") {
+			t.Fatalf("%q, %v", message, err)
+		}
+		if done, answer, err := session.Next(t.Context(), nil); !done || len(answer) > 0 || err != nil {
+			t.Errorf("the broker is content: %t, %q, %v", done, answer, err)
+		}
+	}
+	session, _, err := mechanism.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, answer, err := session.Next(t.Context(), []byte(`{"status":"invalid_token"}`)); done || string(answer) != "\x01" || err != nil {
+		t.Errorf("a refused token: %t, %q, %v", done, answer, err)
+	}
+	if done, _, err := session.Next(t.Context(), nil); done || err == nil || !strings.Contains(err.Error(), `the broker refuses the token: {"status":"invalid_token"}`) {
+		t.Errorf("after that: %t, %v", done, err)
+	}
+	a.expires = 1 // less than the margin that is kept
+	for _, want := range []string{"token-2", "token-3"} {
+		if _, message, err := mechanism.Start(t.Context()); err != nil || string(message) != first(want) {
+			t.Errorf("%q, %v, want %s", message, err, want)
+		}
+	}
+	a.token = "a\x01b"
+	if _, _, err := mechanism.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "control characters") {
+		t.Errorf("a token that would be another message: %v", err)
+	}
+	a.token = ""
+	given := a.given
+	elsewhere := httptest.NewServer(http.RedirectHandler(a.URL+"/token", http.StatusTemporaryRedirect))
+	defer elsewhere.Close()
+	for name, test := range map[string]struct {
+		edit func(*SASLConfig)
+		err  string
+	}{
+		"secret":    {func(c *SASLConfig) { c.PasswordEnv = "HOME" }, "invalid_client"},
+		"address":   {func(c *SASLConfig) { c.TokenURL = elsewhere.URL }, "307"},
+		"authority": {func(c *SASLConfig) { c.TokenCAFile = "" }, "certificate"},
+	} {
+		c := a.config(t)
+		test.edit(&c)
+		mechanism, err := c.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := mechanism.Start(t.Context()); err == nil || !strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "sasl.token_url") {
+			t.Errorf("wrong %s: %v", name, err)
+		}
+	}
+	if a.given != given {
+		t.Error("a token was given for what should have failed")
+	}
+}
+
+func TestOAuthConfig(t *testing.T) {
+	good := SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: "https://login.example.com/token"}
+	if err := good.check(); err != nil {
+		t.Error(err)
+	}
+	for text, edit := range map[string]func(*SASLConfig){
+		"no token_url":           func(c *SASLConfig) { c.TokenURL = "" },
+		"want https://HOST/PATH": func(c *SASLConfig) { c.TokenURL = "login.example.com" },
+		"unencrypted":            func(c *SASLConfig) { c.TokenURL = "http://login.example.com/token" },
+		"belong in username":     func(c *SASLConfig) { c.TokenURL = "https://a:b@login.example.com/token" },
+		"no username":            func(c *SASLConfig) { c.Username = "" },
+		`"auth" = "x"`:           func(c *SASLConfig) { c.Extensions = map[string]string{"auth": "x"} },
+		`"a=b" = "x"`:            func(c *SASLConfig) { c.Extensions = map[string]string{"a=b": "x"} },
+		`"a" = "x\x01auth=y"`:    func(c *SASLConfig) { c.Extensions = map[string]string{"a": "x\x01auth=y"} },
+		"token_url is of the mechanism OAUTHBEARER": func(c *SASLConfig) { c.Mechanism = "PLAIN" },
+		"scopes are of":       func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Scopes = "PLAIN", "", []string{"a"} },
+		"extensions are of":   func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Extensions = "PLAIN", "", map[string]string{"a": "b"} },
+		"token_ca_file is of": func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.TokenCAFile = "PLAIN", "", "ca.pem" },
+	} {
+		c := good
+		edit(&c)
+		if err := c.check(); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	local := good
+	local.TokenURL = "http://127.0.0.1:8080/token"
+	if err := local.check(); err != nil {
+		t.Error(err)
+	}
+}
