@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -24,6 +25,10 @@ type Covariance struct {
 	Matrix []float64 // of the deviations from Mean, row by row
 
 	shrunk []float64 // Matrix with more on its diagonal, see shrink
+
+	invert    sync.Once
+	precision []float64 // the inverse of shrunk, nil where that is not to be had
+	fills     recent[*Fill]
 }
 
 // MaxCovariance bounds the columns of a Covariance. Its memory, and the time of filling
@@ -169,32 +174,72 @@ func (p Parts) places(part byte) (at []int) {
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
-// and their covariance R = C_mm - C_mo B.
+// and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all that is
+// not observed, the same is B' = -P_uu^-1 P_uo and R = P_uu^-1, of both the part of m.
+// Either needs one matrix to be factorised: the smaller one is.
 type Fill struct {
 	c                *Covariance
 	observed, filled []int // places
+	unobserved       []int // u where P_uu is factorised, else nil
 	whole            mat.Cholesky
 }
 
-// Fill returns how what is missing follows, nil where nothing is missing.
+// Fill returns how what is missing follows, nil where nothing is missing. The Fills of the
+// patterns asked for last are kept. It may be used from several goroutines at once.
 func (c *Covariance) Fill(p Parts) *Fill {
+	if f, ok := c.fills.get(string(p)); ok {
+		return f
+	}
 	f := &Fill{c: c, observed: p.places(Observed), filled: p.places(Filled)}
 	if len(f.filled) == 0 {
 		return nil
 	}
-	if n := len(f.observed); n > 0 {
-		part := make([]float64, 0, n*n)
-		for _, i := range f.observed {
-			row := c.row(i)
-			for _, j := range f.observed {
-				part = append(part, row[j])
+	if n := len(p) - len(f.observed); n < len(f.observed) && c.inverse() != nil {
+		for i, part := range p {
+			if part != Observed {
+				f.unobserved = append(f.unobserved, i)
 			}
 		}
-		if !f.whole.Factorize(mat.NewSymDense(n, part)) { // of a positive matrix, but for rounding
-			f.observed = nil
+		if !f.factorise(c.precision, f.unobserved) {
+			f.unobserved = nil
 		}
 	}
-	return f
+	if f.unobserved == nil && len(f.observed) > 0 && !f.factorise(c.shrunk, f.observed) {
+		f.observed = nil
+	}
+	return c.fills.add(string(p), f, len(p)*len(p))
+}
+
+// inverse returns that of shrunk.
+func (c *Covariance) inverse() []float64 {
+	c.invert.Do(func() {
+		n := len(c.Columns)
+		var whole mat.Cholesky
+		var inverse mat.SymDense
+		if !whole.Factorize(mat.NewSymDense(n, c.shrunk)) || whole.InverseTo(&inverse) != nil {
+			return // then nothing is filled in by it
+		}
+		c.precision = make([]float64, n*n)
+		for i := range n {
+			for j := range n {
+				c.precision[i*n+j] = inverse.At(i, j)
+			}
+		}
+	})
+	return c.precision
+}
+
+// factorise factorises the part of a positive matrix that has these places, and says
+// whether rounding has let it.
+func (f *Fill) factorise(matrix []float64, places []int) bool {
+	n := len(f.c.Columns)
+	part := make([]float64, 0, len(places)*len(places))
+	for _, i := range places {
+		for _, j := range places {
+			part = append(part, matrix[i*n+j])
+		}
+	}
+	return f.whole.Factorize(mat.NewSymDense(len(places), part))
 }
 
 // Repair turns the weights w of all columns by place into those by which the observed
@@ -214,6 +259,9 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 	if len(f.observed) == 0 {
 		return shift, max(0, variance)
 	}
+	if f.unobserved != nil {
+		return f.repairPrecise(w, extra)
+	}
 	right := mat.NewVecDense(len(f.observed), nil)
 	for a, i := range f.observed {
 		right.SetVec(a, f.dot(i, w))
@@ -226,6 +274,43 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 		variance -= right.AtVec(a) * extra[i]
 	}
 	return shift, max(0, variance)
+}
+
+// repairPrecise is Repair by the inverse of C: with z = P_uu^-1 w_u, 0 in place of the
+// weights of u that are not missing, extra_o = -P_ou z.
+func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
+	c, n := f.c, len(f.c.Columns)
+	z := f.solvePrecise(func(i int) float64 {
+		if _, filled := slices.BinarySearch(f.filled, i); filled {
+			return w[i]
+		}
+		return 0
+	})
+	for _, o := range f.observed {
+		row, sum := c.precision[o*n:][:n], 0.0
+		for a, i := range f.unobserved {
+			sum -= row[i] * z.AtVec(a)
+		}
+		extra[o] = sum
+		shift -= sum * c.Mean[o]
+	}
+	for a, i := range f.unobserved {
+		if _, filled := slices.BinarySearch(f.filled, i); filled {
+			shift += w[i] * c.Mean[i]
+			variance += w[i] * z.AtVec(a)
+		}
+	}
+	return shift, max(0, variance)
+}
+
+// solvePrecise returns P_uu^-1 times the numbers given by place.
+func (f *Fill) solvePrecise(right func(place int) float64) *mat.VecDense {
+	out := mat.NewVecDense(len(f.unobserved), nil)
+	for a, i := range f.unobserved {
+		out.SetVec(a, right(i))
+	}
+	_ = f.whole.SolveVecTo(out, out)
+	return out
 }
 
 // dot returns the product of row i of C and w, over what is missing.
@@ -247,6 +332,22 @@ func (f *Fill) Expect(x []float64) {
 	if len(f.observed) == 0 {
 		return
 	}
+	if f.unobserved != nil {
+		n := len(x)
+		z := f.solvePrecise(func(i int) (sum float64) {
+			row := c.precision[i*n:][:n]
+			for _, o := range f.observed {
+				sum -= row[o] * (x[o] - c.Mean[o])
+			}
+			return sum
+		})
+		for a, i := range f.unobserved {
+			if _, filled := slices.BinarySearch(f.filled, i); filled {
+				x[i] += z.AtVec(a)
+			}
+		}
+		return
+	}
 	off := mat.NewVecDense(len(f.observed), nil)
 	for a, i := range f.observed {
 		off.SetVec(a, x[i]-c.Mean[i])
@@ -264,6 +365,22 @@ func (f *Fill) Expect(x []float64) {
 // AddResidual adds weight times R to a matrix like Covariance.Matrix.
 func (f *Fill) AddResidual(weight float64, to []float64) {
 	c, n := f.c, len(f.c.Columns)
+	if f.unobserved != nil {
+		var r mat.SymDense
+		if f.whole.InverseTo(&r) != nil {
+			return
+		}
+		for a, i := range f.unobserved {
+			for b, j := range f.unobserved {
+				_, one := slices.BinarySearch(f.filled, i)
+				_, other := slices.BinarySearch(f.filled, j)
+				if one && other {
+					to[i*n+j] += weight * r.At(a, b)
+				}
+			}
+		}
+		return
+	}
 	var solved mat.Dense
 	if len(f.observed) > 0 {
 		right := mat.NewDense(len(f.observed), len(f.filled), nil)

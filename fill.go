@@ -15,23 +15,53 @@ type repair struct {
 	shift, variance []float64 // by output
 }
 
-// repairs keeps those of the patterns met last: sensors stay dead for a while.
-type repairs struct {
-	mu      sync.Mutex
-	byParts map[string]*repair
-	order   []string // of byParts, the one met first at next
-	next    int
+// recent keeps what was made for the patterns met last: sensors stay dead for a while.
+// The zero value is empty and ready for use, by several goroutines at once.
+type recent[T any] struct {
+	mu    sync.Mutex
+	byKey map[string]T
+	order []string // of byKey, the one made first at next
+	next  int
 }
 
-// maxRepairs bounds the numbers that repairs keep, mostRepairs the patterns.
-const maxRepairs, mostRepairs = 1 << 20, 256
+// maxRecent bounds the numbers that a recent keeps, mostRecent the patterns.
+const maxRecent, mostRecent = 1 << 20, 256
+
+func (r *recent[T]) get(key string) (T, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.byKey[key]
+	return v, ok
+}
+
+// add keeps what has been made for a key, of so many numbers, and returns it, or what
+// another goroutine has made meanwhile.
+func (r *recent[T]) add(key string, made T, numbers int) T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, ok := r.byKey[key]; ok {
+		return other
+	}
+	if r.byKey == nil {
+		r.byKey = map[string]T{}
+	}
+	if len(r.order) < max(1, min(mostRecent, maxRecent/max(1, numbers))) {
+		r.order = append(r.order, key)
+	} else {
+		delete(r.byKey, r.order[r.next])
+		r.order[r.next] = key
+		r.next = (r.next + 1) % len(r.order)
+	}
+	r.byKey[key] = made
+	return made
+}
 
 // WithCovariance returns m with the Covariance by which it fills in what is missing. m
 // itself must not be used any more.
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
 	if c != nil {
-		m.repairs = &repairs{byParts: map[string]*repair{}}
+		m.repairs = &recent[*repair]{}
 	}
 	return m
 }
@@ -45,32 +75,14 @@ func (m *Linear) WithMissing(missing *Missing) *Linear {
 
 // repairFor returns the repair for a pattern.
 func (m *Linear) repairFor(p Parts) *repair {
-	kept := m.repairs
-	if kept == nil { // weights that are being learned
+	if m.repairs == nil { // weights that are being learned
 		return m.makeRepair(p)
 	}
-	kept.mu.Lock()
-	r := kept.byParts[string(p)]
-	kept.mu.Unlock()
-	if r != nil {
+	if r, ok := m.repairs.get(string(p)); ok {
 		return r
 	}
-	r = m.makeRepair(p)
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	if other := kept.byParts[string(p)]; other != nil {
-		return other // made meanwhile
-	}
-	key := string(p)
-	if len(kept.order) < max(1, min(mostRepairs, maxRepairs/len(r.extra))) {
-		kept.order = append(kept.order, key)
-	} else {
-		delete(kept.byParts, kept.order[kept.next])
-		kept.order[kept.next] = key
-		kept.next = (kept.next + 1) % len(kept.order)
-	}
-	kept.byParts[key] = r
-	return r
+	r := m.makeRepair(p)
+	return m.repairs.add(string(p), r, len(r.extra))
 }
 
 func (m *Linear) makeRepair(p Parts) *repair {
@@ -80,10 +92,16 @@ func (m *Linear) makeRepair(p Parts) *repair {
 	if fill == nil {
 		return r
 	}
+	rows := make([][]float64, len(p))
+	for i, column := range c.Columns {
+		rows[i] = m.Rows.Row(column)
+	}
 	w, extra := make([]float64, len(p)), make([]float64, len(p))
 	for output := range k {
-		for i, column := range c.Columns {
-			w[i] = m.Weight(column, output)
+		for i, row := range rows {
+			if row != nil {
+				w[i] = m.weight(row, output)
+			}
 		}
 		r.shift[output], r.variance[output] = fill.Repair(w, extra)
 		for i, x := range extra {

@@ -18,7 +18,7 @@ type Linear struct {
 	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
 	Rows *Table
 
-	repairs *repairs // see WithCovariance; nil while the weights are being learned
+	repairs *recent[*repair] // see WithCovariance; nil while the weights are being learned
 }
 
 // NewLinear returns a Linear of dense weights, weights[k][d] for output k and

@@ -167,8 +167,8 @@ func TestCurvesDieTogether(t *testing.T) {
 		rest := func(int) {}
 		rules := blankout.NewMissing(blankout.DefaultMissingRules(), blankout.DefaultMissingRules(), nil, nil, nil)
 		lacks := slices.Repeat([]blankout.Lack{{Named: 3}}, curved.Rows())
-		a := w.robustness(measured{curved, lacks, rules}, deletions, rest)
-		b := plain.robustness(measured{summed, lacks, rules}, deletions, rest)
+		a := w.robustness(measured{Data: curved, lacks: lacks, rules: rules}, deletions, rest)
+		b := plain.robustness(measured{Data: summed, lacks: lacks, rules: rules}, deletions, rest)
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-9 {
 				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])

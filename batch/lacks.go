@@ -3,7 +3,11 @@ package batch
 // This file keeps what events lack, and says how a model's rules for missing fields
 // rescale such events when weights are measured on them.
 
-import "blankout"
+import (
+	"slices"
+
+	"blankout"
+)
 
 // interned holds a value by row, each different one once. Few are different.
 type interned[K comparable] struct {
@@ -30,6 +34,10 @@ type measured struct {
 	*Data
 	lacks []blankout.Lack // by row
 	rules *blankout.Missing
+	// What is missing is told from the rest by, nil if the model has none, and the place in
+	// it of each compact column, -1 for those that it does not hold.
+	covariance *blankout.Covariance
+	place      []int
 }
 
 // measured returns such events.
@@ -38,7 +46,29 @@ func (v *Evidence) measured(rows []int) measured {
 	for _, row := range rows {
 		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
 	}
+	if c := v.live.Covariance; c != nil {
+		m.covariance = c
+		for i := range m.Columns() {
+			at, ok := slices.BinarySearch(c.Columns, m.Column(i))
+			if !ok {
+				at = -1
+			}
+			m.place = append(m.place, at)
+		}
+	}
 	return m
+}
+
+// fills says whether some event whose named fields have died is filled in.
+func (m measured) fills() bool {
+	return m.covariance != nil && slices.Contains(m.rules.Null[:], blankout.MissingFill)
+}
+
+// fillsStruck says whether event i is filled in after a share of its features has died.
+func (m measured) fillsStruck(i int, share float64) bool {
+	k := m.lacks[i].Struck(share)
+	present := k.Named + k.Silent
+	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[blankout.MissingBin(k.Null/(k.Null+present))] == blankout.MissingFill
 }
 
 // scale returns by what the features of event i are multiplied.

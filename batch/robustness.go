@@ -18,6 +18,9 @@ const (
 	maskedFeatures, maskedLargest = 12, 6
 	// Masks drawn in all, for more than two classes.
 	sampledMasks = 40_000
+	// And so many where numbers are filled in, times columns of the Covariance: to fill in
+	// for a mask takes longer.
+	sampledFilled = 200_000
 )
 
 // robustness forecasts the error in percent if a share d of the features dies
@@ -30,9 +33,9 @@ const (
 // s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), from
 // which follows the chance that an event is predicted wrongly. A few large parts of a score
 // are not normal: over what becomes of those we sum, which is exact for events of
-// few features. With more classes masks are drawn.
+// few features. With more classes, and where numbers that die are filled in, masks are drawn.
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
-	if len(w) > 1 {
+	if len(w) > 1 || d.fills() {
 		return w.groupRobustness(d, nil, deletions, rest)
 	}
 	return averageWrong(d, deletions, rest, w.forecast)
@@ -125,7 +128,44 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
 	luckOf := make([]float64, len(row.Index)) // of the entries
-	draws := max(1, min(64, sampledMasks/d.Rows()))
+	most := sampledMasks
+	var x []float64
+	var has, parts blankout.Parts
+	if d.fills() {
+		n := len(d.covariance.Columns)
+		most = min(most, sampledFilled/n)
+		x, has, parts = make([]float64, n), make(blankout.Parts, n), make(blankout.Parts, n)
+		for j, c := range row.Index {
+			if at := d.place[c]; at >= 0 {
+				if x[at] = row.At(j); !blankout.IsWild(x[at]) {
+					has[at] = blankout.Observed
+				}
+			}
+		}
+	}
+	// fill adds to scores what is expected of the numbers that do not survive a share p.
+	fill := func(p float64, scores []float64) {
+		copy(parts, has)
+		for j, c := range row.Index {
+			if at := d.place[c]; at >= 0 && luckOf[j] < p {
+				parts[at] = blankout.Filled
+			}
+		}
+		how := d.covariance.Fill(parts)
+		if how == nil {
+			return
+		}
+		how.Expect(x)
+		for j, c := range row.Index {
+			if at := d.place[c]; at >= 0 && luckOf[j] < p {
+				for o := range k {
+					scores[o] += x[at] * w[o][c]
+				}
+				x[at] = row.At(j)
+			}
+		}
+	}
+	draws := max(1, min(64, most/d.Rows()))
 	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))
 	var r rand.PCG
 	r.Seed(uint64(i), 0x626c616e6b6f7574)
@@ -171,7 +211,10 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 		for q := range deletions {
 			scale := d.scale(i)
 			if n := float64(features); n > 0 && left[q] < n {
-				scale = d.scaleStruck(i, 1-left[q]/n)
+				share := 1 - left[q]/n
+				if scale = d.scaleStruck(i, share); d.fillsStruck(i, share) {
+					fill(deletions[q], scores[q*k:][:k])
+				}
 			}
 			for o := range k {
 				scores[q*k+o] = scale*scores[q*k+o] + w.intercept(d.Data, o)

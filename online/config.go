@@ -34,6 +34,10 @@ type Config struct {
 	// Missing is as blankout.ParseMissingRule reads it. It is not part of the
 	// Fingerprint.
 	Missing string `toml:"missing"`
+	// CovarianceFields is of how many numeric columns at most the covariance is gathered,
+	// by which numbers that are missing are filled in: at most blankout.MaxCovariance, 0 for
+	// none. It is not part of the Fingerprint.
+	CovarianceFields int `toml:"covariance_fields"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
@@ -83,22 +87,23 @@ type Config struct {
 // DefaultConfig returns the settings that need no tuning.
 func DefaultConfig() Config {
 	return Config{
-		Loss:         "logistic:gaussian",
-		Noise:        "auto",
-		Levels:       []float64{0, 0.1, 0.3, 0.5, 0.7},
-		Missing:      "auto",
-		C:            1,
-		Rule:         "adagrad",
-		Marginalised: true,
-		Start:        1,
-		Intercept:    "free",
-		Average:      0.15,
-		Adapt:        true,
-		Standardise:  "auto",
-		Presence:     "auto",
-		Transform:    "auto",
-		OnDrift:      "log",
-		Threshold:    0.5,
+		Loss:             "logistic:gaussian",
+		Noise:            "auto",
+		Levels:           []float64{0, 0.1, 0.3, 0.5, 0.7},
+		Missing:          "auto",
+		CovarianceFields: 256,
+		C:                1,
+		Rule:             "adagrad",
+		Marginalised:     true,
+		Start:            1,
+		Intercept:        "free",
+		Average:          0.15,
+		Adapt:            true,
+		Standardise:      "auto",
+		Presence:         "auto",
+		Transform:        "auto",
+		OnDrift:          "log",
+		Threshold:        0.5,
 	}
 }
 
@@ -110,6 +115,7 @@ type settings struct {
 	rule        ruleEntry
 	standardise blankout.Standardise
 	bends       bool // numbers may have curves
+	fills       bool // the covariance of numbers is gathered
 	eta         float64
 	ridge       float64 // h0 of one pass
 	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
@@ -153,8 +159,12 @@ func (c Config) parse() (settings, error) {
 	if s.numbers && s.missingRule == blankout.MissingAuto {
 		s.missingRule = blankout.MissingAsIs
 	}
-	if s.missingRule == blankout.MissingFill {
-		return s, blankout.KeyErrorf("missing", "missing %q: only exact solvers fill in so far; use auto, as-is or rescale", c.Missing)
+	if c.CovarianceFields < 0 || c.CovarianceFields > blankout.MaxCovariance {
+		return s, blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, blankout.MaxCovariance)
+	}
+	s.fills = c.CovarianceFields > 0 && !s.numbers && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll)
+	if s.missingRule == blankout.MissingFill && !s.fills {
+		return s, blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0, standardise = \"auto\" or \"all\", and labels that are classes; use auto, as-is or rescale", c.Missing)
 	}
 	if _, err := blankout.ParseTransform(c.Transform); err != nil {
 		return s, &blankout.KeyError{Key: "transform", Err: err}
@@ -349,7 +359,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "suspect", "threshold"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "suspect", "threshold"}
 
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
 func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {

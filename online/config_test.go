@@ -27,7 +27,9 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 			field.SetFloat(field.Float() + 0.125)
 		case reflect.Int:
 			field.SetInt(field.Int() + 100)
-			c.RefreshWindow += 1000
+			if c.Refresh != 100 || c.RefreshWindow != 0 {
+				c.RefreshWindow += 1000
+			}
 		case reflect.Bool:
 			field.SetBool(!field.Bool())
 		case reflect.Slice:

@@ -67,6 +67,7 @@ func (l *Learner) watchMean(loss float64, events uint64) {
 	*p = pageHinkley{}
 	if l.config.OnDrift == "forget" {
 		l.forget(driftKeep)
+		l.filling.forget(driftKeep)
 	}
 }
 

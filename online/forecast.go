@@ -120,7 +120,9 @@ func (l *Learner) forecast(label int) {
 		l.forecastSampled(label, 0, ForecastPoints, false)
 	}
 	if len(l.levels) > 1 && !byGroups {
-		l.compare()
+		if i, _ := l.expected(); !l.fillsAt(i) || l.k > 1 { // else forecastFilled compares
+			l.compare()
+		}
 		if (l.events/every)%forecastReview == 0 {
 			l.choose()
 		}
@@ -141,7 +143,9 @@ func (l *Learner) forecastExpected(label int) {
 // add takes up what is expected at the points from the given one on.
 func (f *forecast) add(from int, wrong []float64) {
 	for i, w := range wrong {
-		i += from
+		if i += from; math.IsNaN(w) {
+			continue // it is not known
+		}
 		f.samples[i]++
 		keep := f.keep(i)
 		f.weight[i] = f.weight[i]*keep + 1
@@ -198,6 +202,7 @@ func (l *Learner) forecastBinary(y float64) {
 			}
 		}
 	}
+	filled := l.filledPoints()
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := lv.lagShare()
@@ -222,13 +227,19 @@ func (l *Learner) forecastBinary(y float64) {
 			}
 			return 0
 		}
-		wrong[0] = step(y*l.missing.event.scale*g + b)
+		if wrong[0] = step(y*l.missing.event.scale*g + b); l.missing.event.filled {
+			wrong[0] = step(y * (l.filling.levels[v] - l.set.logit))
+		}
 		whole := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
 			sd := whole
 			if growth[i] != 0 {
 				ab := growth[i] * y * b
 				sd = math.Sqrt(max(0, q+ab*(2*g+n*ab)))
+			}
+			if filled&(1<<i) != 0 {
+				wrong[i] = math.NaN()
+				continue
 			}
 			if margin := y*forecastMean[i]*g + b*rest[i]; sd > 0 {
 				wrong[i] = 0.5 * math.Erfc(margin/sd)
@@ -238,9 +249,75 @@ func (l *Learner) forecastBinary(y float64) {
 		}
 		lv.forecast.add(0, wrong[:])
 	}
-	if n := l.events; lack.Named > 0 && n%forecastEveryK == 0 {
+	if filled != 0 && !lack.Some() && l.events%forecastFilled == 0 {
+		l.forecastFilled(filled, y)
+	}
+	if n := l.events; lack.Named > 0 && n%forecastEveryK == 0 && !l.missing.event.filled {
 		l.forecastRule(lack, 1+int(n/forecastEveryK%(ForecastPoints-1)), y > 0)
 	}
+}
+
+// forecastFilled adds a mask to the forecasts of two classes, at one of the points where
+// events are filled in: more often at the one that the user expects.
+func (l *Learner) forecastFilled(filled uint, y float64) {
+	number := l.events / forecastFilled
+	point := 1 + int(number/2%(ForecastPoints-1))
+	i, _ := l.expected()
+	if filled&(1<<i) != 0 && number%2 == 0 {
+		point = i
+	}
+	if filled&(1<<point) == 0 {
+		return
+	}
+	last := l.mask()
+	_, scale, _ := l.survive(last, point)
+	for v := range l.levels {
+		c := l.levels[v].lagShare()
+		l.interceptsOf(v, l.missing.event.base)
+		score := l.missing.event.base[0] + scale*(l.masked.f[v]+c*l.masked.lag[v])
+		wrong := [1]float64{}
+		if l.predict([]float64{score}) != int((y+1)/2) {
+			wrong[0] = 1
+		}
+		l.levels[v].forecast.add(point, wrong[:])
+	}
+	if i == point && len(l.levels) > 1 && !l.byGroups() {
+		l.compare()
+	}
+}
+
+// survive sums what survives a point into masked.f and lag, and where the event is then
+// filled in also what is expected of the numbers that do not survive. It returns what the
+// event then lacks, the factor of what is left, and whether it is filled in.
+func (l *Learner) survive(last []int8, point int) (struck blankout.Lack, scale float64, filled bool) {
+	now := &l.now
+	struck, scale = l.fields(), l.missing.event.scale
+	if len(last) > 0 {
+		alive, of := l.survivors(last, point)
+		struck = struck.Struck(1 - alive/of)
+		scale = l.missing.model.Scale(struck)
+		filled = l.fillsLack(struck)
+	}
+	f, lag := l.masked.f, l.masked.lag
+	clear(f)
+	clear(lag)
+	rows, x := l.masked.rows[:0], l.masked.x[:0]
+	var places []int
+	if filled = filled && l.samplesFill(point); filled {
+		places = l.fillPlaces()
+		l.fillStruck(places, last, point)
+	}
+	for i, last := range last {
+		if int(last) >= point {
+			rows, x = append(rows, now.step.rows[i]), append(x, now.step.x[i])
+		} else if filled && places[i] >= 0 {
+			rows, x = append(rows, now.step.rows[i]), append(x, l.filling.x[places[i]])
+		}
+	}
+	l.masked.rows, l.masked.x = rows, x
+	// The third sum comes for nothing and is not used.
+	sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
+	return struck, scale, filled
 }
 
 // forecastRule compares the rules for missing fields on the event at hand, of two
@@ -289,7 +366,6 @@ func drawPoint(r *rand.PCG) int8 { return int8(r.Uint64() >> 32 * ForecastPoints
 // the features that are expected to be missing beside groups.
 func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 	now := &l.now
-	features := len(l.features())
 	last := l.masked.last[:0]
 	if groups {
 		last = l.groupMask()
@@ -300,26 +376,13 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 	for point := from; point < to; point++ {
 		f, lag := l.masked.f, l.masked.lag
 		struck, scale := lack, l.missing.event.scale
+		fills, unknown := false, false
 		complete := point == 0 && !(groups && l.config.ExpectedMissing > 0)
 		if complete {
 			f, lag = now.step.f, now.lag
 		} else {
-			clear(f)
-			clear(lag)
-			rows, x := l.masked.rows[:0], l.masked.x[:0]
-			for i, last := range last {
-				if int(last) >= point {
-					rows, x = append(rows, now.step.rows[i]), append(x, now.step.x[i])
-				}
-			}
-			l.masked.rows, l.masked.x = rows, x
-			// The third sum comes for nothing and is not used.
-			sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
-			if features > 0 {
-				alive, of := l.survivors(last, point)
-				struck = lack.Struck(1 - alive/of)
-				scale = l.missing.model.Scale(struck)
-			}
+			struck, scale, fills = l.survive(last, point)
+			unknown = !fills && l.fillsLack(struck)
 		}
 		for v := range l.levels {
 			c := l.levels[v].lagShare()
@@ -333,12 +396,17 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 				p[k] = b + scale*g
 			}
 			wrong := [1]float64{}
-			if l.predict(p) != label {
+			if complete && l.missing.event.filled {
+				p = l.filling.levels[v*l.k:][:l.active]
+			}
+			if unknown {
+				wrong[0] = math.NaN()
+			} else if l.predict(p) != label {
 				wrong[0] = 1
 			}
 			l.levels[v].forecastOf(groups).add(point, wrong[:])
 		}
-		if point > 0 && !groups {
+		if point > 0 && !groups && !fills && !unknown {
 			c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
 			l.interceptsOf(l.chosen, l.missing.event.base)
 			for k := range l.active {

@@ -56,6 +56,7 @@ type Learner struct {
 	unit     unit // of targets that are numbers
 	scaling  scaling
 	missing  missing
+	filling  filling
 	groups   *groupSums // nil without curves and noise of groups, or where gradients are clean
 	health   health
 	masked   masked
@@ -92,9 +93,10 @@ func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptat
 
 // event is what the event at hand has come to.
 type event struct {
-	step   step
-	scores []float64 // published scores, by output
-	target float64   // the number that the label is, in the Learner's unit
+	step    step
+	scores  []float64 // published scores, by output
+	columns []uint32  // of its features, in their order before they were brought together in groups
+	target  float64   // the number that the label is, in the Learner's unit
 	// By level and output: sum x lag, sum basis w^2, and what the published score was
 	// more before the Scaler moved.
 	lag, q, moved []float64
@@ -166,6 +168,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
 	l.missing = newMissing(set.missingRule, s.Known, l.k)
+	l.filling.grouping = blankout.NewGrouping(s)
 	l.fade.growth = 1
 	l.measures = newMeasures(c, set, l.k)
 	l.chosen = l.natural()
@@ -254,8 +257,12 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *Progressi
 		l.measure(told, e.Label, e.Weight)
 		if l.missing.event.lack.Some() && !l.shared() {
 			l.compareRules(e.Label)
+			l.compareOwn(e, e.Label)
 		}
 		l.forecast(e.Label)
+		if l.fillsIn() {
+			l.compareDrawn(e, e.Label)
+		}
 		if !l.shared() {
 			l.costs(e, e.Label)
 		}
@@ -717,6 +724,7 @@ func target(label, k, outputs int) float64 {
 // turn need not call it: the Learner reads the Schema that the decoder adds to.
 func (l *Learner) SetSchema(s *blankout.Schema) {
 	l.schema = s
+	l.filling.grouping.Follow(s)
 	if l.groups != nil {
 		l.groups.grouping.Follow(s)
 	}

@@ -4,6 +4,7 @@ package online
 // rule answers those events.
 
 import (
+	"cmp"
 	"math"
 
 	"blankout"
@@ -32,6 +33,7 @@ type lacking struct {
 	kinds   blankout.FieldSet // its fields, each of several of one name
 	lack    blankout.Lack
 	scale   float64 // the features' factor for that
+	filled  bool    // it is answered by filling.answer
 	// By output, of an event that lacks some: the published intercepts, the features'
 	// parts of the scores, and room for what the two add up to.
 	base, part, out []float64
@@ -89,7 +91,7 @@ func (c *comparison) better(r blankout.MissingRule) blankout.MissingRule {
 // turn. It comes before anything of the event is learned.
 func (l *Learner) lack(e *blankout.Example) {
 	now := &l.missing.event
-	now.lack, now.scale, now.named = blankout.Lack{}, 1, false
+	now.lack, now.scale, now.named, now.filled = blankout.Lack{}, 1, false, false
 	m, fields := &l.missing, l.schema.Fields
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !m.model.Known {
 		return // nothing, or a sparse text format without fields
@@ -102,6 +104,7 @@ func (l *Learner) lack(e *blankout.Example) {
 	if now.lack = m.model.Lack(fields, e, now.present); now.lack.Some() {
 		now.scale = m.model.Scale(now.lack)
 		l.interceptsOf(l.chosen, now.base)
+		l.fillAnswer(e)
 	}
 	if n := l.events; !l.shared() && (n <= usualFirst || n%usualEvery == 0) {
 		review := n%usualFirst == 0 || n >= 16 && n&(n-1) == 0
@@ -142,6 +145,9 @@ func (l *Learner) answer() {
 		now.part[k] = scores[k] - now.base[k]
 		scores[k] = now.base[k] + now.scale*now.part[k]
 	}
+	if now.filled {
+		copy(scores, l.filling.answer[:l.active])
+	}
 }
 
 // compareRules takes up which rule would have been better for the event at hand,
@@ -160,12 +166,12 @@ func (l *Learner) compareRules(label int) {
 			c.events = comparisonOwn // what masks had to say fades quickly
 		}
 		l.compareAt(c, m.model.Null[bin], now.scale, n/present, label)
-		l.follow(&m.null, bin)
+		l.follow(forNull, bin)
 	}
 	if n := now.lack.Absent; n > 0 {
 		bin := blankout.MissingBin(n / (n + present))
 		l.compareAt(&m.absent[bin], m.model.Absent[bin], now.scale, n/present, label)
-		l.follow(&m.absent, bin)
+		l.follow(forAbsent, bin)
 	}
 }
 
@@ -193,7 +199,7 @@ func (l *Learner) compareStruck(k blankout.Lack, label int) {
 	bin := blankout.MissingBin(k.Null / (k.Null + present))
 	if c := &m.null[bin]; c.own < comparisonOwn {
 		l.compareAt(c, m.model.Null[bin], m.model.Scale(k), k.Null/present, label)
-		l.follow(&m.null, bin)
+		l.follow(forNull, bin)
 	}
 }
 
@@ -211,20 +217,32 @@ func (l *Learner) lossAt(scale float64, label int) float64 {
 }
 
 // follow publishes the rule that has proved better for a range of shares, if the
-// user leaves the choice.
-func (l *Learner) follow(list *[blankout.MissingBins]comparison, bin int) {
-	m := &l.missing
+// user leaves the choice: between as is and rescale by the one comparison, between
+// filling in and the better one of these by the other.
+func (l *Learner) follow(kind, bin int) {
+	m, choice := &l.missing, &l.filling.rules[kind][bin]
 	null, absent := m.model.Null, m.model.Absent
-	rule := &absent[bin]
-	if list == &m.null {
-		rule = &null[bin]
+	rule, compared := &null[bin], &m.null[bin]
+	if kind == forAbsent {
+		rule, compared = &absent[bin], &m.absent[bin]
 	}
 	was := *rule
-	if *rule = list[bin].better(was); *rule == was || l.set.missingRule != blankout.MissingAuto {
+	plain := was
+	if plain == blankout.MissingFill {
+		plain = cmp.Or(choice.plain, blankout.MissingRescale)
+	}
+	plain = compared.better(plain)
+	if choice.plain != "" {
+		choice.plain = plain
+	}
+	if was != blankout.MissingFill {
+		was, *rule = *rule, plain
+	}
+	if *rule = choice.choose(*rule, plain); *rule == was || l.set.missingRule != blankout.MissingAuto {
 		return
 	}
 	m.model = m.model.WithRules(null, absent)
-	if list == &m.absent {
+	if kind == forAbsent {
 		return
 	}
 	// What was forecast at these shares was forecast under the other rule: it fades quickly.

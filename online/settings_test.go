@@ -17,7 +17,7 @@ func TestFingerprintConfig(t *testing.T) {
 	c.ClassWeight = map[string]float64{"very bad": 20, "a:b c": 1e-7, "": 3}
 	c.FieldTransform = map[string]string{"paid in": "asinh", "x: of": "none", "y": "auto"}
 	for _, c := range []Config{DefaultConfig(), c, {Loss: "hinge:gaussian", Noise: "dropout:0.2", Rule: "ftrl", L1: 0.5, C: 1,
-		Intercept: "none", Standardise: "none", Transform: "none", Missing: "rescale", Presence: "none", OnDrift: "forget", Threshold: 0.5, Levels: DefaultConfig().Levels}} {
+		Intercept: "none", Standardise: "none", Transform: "none", Missing: "rescale", CovarianceFields: DefaultConfig().CovarianceFields, Presence: "none", OnDrift: "forget", Threshold: 0.5, Levels: DefaultConfig().Levels}} {
 		got, err := c.fingerprint().Config()
 		if err != nil {
 			t.Errorf("%v: %v", c, err)

@@ -138,6 +138,8 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case c.Calibrate:
 		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
+	case s.missingRule == blankout.MissingFill:
+		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
 	case c.Suspect > 0:
 		return blankout.KeyErrorf("suspect", "suspect = %v: several learners of one model report no suspects; set suspect = 0", c.Suspect)
 	}
@@ -145,9 +147,10 @@ func (c Config) CheckShared() error {
 }
 
 // Shared returns the settings as several learners of one model have them: without presence,
-// for which numbers are often left out they could not agree on.
+// for which numbers are often left out they could not agree on, and without the covariance
+// to fill in by, which has no place in their commits.
 func (c Config) Shared() Config {
-	c.Presence = "none"
+	c.Presence, c.CovarianceFields = "none", 0
 	return c
 }
 
@@ -161,7 +164,19 @@ func (l *Learner) PrepareSharing() error {
 		return blankout.KeyErrorf("presence", "presence: this learner has learned that numbers are there, which several learners of one model cannot go on with; begin afresh, with presence = \"none\" or several learners from the start")
 	}
 	l.config = l.config.Shared()
+	l.set.fills, l.filling = false, filling{grouping: l.filling.grouping}
+	l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))
 	return nil
+}
+
+// withoutFill returns rules of which those that fill in rescale instead.
+func withoutFill(rules blankout.MissingRules) blankout.MissingRules {
+	for i, rule := range rules {
+		if rule == blankout.MissingFill {
+			rules[i] = blankout.MissingRescale
+		}
+	}
+	return rules
 }
 
 // shared says whether what is decided once for all is left to the fold.

@@ -102,6 +102,9 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || l.shared())
+	if l.fillsIn() && l.events%l.gatherEvery() == 0 {
+		l.filling.gathering, l.filling.noted = true, l.filling.noted[:0]
+	}
 	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
 	for i := 0; i < numbers; i++ {
 		for len(dense) > 0 && dense[0] < columns[i] {
@@ -133,7 +136,14 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		if l.shared() {
 			t = l.sharedTreatment(i, t, row)
 		}
-		l.put(i, row, l.observed(row, columns[i], raw[i], t, field))
+		x := l.observed(row, columns[i], raw[i], t, field)
+		l.put(i, row, x)
+		if l.filling.gathering && t == treatNumeric {
+			l.filling.note(columns[i], kind, field, x)
+		}
+	}
+	if l.filling.gathering {
+		l.gatherNoted()
 	}
 	for i := numbers; i < len(columns); i++ {
 		stats := now.step.rows[i][:blankout.ScalerWidth]
@@ -141,6 +151,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		stats[blankout.StatInverse] = 1
 		l.put(i, now.step.rows[i], raw[i])
 	}
+	now.columns = columns
 	l.arrange(e, columns)
 	l.sum(0)
 	l.countDense(e) // may move more weights
@@ -188,6 +199,9 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom
+		if t == treatNumeric {
+			l.followScale(column, centre, inverse, stats)
+		}
 		l.addMoved(row, x, 1)
 		if ratio != 1 || shift != 0 {
 			l.move(row, ratio, shift)
@@ -196,6 +210,17 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 		l.addMoved(row, x, -1)
 	}
 	return x
+}
+
+// followScale tells what is gathered of the covariance that a column's centre and scale in
+// force are no longer what they were.
+func (l *Learner) followScale(column uint32, centre, inverse float64, stats []float64) {
+	if len(l.filling.columns) == 0 {
+		return
+	}
+	var was [blankout.ScalerWidth]float64
+	was[blankout.StatCentre], was[blankout.StatInverse] = centre, inverse
+	l.filling.moved(column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats))
 }
 
 // fill returns the columns and values of x with the dense columns that it leaves
@@ -391,6 +416,7 @@ func (d *denseFinder) review(l *Learner) {
 			keep(column, wasSeen[i])
 		} else {
 			d.demote(l, l.noteOne(column), wasSeen[i])
+			l.filling.remove(column)
 		}
 	}
 	if d.events > denseEvents {

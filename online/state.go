@@ -22,6 +22,7 @@ type Snapshot struct {
 	refused []byte // the block of that name
 	summary []byte
 	numbers []byte // likewise, where labels are numbers
+	fill    []byte // likewise, where numbers may be filled in
 	metrics Metrics
 	health  *Health
 }
@@ -38,11 +39,16 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	s := &Snapshot{model: &blankout.Linear{Head: head, Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health()}
+	s := &Snapshot{model: (&blankout.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
 		s.numbers = numbers.Out
+	}
+	if !l.filling.empty() {
+		fill := &coder.Coder{}
+		l.filling.state(fill)
+		s.fill = fill.Out
 	}
 	return s
 }
@@ -73,6 +79,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	}
 	return func(yield func(blankout.Block) bool) {
 		if s.numbers != nil && !yield(blankout.Block{Name: "numbers", Data: s.numbers}) {
+			return
+		}
+		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
 			return
 		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
@@ -115,7 +124,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
 			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
-		Calibration: l.Calibration(), Missing: l.missing.model,
+		Calibration: l.Calibration(), Missing: l.missing.model, Covariance: l.filling.covariance,
 		Events: l.events, Trained: "online " + l.set.rule.name,
 	}
 	if t := l.config.Threshold; t != 0.5 {
@@ -158,7 +167,7 @@ func (l *Learner) publishedRows() *blankout.Table {
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
 func (l *Learner) Published() *blankout.Linear {
-	m := &blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows()}
+	m := (&blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows()}).WithCovariance(l.filling.covariance)
 	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
 	return m
 }
@@ -327,10 +336,36 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if m.Scaler.Curves != nil {
 		l.bindCurves()
 	}
+	if err := l.restoreFilling(m, blocks); err != nil {
+		return nil, err
+	}
 	if m.Missing != nil {
 		l.missing.model = m.Missing.Forced(l.set.missingRule)
 	}
+	if !l.set.fills && l.missing.fills() {
+		l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))
+	}
 	return l, nil
+}
+
+// restoreFilling takes up what has been gathered to fill in by. A file of before there was
+// that has none, and neither has one of more columns than are now wanted: it then begins
+// anew.
+func (l *Learner) restoreFilling(m *blankout.Linear, blocks []blankout.Block) error {
+	data, err := blankout.FindBlock(blocks, blockFill)
+	if err != nil || !l.set.fills {
+		return nil // it is optional
+	}
+	var f filling
+	c := coder.Read(data)
+	if f.state(c); !c.Done() {
+		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
+	}
+	f.grouping, f.covariance = l.filling.grouping, m.Covariance
+	if len(f.columns) <= l.config.CovarianceFields {
+		l.filling = f
+	}
+	return nil
 }
 
 // misfit says whether parts of the state that was read do not fit each other; rows are to

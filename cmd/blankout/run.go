@@ -106,7 +106,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(blankout.NoiseNames(), "auto"))},
 	{"expected-missing", "learner.expected_missing", "share `D` of the features that is expected to go missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "share `D` of the groups of features that is expected to go missing"},
-	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is or rescale"},
+	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is, rescale or fill"},
 	{"rule", "learner.rule", "update `RULE`: " + valuesUsage(online.Rules())},
 	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
 	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},

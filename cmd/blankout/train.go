@@ -123,7 +123,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	addMissingFlag(c, &o.online.config.Missing, "what an example scores that is known to lack fields, kept in the model")
-	f.IntVar(&o.covariance, "covariance-fields", 0, "give the model the covariance of the first `N` numeric columns, so that it can fill in those that\nare missing; 256 is a good bound")
+	f.IntVar(&o.covariance, "covariance-fields", 0, "give the model the covariance of the first `N` numeric columns, so that it can fill in those that\nare missing; 256 is a good bound, and that of --solver online (0 none)")
 	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
 	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")

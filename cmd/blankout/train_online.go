@@ -69,7 +69,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 var (
 	onlineOnly = []string{"passes", "learners", "interval", "warm", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
-		"starts", "kernel", "drop-q", "keep", "epochs", "memory", "covariance-fields"}
+		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.
@@ -248,6 +248,9 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	}
 	if given("noise") {
 		t.Noise = o.config.Noise
+	}
+	if given("covariance-fields") {
+		t.CovarianceFields = o.covariance
 	}
 	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
 	t.C, o.online.scale = o.config.Cost, 1
