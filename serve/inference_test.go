@@ -129,6 +129,19 @@ func TestInference(t *testing.T) {
 	}
 }
 
+// What only answers is ready as soon as it has a model.
+func TestAnsweringAlone(t *testing.T) {
+	var m *client.Model
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return m }})
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: there is no model yet") {
+		t.Errorf("%d %s", status, text)
+	}
+	m = client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
 // Events that are not JSON come whole, and numbers are answered as numbers.
 func TestInferenceOfNumbers(t *testing.T) {
 	schema := blankout.NewSchema(8, nil, 2)

@@ -137,13 +137,16 @@ func (s Service) status() *run.Status {
 	return &run.Status{NotReady: "not started"}
 }
 
-// notReady says why events are not being consumed, or not being scored: the run's
+// notReady says why events are not being consumed, or not being scored, or of what only
+// answers that there is no model: the run's
 // own reason, partitions that cannot be read, the Predictor's. "" means that
 // they are.
 func (s Service) notReady() string {
 	why := s.status().NotReady
-	if s.Status == nil && s.Predictions != nil {
-		why = "" // nothing is to be learned here
+	if s.Status == nil { // nothing is to be learned here
+		if why = ""; s.Predictions == nil && s.model() == nil {
+			why = "there is no model yet"
+		}
 	}
 	if why == "" {
 		why = s.failing()

@@ -85,8 +85,8 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 // predictOnly is run --predict-only: it follows a model and scores a topic.
 func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
 	switch {
-	case c.Predict.Topic == "":
-		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output")}
+	case c.Predict.Topic == "" && c.HTTP.Address == "":
+		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output, or http.address, to predict for somebody")}
 	case c.Predict.Model == "":
 		return usageError{errors.New("run: --predict-only needs predict.model: the learner's http://HOST:PORT, kafka://HOST:PORT/TOPIC of its snapshots, or a file")}
 	case o.data != "" || o.reset || o.from != "":
@@ -107,14 +107,23 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		m, _ := follower.Model() // the log is told what is wrong
 		return m
 	}
-	predictor := newPredictor(c, model, log)
-	predictor.MaxEvents = o.maxEvents
+	predictor := newPredictor(c, model, log) // nil without a topic
+	shown := serve.Service{Model: model, Registry: c.Record.Registry}
+	if predictor != nil {
+		predictor.MaxEvents = o.maxEvents
+		shown.Predictions = predictor.Stats
+	}
 	if c.HTTP.Address != "" {
 		var s service
-		if err := s.startServer(c.HTTP.Config, serve.Service{Model: model, Predictions: predictor.Stats, Registry: c.Record.Registry}, log); err != nil {
+		if err := s.startServer(c.HTTP.Config, shown, log); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
+	}
+	if predictor == nil {
+		<-ctx.Done()
+		log.Info("stopped")
+		return nil
 	}
 	if err := predictor.Run(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)

@@ -63,7 +63,8 @@ two topics, NAME-mix and NAME-base, and no file; every member serves the model o
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
 with a model that it follows: the learner's own, over HTTP, from its snapshot
-topic or from a file, the newest at any time.
+topic or from a file, the newest at any time. Without predict.topic it then only
+answers requests for predictions.
 
 With --learners N as many threads learn one model together: after every interval the
 changes that each has made are added to it, in order. A run that is stopped goes on

@@ -1,0 +1,216 @@
+package deploy_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"blankout/config"
+)
+
+// manifest is what these tests look at in a manifest. Others have fields of theirs in Spec.
+type manifest struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Data     map[string]string
+	Spec     struct {
+		Replicas    int
+		ServiceName string
+		Selector    any // of a Service labels, of others {matchLabels}
+		Template    struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Grace      int `json:"terminationGracePeriodSeconds"`
+				Containers []struct {
+					Args                          []string
+					Ports                         []struct{ ContainerPort int }
+					Env                           []struct{ Name, Value string }
+					Resources                     struct{ Limits map[string]string }
+					LivenessProbe, ReadinessProbe struct{ HTTPGet struct{ Path, Port string } }
+				}
+				Volumes []struct{ ConfigMap struct{ Name string } }
+			}
+		}
+	}
+}
+
+// schemas is testdata/kubernetes-1.36.json: the schemas of Kubernetes 1.36 that refuse unknown
+// fields, of the kinds used here and all that these refer to, without their descriptions.
+func schemas(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	s, err := jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func readManifests(t *testing.T, text []byte, check func(value any) error) (list []manifest) {
+	t.Helper()
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var value any
+		if err := d.Decode(&value); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(again); err != nil {
+			t.Error(err)
+		}
+		var m manifest
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+}
+
+// The manifests are by the published schemas, and what they say of the program holds: its
+// configuration is one, its probes are answered on its port, it may stop in its own time,
+// Go knows of the memory's limit, and what selects pods selects these.
+func TestKubernetes(t *testing.T) {
+	files, err := filepath.Glob("kubernetes/*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	published := schemas(t)
+	names := map[string]string{}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			configs, pods := map[string]*config.Loaded{}, 0
+			list := readManifests(t, text, published.Validate)
+			for _, m := range list {
+				if id := m.Kind + " " + m.Metadata.Name; names[id] != "" {
+					t.Errorf("%s is in %s too", id, names[id])
+				} else {
+					names[id] = file
+				}
+				if m.Kind == "ConfigMap" {
+					path := filepath.Join(t.TempDir(), "blankout.toml")
+					if err := os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					if configs[m.Metadata.Name], err = config.Load(config.Source{File: path}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, m := range list {
+				if m.Kind != "StatefulSet" && m.Kind != "Deployment" {
+					continue
+				}
+				pods++
+				spec := m.Spec.Template.Spec
+				c := spec.Containers[0]
+				loaded := configs[spec.Volumes[0].ConfigMap.Name]
+				if loaded == nil {
+					t.Fatalf("there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
+				}
+				_, port, err := net.SplitHostPort(loaded.HTTP.Address)
+				if err != nil || fmt.Sprint(c.Ports[0].ContainerPort) != port {
+					t.Errorf("%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
+				}
+				if c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+					t.Errorf("%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
+				}
+				if grace := time.Duration(spec.Grace) * time.Second; grace <= loaded.Checkpoint.ShutdownTimeout {
+					t.Errorf("%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
+				}
+				limit, err := humanize.ParseBytes(c.Resources.Limits["memory"] + "B")
+				soft := uint64(0)
+				if err == nil && c.Env[0].Name == "GOMEMLIMIT" {
+					soft, err = humanize.ParseBytes(c.Env[0].Value)
+				}
+				if err != nil || soft >= limit || soft < limit/2 {
+					t.Errorf("%s: GOMEMLIMIT %d of %d: %v", m.Metadata.Name, soft, limit, err)
+				}
+				if !strings.HasPrefix(strings.Join(c.Args, " "), "run ") || c.Args[len(c.Args)-1] != "/etc/blankout/blankout.toml" {
+					t.Errorf("%q", c.Args)
+				}
+				labels := fmt.Sprint(m.Spec.Template.Metadata.Labels)
+				for _, other := range list {
+					if other.Spec.Selector == nil {
+						continue
+					}
+					selector, _ := other.Spec.Selector.(map[string]any)
+					if matched, ok := selector["matchLabels"].(map[string]any); ok {
+						selector = matched
+					}
+					if fmt.Sprint(selector) != labels {
+						t.Errorf("%s %s selects %v, the pods are %s", other.Kind, other.Metadata.Name, selector, labels)
+					}
+				}
+				switch {
+				case m.Kind == "StatefulSet" && (m.Spec.Replicas != 1 || loaded.Checkpoint.Directory != "/data/checkpoints"):
+					t.Errorf("%d learners of %s", m.Spec.Replicas, loaded.Checkpoint.Directory)
+				case m.Kind == "Deployment" && cmp.Or(loaded.Group.Name, loaded.Predict.Model) == "":
+					t.Errorf("%s: several learners that know nothing of each other", m.Metadata.Name)
+				}
+			}
+			if pods != 1 {
+				t.Errorf("%d kinds of pods", pods)
+			}
+		})
+	}
+}
+
+// The schemas refuse a field that is misspelt and a value of the wrong type.
+func TestKubernetesSchemas(t *testing.T) {
+	text, err := os.ReadFile("kubernetes/learner.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := schemas(t)
+	for _, change := range [][2]string{{"terminationGracePeriodSeconds: 20", "terminationGraceSeconds: 20"}, {"replicas: 1", "replicas: one"}, {"serviceName: blankout", "service: blankout"}, {"{name: http, containerPort", "{name: http, hostsPort: 1, containerPort"}} {
+		wrong := 0
+		changed := strings.Replace(string(text), change[0], change[1], 1)
+		if changed == string(text) {
+			t.Fatalf("no %q", change[0])
+		}
+		for d := yaml.NewDecoder(strings.NewReader(changed)); ; {
+			var value any
+			if err := d.Decode(&value); err != nil {
+				break
+			}
+			data, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if published.Validate(again) != nil {
+				wrong++
+			}
+		}
+		if wrong != 1 {
+			t.Errorf("%q: %d manifests are refused", change[1], wrong)
+		}
+	}
+}
