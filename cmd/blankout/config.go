@@ -109,23 +109,58 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) configInit() *cobra.Command {
 	var force bool
+	var fromFile, fromTopic string
+	var set []string
 	c := &cobra.Command{
-		Use:     "init [FILE]",
-		Short:   "Write a complete configuration with every key explained (to blankout.toml; - is standard output)",
-		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -",
+		Use:   "init [FILE]",
+		Short: "Write a complete configuration with every key explained (to blankout.toml; - is standard output)",
+		Long: `init writes a configuration with every key explained.
+
+With --from-file or --from-topic it reads the first events there and drafts a short one:
+how they are written, the kind of each field with its range and how often it is missing, and
+what looks like an id or a time, which is dropped. --set says what the draft cannot know,
+such as record.label=fraud.`,
+		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -\n" +
+			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
+			"  blankout config init - --from-topic payments --set record.label=fraud",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("config init takes one file, got %d", len(args))}
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			name := "blankout.toml"
+		RunE: func(c *cobra.Command, args []string) error {
+			name, text := "blankout.toml", config.Template
 			if len(args) > 0 {
 				name = args[0]
 			}
+			drafting := fromFile != "" || fromTopic != ""
+			switch {
+			case fromFile != "" && fromTopic != "":
+				return usageError{errors.New("config init: --from-file and --from-topic exclude each other")}
+			case !drafting && len(set) > 0:
+				return usageError{errors.New("config init: --set goes with --from-file or --from-topic; the keys of a template are its defaults")}
+			case drafting:
+				flags := configFlags{set: set}
+				if fromTopic != "" && !strings.HasPrefix(fromTopic, "kafka://") {
+					flags.set = append(set[:len(set):len(set)], "kafka.topics="+fromTopic)
+				}
+				l, err := flags.load()
+				if err != nil {
+					return err
+				}
+				where := fromFile
+				if strings.HasPrefix(fromTopic, "kafka://") {
+					where = fromTopic
+				}
+				drafted, err := draft(c.Context(), l, where)
+				if err != nil {
+					return fmt.Errorf("config init: %w", err)
+				}
+				text = string(drafted)
+			}
 			if name == "-" {
-				_, err := fmt.Fprint(p.stdout, config.Template)
+				_, err := fmt.Fprint(p.stdout, text)
 				return err
 			}
 			create := createFile
@@ -141,7 +176,7 @@ func (p *program) configInit() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("writing the configuration: %w", err)
 			}
-			_, err = f.WriteString(config.Template)
+			_, err = f.WriteString(text)
 			if err := errors.Join(err, f.Close()); err != nil {
 				return fmt.Errorf("writing the configuration: %w", err)
 			}
@@ -150,6 +185,9 @@ func (p *program) configInit() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	c.Flags().StringVar(&fromFile, "from-file", "", "draft it from the first events of `FILE`")
+	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft it from the first events of `TOPIC` of kafka.brokers, or of kafka://HOST:PORT/TOPIC")
+	c.Flags().StringArrayVar(&set, "set", nil, "with these, read the events by one setting, as in --set record.label=fraud (`KEY=VALUE`, repeatable)")
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 
@@ -23,59 +24,77 @@ const (
 	sampleLeast   = 20        // a field with fewer readings is not judged
 )
 
-// checkSample reads the first records of a file and tells what looks wrong with
-// how the configuration reads them: records without a label or refused, and fields
-// that look like a time or an id.
-func (p *program) checkSample(ctx context.Context, c record.Config, path string) (err error) {
-	s := c.Schema()
-	file, err := stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()}.Open(ctx, s, nil)
+// A sample is what the first records of a file or topic hold, read as a configuration says.
+type sample struct {
+	schema                     *blankout.Schema
+	fields                     sampled
+	records, labelled, refused int
+	first                      string // what was wrong with the first record refused
+}
+
+// readSample reads the first records of a file or topic.
+func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
+	out := &sample{schema: in.Record.Schema()}
+	file, err := in.Open(ctx, out.schema, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	var b blankout.Batch
-	var fields sampled
-	records, labelled, refused, values := 0, 0, 0, 0
-	first := ""
-	for records < sampleRecords && values < sampleValues {
+	for values := 0; out.records < sampleRecords && values < sampleValues; {
 		if err := file.Next(ctx, &b); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if records++; e.Refused != nil {
-				if refused++; refused == 1 {
-					first = e.Refused.Error()
+			if out.records++; e.Refused != nil {
+				if out.refused++; out.refused == 1 {
+					out.first = e.Refused.Error()
 				}
 				continue
 			}
 			if e.Label != blankout.Unlabelled {
-				labelled++
+				out.labelled++
 			}
 			values += e.Features.Len()
-			fields.add(e, s)
+			out.fields.add(e, out.schema, out.records)
 		}
 	}
-	classes := ""
-	if n := len(s.Classes); labelled > 0 {
-		classes = fmt.Sprintf(" of %s", plural(n, "class"))
+	return out, nil
+}
+
+// checkSample tells what looks wrong with how the configuration reads the first records of
+// a file: records without a label or refused, and fields that look like a time or an id.
+func (p *program) checkSample(ctx context.Context, c record.Config, path string) error {
+	s, err := readSample(ctx, stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()})
+	if err != nil {
+		return err
 	}
-	p.note(fmt.Sprintf("%s: %s, %s labelled%s, %s refused", path, plural(records, "record"), humanize.Comma(int64(labelled)), classes, humanize.Comma(int64(refused))))
-	if refused > 0 {
-		p.warn("the first record refused: " + blankout.Printable(first))
+	p.note(fmt.Sprintf("%s: %s", path, s))
+	if s.refused > 0 {
+		p.warn("the first record refused: " + blankout.Printable(s.first))
 	}
-	if records > refused && labelled == 0 && !c.Unlabelled {
+	if s.records > s.refused && s.labelled == 0 && !c.Unlabelled {
 		p.warn(fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
 	}
-	for _, text := range fields.suspicious(s) {
+	for _, text := range s.fields.suspicious(s.schema) {
 		p.warn(text)
 	}
-	if text := fields.leftOut(s, records-refused); text != "" {
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
 		p.warn(text)
 	}
 	return nil
+}
+
+// String counts the records, for people.
+func (s *sample) String() string {
+	classes := ""
+	if n := len(s.schema.Classes); s.labelled > 0 {
+		classes = fmt.Sprintf(" of %s", plural(n, "class"))
+	}
+	return fmt.Sprintf("%s, %s labelled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labelled)), classes, humanize.Comma(int64(s.refused)))
 }
 
 // warn tells a person that something is probably wrong.
@@ -92,6 +111,8 @@ type sampledKey struct {
 
 type readings struct {
 	n         int
+	events    int // that have the field
+	newest    int // the number of the last of them
 	low, high float64
 	whole     bool // all are whole numbers
 	rising    int  // readings above the one before
@@ -100,7 +121,8 @@ type readings struct {
 	columns   map[uint32]struct{}  // different ones, of names
 }
 
-func (f *sampled) add(e *blankout.Example, s *blankout.Schema) {
+// add counts an event in, the record of this number from 1 on.
+func (f *sampled) add(e *blankout.Example, s *blankout.Schema, number int) {
 	if *f == nil {
 		*f = sampled{}
 	}
@@ -113,6 +135,9 @@ func (f *sampled) add(e *blankout.Example, s *blankout.Schema) {
 		if r == nil {
 			r = &readings{low: math.Inf(1), high: math.Inf(-1), whole: true, last: math.Inf(-1), numbers: map[float64]struct{}{}, columns: map[uint32]struct{}{}}
 			(*f)[key] = r
+		}
+		if r.newest != number {
+			r.events, r.newest = r.events+1, number
 		}
 		switch x := e.Features.Value[i]; s.Fields[key.field].Kind {
 		case blankout.Numeric, blankout.Sparse:
@@ -136,16 +161,16 @@ var epochs = []struct {
 	per  float64 // a second
 }{{"seconds", 1}, {"milliseconds", 1e3}, {"microseconds", 1e6}, {"nanoseconds", 1e9}}
 
-// suspicious names the fields that look like a time or an id, in their order.
-func (f sampled) suspicious(s *blankout.Schema) (out []string) {
-	keys := make([]sampledKey, 0, len(f))
-	for key := range f {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b sampledKey) int {
+// keys returns what was read, in the order of fields.
+func (f sampled) keys() []sampledKey {
+	return slices.SortedFunc(maps.Keys(f), func(a, b sampledKey) int {
 		return int(a.field)<<32 + int(a.column) - int(b.field)<<32 - int(b.column)
 	})
-	for _, key := range keys {
+}
+
+// suspicious names the fields that look like a time or an id, in their order.
+func (f sampled) suspicious(s *blankout.Schema) (out []string) {
+	for _, key := range f.keys() {
 		r := f[key]
 		if r.n < sampleLeast {
 			continue

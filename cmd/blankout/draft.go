@@ -1,0 +1,145 @@
+package main
+
+// config init --from-file and --from-topic draft a configuration from a sample of the events.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"blankout"
+	"blankout/config"
+	"blankout/record"
+	"blankout/stream"
+)
+
+// draftFields is how many fields a draft names one by one.
+const draftFields = 200
+
+// draft returns a configuration for events like those at a place, a file, kafka://… or, where
+// it is "", the topics of l: the keys that the sample decides, and a comment on each field.
+func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
+	c, kafka := l.Record, l.Kafka.ConsumerConfig
+	kafka.UntilEnd = true // of a topic what is there now
+	s, err := readSample(ctx, stream.Input{Where: where, Record: c, Kafka: kafka, Format: c.Format})
+	if err != nil {
+		return nil, err
+	}
+	name := where
+	if where == "" {
+		name = strings.Join(kafka.Topics, ", ")
+	}
+	if s.records == s.refused {
+		why := "there is none"
+		if s.refused > 0 {
+			why = "all are refused, the first because of " + blankout.Printable(s.first)
+		}
+		return nil, refusedError{fmt.Errorf("%s: no event can be read: %s; --set record.format=FORMAT says how they are written", name, why)}
+	}
+	format := c.Format
+	if named := record.FormatOf(where); named != "" {
+		format = named
+	}
+	events := s.records - s.refused
+	var out bytes.Buffer
+	line := func(text string, args ...any) { fmt.Fprintf(&out, text+"\n", args...) }
+	line("# A draft from the first events of %s: %s.", blankout.Printable(name), s)
+	line("# Every other key is explained by: blankout config init -")
+	line("")
+	line("[kafka]")
+	note := ""
+	if address, err := url.Parse(where); err == nil && address.Scheme == "kafka" {
+		kafka.Brokers, kafka.Topics = strings.Split(address.Host, ","), []string{strings.Trim(address.Path, "/")}
+	} else if where != "" {
+		note = "  # where your events are"
+	}
+	line("brokers = %s%s", quoted(kafka.Brokers...), note)
+	line("topics = %s", quoted(kafka.Topics...))
+	line("")
+	line("[record]")
+	line("format = %s", quote(format))
+	switch {
+	case c.Unlabelled || format == "svmlight" || format == "vw":
+	case s.labelled == 0:
+		line("label = %s  # NO EVENT HAS IT: name the field that holds the class", quote(c.Label))
+	default:
+		line("label = %s", quote(c.Label))
+	}
+	for _, key := range []struct{ name, value string }{{"weight", c.Weight}, {"id", c.ID}, {"time", c.Time}} {
+		if key.value != "" {
+			line("%s = %s", key.name, quote(key.value))
+		}
+	}
+	drop, notes := slices.Clone(c.Drop), []string{}
+	keys := s.fields.keys()
+	for i, key := range keys {
+		if key.field == 0 {
+			continue
+		}
+		r, field := s.fields[key], s.schema.Fields[key.field]
+		note := fmt.Sprintf("%s: %s", blankout.Printable(field.Name), field.Kind)
+		if missing := events - r.events; missing > 0 {
+			note += fmt.Sprintf(", missing in %.3g %%", 100*float64(missing)/float64(events))
+		}
+		switch {
+		case len(r.numbers) > 0:
+			note += fmt.Sprintf(", %.6g to %.6g, %s", r.low, r.high, plural(len(r.numbers), "value"))
+		case len(r.columns) > 0:
+			note += ", " + plural(len(r.columns), "value")
+		}
+		if why := r.suspicion(); why != "" && r.n >= sampleLeast {
+			note += "; DROPPED because it looks like " + why
+			drop = append(drop, field.Name)
+		}
+		if i < draftFields {
+			notes = append(notes, note)
+		}
+	}
+	if len(drop) > 0 {
+		line("drop = %s", quoted(drop...))
+	}
+	if len(notes) > 0 {
+		line("# The fields of %s events:", humanize.Comma(int64(events)))
+		for _, note := range notes {
+			line("#   %s", note)
+		}
+		if more := len(keys) - draftFields; more > 0 {
+			line("#   and %s more", humanize.Comma(int64(more)))
+		}
+	}
+	line("")
+	line("[learner]")
+	if text := s.fields.leftOut(s.schema, events); text != "" {
+		line("standardise = \"scale\"  # %s", text)
+	}
+	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
+	line("")
+	line("[checkpoint]")
+	line("directory = %s", quote(l.Checkpoint.Directory))
+	return out.Bytes(), nil
+}
+
+// quote is a string of TOML, which JSON's are too.
+func quote(text string) string {
+	var out strings.Builder
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err) // a string has a JSON form
+	}
+	return strings.ReplaceAll(strings.TrimSpace(out.String()), "\x7f", `\u007f`)
+}
+
+func quoted(list ...string) string {
+	out := make([]string, len(list))
+	for i, text := range list {
+		out[i] = quote(text)
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
