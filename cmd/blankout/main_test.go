@@ -188,21 +188,7 @@ func flipByte(ts *testscript.TestScript, neg bool, args []string) {
 // TestExamples holds every line of every command's example against the scripts:
 // what a help text shows has been run, word for word.
 func TestExamples(t *testing.T) {
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ran := map[string]bool{}
-	for _, name := range scripts {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
-			ran[strings.TrimSpace(line)] = true
-		}
-	}
+	ran := scripted(t, "testdata/script/*.txtar")
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		if c.Example == "" && c.Name() != "help" {
@@ -218,4 +204,48 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	visit((&program{}).root())
+}
+
+// scripted returns the lines that scripts run.
+func scripted(t *testing.T, pattern string) map[string]bool {
+	t.Helper()
+	scripts, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := map[string]bool{}
+	for _, name := range scripts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
+			ran[strings.TrimSpace(line)] = true
+		}
+	}
+	return ran
+}
+
+// TestStart holds the commands of docs/start.md against the script that runs them.
+func TestStart(t *testing.T) {
+	text, err := os.ReadFile("../../docs/start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, commands := scripted(t, "testdata/script/start.txtar"), 0
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		for line := range strings.Lines(block[1]) {
+			line = strings.ReplaceAll(strings.TrimSpace(line), "127.0.0.1:8642", "$BLANKOUT_HTTP_ADDRESS")
+			if strings.HasPrefix(line, "go build ") || strings.HasPrefix(line, "export ") {
+				continue // this program, and the script's broker
+			}
+			if commands++; !ran[line] {
+				t.Errorf("no line of start.txtar runs %q", line)
+			}
+		}
+	}
+	if commands < 6 {
+		t.Errorf("%d commands", commands)
+	}
 }
