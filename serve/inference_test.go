@@ -84,6 +84,18 @@ func TestInference(t *testing.T) {
 	if !strings.Contains(text, `"rule":"`) {
 		t.Errorf("%s: no event is answered by a rule", text)
 	}
+	// Several values of a field are a bag.
+	_, text, _ = call(t, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(text, err)
+	}
+	for _, data := range []string{`["yes1","no2","no3","no4"]`, `[["yes1","no2"],["no3","no4"]]`} {
+		_, text, _ = call(t, "POST", path+"/infer", `{"inputs":[{"name":"word","datatype":"BYTES","shape":[2,2],"data":`+data+`}]}`)
+		var a inferred
+		if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.data("scores")) != 2 || a.data("scores")[0] != want.Predictions[0].Scores[0] || a.data("scores")[1] != want.Predictions[1].Scores[0] {
+			t.Errorf("%s: %s, want %+v", data, text, want)
+		}
+	}
 	// The outputs that are asked for, in that order, and what metadata say of them.
 	_, text, _ = call(t, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
 	var a inferred

@@ -638,7 +638,7 @@ func TestToken(t *testing.T) {
 		{"/metrics", "Bearer open sesame", 200}, {"/metrics", "bearer open sesame", 200},
 		{"/", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:open sesame")), 200},
 		{"/", "Basic " + base64.StdEncoding.EncodeToString([]byte("open sesame:")), 401},
-		{"/healthz", "", 200}, {"/readyz", "", 503},
+		{"/healthz", "", 200}, {"/readyz", "", 503}, {"/v2/health/live", "", 200}, {"/v2/health/ready", "", 503}, {"/v2", "", 401},
 	} {
 		status, text, header := call(t, "GET", url+c.path, "", "Authorization", c.authorization)
 		if status != c.status || (status == 401) != (len(header.Values("WWW-Authenticate")) == 2) || status == 401 && strings.Contains(text, "open") {
