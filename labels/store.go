@@ -329,9 +329,6 @@ func (s *store) forget(tick uint64) error {
 	if err := failpoint.Here("labels.forget"); err != nil {
 		return err
 	}
-	if err := s.db.Flush(); err != nil { // the log that held it is then of no use
-		return err
-	}
 	return s.db.Compact(context.Background(), key, tickKey('t', tick+1), false)
 }
 

@@ -37,6 +37,7 @@ type simulateFlags struct {
 	rescale    bool
 	missing    string
 	learn      []string
+	delays     []string // of labels
 	train      []string
 	losses     []string
 	fit        batch.Config
@@ -83,7 +84,8 @@ out from FILE that are struck in the same way.`,
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --known\n" +
 			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead null,zero -o bursts\n" +
-			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned",
+			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned\n" +
+			"  blankout simulate -d train.svm --label-delay 0,fixed:2,exponential:4 -o delays",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
@@ -112,6 +114,7 @@ out from FILE that are struck in the same way.`,
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
 	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed, as in --learn=noise=none; alone: with none changed")
 	f.Lookup("learn").NoOptDefVal = " "
+	f.StringSliceVar(&o.delays, "label-delay", nil, "instead of a nightmare: have the labels come so many events later, `DELAY,…`: "+simulate.DelayUsage())
 	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
 	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
 	f.Lookup("dead").DefValue, f.Lookup("loss").DefValue = "null", "logistic"
@@ -135,6 +138,9 @@ out from FILE that are struck in the same way.`,
 
 // check fills in the replay and returns the first thing wrong with the flags.
 func (o *simulateFlags) check(c *cobra.Command) error {
+	if len(o.delays) > 0 {
+		return o.checkDelays(c)
+	}
 	r := &o.replay
 	for i, name := range []string{"random:", "groups:"} {
 		if o.deletes[i] != "" {
@@ -213,6 +219,9 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		if screen.due() {
 			screen.progress(fmt.Sprintf("%s of %s replays", humanize.Comma(int64(done)), humanize.Comma(int64(all))))
 		}
+	}
+	if len(o.delays) > 0 {
+		return p.runDelays(ctx, o, screen)
 	}
 	var result *simulate.Result
 	var choices []simulate.Choice

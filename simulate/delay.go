@@ -1,0 +1,178 @@
+package simulate
+
+// This file has labels come later than their events.
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"blankout"
+	"blankout/online"
+)
+
+// Delay is a distribution of how many events later the label of an event comes.
+type Delay struct {
+	Name string // as it was given
+	draw func(*rand.Rand) float64
+	mean float64
+}
+
+// delayUsage names the distributions.
+const delayUsage = "0, fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA (of the logarithm)"
+
+// ParseDelay returns the Delay of a text: 0 (the label comes with the event), fixed:N,
+// exponential:MEAN or lognormal:MEDIAN:SIGMA, counted in events.
+func ParseDelay(s string) (Delay, error) {
+	d := Delay{Name: s}
+	name, rest, _ := strings.Cut(s, ":")
+	var x []float64
+	for _, text := range strings.Split(rest, ":") {
+		if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && v <= 1e15 {
+			x = append(x, v)
+		}
+	}
+	n := len(strings.Split(rest, ":"))
+	switch {
+	case s == "0":
+		d.draw = func(*rand.Rand) float64 { return 0 }
+	case name == "fixed" && n == 1 && len(x) == 1:
+		d.draw, d.mean = func(*rand.Rand) float64 { return x[0] }, x[0]
+	case name == "exponential" && n == 1 && len(x) == 1:
+		d.draw, d.mean = func(r *rand.Rand) float64 { return x[0] * r.ExpFloat64() }, x[0]
+	case name == "lognormal" && n == 2 && len(x) == 2 && x[1] <= 10:
+		d.draw, d.mean = func(r *rand.Rand) float64 { return x[0] * math.Exp(x[1]*r.NormFloat64()) }, x[0]*math.Exp(x[1]*x[1]/2)
+	default:
+		return d, fmt.Errorf("label delay %q: want %s", s, delayUsage)
+	}
+	return d, nil
+}
+
+// DelayUsage says how a Delay is written.
+func DelayUsage() string { return delayUsage }
+
+// Delayed is what became of a learner whose labels came later. Errors are in percent,
+// log-losses in nats.
+type Delayed struct {
+	Delay string  `json:"delay"`
+	Mean  float64 `json:"mean"` // of the distribution, in events
+	// Events are the labelled ones, AtEnd those of them whose label came after the last
+	// event: no event was scored by weights that had learned them.
+	Events uint64 `json:"events"`
+	AtEnd  uint64 `json:"at_end"`
+	// Error and LogLoss are of the scores that the events were given as they came,
+	// LearningError and LearningLogLoss of those that they would have been given as they
+	// were learned.
+	Error           float64 `json:"progressive_error"`
+	LogLoss         float64 `json:"progressive_log_loss"`
+	LearningError   float64 `json:"learning_error"`
+	LearningLogLoss float64 `json:"learning_log_loss"`
+	// Over has the Error of so many stretches of the stream, in order.
+	Over numbers `json:"over"`
+}
+
+// due is an event whose label comes when event at has been scored.
+type due struct {
+	at     float64
+	event  int
+	scores []float64
+}
+
+type dues []due
+
+func (d dues) Len() int      { return len(d) }
+func (d dues) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d dues) Less(i, j int) bool {
+	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].event < d[j].event
+}
+func (d *dues) Push(x any) { *d = append(*d, x.(due)) }
+func (d *dues) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// Learn has a learner score every event as it comes and learn it, as it was then, when
+// its label comes: after the event that came so many later has been scored, of labels
+// that come at once the one of the earlier event first. It is the order in which the
+// package labels has events learned. Labels that come after the last event are learned
+// at the end. The stream is cut into bins for Delayed.Over.
+func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64, bins int) (*Delayed, error) {
+	s = s.Clone()
+	l, err := online.New(c, s)
+	if err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(seed, 0xde1a7))
+	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
+	weight := make([]float64, bins)
+	head := blankout.Head{Schema: s, Threshold: c.Threshold}
+	var fresh online.ProgressiveLoss
+	var waiting dues
+	learn := func(w due) {
+		l.LearnLater(&events[w.event], w.scores, &fresh)
+	}
+	for i := range events {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		e := &events[i]
+		if e.Label == blankout.Unlabelled || e.Weight == 0 {
+			l.Learn(e)
+			continue
+		}
+		scores := l.Score(e, make([]float64, 0, s.Outputs()))
+		bin := i * bins / len(events)
+		weight[bin] += e.Weight
+		if head.Predict(scores) != e.Label {
+			result.Over[bin] += e.Weight
+		}
+		result.Events++
+		heap.Push(&waiting, due{float64(i) + d.draw(r), i, scores})
+		for len(waiting) > 0 && waiting[0].at <= float64(i) {
+			learn(heap.Pop(&waiting).(due))
+		}
+	}
+	result.AtEnd = uint64(len(waiting))
+	for len(waiting) > 0 {
+		learn(heap.Pop(&waiting).(due))
+	}
+	for i := range result.Over {
+		result.Over[i] *= 100 / weight[i] // NaN where there was none
+	}
+	m := l.Metrics()
+	result.Error, result.LogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
+	result.LearningError, result.LearningLogLoss = 100*fresh.Error(), fresh.MeanLogLoss()
+	return result, nil
+}
+
+// DelayTable writes a table of what came of several Delays.
+func DelayTable(w io.Writer, results []*Delayed) error {
+	if _, err := fmt.Fprint(w, "| label delay (events) | mean | error % | log-loss | error % when learned | labels after the end |\n|---|---|---|---|---|---|\n"); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if _, err := fmt.Fprintf(w, "| %s | %.6g | %.2f | %.4f | %.2f | %d of %d |\n", r.Delay, r.Mean, r.Error, r.LogLoss, r.LearningError, r.AtEnd, r.Events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DelayFigure returns the error over the stream, a line for each Delay.
+func DelayFigure(results []*Delayed) *Figure {
+	f := &Figure{Title: "Labels that come later", X: "share of the stream (%)", Y: "error of the scores as events came (%)"}
+	for _, r := range results {
+		s := Series{Name: "delay " + r.Delay, Form: BareLine, Y: r.Over}
+		for i := range r.Over {
+			s.X = append(s.X, 100*(float64(i)+0.5)/float64(len(r.Over)))
+		}
+		f.Series = append(f.Series, s)
+	}
+	return f
+}

@@ -1,0 +1,168 @@
+package simulate
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+)
+
+// delayEvents is a stream of two classes whose meaning turns round in the middle, with
+// some events that have no label.
+func delayEvents(n int) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(10, []string{"no", "yes"}, 2)
+	r := rand.New(rand.NewPCG(3, 3))
+	var events []blankout.Example
+	for i := range n {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		label := 0
+		if (x > 0.2*r.NormFloat64()) == (i < n/2) {
+			label = 1
+		}
+		if i%29 == 7 {
+			label = blankout.Unlabelled
+		}
+		events = append(events, blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}, Label: label, Weight: 1 + float64(i%3), Offset: int64(i)})
+	}
+	return s, events
+}
+
+// slowDelay looks through all labels that have not come after each event.
+func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64) (m online.Metrics, fresh online.ProgressiveLoss, atEnd uint64) {
+	t.Helper()
+	l, err := online.New(c, s.Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(seed, 0xde1a7))
+	scores := map[int][]float64{}
+	at := map[int]float64{}
+	pass := func(now float64) (n uint64) {
+		for {
+			first := -1
+			for i, a := range at {
+				if a <= now && (first < 0 || a < at[first] || a == at[first] && i < first) {
+					first = i
+				}
+			}
+			if first < 0 {
+				return n
+			}
+			delete(at, first)
+			l.LearnLater(&events[first], scores[first], &fresh)
+			n++
+		}
+	}
+	for i := range events {
+		if events[i].Label == blankout.Unlabelled {
+			l.Learn(&events[i])
+			continue
+		}
+		scores[i] = slices.Clone(l.Score(&events[i], make([]float64, 0, 1)))
+		at[i] = float64(i) + d.draw(r)
+		pass(float64(i))
+	}
+	atEnd = pass(math.Inf(1))
+	return l.Metrics(), fresh, atEnd
+}
+
+func TestDelayIsTheSlowOne(t *testing.T) {
+	s, events := delayEvents(1200)
+	c := online.DefaultConfig()
+	c.Noise = "dropout:0.2"
+	var before float64
+	for _, text := range []string{"0", "fixed:1", "fixed:40.5", "exponential:60", "lognormal:20:1.5", "ties"} {
+		d, err := ParseDelay(text)
+		if text == "ties" {
+			d, err = Delay{draw: func(r *rand.Rand) float64 { return float64(r.IntN(4)) }}, nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Learn(t.Context(), c, s, events, 7, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
+		if got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != 100*fresh.Error() || got.LearningLogLoss != fresh.MeanLogLoss() || got.AtEnd != atEnd {
+			t.Errorf("%s: %+v, want %+v, %+v, %d", text, got, m.Total, fresh, atEnd)
+		}
+		// The stretches have the error of all.
+		var wrong, weight float64
+		for bin, e := range got.Over {
+			var w float64
+			for i := range events {
+				if i*12/len(events) == bin && events[i].Label != blankout.Unlabelled {
+					w += events[i].Weight
+				}
+			}
+			wrong, weight = wrong+e*w, weight+w
+		}
+		if math.Abs(wrong/weight-got.Error) > 1e-9 {
+			t.Errorf("%s: stretches of %v, all %v", text, wrong/weight, got.Error)
+		}
+		if text == "fixed:40.5" && (got.AtEnd != 39 && got.AtEnd != 40 && got.AtEnd != 38) || text == "0" && got.AtEnd != 0 {
+			t.Errorf("%s: %d labels after the end", text, got.AtEnd)
+		}
+		if (text == "fixed:1" || text == "fixed:40.5") && got.Error <= before {
+			t.Errorf("%s: error %v, %v with a smaller delay, although the stream turns round", text, got.Error, before)
+		}
+		before = got.Error
+	}
+}
+
+// Labels that come at once are learned as any stream is.
+func TestNoDelayIsLearn(t *testing.T) {
+	s, events := delayEvents(800)
+	c := online.DefaultConfig()
+	d, err := ParseDelay("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Learn(t.Context(), c, s, events, 1, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := online.New(c, s.Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		l.Learn(&events[i])
+	}
+	if m := l.Metrics(); got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != got.Error {
+		t.Errorf("%+v, want %+v", got, m.Total)
+	}
+}
+
+func TestParseDelay(t *testing.T) {
+	for text, mean := range map[string]float64{"0": 0, "fixed:3": 3, "exponential:50": 50, "lognormal:20:0.5": 20 * math.Exp(0.125)} {
+		d, err := ParseDelay(text)
+		if err != nil || d.Name != text || d.mean != mean {
+			t.Errorf("%s: %+v, %v", text, d, err)
+			continue
+		}
+		r := rand.New(rand.NewPCG(1, 1))
+		sum := 0.0
+		for range 40_000 {
+			sum += d.draw(r)
+		}
+		if math.Abs(sum/40_000-mean) > 0.03*mean {
+			t.Errorf("%s: mean %v of what is drawn, want %v", text, sum/40_000, mean)
+		}
+	}
+	for _, text := range []string{"", "1", "fixed", "fixed:", "fixed:-1", "fixed:1:2", "fixed:NaN", "exponential:x", "lognormal:3", "lognormal:1:11", "normal:1"} {
+		if _, err := ParseDelay(text); err == nil || !strings.Contains(err.Error(), "lognormal:MEDIAN:SIGMA") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	var b bytes.Buffer
+	if err := DelayTable(&b, []*Delayed{{Delay: "fixed:3", Mean: 3, Error: 12.5, LogLoss: 0.25, LearningError: 10, Events: 100, AtEnd: 3}}); err != nil || !strings.Contains(b.String(), "| fixed:3 | 3 | 12.50 | 0.2500 | 10.00 | 3 of 100 |") {
+		t.Errorf("%s%v", b.String(), err)
+	}
+}
