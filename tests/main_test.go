@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // buildProgram returns the path of the program built with the given flags.
-func buildProgram(t *testing.T, flags ...string) string {
+func buildProgram(t testing.TB, flags ...string) string {
 	t.Helper()
 	programs.Lock()
 	defer programs.Unlock()

@@ -1,0 +1,137 @@
+//go:build unix
+
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"blankout/config"
+	"blankout/group"
+	"blankout/stream"
+)
+
+// BenchmarkGroup tells what CPU an event costs a learner that is alone, and all members of a
+// group together: of processes of their own. The stream is short and its columns many, which is dear for a
+// group: what it hands on is rows.
+//
+//	go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
+func BenchmarkGroup(b *testing.B) {
+	const partitions, each = 4, 100_000
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer broker.Close()
+	p := stream.DefaultProducerConfig()
+	p.Brokers, p.Topic = broker.ListenAddrs(), "events"
+	producer, err := stream.NewProducer(b.Context(), p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range partitions * each {
+		x, word := r.NormFloat64(), r.IntN(20_000)
+		value := fmt.Appendf(nil, `{"fraud":"%v","amount":%.3f,"age":%.2f,"shop":"s%d","country":"c%d","words":["w%d","w%d","w%d"],"device":"d%d"}`,
+			x+float64(word%3)-1 > 0, x, r.ExpFloat64(), r.IntN(3000), r.IntN(50), word, r.IntN(20_000), r.IntN(2000), r.IntN(500))
+		if err := producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := producer.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	producer.Close()
+	program := buildProgram(b)
+	dir := b.TempDir()
+	settings := func(b *testing.B, name string) (file string) {
+		file = filepath.Join(dir, name+".toml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `
+[kafka]
+brokers = ["%s"]
+topics = ["events"]
+[record]
+label = "fraud"
+classes = ["false", "true"]
+[learner]
+presence = "none" # as in a group
+[http]
+address = ""
+[checkpoint]
+directory = %q
+`, strings.Join(broker.ListenAddrs(), `", "`), filepath.Join(dir, name)), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		return file
+	}
+	start := func(b *testing.B, args ...string) *exec.Cmd {
+		c := exec.Command(program, args...)
+		if err := c.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		return c
+	}
+	report := func(b *testing.B, used time.Duration, commits uint64) {
+		b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*partitions*each), "cpu-ns/event")
+		b.ReportMetric(float64(commits)/float64(b.N), "commits")
+	}
+	b.Run("alone", func(b *testing.B) {
+		used := time.Duration(0)
+		for i := range b.N {
+			c := start(b, "run", "--quiet", "--until-end", "-f", settings(b, fmt.Sprint("alone", time.Now().UnixNano(), i)))
+			if err := c.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		}
+		report(b, used, 0)
+	})
+	for _, c := range []struct{ members, interval int }{{1, 1000}, {2, 1000}, {4, 1000}, {4, 10_000}} {
+		members := c.members
+		b.Run(fmt.Sprintf("members=%d/interval_min=%d", members, c.interval), func(b *testing.B) {
+			used, commits := time.Duration(0), uint64(0)
+			for i := range b.N {
+				name := fmt.Sprint("g", members, "-", time.Now().UnixNano(), i)
+				file, interval := settings(b, name), fmt.Sprint("group.interval_min=", c.interval)
+				loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name, interval}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				var processes []*exec.Cmd
+				for range members {
+					processes = append(processes, start(b, "run", "--quiet", "-f", file, "--group", name, "--set", interval))
+				}
+				for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(300 * time.Millisecond) {
+					r, err := group.Inspect(b.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, nil)
+					if err == nil && r.Events == partitions*each {
+						commits += r.Accepted
+						break
+					}
+					if time.Now().After(deadline) {
+						b.Fatalf("not all is learned: %+v, %v", r, err)
+					}
+				}
+				for _, c := range processes {
+					if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+						b.Fatal(err)
+					}
+					if err := c.Wait(); err != nil {
+						b.Fatal(err)
+					}
+					used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+				}
+			}
+			report(b, used, commits)
+		})
+	}
+}
