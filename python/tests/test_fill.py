@@ -30,12 +30,14 @@ def program_fills(binary):
         (["--standardise", "auto"], 3),
         (["--standardise", "auto", "--multiclass", "ovo"], 3),
         (["--standardise", "none", "--loss", "hinge"], 2),
+        (["--solver", "online"], 2),
+        (["--solver", "online"], 3),
     ],
 )
 def test_filled_in(program, args, classes):
     config = program.write("c.toml", RECORD)
     data = program.events("t.jsonl", events(600, 70, classes, nulls=0.02))
-    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--missing", "fill", "--covariance-fields", "256", *args, *EXACT)
+    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--missing", "fill", "--covariance-fields", "256", *args, *(() if "online" in args else EXACT))
     asked = events(200, 71, classes, nulls=0.4)
     asked[0]["near"] = 1e9  # wild: nothing is told from it
     model = compare(program, program.home / "m", asked, missing="fill", tol=TOL)
