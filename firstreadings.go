@@ -36,9 +36,9 @@ func ParseTransform(s string) (Transform, error) {
 const (
 	// FirstReadings is how many readings of a column Begin takes at most.
 	FirstReadings = 32
-	// wildAt is where a reading beyond the clip is counted, in deviations. A share of
-	// such readings below 1/wildAt^2 leaves the deviation bounded.
-	wildAt = 4
+	// WildAt is where a reading beyond the clip is counted, in deviations. A share of
+	// such readings below 1/WildAt^2 leaves the deviation bounded.
+	WildAt = 4
 	// A reading is wild among the first ones if it is farther from their median than
 	// so many times what three quarters of them are. Of normal ones that is
 	// ScalerClip deviations.
@@ -89,7 +89,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	further := n - float64(len(x)) // readings at the median
 	mean, m2 := moments(x[from:to], further, median)
 	if from > 0 || to < len(x) {
-		far := wildAt * math.Sqrt(m2/(further+float64(to-from)))
+		far := WildAt * math.Sqrt(m2/(further+float64(to-from)))
 		for i := range x {
 			x[i] = max(mean-far, min(x[i], mean+far))
 		}
@@ -133,11 +133,28 @@ func equal(x []float64, a float64) (n int) {
 // tame returns the part of ascending readings, from one to before another, that is
 // not wild, and the median.
 func tame(x []float64) (from, to int, median float64) {
+	median, far := Fence(x)
+	if far == 0 {
+		return 0, len(x), median
+	}
+	to = len(x)
+	for median-x[from] > far {
+		from++
+	}
+	for x[to-1]-median > far {
+		to--
+	}
+	return from, to, median
+}
+
+// Fence returns the median of ascending readings, which there are some of, and how far from
+// it a reading is wild among them; 0 where all are the same.
+func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
 	median = x[(len(x)-1)/2]
-	d := room[:len(x)]
-	for i, v := range x {
-		d[i] = math.Abs(v - median)
+	d := room[:0]
+	for _, v := range x {
+		d = append(d, math.Abs(v-median))
 	}
 	slices.Sort(d)
 	usual := d[(3*len(d)+3)/4-1]
@@ -146,18 +163,11 @@ func tame(x []float64) (from, to int, median float64) {
 			d = d[1:]
 		}
 		if len(d) == 0 {
-			return 0, len(x), median
+			return median, 0
 		}
 		usual = d[(len(d)-1)/2]
 	}
-	to = len(x)
-	for median-x[from] > fence*usual {
-		from++
-	}
-	for x[to-1]-median > fence*usual {
-		to--
-	}
-	return from, to, median
+	return median, fence * usual
 }
 
 // moments returns the mean of x and of so many further readings at one place, and

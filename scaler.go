@@ -155,7 +155,7 @@ func transformedDeviations(stats []float64, x float64) float64 {
 }
 
 // Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
-// centred column, and counts as one at +-wildAt for a score as for the statistics;
+// centred column, and counts as one at +-WildAt for a score as for the statistics;
 // of a column that is only divided it counts as the largest one.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
@@ -166,12 +166,12 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 
 // IsWild says whether a standardised value lies where Clip puts the wild readings of a
 // centred column.
-func IsWild(value float64) bool { return math.Abs(value) == wildAt }
+func IsWild(value float64) bool { return math.Abs(value) == WildAt }
 
 func (s *Scaler) beyond(stats []float64) float64 {
 	switch {
 	case stats[StatCentre] != 0:
-		return wildAt
+		return WildAt
 	case s.Mode == StandardiseAll:
 		return ScalerClip // where it is rare its usual value lies there
 	}
@@ -228,7 +228,7 @@ func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	wild = z > ScalerClip || z < -ScalerClip
 	switch {
 	case wild && inverse != 0:
-		x = stats[StatCentre] + math.Copysign(wildAt, z)/math.Abs(inverse)
+		x = stats[StatCentre] + math.Copysign(WildAt, z)/math.Abs(inverse)
 	case inverse < 0:
 		x = stats[StatCentre] - z/inverse
 	}

@@ -60,20 +60,25 @@ func (s *Standardiser) transformOf(f blankout.Field) blankout.Transform {
 // transformSample is how many readings of a column, evenly, choose its transform.
 const transformSample = 4096
 
-// units returns by compact column what the transform of a numeric field divides its
-// readings by, 0 where they stay as they are. n holds the counts of readings.
-func (s *Standardiser) units(d *Data, scaler *blankout.Scaler, n []float64) []float64 {
-	units := make([]float64, len(n))
+// begin returns by compact column what the transform of a numeric field divides its
+// readings by, 0 where they stay as they are, and where the readings begin to be wild of a
+// column that may be centred. n holds the counts of readings.
+func (s *Standardiser) begin(d *Data, scaler *blankout.Scaler, n []float64) (units []float64, reach reaches) {
+	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	transforms, samples, met := make([]blankout.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
 	for c := range n {
-		if field, named := s.fields[d.Column(c)]; named && d.Schema.Fields[field].Kind == blankout.Numeric {
+		field, named := s.fields[d.Column(c)]
+		switch {
+		case named && d.Schema.Fields[field].Kind == blankout.Numeric:
 			transforms[c] = s.transformOf(d.Schema.Fields[field])
+		case scaler.Mode == blankout.StandardiseAll || !named && 10*n[c] >= 9*float64(d.Rows()):
+			transforms[c] = blankout.TransformNone
 		}
 	}
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
-			if transforms[c] == "" || transforms[c] == blankout.TransformNone {
+			if transforms[c] == "" {
 				continue
 			}
 			if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
@@ -85,10 +90,20 @@ func (s *Standardiser) units(d *Data, scaler *blankout.Scaler, n []float64) []fl
 	for c, readings := range samples {
 		if len(readings) > 0 {
 			slices.Sort(readings)
-			units[c] = scaler.Unit(readings, transforms[c])
+			if transforms[c] != blankout.TransformNone {
+				units[c] = scaler.Unit(readings, transforms[c])
+			}
+			if units[c] != 0 {
+				for i, x := range readings {
+					readings[i] = math.Asinh(x / units[c])
+				}
+			}
+			if len(readings) >= blankout.FirstReadings {
+				reach.centre[c], reach.far[c] = blankout.Fence(readings)
+			}
 		}
 	}
-	return units
+	return units, reach
 }
 
 // maxFilled bounds the entries of a set whose zeros have been filled in.
@@ -98,7 +113,7 @@ const maxFilled = 1 << 28
 // model without outputs. The treatment of columns is that of the streaming
 // learner in the end (see blankout.StandardiseAuto and the modes beside it), with
 // the statistics of all of d: numeric ones over the examples that have them, of the
-// readings as their transform makes them,
+// readings as their transform makes them and without wild ones (see reaches),
 // dense columns of sparse formats with absent ones as 0. StandardiseAll takes
 // every column that is not numeric as dense.
 func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout.Linear, error) {
@@ -115,11 +130,13 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	}
 	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
 		Layout: blankout.Layout{Width: blankout.ScalerWidth}}, Rows: blankout.NewTable(blankout.ScalerWidth)}
-	units := make([]float64, len(n))
+	units, reach := make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	if mode != blankout.StandardiseScale {
-		units = s.units(d, &m.Scaler, n)
+		units, reach = s.begin(d, &m.Scaler, n)
 	}
+	reach.grow(d, units)
 	clear(n)
+	wild := make([][2]int, len(n)) // readings below and above the others
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
@@ -127,12 +144,31 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 			if units[c] != 0 {
 				x = math.Asinh(x / units[c])
 			}
+			if z := x - reach.centre[c]; z < -reach.far[c] {
+				wild[c][0]++
+				continue
+			} else if z > reach.far[c] {
+				wild[c][1]++
+				continue
+			}
 			n[c]++
 			delta := x - mean[c]
 			mean[c] += delta / n[c]
 			m2[c] += delta * (x - mean[c])
 			largest[c] = max(largest[c], math.Abs(x))
 			ones[c] = ones[c] && x == 1
+		}
+	}
+	for c, w := range wild {
+		centre, far := mean[c], blankout.WildAt*math.Sqrt(m2[c]/n[c])
+		for side, x := range [2]float64{centre - far, centre + far} {
+			for range w[side] { // as the streaming learner counts them
+				n[c]++
+				delta := x - mean[c]
+				mean[c] += delta / n[c]
+				m2[c] += delta * (x - mean[c])
+				ones[c] = false
+			}
 		}
 	}
 	total := float64(d.Rows())

@@ -352,7 +352,12 @@ func (x *audited) print(w io.Writer) {
 		if x.Rule == blankout.MissingFill {
 			how += ", and for the numbers that follow from it"
 		}
-		fmt.Fprintf(w, "  missing: %s\n  answered by %s, %s: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")), x.Rule, how, x.Why)
+		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
+		if x.Features == 0 && x.Rule != blankout.MissingFill {
+			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
+		} else {
+			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.Rule, how, x.Why)
+		}
 	}
 	fmt.Fprintln(w)
 }

@@ -147,8 +147,7 @@ func TestExportsScore(t *testing.T) {
 					clipped, filled, transformed = clipped || f.clipped, filled || f.filled, transformed || f.transformed
 				}
 			}
-			// An exact scale has the wild readings in it.
-			if want := c.standardise != "none" && !c.exact; clipped != want {
+			if want := c.standardise != "none"; clipped != want {
 				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
 			}
 			if want := c.format == "json" && c.standardise == "auto"; transformed != want {

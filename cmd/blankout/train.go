@@ -219,7 +219,8 @@ type trainResult struct {
 	// Penalty is the report of --penalty-report.
 	Penalty *batch.Penalties `json:"penalty,omitempty"`
 
-	unpenalised bool // --l2 0
+	unpenalised bool   // --l2 0
+	wild        string // what readings the solution may hang on
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -266,6 +267,11 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.Certificate = &fit.Gap
 	}
 	r.TrainError, r.Report, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
+	if scaler == nil && !kernel.IsLoss(o.config.Loss) {
+		if column, largest, usual, ok := d.Wildest(); ok {
+			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
+		}
+	}
 	if o.penalties > 0 {
 		noise, err := blankout.ParseNoise(o.config.Noise)
 		if err != nil {
@@ -321,6 +327,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			advice = "without a penalty there is no certificate to stop at; a small one may help, such as --l2 1e-6"
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
+	}
+	if r.wild != "" {
+		fmt.Fprintf(p.stderr, "warning: %s\n", r.wild)
 	}
 	for _, class := range singles(d) {
 		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))

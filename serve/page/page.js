@@ -495,7 +495,9 @@ async function ask() {
   if (p.error) { box.replaceChildren(el("p", {class: "why"}, p.error)); return; }
   const names = Object.entries(p.probabilities || {}).sort((a, b) => b[1] - a[1]).slice(0, 8), most = Math.max(...(p.explanation || []).map(c => Math.abs(c.score)), 1e-300);
   const says = [];
-  if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.rule || "as-is"}”${p.level ? ", level " + p.level : ""}.`);
+  const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
+  if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);
+  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.rule || "as-is"}”${p.level ? ", level " + p.level : ""}.`);
   if ((p.unknown || []).length) says.push(`Never met: ${p.unknown.join(", ")}. They count for nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :

@@ -1,0 +1,134 @@
+package batch
+
+// This file keeps wild readings, such as 1e30 in one example of a hundred, from deciding
+// what the others are measured in.
+
+import (
+	"math"
+
+	"blankout"
+)
+
+// unknownReach is how many times the geometric mean of all a reading of a column must be for
+// it to be wild where there are too few to say more: words may well come a dozen times.
+const unknownReach = blankout.ScalerClip * blankout.ScalerClip
+
+// mostWild is the largest share of a column's readings that may be wild: if more lie beyond a
+// gap the gap is no accident.
+const mostWild = 0.05
+
+// reaches says by compact column how far from a centre a reading, as its transform makes it,
+// is not wild. Where far is 0 that is not known yet.
+type reaches struct{ centre, far []float64 }
+
+// grow takes in what lies within blankout.ScalerClip times the farthest reading so far, until
+// there is nothing more: tails, however long, have no such gap, and readings beyond one are
+// wild unless they are more than mostWild. far is then +Inf where none is. A column of which nothing is
+// known begins with unknownReach times the geometric mean of the distances that are not 0.
+func (r reaches) grow(d *Data, units []float64) {
+	each := func(f func(c int, distance float64)) {
+		for i := range d.Rows() {
+			row := d.Row(i)
+			for j, c := range row.Index {
+				x := row.At(j)
+				if units[c] != 0 {
+					x = math.Asinh(x / units[c])
+				}
+				f(int(c), math.Abs(x-r.centre[c]))
+			}
+		}
+	}
+	columns := len(r.far)
+	logs, off, farthest := make([]float64, columns), make([]float64, columns), make([]float64, columns)
+	each(func(c int, distance float64) {
+		farthest[c] = max(farthest[c], distance)
+		if r.far[c] == 0 && distance > 0 {
+			off[c]++
+			if distance != 1 {
+				logs[c] += math.Log(distance)
+			}
+		}
+	})
+	for c := range r.far {
+		if r.far[c] == 0 {
+			r.far[c] = unknownReach * math.Exp(logs[c]/max(off[c], 1))
+		}
+	}
+	for open := true; open; {
+		open = false
+		for c, far := range r.far {
+			if farthest[c] <= far {
+				r.far[c] = math.Inf(1)
+			}
+			open = open || farthest[c] > far
+		}
+		if !open {
+			return
+		}
+		within, nearest := make([]float64, columns), make([]float64, columns)
+		met, beyond := make([]float64, columns), make([]float64, columns)
+		each(func(c int, distance float64) {
+			if met[c]++; distance <= r.far[c] {
+				within[c] = max(within[c], distance)
+			} else if beyond[c]++; beyond[c] == 1 || distance < nearest[c] {
+				nearest[c] = distance
+			}
+		})
+		open = false
+		for c, far := range r.far {
+			if next := blankout.ScalerClip * within[c]; next > far {
+				r.far[c], open = next, true
+			} else if beyond[c] > mostWild*met[c] {
+				r.far[c], open = blankout.ScalerClip*nearest[c], true
+			}
+		}
+	}
+}
+
+// wildest is how many times its usual size a reading must have for Wildest to name it.
+const wildest = 1e4
+
+// Wildest names the column whose largest |x| is the most times its usual one, which is the
+// geometric mean of those that are not 0; ok says that it is more than ten thousand times
+// that. Such readings decide what is learned of data that is not standardised.
+func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
+	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 {
+				if most[c] = max(most[c], a); least[c] == 0 || a < least[c] {
+					least[c] = a
+				}
+			}
+		}
+	}
+	logs, n := make(map[uint32]float64), make(map[uint32]float64)
+	for c := range most {
+		if most[c] > wildest*least[c] {
+			logs[uint32(c)] = 0
+		}
+	}
+	if len(logs) == 0 {
+		return 0, 0, 0, false
+	}
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 && most[c] > wildest*least[c] {
+				logs[c] += math.Log(a)
+				n[c]++
+			}
+		}
+	}
+	ratio := float64(wildest)
+	for c := range uint32(len(most)) {
+		if n[c] == 0 {
+			continue
+		}
+		if mean := math.Exp(logs[c] / n[c]); most[c] > ratio*mean {
+			column, largest, usual, ok, ratio = d.Column(int(c)), most[c], mean, true, most[c]/mean
+		}
+	}
+	return column, largest, usual, ok
+}
