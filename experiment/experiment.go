@@ -37,6 +37,7 @@ var experiments = []Experiment{
 	onlineRules,
 	labelNoise,
 	dropSVM,
+	sensors,
 }
 
 // All returns the experiments in the order of the list.

@@ -145,6 +145,7 @@ type run struct {
 	subject              *Subject
 	nightmare            Nightmare
 	treatment            Treatment
+	wrong                []byte // by event, to be set to 1 where it is predicted wrongly, nil to not be told
 }
 
 type outcome struct {
@@ -199,7 +200,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 						p.Window = &[2]int{from, to}
 					}
 					for repeat := range p.Repeats {
-						runs = append(runs, run{len(result.Curves), len(c.Points), repeat, s, l.Nightmare, t})
+						runs = append(runs, run{curve: len(result.Curves), point: len(c.Points), repeat: repeat, subject: s, nightmare: l.Nightmare, treatment: t})
 					}
 					c.Points = append(c.Points, p)
 				}
@@ -412,6 +413,9 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 		o.logLoss += e.Weight * logLoss
 		o.binWeight[n/binEvents] += e.Weight
 		if wrong {
+			if u.wrong != nil {
+				u.wrong[n] = 1
+			}
 			o.wrong += e.Weight
 			o.binWrong[n/binEvents] += e.Weight
 		}
@@ -566,11 +570,25 @@ func share(dead []bool, columns []uint32) float64 {
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
 // that can be known, the first draw with seed 0. It is NaN without a labelled example.
 func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
-	s := &Subject{Examples: examples, Schema: m.Schema, Model: m}
-	u := run{subject: s, nightmare: nightmare, treatment: Treatment{Dead: Null}}
-	o, err := u.do(context.Background(), &Stage{Schema: m.Schema, Events: len(examples), Columns: columnsOf(examples)}, max(1, len(examples)))
+	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)
 	if err != nil {
 		return math.NaN()
 	}
 	return o.wrong / o.weight
+}
+
+// Mistakes says of each example, by a 1, whether a model gets it wrong in a nightmare, in
+// the repetition of a seed that is asked for. It fails as a Replay does.
+func Mistakes(ctx context.Context, m blankout.Model, examples []blankout.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
+	u := run{nightmare: nightmare, treatment: t, repeat: repeat, wrong: make([]byte, len(examples))}
+	_, err := once(ctx, &u, m, examples, seed)
+	return u.wrong, err
+}
+
+// once is a run of a model on its own.
+func once(ctx context.Context, u *run, m blankout.Model, examples []blankout.Example, seed uint64) (outcome, error) {
+	schema := m.About().Schema
+	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}
+	stage := Stage{Schema: schema, Events: len(examples), Columns: columnsOf(examples), Seed: seed, Repeat: u.repeat}
+	return u.do(ctx, &stage, max(1, len(examples)))
 }

@@ -1,0 +1,513 @@
+package experiment
+
+// This file holds the experiment on sensors that die: a whole group of features, or one
+// feature, and either the service is told which ones, or nobody says so.
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+	"blankout/simulate"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+var sensors = Experiment{
+	Name:  "sensors",
+	Help:  "sensors that die at test time: noise on features or on groups, filling in, rescaling, means, corrupted copies",
+	Paper: "None",
+	Part:  "our own claims",
+	Needs: []string{"gas_drift", "usps", "elec2", "covtype_10k"},
+	Run:   runSensors,
+}
+
+type sensorsConfig struct {
+	Shares []float64 `json:"shares"` // of the groups or features that die
+	Masks  int       `json:"masks"`  // draws of what dies, each on every test event
+	Costs  []float64 `json:"costs"`
+	Levels []float64 `json:"levels"` // of the noise
+	Copies int       `json:"copies"` // of each training event, of the method that learns from those
+	Train  int       `json:"train"`  // training events at most, 0: all
+	Test   int       `json:"test"`   // test events at most, evenly taken, 0: all
+	Tol    float64   `json:"tol"`
+}
+
+// sensorsSet is a data set whose groups of columns can die.
+type sensorsSet struct {
+	Name        string `json:"name"`
+	folder      string
+	train, test string // files; without test the last third of train is for the test
+	shuffled    bool
+	columns     int
+	classes     []string
+	groups      *blankout.ColumnGroups // nil: features are all that can die
+}
+
+// patches are the 4 x 4 patches of images of 16 x 16 pixels.
+func patches() *blankout.ColumnGroups {
+	g := &blankout.ColumnGroups{}
+	for patch := range uint32(16) {
+		named := blankout.NamedColumns{Name: fmt.Sprintf("patch %d", patch+1)}
+		for row := range uint32(4) {
+			from := (patch/4*4+row)*16 + patch%4*4
+			named.Spans = append(named.Spans, blankout.Span{From: from, To: from + 4})
+		}
+		g.Named = append(g.Named, named)
+	}
+	return g
+}
+
+func sensorsSets() []sensorsSet {
+	digits := strings.Fields("0 1 2 3 4 5 6 7 8 9")
+	areas := &blankout.ColumnGroups{Named: []blankout.NamedColumns{
+		{Name: "wilderness", Spans: []blankout.Span{{From: 10, To: 14}}}, {Name: "soil", Spans: []blankout.Span{{From: 14, To: 54}}},
+	}}
+	return []sensorsSet{
+		{Name: "gas_drift, in order", folder: "gas_drift", train: "stream.svm.gz", columns: 128, classes: digits[:6], groups: &blankout.ColumnGroups{Every: 8}},
+		{Name: "gas_drift, shuffled", folder: "gas_drift", train: "stream.svm.gz", shuffled: true, columns: 128, classes: digits[:6], groups: &blankout.ColumnGroups{Every: 8}},
+		{Name: "usps", folder: "usps", train: "train.svm.gz", test: "test.svm.gz", columns: 256, classes: digits, groups: patches()},
+		{Name: "elec2, in order", folder: "elec2", train: "stream.svm.gz", columns: 8, classes: []string{"-1", "1"}},
+		{Name: "covtype_10k", folder: "covtype_10k", train: "train.svm.gz", test: "test.svm.gz", columns: 54, classes: digits[:7], groups: areas},
+	}
+}
+
+// What dies, and whether the service is told.
+const (
+	deadGroups   = "groups"
+	deadFeatures = "features"
+)
+
+// answering is how a model answers for events that have lost something.
+type answering struct {
+	name  string
+	known bool // it is told what is missing
+	// rule is that of a model that is told; rescale is for one that knows how many died and not
+	// which.
+	rule    blankout.MissingRule
+	rescale bool
+}
+
+var (
+	untold       = answering{name: "untold"}
+	toldHowMany  = answering{name: "told how many", rescale: true}
+	withMeans    = answering{name: "means", known: true, rule: blankout.MissingAsIs}
+	withRescaled = answering{name: "rescaled", known: true, rule: blankout.MissingRescale}
+	withFill     = answering{name: "filled in", known: true, rule: blankout.MissingFill}
+	asServed     = answering{name: "as blankout answers", known: true, rule: blankout.MissingAuto}
+)
+
+// sensorsMethod is a way to learn and the ways in which its models answer.
+type sensorsMethod struct {
+	name string
+	// noise is the noise of a level on what dies, "" for none.
+	noise   func(level float64) string
+	copies  bool // corrupted copies instead of the expectation
+	online  bool // one pass of the learner
+	answers []answering
+}
+
+func sensorsMethods(dead string) []sensorsMethod {
+	features := func(q float64) string { return blankout.Dropout{Q: q}.String() }
+	groups := func(q float64) string { return blankout.GroupDropout{Groups: q}.String() }
+	matched := features
+	if dead == deadGroups {
+		matched = groups
+	}
+	methods := []sensorsMethod{
+		{name: "no noise", answers: []answering{untold, toldHowMany, withMeans, withRescaled, withFill}},
+		{name: "corrupted copies", noise: matched, copies: true, answers: []answering{untold, withRescaled}},
+		{name: "dropout of " + dead, noise: matched, answers: []answering{untold, toldHowMany, withRescaled, withFill, asServed}},
+		{name: "one pass, default", online: true, answers: []answering{untold, asServed}},
+	}
+	if dead == deadGroups {
+		methods = append(methods, sensorsMethod{name: "dropout of features", noise: features, answers: []answering{untold, toldHowMany, withRescaled}})
+	}
+	return methods
+}
+
+// sensorsSetting is one cell: a method with its parameters on a set, where groups die or
+// features do.
+type sensorsSetting struct {
+	Set    string  `json:"set"`
+	Dead   string  `json:"dead"`
+	Method string  `json:"method"`
+	Cost   float64 `json:"cost"`
+	Level  float64 `json:"level"`
+}
+
+// sensorsOutcome is what a setting came to, by way to answer.
+type sensorsOutcome struct {
+	Errors [][][]float64 `json:"errors"` // by way, share and mask, %
+	// Wrong counts by way and test event the mistakes over all masks and the shares from .3 to .7.
+	Wrong [][]byte `json:"wrong,omitempty"`
+}
+
+// sensorsRow is a method with a way to answer, and the setting that it chose.
+type sensorsRow struct {
+	method  *sensorsMethod
+	way     int
+	setting sensorsSetting
+	outcome *sensorsOutcome
+}
+
+func (r *sensorsRow) answer() answering { return r.method.answers[r.way] }
+
+func (r *sensorsRow) name() string { return r.method.name + ", " + r.answer().name }
+
+// middle says whether a share is one of those whose mean chooses and compares.
+func middle(share float64) bool { return share > 0.2 && share < 0.8 }
+
+// mean returns the row's mean error over the middle shares, %.
+func (r *sensorsRow) mean(shares []float64) float64 {
+	var each []float64
+	for i, share := range shares {
+		if middle(share) {
+			each = append(each, stat.Mean(r.outcome.Errors[r.way][i], nil))
+		}
+	}
+	return stat.Mean(each, nil)
+}
+
+// less returns the mean error of a row less that of another over the middle shares and the
+// masks, in points, paired by test event.
+func (r *sensorsRow) less(other *sensorsRow, c *sensorsConfig) Difference {
+	count := 0
+	for _, share := range c.Shares {
+		if middle(share) {
+			count += c.Masks
+		}
+	}
+	a, b := r.outcome.Wrong[r.way], other.outcome.Wrong[other.way]
+	each := make([]float64, len(a))
+	for i := range each {
+		each[i] = 100 * (float64(a[i]) - float64(b[i])) / float64(count)
+	}
+	return pairedT(each)
+}
+
+func runSensors(ctx context.Context, s *Setting) error {
+	c := sensorsConfig{
+		Shares: Pick(s, []float64{0, 0.5}, []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
+		Masks:  Pick(s, 2, 5, 5), Costs: Pick(s, []float64{0.3}, []float64{0.03, 0.3, 3}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10}),
+		Levels: Pick(s, []float64{0.5}, []float64{0.1, 0.3, 0.5}, []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}),
+		Copies: Pick(s, 2, 3, 10), Test: Pick(s, 50, 1000, 0), Train: Pick(s, 200, 0, 0), Tol: 1e-3,
+	}
+	s.Configure(c)
+	sets := sensorsSets()
+	if !s.Decisive() {
+		sets = sets[3:] // the samples of gas_drift and usps lack classes
+	}
+	for _, set := range sets {
+		train, test, err := s.sensorsData(ctx, &set, c)
+		if err != nil {
+			return err
+		}
+		for _, dead := range []string{deadGroups, deadFeatures} {
+			if dead == deadGroups && set.groups == nil {
+				continue
+			}
+			rows, err := s.sensorsRows(ctx, &set, c, dead, train, test)
+			if err != nil {
+				return err
+			}
+			s.reportSensors(&set, c, dead, rows, test)
+		}
+	}
+	s.Note("Shares of the groups (sensors of 8 features, patches of 4 x 4 pixels, the columns of one name) or of single features die in every test event, %d draws each; the tables have the means over the draws and in brackets their standard errors. Of the sets in order the first two thirds are learned, of a shuffled set any two thirds.", c.Masks)
+	s.Note("Untold: what is dead goes on reading its mean, and nobody says so. Told how many: the survivors are divided by the share that is left. The others are told which columns are missing: means leaves it at the mean, rescaled divides the survivors by the share that is left in the event, filled in expects what is missing from what is there; as blankout answers is the rule that the model chose for itself on training events.")
+	s.Note("Exact solutions of the logistic loss with standardised columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies: %d of each training event, with groups or features deleted. One pass, default: the learner with its defaults and expected_missing_groups or expected_missing .5, which learned the training events once.", c.Copies)
+	return nil
+}
+
+// sensorsData reads a set: training and test events, all of whose columns are there.
+func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsConfig) (train, test []blankout.Example, err error) {
+	read := func(file string) (all []blankout.Example, err error) {
+		schema := Classes(set.classes...)
+		err = s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *blankout.Example) error {
+			x := blankout.Vec{Index: make([]uint32, set.columns), Value: make([]float64, set.columns)}
+			for d := range x.Index {
+				x.Index[d] = uint32(d)
+			}
+			for i, d := range e.Features.Index {
+				x.Value[d] = e.Features.Value[i]
+			}
+			all = append(all, blankout.Example{Features: x, Label: e.Label, Weight: e.Weight})
+			return nil
+		})
+		return all, err
+	}
+	if train, err = read(set.train); err != nil {
+		return nil, nil, err
+	}
+	if set.test != "" {
+		if test, err = read(set.test); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		if set.shuffled {
+			r := rand.New(rand.NewPCG(s.Seed, 1))
+			r.Shuffle(len(train), func(i, j int) { train[i], train[j] = train[j], train[i] })
+		}
+		at := len(train) * 2 / 3
+		train, test = train[:at], train[at:]
+	}
+	return evenly(train, c.Train), evenly(test, c.Test), nil
+}
+
+// evenly returns n of the examples, all for 0.
+func evenly(all []blankout.Example, n int) []blankout.Example {
+	if n == 0 || n >= len(all) {
+		return all
+	}
+	out := make([]blankout.Example, n)
+	for i := range out {
+		out[i] = all[i*len(all)/n]
+	}
+	return out
+}
+
+// sensorsRows tries every setting of every method on validation events, and has what each
+// row chose meet the test events.
+func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsConfig, dead string, train, test []blankout.Example) ([]*sensorsRow, error) {
+	at := len(train) * 3 / 4
+	learned, held := train[:at], evenly(train[at:], 600)
+	shares := slices.DeleteFunc(slices.Clone(c.Shares), func(q float64) bool { return !middle(q) })
+	methods := sensorsMethods(dead)
+	var settings []sensorsSetting
+	for _, m := range methods {
+		levels, costs := []float64{0}, c.Costs
+		if m.noise != nil {
+			levels = c.Levels
+		}
+		if m.copies {
+			costs = costs[len(costs)/2:][:1] // a solution takes as many times as long
+		}
+		if m.online {
+			levels, costs = []float64{0.5}, []float64{online.DefaultConfig().C}
+		}
+		for _, cost := range costs {
+			for _, level := range levels {
+				settings = append(settings, sensorsSetting{set.Name, dead, m.name, cost, level})
+			}
+		}
+	}
+	method := func(name string) *sensorsMethod {
+		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
+	}
+	// cells computes settings on a part of the events.
+	cells := func(part string, settings []sensorsSetting, from, on []blankout.Example, shares []float64, masks int) ([]sensorsOutcome, error) {
+		s.Expect(len(settings))
+		out := make([]sensorsOutcome, len(settings))
+		return out, s.Parallel(ctx, len(settings), func(ctx context.Context, i int) (err error) {
+			x := settings[i]
+			key := []any{part, x, shares, masks, c.Copies, c.Train, len(on), c.Tol}
+			out[i], err = Cell(ctx, s, key, func() (sensorsOutcome, error) {
+				s.Say("%s, %s: %s, cost %g, level %g", set.Name, dead, x.Method, x.Cost, x.Level)
+				m := method(x.Method)
+				model, err := m.learn(ctx, set, x, c, from)
+				if err != nil {
+					return sensorsOutcome{}, err
+				}
+				return m.meet(ctx, model, x.Dead, on, shares, masks, s.Seed)
+			})
+			return err
+		})
+	}
+	tried, err := cells("validation", settings, learned, held, shares, 1)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*sensorsRow
+	var chosen []sensorsSetting
+	for i := range methods {
+		m := &methods[i]
+		for way := range m.answers {
+			best := least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) validation {
+				r := sensorsRow{method: m, way: way, outcome: &tried[i]}
+				return validation{Loss: r.mean(shares)}
+			})
+			rows = append(rows, &sensorsRow{method: m, way: way, setting: settings[best]})
+			if !slices.Contains(chosen, settings[best]) {
+				chosen = append(chosen, settings[best])
+			}
+		}
+	}
+	outcomes, err := cells("test", chosen, train, test, c.Shares, c.Masks)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		r.outcome = &outcomes[slices.Index(chosen, r.setting)]
+	}
+	return rows, nil
+}
+
+// learn returns a method's model of the examples.
+func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []blankout.Example) (*blankout.Linear, error) {
+	schema := Classes(set.classes...)
+	schema.Known = true
+	if x.Dead == deadGroups {
+		schema.ColumnGroups = set.groups
+	} else {
+		schema.ColumnGroups = &blankout.ColumnGroups{Every: 1}
+	}
+	if m.online {
+		o := online.DefaultConfig()
+		if x.Dead == deadGroups {
+			o.ExpectedMissingGroups = x.Level
+		} else {
+			o.ExpectedMissing = x.Level
+		}
+		l, err := online.New(o, schema)
+		if err != nil {
+			return nil, err
+		}
+		for i := range examples {
+			l.Learn(&examples[i])
+		}
+		l.EndPass()
+		return l.Published(), nil
+	}
+	var b batch.Builder
+	var presence batch.Presence
+	var fit batch.Standardiser
+	for i := range examples {
+		presence.Add(&examples[i])
+		if err := b.Add(&examples[i]); err != nil {
+			return nil, err
+		}
+	}
+	d, scaler, err := fit.Fit(b.Data(schema), blankout.StandardiseAll)
+	if err != nil {
+		return nil, err
+	}
+	config := batch.DefaultConfig()
+	config.Cost, config.Tol, config.Threads = x.Cost, c.Tol, 1
+	if m.noise != nil {
+		config.Noise = m.noise(x.Level)
+	}
+	if m.copies {
+		config.Copies = c.Copies
+	}
+	solved, err := batch.Train(ctx, d, config)
+	if err != nil {
+		return nil, err
+	}
+	model := solved.Model.WithScaler(scaler)
+	model = model.WithCovariance(presence.Covariance(model, d, blankout.MaxCovariance))
+	model.Missing = presence.Missing(model, d, blankout.MissingAuto)
+	return model, nil
+}
+
+// meet has a model meet events of which shares have died.
+func (m *sensorsMethod) meet(ctx context.Context, model *blankout.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
+	for _, way := range m.answers {
+		told := model
+		switch {
+		case !way.known:
+			told = model.WithMissing(nil)
+			schema := *model.Schema
+			schema.Known = false
+			told.Schema = &schema
+		case way.rule != blankout.MissingAuto:
+			told = model.WithMissing(model.Missing.Forced(way.rule))
+		}
+		var errors [][]float64
+		wrong := make([]byte, len(events))
+		for _, share := range shares {
+			var nightmare simulate.Nightmare = simulate.Random{Share: share}
+			if dead == deadGroups {
+				nightmare = simulate.Groups{Share: share}
+			}
+			var each []float64
+			for mask := range masks {
+				bad, err := simulate.Mistakes(ctx, told, events, nightmare, simulate.Treatment{Dead: simulate.Null, Rescale: way.rescale}, seed, mask)
+				if err != nil {
+					return o, err
+				}
+				if each = append(each, mistakes(bad).error()); middle(share) {
+					for i, b := range bad {
+						wrong[i] += b
+					}
+				}
+			}
+			errors = append(errors, each)
+		}
+		o.Errors, o.Wrong = append(o.Errors, errors), append(o.Wrong, wrong)
+	}
+	return o, nil
+}
+
+// reportSensors reports the table, the figure and the claims of a set.
+func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, test []blankout.Example) {
+	table := ResultTable{Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
+	for _, share := range c.Shares {
+		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))
+	}
+	figure := &simulate.Figure{Title: fmt.Sprintf("%s, %s dead", set.Name, dead), X: dead + " dead (%)", Y: "test error (%)"}
+	for _, r := range rows {
+		level := any(nil)
+		if r.setting.Level > 0 {
+			level = fmt.Sprintf("%g", r.setting.Level)
+		}
+		line := []any{r.method.name, r.answer().name, fmt.Sprintf("%g", r.setting.Cost), level}
+		series := simulate.Series{Name: r.name()}
+		for i, share := range c.Shares {
+			mean, deviation := stat.MeanStdDev(r.outcome.Errors[r.way][i], nil)
+			e := stat.StdErr(deviation, float64(c.Masks))
+			line = append(line, fmt.Sprintf("%.1f (%.1f)", mean, e))
+			series.X, series.Y = append(series.X, 100*share), append(series.Y, mean)
+			series.Low, series.High = append(series.Low, mean-1.96*e), append(series.High, mean+1.96*e)
+		}
+		table.Rows = append(table.Rows, line)
+		if slices.Contains([]string{
+			"no noise, means", "no noise, rescaled", "no noise, filled in", "corrupted copies, rescaled", "dropout of features, rescaled",
+			"dropout of " + dead + ", as blankout answers",
+		}, r.name()) {
+			figure.Series = append(figure.Series, series)
+		}
+	}
+	constant := constantError(test)
+	line := []any{"the most frequent class", "", "", nil}
+	for range c.Shares {
+		line = append(line, fmt.Sprintf("%.1f", constant))
+	}
+	table.Rows = append(table.Rows, line)
+	s.Table(table)
+	s.Figure(strings.NewReplacer(", ", "-", " ", "-").Replace(set.Name)+"-"+dead, figure)
+
+	row := func(name string) *sensorsRow {
+		return rows[slices.IndexFunc(rows, func(r *sensorsRow) bool { return r.name() == name })]
+	}
+	claim := func(what, a, b string) {
+		x, y := row(a), row(b)
+		d := x.less(y, &c)
+		s.Claim(Claim{Claim: fmt.Sprintf("%s, %s dead: %s", set.Name, dead, what), Own: true,
+			Ours:    fmt.Sprintf("%.1f against %.1f %%, %s points", x.mean(c.Shares), y.mean(c.Shares), d),
+			Verdict: d.Below(0), Why: "it does worse on this set"})
+	}
+	if dead == deadGroups {
+		claim("where nobody says what died, noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")
+		claim("where nobody says what died, the closed form beats corrupted copies", "dropout of groups, untold", "corrupted copies, untold")
+	}
+	claim("filling in what is known to be missing beats means", "no noise, filled in", "no noise, means")
+	claim("what blankout answers beats no noise with means", "dropout of " + dead + ", as blankout answers", "no noise, means")
+	claim("what blankout answers beats corrupted copies, rescaled", "dropout of " + dead + ", as blankout answers", "corrupted copies, rescaled")
+}
+
+// constantError is the error of the most frequent class, %.
+func constantError(events []blankout.Example) float64 {
+	count := map[int]int{}
+	most := 0
+	for i := range events {
+		count[events[i].Label]++
+		most = max(most, count[events[i].Label])
+	}
+	return 100 * (1 - float64(most)/float64(len(events)))
+}
