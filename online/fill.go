@@ -81,8 +81,9 @@ type ruleChoice struct {
 const (
 	// covarianceMemory bounds the gathered events that are remembered.
 	covarianceMemory = 16_384
-	// Of few columns every so many-th event is gathered.
-	gatherLeast = 4
+	// Of few columns, and until there are gatherFirst times as many events as columns, every
+	// so many-th event is gathered; later, for every gatherColumns columns, one event less often.
+	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
 	// Masks are drawn at every drawEvery-th of the first events, then at every drawLater-th,
 	// and less often where there are many columns.
 	drawFirst, drawEvery, drawLater = 8192, 16, 128
@@ -106,14 +107,18 @@ const (
 func (l *Learner) fillsIn() bool { return l.set.fills && l.share == nil }
 
 // gatherEvery returns every how many events one is gathered: its products grow with the
-// square of the columns, the update with their number times that of the weights of each.
+// square of the columns, the update with their number.
 func (l *Learner) gatherEvery() uint64 {
-	return max(gatherLeast, uint64(len(l.filling.columns)/(8+l.n)))
+	n := uint64(len(l.filling.columns))
+	if l.filling.gathered < gatherFirst*n {
+		return gatherLeast
+	}
+	return max(gatherLeast, n/gatherColumns)
 }
 
 // draws says whether a mask is drawn at the event at hand to compare the rules.
 func (l *Learner) draws() bool {
-	every := drawLater + 2*len(l.filling.columns)
+	every := drawLater + len(l.filling.columns)*len(l.filling.columns)/16
 	if l.events <= drawFirst {
 		every = drawEvery + len(l.filling.columns)/8
 	}
@@ -132,9 +137,11 @@ func (f *filling) note(column uint32, kind blankout.Kind, field uint16, x float6
 func (l *Learner) gatherNoted() {
 	f := &l.filling
 	f.gathering = false
-	for _, v := range f.noted {
-		if at, known := slices.BinarySearch(f.columns, v.column); !known && len(f.columns) < l.config.CovarianceFields {
-			f.insert(at, v.column, l.firstOfName(v.field))
+	if len(f.columns) < l.config.CovarianceFields {
+		for _, v := range f.noted {
+			if at, known := slices.BinarySearch(f.columns, v.column); !known && len(f.columns) < l.config.CovarianceFields {
+				f.insert(at, v.column, l.firstOfName(v.field))
+			}
 		}
 	}
 	n := len(f.columns)
@@ -148,9 +155,17 @@ func (l *Learner) gatherNoted() {
 	for i := range f.parts {
 		f.parts[i] = blankout.Filled
 	}
-	held := 0
+	held, next := 0, 0
 	for _, v := range f.noted {
-		if at, known := slices.BinarySearch(f.columns, v.column); known && !blankout.IsWild(v.x) {
+		at := next
+		if at == n || f.columns[at] != v.column { // most events hold their columns in order
+			var known bool
+			if at, known = slices.BinarySearch(f.columns, v.column); !known {
+				continue
+			}
+		}
+		next = at + 1
+		if !blankout.IsWild(v.x) {
 			f.x[at], f.parts[at] = v.x, blankout.Observed
 			held++
 		}
