@@ -21,8 +21,8 @@ import (
 var sensors = Experiment{
 	Name:  "sensors",
 	Help:  "sensors that die at test time: noise on features or on groups, filling in, rescaling, means, corrupted copies",
-	Paper: "None",
-	Part:  "our own claims",
+	Paper: "Our own",
+	Part:  "not from a paper",
 	Needs: []string{"gas_drift", "usps", "elec2", "covtype_10k"},
 	Run:   runSensors,
 }
@@ -499,6 +499,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		claim("where nobody says what died, the closed form beats corrupted copies", "dropout of groups, untold", "corrupted copies, untold")
 	}
 	claim("filling in what is known to be missing beats means", "no noise, filled in", "no noise, means")
+	claim("filling in beats itself without noise: noise on what dies adds to it", "dropout of "+dead+", filled in", "no noise, filled in")
 	claim("what blankout answers beats no noise with means", "dropout of "+dead+", as blankout answers", "no noise, means")
 	claim("what blankout answers beats corrupted copies, rescaled", "dropout of "+dead+", as blankout answers", "corrupted copies, rescaled")
 }
