@@ -170,6 +170,65 @@ func TestMoments(t *testing.T) {
 	}
 }
 
+// With a half-life the covariance is that of the last events; without one it remembers both
+// ways in which two numbers have gone together.
+func TestCovarianceFollowsTheHalfLife(t *testing.T) {
+	for _, halfLife := range []float64{0, 500} {
+		c := fillConfig()
+		c.HalfLife = halfLife
+		l := lackingLearner(t, c)
+		r := rand.New(rand.NewPCG(7, 8))
+		sign := 1.0
+		for i := range 8000 {
+			if i == 4000 {
+				sign = -1
+			}
+			a := r.NormFloat64()
+			l.Learn(&blankout.Example{Weight: 1, Label: r.IntN(2), Field: []uint16{1, 2},
+				Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}})
+		}
+		if x := l.filling.covariance.Matrix[1]; halfLife > 0 && x > -0.5 || halfLife == 0 && math.Abs(x) > 0.4 {
+			t.Errorf("half-life %v: the covariance is %v", halfLife, x)
+		}
+	}
+}
+
+// Of many columns few events are gathered once there have been several for each.
+func TestGatheredLessOften(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	l.filling.columns = make([]uint32, 128)
+	for _, c := range []struct{ gathered, every uint64 }{{0, gatherLeast}, {8*128 - 1, gatherLeast}, {8 * 128, 16}} {
+		if l.filling.gathered = c.gathered; l.gatherEvery() != c.every {
+			t.Errorf("after %d gathered events every %d, want %d", c.gathered, l.gatherEvery(), c.every)
+		}
+	}
+	l.filling.columns = l.filling.columns[:10]
+	if l.gatherEvery() != gatherLeast {
+		t.Errorf("of ten columns every %d", l.gatherEvery())
+	}
+}
+
+// Rules are compared by masks only for shares of which too few events lack fields by themselves.
+func TestOwnEventsDecideTheRule(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10}
+	for range 4000 {
+		l.Learn(s.next())
+	}
+	at := &l.filling.rules[forNull]
+	before := *at
+	for bin := range at {
+		at[bin].own = comparisonOwn
+	}
+	own := *at
+	for range 4000 {
+		l.Learn(s.next())
+	}
+	if before[0].events == 0 || *at != own {
+		t.Errorf("events that masks strike have been compared after own ones: %+v", at[0])
+	}
+}
+
 // A wild value neither moves what is gathered nor tells what is missing.
 func TestWildIsNotGathered(t *testing.T) {
 	a, b := lackingLearner(t, fillConfig()), lackingLearner(t, fillConfig())
