@@ -17,7 +17,7 @@ func newLearner(t testing.TB) *online.Learner {
 	t.Helper()
 	s := blankout.NewSchema(16, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "words", Kind: blankout.Words})
-	l, err := online.New(online.DefaultConfig(), s)
+	l, err := online.New(online.DefaultConfig().Shared(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
