@@ -660,6 +660,7 @@ func (f *filling) state(c *coder.Coder) {
 	}
 	c.Uint(&due)
 	f.due = due != 0
+	c.Failed = c.Failed || due > 1
 	c.Uint(&f.drawn)
 	for kind := range f.rules {
 		for bin := range f.rules[kind] {
@@ -670,6 +671,7 @@ func (f *filling) state(c *coder.Coder) {
 			plain := []byte(r.plain)
 			c.Bytes(&plain)
 			r.plain = blankout.MissingRule(plain)
+			c.Failed = c.Failed || r.plain != "" && r.plain != blankout.MissingAsIs && r.plain != blankout.MissingRescale
 		}
 	}
 }
