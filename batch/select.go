@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"blankout"
+	"blankout/measure"
 )
 
 // Selection is a search for the settings that predict best, by k-fold cross
@@ -361,7 +362,7 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 // measureDeleted returns the error in percent and the log-loss of a model on d after a
 // share q of its features is deleted and the others are scaled by 1/(1-q).
 func measureDeleted(model blankout.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
-	m := NewMeasures(len(d.Schema.Classes))
+	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
 	scores, probabilities := make([]float64, max(model.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
@@ -372,7 +373,7 @@ func measureDeleted(model blankout.Model, d *Data, q float64, seed uint64) (err,
 		}
 		s := model.ScoreVec(x, scores)
 		probabilities = model.About().Probabilities(s, probabilities)
-		m.Add(d.Label(i), d.Weight(i), s, probabilities)
+		m.Add(d.Label(i), d.Weight(i), s, blankout.Predict(s), probabilities)
 	}
 	r := m.Report()
 	if r.Error == nil {

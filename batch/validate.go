@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/measure"
 )
 
 // Validation says how far a live model is from the exact solution of the
@@ -123,8 +124,8 @@ type Standing struct {
 	AUC              *float64  `json:"auc"` // of two classes
 	AveragePrecision *float64  `json:"average_precision"`
 	// Reliability is the diagram of the probabilities given to the predicted class.
-	Reliability []ReliabilityBin `json:"reliability"`
-	Robustness  []*float64       `json:"robustness"` // expected error by deletion
+	Reliability []measure.Bin `json:"reliability"`
+	Robustness  []*float64    `json:"robustness"` // expected error by deletion
 	// GroupRobustness is the same by the share of the groups of features that die. It is
 	// left out where no groups are named and the noise is not of groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
@@ -592,14 +593,13 @@ func (w linear) intercept(d *Data, k int) float64 {
 }
 
 func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(row int)) {
-	measures := NewMeasures(len(d.Schema.Classes))
-	measures.Decide = m.Predict
+	measures := measure.NewEvaluation(len(d.Schema.Classes))
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
 		rest(i)
 		s := w.scores(d, i, scores)
 		chances = m.Probabilities(s, chances)
-		measures.Add(d.Label(i), d.Weight(i), s, chances)
+		measures.Add(d.Label(i), d.Weight(i), s, m.Predict(s), chances)
 	}
 	r := measures.Report()
 	to.Error, to.LogLoss, to.CalibrationError = r.Error, r.LogLoss, r.CalibrationError

@@ -14,6 +14,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/kernel"
+	"blankout/measure"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/floats"
@@ -436,18 +437,19 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting) error {
 			if err != nil {
 				return f, err
 			}
-			measures := batch.NewMeasures(2)
+			measures := measure.NewEvaluation(2)
 			scores, chances := make([]float64, 2), make([]float64, 2)
 			var x blankout.Vec
 			for i := range test.Rows() {
 				x = test.Vec(i, x)
 				out := trained.Model.ScoreVec(x, scores)
 				wrong := byte(0)
-				if trained.Model.Predict(out) != test.Label(i) {
+				predicted := trained.Model.Predict(out)
+				if predicted != test.Label(i) {
 					wrong = 1
 				}
 				f.Wrong[k] = append(f.Wrong[k], wrong)
-				measures.Add(test.Label(i), 1, out, trained.Model.Probabilities(out, chances))
+				measures.Add(test.Label(i), 1, out, predicted, trained.Model.Probabilities(out, chances))
 			}
 			if r := measures.Report(); r.MAP != nil {
 				f.MAP[k] = 100 * *r.MAP

@@ -1,5 +1,5 @@
-// Package measure holds measures of predictions against targets, for learners that
-// measure as they go and for commands that measure a file.
+// Package measure holds measures of predictions against labels, classes or numbers, for
+// learners that measure as they go and for commands that measure a file.
 package measure
 
 import (
@@ -48,6 +48,11 @@ func (n *Numbers) Add(l loss.Loss, y, weight, value, low, high, keep float64) {
 			n.Within += weight
 		}
 	}
+}
+
+// Sums returns where every sum is.
+func (n *Numbers) Sums() []*float64 {
+	return []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Mean, &n.Scatter, &n.Asked, &n.Within}
 }
 
 // Merge adds what other has counted.
@@ -106,9 +111,9 @@ func (n *Numbers) Coverage(l loss.Loss) float64 {
 	return n.Within / n.Asked
 }
 
-// Report holds the measures of numbers with the names that scripts rely on. What is
+// NumbersReport holds the measures of numbers with the names that scripts rely on. What is
 // undefined is nil.
-type Report struct {
+type NumbersReport struct {
 	MAE      *float64 `json:"mae"`
 	RMSE     *float64 `json:"rmse"`
 	R2       *float64 `json:"r2"`
@@ -119,12 +124,13 @@ type Report struct {
 }
 
 // Report returns the measures under a loss.
-func (n *Numbers) Report(l loss.Loss) Report {
-	return Report{finite(n.MAE()), finite(n.RMSE()), finite(n.R2()), finite(n.Deviance / n.Weight), finite(n.Coverage(l))}
+func (n *Numbers) Report(l loss.Loss) NumbersReport {
+	return NumbersReport{Defined(n.MAE()), Defined(n.RMSE()), Defined(n.R2()), Defined(n.Deviance / n.Weight), Defined(n.Coverage(l))}
 }
 
-func finite(x float64) *float64 {
-	if x-x != 0 { // NaN or infinite
+// Defined returns x for a report, nil if it is infinite or no number.
+func Defined(x float64) *float64 {
+	if x-x != 0 {
 		return nil
 	}
 	return &x

@@ -113,7 +113,7 @@ func TestNumbers(t *testing.T) {
 		near("merged mean", &first.Mean, mean)
 	}
 	var none measure.Numbers
-	if r := none.Report(loss.Quantile{}); r != (measure.Report{}) {
+	if r := none.Report(loss.Quantile{}); r != (measure.NumbersReport{}) {
 		t.Errorf("without events: %+v", r)
 	}
 }

@@ -118,7 +118,5 @@ func (a *adaptation) adapt(corr float64) {
 }
 
 func (a *adaptation) state(c *coder.Coder) {
-	for _, p := range []*float64{&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square} {
-		c.Float(p)
-	}
+	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square)
 }

@@ -58,7 +58,5 @@ func (c *calibration) published() *blankout.Calibration {
 }
 
 func (c *calibration) state(to *coder.Coder) {
-	for _, p := range []*float64{&c.a, &c.b, &c.aa, &c.ab, &c.bb} {
-		to.Float(p)
-	}
+	to.Each(&c.a, &c.b, &c.aa, &c.ab, &c.bb)
 }

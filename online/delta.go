@@ -234,10 +234,10 @@ func (s *sums) state(c *coder.Coder) {
 	c.Uint(&m.Unlabelled)
 	c.Uint(&m.Suspects)
 	c.Uints(&m.Classes)
-	m.Total.state(c)
-	m.Window.state(c)
+	c.Each(m.Total.Sums()...)
+	c.Each(m.Window.Sums()...)
 	if m.Binary != nil {
-		m.Binary.state(c)
+		c.Each(m.Binary.Sums()...)
 	}
 	m.refusedState(c)
 	for v := range s.levels {
@@ -515,10 +515,10 @@ func (l *Learner) addSums(base, now *sums) {
 	}
 	m.addRefused(was, is)
 	keep := power(windowKeep, labelled)
-	m.Total.merge(&was.Total, &is.Total, 1)
-	m.Window.merge(&was.Window, &is.Window, keep)
+	fadedAll(m.Total.Sums(), was.Total.Sums(), is.Total.Sums(), 1)
+	fadedAll(m.Window.Sums(), was.Window.Sums(), is.Window.Sums(), keep)
 	if m.Binary != nil {
-		m.Binary.merge(was.Binary, is.Binary)
+		fadedAll(m.Binary.Sums(), was.Binary.Sums(), is.Binary.Sums(), 1)
 	}
 	compared := now.compared - base.compared
 	for v := range l.levels {
@@ -604,26 +604,10 @@ func (f *forecast) merge(base, now *forecast) {
 	}
 }
 
-func (p *ProgressiveLoss) merge(base, now *ProgressiveLoss, keep float64) {
-	faded(&p.Weight, base.Weight, now.Weight, keep)
-	faded(&p.Wrong, base.Wrong, now.Wrong, keep)
-	faded(&p.LogLoss, base.LogLoss, now.LogLoss, keep)
-}
-
-func (b *Binary) merge(base, now *Binary) {
-	for label := range 2 {
-		for i := range b.Confusion[label] {
-			b.Confusion[label][i] += now.Confusion[label][i] - base.Confusion[label][i]
-		}
-		for i := range b.Scores[label] {
-			b.Scores[label][i] += now.Scores[label][i] - base.Scores[label][i]
-		}
-	}
-	for i := range b.Reliability {
-		r, was, is := &b.Reliability[i], &base.Reliability[i], &now.Reliability[i]
-		r.Weight += is.Weight - was.Weight
-		r.Probability += is.Probability - was.Probability
-		r.Positive += is.Positive - was.Positive
+// fadedAll is faded of sums that lie in the same order in each.
+func fadedAll(x, base, now []*float64, keep float64) {
+	for i := range x {
+		faded(x[i], *base[i], *now[i], keep)
 	}
 }
 

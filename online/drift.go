@@ -177,9 +177,7 @@ func (f *fade) tick(time, step int64) (passed int64) {
 }
 
 func (p *pageHinkley) state(c *coder.Coder) {
-	for _, p := range []*float64{&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent} {
-		c.Float(p)
-	}
+	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
 }
 
 func (d *Drift) state(c *coder.Coder) {

@@ -19,7 +19,7 @@ import (
 // events of a Source, and the share of them that the published model gets wrong or, where
 // labels are numbers, their measures. The objective is then in the unit in which the
 // targets are learned (see unit). The result does not depend on the number of threads.
-func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.Report, err error) {
+func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := newEvaluation(l)
 	if err := e.run(ctx, s, threads); err != nil {
 		return math.NaN(), math.NaN(), nil, err

@@ -665,9 +665,7 @@ func (f *filling) state(c *coder.Coder) {
 	for kind := range f.rules {
 		for bin := range f.rules[kind] {
 			r := &f.rules[kind][bin]
-			for _, p := range []*float64{&r.events, &r.own, &r.Sum[1], &r.Sum[2], &r.Squares[0], &r.Squares[1], &r.Squares[2]} {
-				c.Float(p)
-			}
+			c.Each(&r.events, &r.own, &r.Sum[1], &r.Sum[2], &r.Squares[0], &r.Squares[1], &r.Squares[2])
 			plain := []byte(r.plain)
 			c.Bytes(&plain)
 			r.plain = blankout.MissingRule(plain)

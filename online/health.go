@@ -663,19 +663,13 @@ func (f *fieldHealth) state(c *coder.Coder) {
 	}
 	f.run.state(c)
 	c.Uint(&f.last)
-	for _, p := range []*float64{
+	c.Each(
 		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.centre, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
-		&f.cost.n, &f.cost.with, &f.cost.without,
-	} {
-		c.Float(p)
-	}
+		&f.cost.n, &f.cost.with, &f.cost.without)
 	for _, kind := range measuresOf(f.kind) {
 		m := &f.measures[kind]
-		for _, p := range []*float64{
-			&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before,
-		} {
-			c.Float(p)
-		}
+		c.Each(
+			&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
 		m.since.state(c)
 		m.until.state(c)
 	}
@@ -703,7 +697,5 @@ func (x *fieldChange) state(c *coder.Coder) {
 	c.Uint(&x.event)
 	x.since.state(c)
 	x.until.state(c)
-	for _, p := range []*float64{&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after} {
-		c.Float(p)
-	}
+	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/measure"
 )
 
 // An event whose label comes later is measured by the scores of its arrival and learned as
@@ -29,7 +30,7 @@ func TestLearnLater(t *testing.T) {
 		}
 	}
 	before := later.Metrics().Total
-	var fresh ProgressiveLoss
+	var fresh measure.Classes
 	later.LearnLater(event(1, 1), arrival, &fresh)
 	told := slices.Clone(plain.Learn(event(1, 1)))
 	total := later.Metrics().Total

@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/loss"
+	"blankout/measure"
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
@@ -217,11 +218,11 @@ func (l *Learner) Learn(e *blankout.Example) []float64 { return l.learn(e, nil, 
 // LearnLater learns an event whose label has come later than the event. The scores are
 // those that it was given when it came, by Score: they are what the progressive measures
 // count. What the weights say now is added to fresh.
-func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *ProgressiveLoss) []float64 {
+func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measure.Classes) []float64 {
 	return l.learn(e, scores, fresh)
 }
 
-func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *ProgressiveLoss) []float64 {
+func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	l.measures.suspect = false
 	if !Usable(e) {
 		l.refuse(e)

@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/measure"
 )
 
 // Metrics are the progressive measures: every event is scored before it is
@@ -29,36 +30,17 @@ type Metrics struct {
 	Level     string     // the noise level that is published
 	Forecasts []Forecast // by level
 
-	Total  ProgressiveLoss // since the beginning
-	Window ProgressiveLoss // recently: an event's weight halves every 700 events or so
+	Total  measure.Classes // since the beginning
+	Window measure.Classes // recently: an event's weight halves every 700 events or so
 
-	Binary  *Binary  // nil with more than two classes, or none
-	Numbers *Numbers // where labels are numbers, else nil
+	Binary  *measure.Binary // nil with more than two classes, or none
+	Numbers *Numbers        // where labels are numbers, else nil
 	Drift   Drift
 	Prior   Prior
 
 	// Of Warnings: see latelyRefused.
 	refusedLately float64
 	refusedAt     uint64
-}
-
-// ProgressiveLoss is a sum of progressive losses.
-type ProgressiveLoss struct {
-	Weight  float64 // of the labelled events
-	Wrong   float64 // of those whose class was predicted wrongly
-	LogLoss float64 // nats
-}
-
-// Error returns the share of events predicted wrongly, NaN if there are none.
-func (p ProgressiveLoss) Error() float64 { return p.Wrong / p.Weight }
-
-// MeanLogLoss returns the mean log-loss in nats, NaN without events.
-func (p ProgressiveLoss) MeanLogLoss() float64 { return p.LogLoss / p.Weight }
-
-func (p *ProgressiveLoss) add(weight, wrong, logLoss, keep float64) {
-	p.Weight = p.Weight*keep + weight
-	p.Wrong = p.Wrong*keep + wrong
-	p.LogLoss = p.LogLoss*keep + logLoss
 }
 
 // Summary is Metrics in a few numbers, for people and scripts. What is not a
@@ -98,21 +80,16 @@ type NumbersSummary struct {
 	BaselineMAE *float64 `json:"baseline_mae"`
 }
 
-// SummaryBin is a bar of a reliability diagram.
+// SummaryBin is a measure.Bin of the positive class.
 type SummaryBin struct {
 	Probability float64 `json:"probability"` // mean of what was given
-	Positive    float64 `json:"positive"`    // share of the positive class
+	Right       float64 `json:"positive"`    // share of the positive class
 	Weight      float64 `json:"weight"`      // of the events
 }
 
 // Summary sums m up.
 func (m *Metrics) Summary() Summary {
-	number := func(x float64) *float64 {
-		if x-x != 0 { // NaN or infinite
-			return nil
-		}
-		return &x
-	}
+	number := measure.Defined
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
@@ -122,11 +99,8 @@ func (m *Metrics) Summary() Summary {
 		b := m.Binary
 		s.AUC, s.AveragePrecision = number(b.AUC()), number(b.AveragePrecision())
 		s.Precision, s.Recall, s.CalibrationError = number(b.Precision()), number(b.Recall()), number(b.CalibrationError())
-		for _, r := range b.Reliability {
-			p, positive := number(r.Probability/r.Weight), number(r.Positive/r.Weight)
-			if p != nil && positive != nil {
-				s.Reliability = append(s.Reliability, SummaryBin{*p, *positive, r.Weight})
-			}
+		for _, bin := range b.Diagram() {
+			s.Reliability = append(s.Reliability, SummaryBin(bin))
 		}
 	}
 	if n := m.Numbers; n != nil {
@@ -167,148 +141,6 @@ func ReadSummary(blocks []blankout.Block) (*Summary, error) {
 	return s, nil
 }
 
-// Binary are measures of two classes, for positives that are rare.
-type Binary struct {
-	// Confusion holds the weight of the events by true and predicted class.
-	Confusion [2][2]float64
-	// Scores holds the weight of the events of each class by score, in bins that
-	// are about 1/48 wide at 0 and grow with the score.
-	Scores [2][scoreBins]float64
-	// Reliability groups the events by the probability of the positive class.
-	Reliability [10]ReliabilitySums
-}
-
-const scoreBins = 256
-
-// scoreBin returns the bin of a score f, floor(scoreBins/2 + 24 asinh(2f)) kept
-// within the bins. Its edges are known as values of exp(asinh(2|f|)), to be found
-// by the exponent and the five leading bits of the mantissa: no interval of
-// those holds two edges.
-func scoreBin(f float64) int {
-	z := 2 * math.Abs(f)
-	t := z + math.Sqrt(z*z+1)
-	key := math.Float64bits(t)>>47 - 1023<<5
-	i := scoreBins/2 - 1 // beyond all edges
-	if key < uint64(len(scoreBinAt)) {
-		i = int(scoreBinAt[key])
-		if t >= scoreEdges[i+1] {
-			i++
-		}
-		i = min(i, scoreBins/2-1)
-	}
-	if f < 0 {
-		return scoreBins/2 - 1 - i
-	}
-	return scoreBins/2 + i
-}
-
-// scoreEdges holds exp(i/24), scoreBinAt the last edge, but never edge 128, up to
-// the smallest number of each key.
-var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
-	for i := range edges {
-		edges[i] = math.Exp(float64(i) / 24)
-	}
-	i := 0
-	for key := range at {
-		for t := math.Float64frombits(uint64(key+1023<<5) << 47); i+2 < len(edges) && edges[i+1] <= t; {
-			i++
-		}
-		at[key] = uint8(i)
-	}
-	return edges, at
-}()
-
-// ReliabilitySums are the sums of one bar of a reliability diagram.
-type ReliabilitySums struct {
-	Weight      float64
-	Probability float64 // sum of the probabilities given
-	Positive    float64 // weight of the positive events among them
-}
-
-func (b *Binary) add(score, probability float64, label, predicted int, weight float64) {
-	b.Confusion[label][predicted] += weight
-	b.Scores[label][scoreBin(score)] += weight
-	r := &b.Reliability[min(int(10*probability), 9)]
-	r.Weight += weight
-	r.Probability += weight * probability
-	r.Positive += weight * float64(label)
-}
-
-// Precision returns the share of the events predicted positive that are, NaN if
-// there are none.
-func (b *Binary) Precision() float64 {
-	return b.Confusion[1][1] / (b.Confusion[0][1] + b.Confusion[1][1])
-}
-
-// Recall returns the share of the positive events predicted so, NaN if there
-// are none.
-func (b *Binary) Recall() float64 {
-	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
-}
-
-// AUC returns the area under the ROC curve, events of one bin counting as equal;
-// NaN without events of both classes.
-func (b *Binary) AUC() float64 {
-	area, negatives := 0.0, 0.0
-	positives := 0.0
-	for i := range scoreBins {
-		n, p := b.Scores[0][i], b.Scores[1][i]
-		area += p * (negatives + n/2)
-		negatives += n
-		positives += p
-	}
-	return area / (positives * negatives)
-}
-
-// Threshold is what predicting the positive class from a score on would have meant.
-type Threshold struct {
-	Score     float64 `json:"score"`
-	Positives float64 `json:"positives"` // events of the positive class at or above it
-	Negatives float64 `json:"negatives"` // events of the other class at or above it
-}
-
-// Thresholds returns one Threshold for the lower edge of each bin that holds events, the
-// highest score first. The last holds all events.
-func (b *Binary) Thresholds() []Threshold {
-	var all []Threshold
-	var t Threshold
-	for i := scoreBins - 1; i >= 0; i-- {
-		if b.Scores[0][i]+b.Scores[1][i] == 0 {
-			continue
-		}
-		t.Negatives += b.Scores[0][i]
-		t.Positives += b.Scores[1][i]
-		t.Score = math.Sinh(float64(i-scoreBins/2)/24) / 2
-		all = append(all, t)
-	}
-	return all
-}
-
-// AveragePrecision returns the area under the precision-recall curve, events of
-// one bin counting as equal; NaN without positive events.
-func (b *Binary) AveragePrecision() float64 {
-	found, seen, sum := 0.0, 0.0, 0.0
-	for i := scoreBins - 1; i >= 0; i-- {
-		p := b.Scores[1][i]
-		seen += b.Scores[0][i] + p
-		if found += p; p > 0 {
-			sum += p * found / seen
-		}
-	}
-	return sum / found
-}
-
-// CalibrationError returns the expected calibration error: the mean distance of
-// the probability given from the share of positives, NaN without events.
-func (b *Binary) CalibrationError() float64 {
-	off, weight := 0.0, 0.0
-	for _, r := range b.Reliability {
-		off += math.Abs(r.Probability - r.Positive)
-		weight += r.Weight
-	}
-	return off / weight
-}
-
 // measures is what a Learner measures of itself by its published scores.
 type measures struct {
 	sums        Metrics // without what Learner.Metrics looks up
@@ -327,7 +159,7 @@ func newMeasures(c Config, set settings, outputs int) measures {
 	case set.numbers:
 		m.sums.Numbers = &Numbers{loss: set.loss}
 	case outputs == 1:
-		m.sums.Binary = &Binary{}
+		m.sums.Binary = &measure.Binary{}
 	}
 	m.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1
 	return m
@@ -344,10 +176,6 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 	}
 	m.Classes[label]++
 	predicted := l.predict(scores)
-	wrong := 0.0
-	if predicted != label {
-		wrong = weight
-	}
 	var loss float64
 	if l.k == 1 {
 		f := l.measures.calibration.apply(scores[0])
@@ -357,15 +185,15 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 			p *= e
 		}
 		loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
-		m.Binary.add(scores[0], p, label, predicted, weight)
+		m.Binary.Add(label, predicted, weight, scores[0], p)
 		if l.config.Calibrate {
 			l.measures.calibration.learn(scores[0], label, weight)
 		}
 	} else {
 		loss = logLoss(scores, label)
 	}
-	m.Total.add(weight, wrong, weight*loss, 1)
-	m.Window.add(weight, wrong, weight*loss, windowKeep)
+	m.Total.Add(predicted == label, weight, loss, 1)
+	m.Window.Add(predicted == label, weight, loss, windowKeep)
 	if l.shared() {
 		return // the rest is the fold's
 	}
@@ -377,16 +205,12 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 
 // Assess adds to p what the published weights answer to a labelled event that is not
 // learned.
-func (l *Learner) Assess(e *blankout.Example, p *ProgressiveLoss) {
+func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 	l.assess(l.Score(e, make([]float64, l.k)), e, p)
 }
 
-func (l *Learner) assess(scores []float64, e *blankout.Example, p *ProgressiveLoss) {
-	wrong := 0.0
-	if l.predict(scores) != e.Label {
-		wrong = e.Weight
-	}
-	p.add(e.Weight, wrong, e.Weight*l.logLoss(scores, e.Label), 1)
+func (l *Learner) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
+	p.Add(l.predict(scores) == e.Label, e.Weight, l.logLoss(scores, e.Label), 1)
 }
 
 // logLoss is minus the logarithm of the probability that scores give a class.
@@ -428,32 +252,10 @@ func (m *Metrics) state(c *coder.Coder) {
 	}
 	c.Uint(&m.Suspects)
 	c.Uints(&m.Classes)
-	m.Total.state(c)
-	m.Window.state(c)
+	c.Each(m.Total.Sums()...)
+	c.Each(m.Window.Sums()...)
 	m.Drift.state(c)
 	if m.Binary != nil {
-		m.Binary.state(c)
-	}
-}
-
-func (p *ProgressiveLoss) state(c *coder.Coder) {
-	c.Float(&p.Weight)
-	c.Float(&p.Wrong)
-	c.Float(&p.LogLoss)
-}
-
-func (b *Binary) state(c *coder.Coder) {
-	for label := range 2 {
-		for i := range b.Confusion[label] {
-			c.Float(&b.Confusion[label][i])
-		}
-		for i := range b.Scores[label] {
-			c.Float(&b.Scores[label][i])
-		}
-	}
-	for i := range b.Reliability {
-		c.Float(&b.Reliability[i].Weight)
-		c.Float(&b.Reliability[i].Probability)
-		c.Float(&b.Reliability[i].Positive)
+		c.Each(m.Binary.Sums()...)
 	}
 }

@@ -1,7 +1,6 @@
 package online
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,72 +8,6 @@ import (
 
 	"blankout"
 )
-
-// The binned measures against their definitions over all events.
-func TestBinaryMeasures(t *testing.T) {
-	type event struct {
-		f     float64
-		label int
-	}
-	for _, share := range []float64{0.5, 0.01} {
-		r := rand.New(rand.NewPCG(1, 2))
-		b, events := &Binary{}, []event{}
-		for range 20000 {
-			e := event{r.NormFloat64() * 2, 0}
-			if r.Float64() < share {
-				e.label = 1
-				e.f += 2.5
-			}
-			events = append(events, e)
-			predicted := 0
-			if e.f > 0 {
-				predicted = 1
-			}
-			b.add(e.f, 1/(1+math.Exp(-e.f)), e.label, predicted, 1)
-		}
-		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(b.f, a.f) })
-		auc, ap, positives, negatives := 0.0, 0.0, 0.0, 0.0
-		for i, e := range events {
-			if e.label == 1 {
-				positives++
-				ap += positives / float64(i+1)
-			} else {
-				negatives++
-				auc += positives
-			}
-		}
-		auc, ap = auc/(positives*negatives), ap/positives
-		if got := b.AUC(); math.Abs(got-auc) > 2e-3 {
-			t.Errorf("share %v: AUC %v, want %v", share, got, auc)
-		}
-		if got := b.AveragePrecision(); math.Abs(got-ap) > 2e-3+0.02*ap {
-			t.Errorf("share %v: average precision %v, want %v", share, got, ap)
-		}
-		above, right := 0.0, 0.0
-		for _, e := range events {
-			if e.f > 0 {
-				above++
-				right += float64(e.label)
-			}
-		}
-		off := 0.0
-		for bin := range 10 {
-			bar := 0.0 // of what was promised more than came
-			for _, e := range events {
-				if p := 1 / (1 + math.Exp(-e.f)); p >= float64(bin)/10 && p < float64(bin+1)/10 {
-					bar += p - float64(e.label)
-				}
-			}
-			off += math.Abs(bar) / float64(len(events))
-		}
-		if got := b.CalibrationError(); math.Abs(got-off) > 1e-9 {
-			t.Errorf("share %v: calibration error %v, want %v", share, got, off)
-		}
-		if b.Precision() != right/above || b.Recall() != right/positives {
-			t.Errorf("share %v: precision %v and recall %v, want %v and %v", share, b.Precision(), b.Recall(), right/above, right/positives)
-		}
-	}
-}
 
 // Scores that are known to be off by a factor and a constant are mapped back.
 func TestCalibration(t *testing.T) {
@@ -313,26 +246,6 @@ func TestCompareLevels(t *testing.T) {
 		if want *= 1 + f.keep(5); math.Abs(f.squares-want) > 1e-15 {
 			t.Errorf("level %d: %v, want %v", v, f.squares, want)
 		}
-	}
-}
-
-func TestScoreBin(t *testing.T) {
-	check := func(f float64) {
-		exact := scoreBins/2 + 24*math.Asinh(2*f)
-		if f != 0 && math.Abs(exact-math.Round(exact)) < 1e-9 {
-			return // on an edge: rounding decides
-		}
-		if got, want := scoreBin(f), int(max(0, min(math.Floor(exact), scoreBins-1))); got != want {
-			t.Errorf("scoreBin(%g) = %d, want %d", f, got, want)
-		}
-	}
-	for _, f := range []float64{0, 1e-300, 1e-9, 103, 104, 1e9, 1e200, math.MaxFloat64} {
-		check(f)
-		check(-f)
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 {
-		check(math.Sinh(6*r.NormFloat64()/2) / 2)
 	}
 }
 

@@ -269,9 +269,7 @@ func (m *missing) state(c *coder.Coder) {
 	c.Uints(&m.kinds.Present)
 	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
 		for i := range list {
-			for _, p := range []*float64{&list[i].events, &list[i].own, &list[i].sum, &list[i].squares} {
-				c.Float(p)
-			}
+			c.Each(&list[i].events, &list[i].own, &list[i].sum, &list[i].squares)
 		}
 	}
 }

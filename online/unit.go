@@ -188,7 +188,7 @@ type Numbers struct {
 }
 
 // Report returns the measures since the beginning.
-func (n *Numbers) Report() measure.Report { return n.Total.Report(n.loss) }
+func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.loss) }
 
 // Baseline compares the progressive absolute error with that of the running mean, over one
 // block of priorBlock labelled events after the other, as Prior does for classes.
@@ -353,14 +353,9 @@ func (l *Learner) measureTarget(y, weight float64) {
 func (l *Learner) numbersState(c *coder.Coder) {
 	u, m := &l.unit, l.measures.sums.Numbers
 	c.Uint(&u.count)
-	for _, p := range []*float64{&u.centre, &u.scale, &u.weight, &u.mean, &u.scatter, &m.samples, &m.Residual.Mean, &m.Residual.Deviation} {
-		c.Float(p)
-	}
-	for _, n := range []*measure.Numbers{&m.Total, &m.Window} {
-		for _, p := range []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Mean, &n.Scatter, &n.Asked, &n.Within} {
-			c.Float(p)
-		}
-	}
+	c.Each(&u.centre, &u.scale, &u.weight, &u.mean, &u.scatter, &m.samples, &m.Residual.Mean, &m.Residual.Deviation)
+	c.Each(m.Total.Sums()...)
+	c.Each(m.Window.Sums()...)
 	b := &m.Baseline
 	exceeded := uint64(0)
 	if b.Exceeded {
@@ -370,9 +365,7 @@ func (l *Learner) numbersState(c *coder.Coder) {
 	b.Exceeded = exceeded == 1
 	c.Uint(&b.Event)
 	c.Uint(&b.events)
-	for _, p := range []*float64{&b.MAE, &b.Mean, &b.Weight, &b.Absolute, &b.weight, &b.own, &b.shared} {
-		c.Float(p)
-	}
+	c.Each(&b.MAE, &b.Mean, &b.Weight, &b.Absolute, &b.weight, &b.own, &b.shared)
 }
 
 // checkNumbers refuses what is for classes where a loss is of numbers.

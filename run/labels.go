@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/labels"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/validate"
 )
@@ -71,7 +72,7 @@ func (l *loop) learnExpired(w *labels.Waited) {
 }
 
 func (l *loop) learnWaited(w *labels.Waited) {
-	var fresh online.ProgressiveLoss
+	var fresh measure.Classes
 	switch {
 	case validate.HeldOut(w.Partition, w.Offset, l.validator.holdout):
 		l.current.HeldOut++
@@ -90,9 +91,9 @@ func (l *loop) learnWaited(w *labels.Waited) {
 }
 
 // atLearning returns what the events would have been told as they were learned.
-func (l *loop) atLearning() online.ProgressiveLoss {
+func (l *loop) atLearning() measure.Classes {
 	s := l.Labels.State()
-	return online.ProgressiveLoss{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
+	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
 }
 
 // storeLate hands late labels on to the dead letters, and keeps at it for as long as it

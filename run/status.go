@@ -7,6 +7,7 @@ import (
 
 	"blankout"
 	"blankout/labels"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -25,8 +26,8 @@ type Status struct {
 	Started  time.Time
 	// Counts of records since Run began.
 	Learned, Unlabelled, Refused uint64
-	HeldOut                      uint64                 // and not learned
-	Holdout                      online.ProgressiveLoss // their scores as they came
+	HeldOut                      uint64          // and not learned
+	Holdout                      measure.Classes // their scores as they came
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
@@ -52,7 +53,7 @@ type Status struct {
 	// Labels says what became of labels that come later; nil without any. AtLearning is
 	// what their events would have been told as they were learned.
 	Labels     *labels.Counts
-	AtLearning online.ProgressiveLoss
+	AtLearning measure.Classes
 }
 
 // maxNewest bounds the bytes of Status.Newest.

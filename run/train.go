@@ -43,7 +43,7 @@ type Training struct {
 
 // Trained is what a Training came to.
 type Trained struct {
-	Progressive         online.ProgressiveLoss // of the first pass: every event scored before it was learned
+	Progressive         measure.Classes // of the first pass: every event scored before it was learned
 	Learned, Unlabelled uint64
 	Refused             map[blankout.Reason]uint64
 	Passes              int
@@ -55,7 +55,7 @@ type Trained struct {
 	// Where labels are numbers: the measures of the first pass, of every event before it was
 	// learned, and of the published weights at the end, nil if not evaluated.
 	ProgressiveNumbers *online.Numbers
-	Numbers            *measure.Report
+	Numbers            *measure.NumbersReport
 	Level              float64 // of the noise published at the end: its Q, SD or B
 	Warnings           []online.Warning
 }

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -47,8 +48,8 @@ type measured struct {
 	Confusion *[2][2]float64 `json:"confusion"` // events by true and predicted class
 	// Reliability groups the events by the probability of the positive class: the mean
 	// probability, and the share that was positive.
-	Reliability []reliability      `json:"reliability,omitempty"`
-	Thresholds  []online.Threshold `json:"thresholds,omitempty"`
+	Reliability []reliability       `json:"reliability,omitempty"`
+	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]online.Refusals `json:"refused,omitempty"`
@@ -56,8 +57,8 @@ type measured struct {
 
 type reliability struct {
 	Probability float64 `json:"probability"`
-	Positive    float64 `json:"positive"`
-	Events      float64 `json:"events"`
+	Right       float64 `json:"positive"`
+	Weight      float64 `json:"events"`
 }
 
 // measures answers GET /v1/measures.
@@ -70,10 +71,8 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy}
 	if b := metrics.Binary; b != nil {
 		answer.Confusion = &b.Confusion
-		for _, sums := range b.Reliability {
-			if sums.Weight > 0 {
-				answer.Reliability = append(answer.Reliability, reliability{sums.Probability / sums.Weight, sums.Positive / sums.Weight, sums.Weight})
-			}
+		for _, bin := range b.Diagram() {
+			answer.Reliability = append(answer.Reliability, reliability(bin))
 		}
 		answer.Thresholds = b.Thresholds()
 	}

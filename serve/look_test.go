@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout/client"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/serve"
 )
@@ -48,7 +49,7 @@ func TestLook(t *testing.T) {
 		Classes     []string
 		Confusion   [2][2]float64
 		Reliability []struct{ Probability, Positive, Events float64 }
-		Thresholds  []online.Threshold
+		Thresholds  []measure.Threshold
 		Refused     map[string]online.Refusals
 	}
 	get("/v1/measures", &measures)
@@ -62,7 +63,7 @@ func TestLook(t *testing.T) {
 	}
 	// The table of thresholds is the ROC curve: its area is AUC, and where the score is 0
 	// it agrees with the confusion matrix.
-	area, last := 0.0, online.Threshold{Score: math.Inf(1)}
+	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
 		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
 			t.Errorf("thresholds do not go down: %+v after %+v", x, last)

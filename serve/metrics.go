@@ -195,19 +195,19 @@ var metrics = []metric{
 			}
 		}},
 	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
-		bySpan(online.ProgressiveLoss.MeanLogLoss)},
+		bySpan(measure.Classes.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
-		bySpan(online.ProgressiveLoss.Error)},
+		bySpan(measure.Classes.Error)},
 	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
-		ofTwo((*online.Binary).AUC)},
+		ofTwo((*measure.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
-		ofTwo((*online.Binary).AveragePrecision)},
+		ofTwo((*measure.Binary).AveragePrecision)},
 	{"blankout_progressive_precision_ratio", gauge, nil, "Share of the events predicted positive (learner.threshold) that were; two classes.",
-		ofTwo((*online.Binary).Precision)},
+		ofTwo((*measure.Binary).Precision)},
 	{"blankout_progressive_recall_ratio", gauge, nil, "Share of the positive events that were predicted so; two classes.",
-		ofTwo((*online.Binary).Recall)},
+		ofTwo((*measure.Binary).Recall)},
 	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance of the probability given to the positive class from how often it was right; two classes.",
-		ofTwo((*online.Binary).CalibrationError)},
+		ofTwo((*measure.Binary).CalibrationError)},
 	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
 		ofNumbers((*measure.Numbers).MAE)},
 	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root of the mean squared error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
@@ -540,7 +540,7 @@ func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ..
 	}
 }
 
-func ofTwo(read func(*online.Binary) float64) func(*view, func(float64, ...string)) {
+func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if b := v.status.Metrics.Binary; b != nil {
 			emit(read(b))
@@ -626,7 +626,7 @@ func fromLabels(f func(c *labels.Counts, emit func(float64, ...string))) func(*v
 	}
 }
 
-func bySpan(read func(online.ProgressiveLoss) float64) func(*view, func(float64, ...string)) {
+func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		emit(read(v.status.Metrics.Total), "total")
 		emit(read(v.status.Metrics.Window), "window")

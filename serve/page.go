@@ -8,7 +8,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"path"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/labels"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -83,12 +83,12 @@ func pointOf(v *view) Point {
 	s := v.status
 	p := Point{
 		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabelled + s.Refused, Lag: lag(v),
-		Error: number(s.Metrics.Window.Error()), Total: number(s.Metrics.Total.Error()),
-		Loss: number(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
+		Error: measure.Defined(s.Metrics.Window.Error()), Total: measure.Defined(s.Metrics.Total.Error()),
+		Loss: measure.Defined(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
 	}
 	if n := s.Metrics.Numbers; n != nil {
 		p.Numbers = true
-		p.Error, p.Total, p.Loss = number(n.Window.MAE()), number(n.Total.MAE()), number(n.Window.RMSE())
+		p.Error, p.Total, p.Loss = measure.Defined(n.Window.MAE()), measure.Defined(n.Total.MAE()), measure.Defined(n.Window.RMSE())
 	}
 	return p
 }
@@ -213,7 +213,7 @@ func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
-		Events: m.Events, TotalLoss: number(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
+		Events: m.Events, TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
@@ -224,10 +224,10 @@ func reportOf(v *view) Report {
 		r.Health = &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 	}
 	if m.Numbers != nil {
-		r.TotalLoss = number(m.Numbers.Total.RMSE())
+		r.TotalLoss = measure.Defined(m.Numbers.Total.RMSE())
 	}
 	if m.Binary != nil {
-		r.AUC = number(m.Binary.AUC())
+		r.AUC = measure.Defined(m.Binary.AUC())
 	}
 	for _, p := range v.partitions {
 		out := partition{Topic: p.Topic, Partition: p.Partition, Next: p.Next, HighWater: p.HighWater, Records: p.Records}
@@ -246,7 +246,7 @@ func reportOf(v *view) Report {
 	for _, f := range m.Forecasts {
 		out := forecast{Level: f.Level}
 		for _, e := range f.Error {
-			out.Error = append(out.Error, number(e))
+			out.Error = append(out.Error, measure.Defined(e))
 		}
 		r.Forecasts = append(r.Forecasts, out)
 	}
@@ -256,10 +256,10 @@ func reportOf(v *view) Report {
 			r.Predicting.Lag += p.Lag
 		}
 		if !s.At.IsZero() {
-			r.Predicting.Staleness = number(s.Age.Seconds())
+			r.Predicting.Staleness = measure.Defined(s.Age.Seconds())
 		}
 		if s.Scored > 0 {
-			r.Predicting.Age = number(s.NewestAge.Seconds())
+			r.Predicting.Age = measure.Defined(s.NewestAge.Seconds())
 		}
 	}
 	for _, p := range v.places {
@@ -279,16 +279,9 @@ func reportOf(v *view) Report {
 		}
 	}
 	if !s.NewestTime.IsZero() {
-		r.Age = number(s.NewestAge.Seconds())
+		r.Age = measure.Defined(s.NewestAge.Seconds())
 	}
 	return r
-}
-
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
 }
 
 func milli(t time.Time) *int64 {

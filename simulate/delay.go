@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -112,7 +113,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
 	head := blankout.Head{Schema: s, Threshold: c.Threshold}
-	var fresh online.ProgressiveLoss
+	var fresh measure.Classes
 	var waiting dues
 	learn := func(w due) {
 		l.LearnLater(&events[w.event], w.scores, &fresh)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -33,7 +34,7 @@ func delayEvents(n int) (*blankout.Schema, []blankout.Example) {
 }
 
 // slowDelay looks through all labels that have not come after each event.
-func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64) (m online.Metrics, fresh online.ProgressiveLoss, atEnd uint64) {
+func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64) (m online.Metrics, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l, err := online.New(c, s.Clone())
 	if err != nil {

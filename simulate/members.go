@@ -17,6 +17,7 @@ import (
 
 	"blankout"
 	"blankout/group"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -482,7 +483,7 @@ func (w *world) judge(test []blankout.Example) error {
 	}
 	r.Replicas = bytes.Equal(a, b)
 	r.ProgressiveError, r.ProgressiveLogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
-	var held online.ProgressiveLoss
+	var held measure.Classes
 	for i := range test {
 		if e := &test[i]; e.Label != blankout.Unlabelled && online.Usable(e) {
 			l.Assess(e, &held)

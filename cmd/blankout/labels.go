@@ -22,6 +22,7 @@ import (
 	"blankout/config"
 	"blankout/labels"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
@@ -302,5 +303,5 @@ func summariseLabels(s *run.Status) *labelSummary {
 		return nil
 	}
 	at := s.AtLearning
-	return &labelSummary{*s.Labels, number(100 * at.Error()), number(at.MeanLogLoss())}
+	return &labelSummary{*s.Labels, measure.Defined(100 * at.Error()), measure.Defined(at.MeanLogLoss())}
 }

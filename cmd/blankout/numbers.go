@@ -49,7 +49,7 @@ func (m *numberMeasures) print(w io.Writer) {
 func (m *numberMeasures) encode(w io.Writer, refused int) error {
 	return json.NewEncoder(w).Encode(struct {
 		Examples int `json:"examples"`
-		measure.Report
+		measure.NumbersReport
 		Refused int `json:"refused"` // and skipped
 	}{m.examples, m.sums.Report(m.loss), refused})
 }
@@ -63,7 +63,7 @@ func recentError(m *online.Metrics) string {
 }
 
 // numbersLine words a report in one line.
-func numbersLine(r measure.Report) string {
+func numbersLine(r measure.NumbersReport) string {
 	var parts []string
 	add := func(format string, x *float64) {
 		if x != nil {

@@ -20,6 +20,7 @@ import (
 	"blankout/batch"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/measure"
 )
 
 type predictFlags struct {
@@ -139,8 +140,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	classes := head.Schema.Classes
 	shown := printable(classes)
-	measures := batch.NewMeasures(len(classes))
-	measures.Decide = head.Predict
+	measures := measure.NewEvaluation(len(classes))
 	score, rules := read.Score, map[blankout.MissingRule]int{} // examples known to lack fields by rule
 	if o.remove > 0 || o.groups > 0 {
 		if score, err = deleting(read.Model, o, schema, rules); err != nil {
@@ -185,7 +185,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			return write.add(e, s, probabilities, place)
 		}
 		probabilities = head.Probabilities(s, probabilities)
-		measures.Add(e.Label, e.Weight, s, probabilities)
+		measures.Add(e.Label, e.Weight, s, head.Predict(s), probabilities)
 		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
 			rules[rule]++
 		}
@@ -222,7 +222,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {
-			batch.Report
+			measure.ClassesReport
 			Refused int `json:"refused"` // and skipped
 		}{r, o.data.tally.refused})
 	}
@@ -271,7 +271,7 @@ func printable(names []string) (out []string) {
 	return out
 }
 
-func printReport(w io.Writer, classes []string, r batch.Report) {
+func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	show := func(name string, x *float64, unit string) {
 		if x != nil {
 			fmt.Fprintf(w, "%-20s %.4g%s\n", name, *x, unit)

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/run"
 )
@@ -237,7 +237,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		Summary: s.Metrics.Summary(),
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
-		HeldOut: s.HeldOut, HoldoutError: number(100 * s.Holdout.Error()), Validations: s.Validation.Done,
+		HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), Validations: s.Validation.Done,
 		Warnings: append([]online.Warning{}, s.Warnings...),
 	}
 	out.labelSummary = summariseLabels(s)
@@ -245,12 +245,4 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		out.RefusedBy[string(reason)] = n
 	}
 	return out
-}
-
-// number is x for JSON: null where it is not one.
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
 }

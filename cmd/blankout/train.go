@@ -209,7 +209,7 @@ type trainResult struct {
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
 	// Where labels are numbers, of the training examples.
-	*measure.Report
+	*measure.NumbersReport
 	Refused int `json:"refused"` // and skipped
 	// What became of events and labels, where those come later (--labels).
 	*labels.Counts
@@ -266,7 +266,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
 	}
-	r.TrainError, r.Report, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
+	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	if scaler == nil && !kernel.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
 			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
@@ -311,8 +311,8 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}
-		if r.Report != nil {
-			fmt.Fprintf(p.stderr, "on the training examples: %s\n", numbersLine(*r.Report))
+		if r.NumbersReport != nil {
+			fmt.Fprintf(p.stderr, "on the training examples: %s\n", numbersLine(*r.NumbersReport))
 		}
 		if len(suspects) > 0 {
 			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))

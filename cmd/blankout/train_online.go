@@ -174,7 +174,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
-	r.TrainError, r.Report, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
+	r.TrainError, r.NumbersReport, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
 	if n := trained.ProgressiveNumbers; n != nil {
 		first := n.Report()
 		r.ProgressiveMAE, r.ProgressiveRMSE = first.MAE, first.RMSE
@@ -200,9 +200,9 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
 		}
 		p.sayJoined(r.Counts)
-		if n := trained.ProgressiveNumbers; n != nil && r.Report != nil {
+		if n := trained.ProgressiveNumbers; n != nil && r.NumbersReport != nil {
 			fmt.Fprintf(p.stderr, "progressive %s (the mean of the targets: MAE %.4g); on the training examples: %s, objective %.6g\n",
-				numbersLine(n.Report()), n.Baseline.MeanError(), numbersLine(*r.Report), r.Objective)
+				numbersLine(n.Report()), n.Baseline.MeanError(), numbersLine(*r.NumbersReport), r.Objective)
 		}
 		if r.ProgressiveError != nil && trained.ProgressiveNumbers == nil {
 			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)

@@ -62,9 +62,9 @@ func (o *trainFlags) checkKernel() error {
 type trained struct {
 	batch.Solution
 	model      blankout.Model
-	trainError *float64        // in percent; nil where labels are numbers
-	numbers    *measure.Report // where labels are numbers
-	linear     *batch.Fit      // nil for a kernel machine
+	trainError *float64               // in percent; nil where labels are numbers
+	numbers    *measure.NumbersReport // where labels are numbers
+	linear     *batch.Fit             // nil for a kernel machine
 }
 
 // trainLinear runs batch.Train.

@@ -72,6 +72,13 @@ func (c *Coder) Float(p *float64) {
 	c.Failed = c.Failed || *p-*p != 0 // nothing learned is infinite or no number
 }
 
+// Each codes finite numbers, one after the other.
+func (c *Coder) Each(p ...*float64) {
+	for _, p := range p {
+		c.Float(p)
+	}
+}
+
 // length codes the length of a slice of elements of the given size.
 func (c *Coder) length(n, size int) int {
 	if !c.Decode {

@@ -1,4 +1,4 @@
-package batch
+package measure
 
 import (
 	"math"
@@ -8,10 +8,10 @@ import (
 
 // The slow definitions: AUC as the share of pairs in the right order,
 // average precision threshold by threshold.
-func TestMeasuresAgainstTheDefinitions(t *testing.T) {
+func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const n = 200
-	m := NewMeasures(2)
+	m := NewEvaluation(2)
 	score, label, weight := make([]float64, n), make([]int, n), make([]float64, n)
 	wrong, total, logLoss := 0.0, 0.0, 0.0
 	for i := range n {
@@ -19,8 +19,12 @@ func TestMeasuresAgainstTheDefinitions(t *testing.T) {
 		score[i] = float64(r.IntN(20)-10+3*label[i]) / 4 // with ties
 		weight[i] = float64(1 + r.IntN(3))
 		p := 1 / (1 + math.Exp(-score[i]))
-		m.Add(label[i], weight[i], score[i:i+1], []float64{1 - p, p})
-		if (score[i] > 0) != (label[i] == 1) {
+		predicted := 0
+		if score[i] > 0 {
+			predicted = 1
+		}
+		m.Add(label[i], weight[i], score[i:i+1], predicted, []float64{1 - p, p})
+		if predicted != label[i] {
 			wrong += weight[i]
 		}
 		total += weight[i]
@@ -103,17 +107,44 @@ func TestMeasuresAgainstTheDefinitions(t *testing.T) {
 	}
 }
 
-func TestMeasuresUndefined(t *testing.T) {
-	m := NewMeasures(2)
+func TestEvaluationUndefined(t *testing.T) {
+	m := NewEvaluation(2)
 	if r := m.Report(); r.Error != nil || r.AUC != nil || r.Confusion != nil {
 		t.Errorf("no example: %+v", r)
 	}
-	m.Add(-1, 1, []float64{1}, []float64{0.1, 0.9})
+	m.Add(-1, 1, []float64{1}, 1, []float64{0.1, 0.9})
 	if r := m.Report(); r.Examples != 1 || r.Error != nil {
 		t.Errorf("no label: %+v", r)
 	}
-	m.Add(1, 1, []float64{1}, []float64{0.1, 0.9})
+	m.Add(1, 1, []float64{1}, 1, []float64{0.1, 0.9})
 	if r := m.Report(); *r.Error != 0 || r.AUC != nil || *r.AveragePrecision != 1 || *r.MAP != 1 {
 		t.Errorf("one class: %+v", r)
+	}
+	// A score that is no number, of a model whose weights are huge, is measured as what it is.
+	m.Add(0, 1, []float64{math.NaN()}, 0, []float64{math.NaN(), math.NaN()})
+	if r := m.Report(); r.CalibrationError != nil || len(r.Reliability) != 1 || r.AUC == nil {
+		t.Errorf("no number: %+v", r)
+	}
+}
+
+// The sums with the whole history weighted again for each event.
+func TestClasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 1))
+	for _, keep := range []float64{1, 0.9} {
+		var c Classes
+		weight, wrong, logLoss := 0.0, 0.0, 0.0
+		for i := range 200 {
+			right, w, l := r.IntN(3) > 0, float64(r.IntN(3)), r.ExpFloat64()
+			c.Add(right, w, l, keep)
+			k := math.Pow(keep, float64(199-i))
+			weight += k * w
+			logLoss += k * w * l
+			if !right {
+				wrong += k * w
+			}
+		}
+		if math.Abs(c.Error()-wrong/weight) > 1e-12 || math.Abs(c.MeanLogLoss()-logLoss/weight) > 1e-12 {
+			t.Errorf("keep %v: error %v and log-loss %v, want %v and %v", keep, c.Error(), c.MeanLogLoss(), wrong/weight, logLoss/weight)
+		}
 	}
 }
