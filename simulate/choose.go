@@ -94,7 +94,7 @@ func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int
 	return candidates, errors.Join(errs...)
 }
 
-// Choice is what a method chose for a nightmare. Errors are in percent.
+// Choice is what a method chose for a nightmare. Errors are those of a Point.
 type Choice struct {
 	Method    string `json:"method"`
 	Nightmare string `json:"nightmare"`
@@ -108,7 +108,7 @@ type Choice struct {
 // Choose follows the protocol of Chen et al. (2014, section 4.2): for every
 // nightmare and treatment each method chooses the candidate that does best on
 // validation events in that nightmare (of equal ones that with the lower
-// log-loss, then the first), which is then measured on the test events. The
+// log-loss, of numbers the lower MAE, then the first), which is then measured on the test events. The
 // Result has a Curve for each method. All candidates share one Schema, under
 // which the events have been decoded.
 func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []blankout.Example) (*Result, []Choice, error) {
@@ -140,14 +140,15 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 				curve := Curve{Subject: method, Nightmare: family.Name, Treatment: treatment}
 				for l, level := range family.Levels {
 					best := -1
-					var least Point
+					var least, leastSecond float64
 					for i, c := range candidates {
 						if c.Method != method {
 							continue
 						}
 						p := curves[i*len(r.Treatments)+t].Points[l]
-						if best < 0 || p.Error < least.Error || p.Error == least.Error && p.LogLoss < least.LogLoss {
-							best, least = i, p
+						first, second := p.errors()
+						if best < 0 || first < least || first == least && second < leastSecond {
+							best, least, leastSecond = i, first, second
 						}
 					}
 					one := *r
@@ -159,8 +160,9 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 					p := tested.Curves[0].Points[0]
 					p.Settings = candidates[best].Settings
 					curve.Points = append(curve.Points, p)
-					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, least.Error, p.Error, best})
-					out.Seed, out.Repeat, out.Events, out.BinEvents = tested.Seed, tested.Repeat, tested.Events, tested.BinEvents
+					test, _ := p.errors()
+					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, least, test, best})
+					out.Seed, out.Repeat, out.Events, out.Numbers, out.BinEvents = tested.Seed, tested.Repeat, tested.Events, tested.Numbers, tested.BinEvents
 				}
 				out.Curves = append(out.Curves, curve)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Random lets every feature die with probability Share in [0, 1), independently.
@@ -57,7 +58,9 @@ func (g Groups) String() string { return "groups:" + number(g.Share) }
 // true class y (Globerson & Roweis 2006, section 2): the largest positive
 // contributions to the margin between y and another class. With more than two
 // classes the rival is the one whose margin falls lowest; where a model tells pairs
-// of classes apart, a margin is between the sums of the classes' pairs.
+// of classes apart, a margin is between the sums of the classes' pairs. Where labels
+// are numbers, those K die without which the prediction is furthest from the target: the
+// largest positive contributions to the score, or the largest negative ones.
 type Worst struct {
 	deletion
 	K int
@@ -85,6 +88,17 @@ func (w Worst) Kill(e *Event) {
 	}
 	var victims []holder
 	lowest, found := 0.0, false
+	if e.Model.Target() != loss.Sign {
+		furthest := -1.0
+		for _, by := range []float64{1, -1} {
+			candidates, left := w.against(part, e.Model.Intercept, []side{{0, by}})
+			if off := math.Abs(e.Target - e.Model.Value(by*left)); off > furthest {
+				victims, furthest = candidates, off
+			}
+		}
+		e.die(victims)
+		return
+	}
 	classes := max(outputs, 2)
 	if e.Model.Pairs {
 		classes = len(e.Model.Schema.Classes)
@@ -98,6 +112,10 @@ func (w Worst) Kill(e *Event) {
 			victims, lowest, found = candidates, margin, true
 		}
 	}
+	e.die(victims)
+}
+
+func (e *Event) die(victims []holder) {
 	for _, v := range victims {
 		e.Dead[v.entry] = true
 	}

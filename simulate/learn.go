@@ -3,7 +3,6 @@ package simulate
 // This file holds a learner in a nightmare.
 
 import (
-	"math"
 	"slices"
 
 	"blankout"
@@ -28,12 +27,13 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Threshold: s.Learn.Threshold}}, nil
+	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Threshold: s.Learn.Threshold, Loss: s.Learn.Loss}}, nil
 }
 
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
-// attacks the weights as they were at the last multiple of 500 events.
-func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+// attacks the weights as they were at the last multiple of 500 events. An event that is
+// so distorted that the learner refuses it has no scores.
+func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*blankout.Head, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
 		l.published = l.learner.Published()
 	}
@@ -54,12 +54,7 @@ func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (w
 		l.remove(event, &damaged)
 	}
 	l.head.Calibration = l.learner.Calibration() // as it is when the scores are made
-	scores := l.learner.Learn(&damaged)
-	if e.Label < 0 || scores == nil {
-		return false, 0
-	}
-	p := l.head.Probabilities(scores, make([]float64, max(len(scores), 2)))
-	return l.head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+	return &l.head, l.learner.Learn(&damaged)
 }
 
 // remove takes the dead out of an event. A field that loses everything is

@@ -35,6 +35,7 @@ type Event struct {
 	*Stage
 	Number int              // in the stream, from 0
 	Class  int              // the true one, negative if unknown
+	Target float64          // the true number where labels are numbers; Class is then 0, or negative
 	Model  *blankout.Linear // that is about to score it, nil where there is no linear one
 	X      blankout.Vec
 	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous

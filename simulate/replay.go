@@ -17,6 +17,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"blankout"
+	"blankout/loss"
+	"blankout/measure"
 	"blankout/online"
 )
 
@@ -31,6 +33,14 @@ type Subject struct {
 	// One of these.
 	Model blankout.Model
 	Learn *online.Config
+}
+
+// loss returns the name of the loss, which says what labels are.
+func (s *Subject) loss() string {
+	if s.Learn != nil {
+		return s.Learn.Loss
+	}
+	return s.Model.About().Loss
 }
 
 // Dead is what is left of a feature that died.
@@ -81,6 +91,8 @@ type Result struct {
 	Seed   uint64 `json:"seed"`
 	Repeat int    `json:"repeat"`
 	Events int    `json:"events"`
+	// Numbers says that labels are numbers: Points have NumberErrors, else ClassErrors.
+	Numbers bool `json:"numbers,omitempty"`
 	// BinEvents is the number of events in each stretch of a Point's Time.
 	BinEvents int     `json:"bin_events"`
 	Curves    []Curve `json:"curves"`
@@ -95,23 +107,24 @@ type Curve struct {
 	Points []Point `json:"points"`
 }
 
-// Point is one nightmare of a family. Error and Deleted are in percent, LogLoss
-// in nats, all means over the repetitions.
+// Point is one nightmare of a family. Its error is the share of wrong classes in percent
+// (ClassErrors.Error) or, where labels are numbers, their root mean squared error
+// (NumberErrors.RMSE); Deleted is in percent. All are means over the repetitions.
 type Point struct {
-	Nightmare string   `json:"nightmare"`
-	Level     *float64 `json:"level"` // null without one
-	Repeats   int      `json:"repeats"`
-	Error     float64  `json:"error"`
+	Nightmare     string   `json:"nightmare"`
+	Level         *float64 `json:"level"` // null without one
+	Repeats       int      `json:"repeats"`
+	*ClassErrors           // nil where labels are numbers
+	*NumberErrors          // nil where they are classes
 	// Low and High bound the mean error with a confidence of 95 % over what was
 	// drawn at random (Student's t), null for fewer than two repetitions. They say
 	// nothing about the choice of the events.
 	Low     *float64 `json:"low"`
 	High    *float64 `json:"high"`
-	LogLoss float64  `json:"log_loss"`
 	Deleted float64  `json:"deleted"` // of the features of all events
 	// Settings are those that were chosen for this nightmare, "" for a fixed model.
-	Settings string    `json:"settings,omitempty"`
-	Errors   []float64 `json:"errors"` // by repetition
+	Settings string  `json:"settings,omitempty"`
+	Errors   numbers `json:"errors"` // by repetition
 	// Time is the error in each stretch of the stream; TimeLow and TimeHigh are
 	// its bounds, absent for fewer than two repetitions.
 	Time     numbers     `json:"time"`
@@ -119,9 +132,42 @@ type Point struct {
 	TimeHigh numbers     `json:"time_high,omitempty"`
 	Window   *[2]int     `json:"window"` // the damaged events, null for all
 	times    [][]float64 // by repetition
+	seconds  []float64   // by repetition, see errors
 }
 
-// numbers are null in JSON where they are NaN: no labelled event was there.
+// ClassErrors are those of predicted classes.
+type ClassErrors struct {
+	Error   float64 `json:"error"`    // in percent
+	LogLoss float64 `json:"log_loss"` // in nats
+}
+
+// NumberErrors are those of predicted numbers, in the unit of the labels; null in JSON
+// where predictions are so far off that they are not finite.
+type NumberErrors struct {
+	RMSE measured `json:"rmse"` // root mean squared error
+	MAE  measured `json:"mae"`  // mean absolute error
+}
+
+// errors returns the error and what is told beside it: the log-loss, or the MAE.
+func (p *Point) errors() (first, second float64) {
+	if p.NumberErrors != nil {
+		return float64(p.RMSE), float64(p.MAE)
+	}
+	return p.Error, p.LogLoss
+}
+
+// measured is null in JSON where it is not finite.
+type measured float64
+
+func (m measured) MarshalJSON() ([]byte, error) {
+	if !finite(float64(m)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(m))
+}
+
+// numbers are null in JSON where they are not finite: no labelled event was there, or a
+// prediction is infinite.
 type numbers []float64
 
 func (n numbers) MarshalJSON() ([]byte, error) {
@@ -149,10 +195,24 @@ type run struct {
 }
 
 type outcome struct {
+	sums
+	bins           []sums // by stretch of the stream
+	features, dead float64
+	untouched      string // a group that no event had
+}
+
+// sums are over labelled events, weighted by importance: of classes or of numbers.
+type sums struct {
 	weight, wrong, logLoss float64
-	features, dead         float64
-	binWeight, binWrong    []float64
-	untouched              string // a group that no event had
+	numbers                measure.Numbers
+}
+
+// errors are those of Point.errors, NaN without an event.
+func (s *sums) errors() (first, second float64) {
+	if s.numbers.Weight > 0 {
+		return s.numbers.RMSE(), s.numbers.MAE()
+	}
+	return 100 * s.wrong / s.weight, s.logLoss / s.weight
 }
 
 // Run replays the events of every subject in every nightmare.
@@ -160,7 +220,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	if r.Repeat < 1 || len(r.Families) == 0 || len(r.Treatments) == 0 || len(subjects) == 0 {
 		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
 	}
-	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples)}
+	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples), Numbers: loss.IsRegression(subjects[0].loss())}
 	bins := r.Bins
 	if bins == 0 {
 		bins = 50
@@ -170,6 +230,13 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	for i, s := range subjects {
 		if len(s.Examples) != result.Events {
 			return nil, fmt.Errorf("%s has %d events, %s %d", s.Name, len(s.Examples), subjects[0].Name, result.Events)
+		}
+		if loss.IsRegression(s.loss()) != result.Numbers {
+			ofNumbers, ofClasses := subjects[0].Name, s.Name
+			if !result.Numbers {
+				ofNumbers, ofClasses = ofClasses, ofNumbers
+			}
+			return nil, &RequestError{fmt.Errorf("%s predicts numbers and %s classes: their errors do not compare, replay them apart", ofNumbers, ofClasses)}
 		}
 		columns[i] = columnsOf(s.Examples)
 	}
@@ -238,7 +305,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	}
 	for i := range result.Curves {
 		for j := range result.Curves[i].Points {
-			result.Curves[i].Points[j].finish()
+			result.Curves[i].Points[j].finish(result.Numbers)
 		}
 	}
 	return result, nil
@@ -306,14 +373,14 @@ func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	if o.untouched != "" {
 		return &RequestError{fmt.Errorf("%s: no event has anything of %q: want %s", n, o.untouched, knownGroups(s.Schema))}
 	}
-	p.Errors = append(p.Errors, 100*o.wrong/o.weight)
-	p.LogLoss += o.logLoss / o.weight
+	first, second := o.errors()
+	p.Errors, p.seconds = append(p.Errors, first), append(p.seconds, second)
 	if o.features > 0 {
 		p.Deleted += 100 * o.dead / o.features
 	}
-	time := make([]float64, len(o.binWeight))
-	for i, w := range o.binWeight {
-		time[i] = 100 * o.binWrong[i] / w
+	time := make([]float64, len(o.bins))
+	for i := range o.bins {
+		time[i], _ = o.bins[i].errors()
 	}
 	p.times = append(p.times, time)
 	return nil
@@ -338,16 +405,22 @@ func knownGroups(s *blankout.Schema) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-func (p *Point) finish() {
+func (p *Point) finish(ofNumbers bool) {
 	n := float64(len(p.Errors))
-	p.LogLoss, p.Deleted = p.LogLoss/n, p.Deleted/n
-	var low, high float64
-	p.Error, low, high = meanAndBounds(p.Errors)
+	p.Deleted /= n
+	mean, low, high := meanAndBounds(p.Errors)
+	if second := stat.Mean(p.seconds, nil); ofNumbers {
+		p.NumberErrors = &NumberErrors{measured(mean), measured(second)}
+	} else {
+		p.ClassErrors = &ClassErrors{mean, second}
+	}
 	if n < 2 {
 		p.Time = p.times[0]
 		return
 	}
-	p.Low, p.High = &low, &high
+	if finite(low) && finite(high) {
+		p.Low, p.High = &low, &high
+	}
 	at := make([]float64, len(p.times))
 	for bin := range p.times[0] {
 		for i, t := range p.times {
@@ -374,9 +447,15 @@ func meanAndBounds(x []float64) (mean, low, high float64) {
 // do replays the events once.
 func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, error) {
 	var o outcome
-	bins := (stage.Events + binEvents - 1) / binEvents
-	o.binWeight, o.binWrong = make([]float64, bins), make([]float64, bins)
-	var predict func(*run, *Event, *blankout.Example) (wrong bool, logLoss float64)
+	o.bins = make([]sums, (stage.Events+binEvents-1)/binEvents)
+	var ofNumbers loss.Loss // nil where labels are classes
+	if name := u.subject.loss(); loss.IsRegression(name) {
+		var err error
+		if ofNumbers, err = loss.Parse(name); err != nil {
+			return o, err
+		}
+	}
+	var predict func(*run, *Event, *blankout.Example) (*blankout.Head, []float64)
 	if u.subject.Learn == nil {
 		predict = newFixed(u.subject.Model).predict
 	} else if learner, err := newLearning(u.subject, stage); err != nil {
@@ -389,7 +468,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, &RequestError{err}
 		}
 	}
-	event := Event{Stage: stage}
+	event, all := Event{Stage: stage}, make([]float64, 2)
 	for n := range u.subject.Examples {
 		if n%256 == 0 && ctx.Err() != nil {
 			return o, ctx.Err()
@@ -398,30 +477,39 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 		if e.Refused != nil {
 			continue
 		}
-		event.Number, event.Class, event.Left = n, e.Label, 0
-		wrong, logLoss := predict(u, &event, e)
+		event.Number, event.Class, event.Target, event.Left = n, e.Label, e.Target, 0
+		head, scores := predict(u, &event, e)
 		o.features += float64(len(event.Dead))
 		for _, dead := range event.Dead {
 			if dead {
 				o.dead++
 			}
 		}
-		if e.Label < 0 {
+		if e.Label < 0 || scores == nil {
 			continue
 		}
+		bin := &o.bins[n/binEvents]
+		if ofNumbers != nil {
+			for _, s := range []*sums{&o.sums, bin} {
+				s.numbers.Add(ofNumbers, e.Target, e.Weight, head.Value(scores[0]), math.NaN(), math.NaN(), 1)
+			}
+			continue
+		}
+		all = slices.Grow(all[:0], len(scores))[:max(2, len(scores))]
+		p := head.Probabilities(scores, all)
 		o.weight += e.Weight
-		o.logLoss += e.Weight * logLoss
-		o.binWeight[n/binEvents] += e.Weight
-		if wrong {
+		o.logLoss -= e.Weight * math.Log(max(p[e.Label], 1e-15))
+		bin.weight += e.Weight
+		if head.Predict(scores) != e.Label {
 			if u.wrong != nil {
 				u.wrong[n] = 1
 			}
 			o.wrong += e.Weight
-			o.binWrong[n/binEvents] += e.Weight
+			bin.wrong += e.Weight
 		}
 	}
-	if o.weight == 0 {
-		return o, errors.New("no event has a label")
+	if o.weight+o.numbers.Weight == 0 {
+		return o, errors.New("no event that can be scored has a label")
 	}
 	for name, m := range stage.members {
 		if !m.touched {
@@ -443,18 +531,17 @@ type fixed struct {
 	model  blankout.Model
 	linear *blankout.Linear // the model, if it is one
 
-	raw         blankout.Example // as distorted
-	x           blankout.Vec
-	field       []uint16
-	none        []float64    // zeros
-	zeros       blankout.Vec // what the Scaler makes of them in the columns of x
-	scores, all []float64
-	left        blankout.Example // what is left of an event
+	raw    blankout.Example // as distorted
+	x      blankout.Vec
+	field  []uint16
+	none   []float64    // zeros
+	zeros  blankout.Vec // what the Scaler makes of them in the columns of x
+	scores []float64
+	left   blankout.Example // what is left of an event
 }
 
 func newFixed(m blankout.Model) *fixed {
-	k := max(m.About().Outputs, 2)
-	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, k), all: make([]float64, k)}
+	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
 // linearOf returns a model if it is a linear one, else nil.
@@ -463,7 +550,9 @@ func linearOf(m blankout.Model) *blankout.Linear {
 	return linear
 }
 
-func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, logLoss float64) {
+// predict returns the scores of an event in a nightmare and the Head that says what they
+// mean, both until it is called again.
+func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*blankout.Head, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
@@ -485,32 +574,24 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (wrong bool, 
 			f.zeros = f.standardisedZeros(f.zeros)
 		}
 	}
-	var scores []float64
+	head := f.model.About()
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
-		head := f.model.About()
 		head.Strike(e, f.x, f.field, event.Dead, head.Schema.Known, left)
-		scores = f.model.ScoreLacking(left.Features, left, f.scores)
-	} else {
-		for i, dead := range event.Dead {
-			switch {
-			case dead && u.treatment.Dead == Null:
-				f.x.Value[i] = 0
-			case dead && scaler.Curves != nil: // see moveHats
-			case dead:
-				f.x.Value[i] = f.zeros.Value[i]
-			case u.treatment.Rescale && left > 0:
-				f.x.Value[i] /= left
-			}
+		return head, f.model.ScoreLacking(left.Features, left, f.scores)
+	}
+	for i, dead := range event.Dead {
+		switch {
+		case dead && u.treatment.Dead == Null:
+			f.x.Value[i] = 0
+		case dead && scaler.Curves != nil: // see moveHats
+		case dead:
+			f.x.Value[i] = f.zeros.Value[i]
+		case u.treatment.Rescale && left > 0:
+			f.x.Value[i] /= left
 		}
-		scores = f.model.ScoreVec(f.x, f.scores)
 	}
-	if e.Label < 0 {
-		return false, 0
-	}
-	head := f.model.About()
-	p := head.Probabilities(scores, f.all)
-	return head.Predict(scores) != e.Label, -math.Log(max(p[e.Label], 1e-15))
+	return head, f.model.ScoreVec(f.x, f.scores)
 }
 
 // moveHats puts into f.x the hats of the event whose dead numbers are 0, and marks as dead
@@ -568,7 +649,8 @@ func share(dead []bool, columns []uint32) float64 {
 
 // Error returns the share of the labelled examples, by importance, that a model
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
-// that can be known, the first draw with seed 0. It is NaN without a labelled example.
+// that can be known, the first draw with seed 0. It is NaN without a labelled example,
+// and for a model of numbers.
 func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)
 	if err != nil {
@@ -578,8 +660,12 @@ func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare)
 }
 
 // Mistakes says of each example, by a 1, whether a model gets it wrong in a nightmare, in
-// the repetition of a seed that is asked for. It fails as a Replay does.
+// the repetition of a seed that is asked for. It fails as a Replay does, and for a model
+// of numbers.
 func Mistakes(ctx context.Context, m blankout.Model, examples []blankout.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
+	if loss.IsRegression(m.About().Loss) {
+		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
+	}
 	u := run{nightmare: nightmare, treatment: t, repeat: repeat, wrong: make([]byte, len(examples))}
 	_, err := once(ctx, &u, m, examples, seed)
 	return u.wrong, err

@@ -70,24 +70,34 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		}
 		return number(*x)
 	}
-	rows := [][]string{{"model", "nightmare", "level", "dead", "rescale", "repeats", "error", "low", "high", "log_loss", "deleted", "settings"}}
+	first, second := "error", "log_loss"
+	if r.Numbers {
+		first, second = "rmse", "mae"
+	}
+	rows := [][]string{{"model", "nightmare", "level", "dead", "rescale", "repeats", first, "low", "high", second, "deleted", "settings"}}
 	for _, curve := range r.Curves {
 		for _, p := range curve.Points {
+			first, second := p.errors()
 			rows = append(rows, []string{blankout.Printable(curve.Subject), blankout.Printable(p.Nightmare), optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
-				number(p.Error), optional(p.Low), optional(p.High), number(p.LogLoss), number(p.Deleted), p.Settings})
+				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted), p.Settings})
 		}
 	}
 	return c.WriteAll(rows)
 }
 
 // Markdown writes the tables of error, one for each family: a row for each
-// model and treatment, a column for each nightmare.
+// model and treatment, a column for each nightmare. Where labels are numbers a table of
+// the mean absolute error follows that of the root mean squared error.
 func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
 
 func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Nightmares\n\nError in percent over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
-		r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
+	what, digits := "Error in percent", "%.2f"
+	if r.Numbers {
+		what, digits = "Root mean squared error (RMSE)", "%.4g"
+	}
+	fmt.Fprintf(&b, "# Nightmares\n\n%s over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
+		what, r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
 	table := func(curves []*Curve, cell func(*Point) string) {
 		row := func(first, second string, cell func(*Point) string, points []Point) {
 			fmt.Fprintf(&b, "| %s | %s |", inTable(first), second)
@@ -107,11 +117,16 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		curves := r.of(family)
 		fmt.Fprintf(&b, "\n## %s\n\n", blankout.Printable(family))
 		table(curves, func(p *Point) string {
+			first, _ := p.errors()
 			if p.High == nil {
-				return fmt.Sprintf("%.2f", p.Error)
+				return fmt.Sprintf(digits, first)
 			}
-			return fmt.Sprintf("%.2f ± %.2f", p.Error, *p.High-p.Error)
+			return fmt.Sprintf(digits+" ± "+digits, first, *p.High-first)
 		})
+		if r.Numbers {
+			b.WriteString("\nMean absolute error (MAE):\n\n")
+			table(curves, func(p *Point) string { return fmt.Sprintf(digits, p.MAE) })
+		}
 		if slices.ContainsFunc(curves, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
 			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n")
 			table(curves, func(p *Point) string { return p.Settings })
@@ -190,6 +205,9 @@ func (r *Result) Figures() []Named {
 			return c.name()
 		}
 		f := &Figure{Title: family, Y: "error (%)"}
+		if r.Numbers {
+			f.Y = "RMSE"
+		}
 		scale := 1.0
 		if f.X = axis(family); strings.HasPrefix(family, "random:") {
 			scale = 100
@@ -199,11 +217,12 @@ func (r *Result) Figures() []Named {
 			s.Name = legend(c)
 			bounded := false
 			for _, p := range c.Points {
-				low, high := p.Error, p.Error // of what is not random
+				first, _ := p.errors()
+				low, high := first, first // of what is not random
 				if p.Low != nil {
 					low, high, bounded = *p.Low, *p.High, true
 				}
-				s.Y, s.Low, s.High = append(s.Y, p.Error), append(s.Low, low), append(s.High, high)
+				s.Y, s.Low, s.High = append(s.Y, first), append(s.Low, low), append(s.High, high)
 				if p.Level != nil {
 					s.X = append(s.X, scale**p.Level)
 				}
@@ -268,6 +287,9 @@ func (r *Result) subjects() (names []string) {
 func (r *Result) overTime(curves []*Curve, at int, legend func(*Curve) string) *Figure {
 	p := curves[0].Points[at]
 	f := &Figure{Title: p.Nightmare, X: "event", Y: fmt.Sprintf("error (%%) of %d events", r.BinEvents)}
+	if r.Numbers {
+		f.Y = fmt.Sprintf("RMSE of %d events", r.BinEvents)
+	}
 	for _, c := range curves {
 		q := c.Points[at]
 		s := r.style(c, curves[0], BareLine)

@@ -69,6 +69,9 @@ die, drift or turn noisy. It writes results.json, results.csv, results.md and fi
   stuck:NAME:VALUE     every value of a group becomes VALUE
   noise:[NAME:]SD      normal noise is added
 
+Where the loss says that labels are numbers, errors are root mean squared errors (RMSE)
+and mean absolute errors (MAE) in the unit of the labels.
+
 The last number may be a list or, anywhere, a range: random:0..0.9/0.1, worst:0,5,10.
 Every one may end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
 
@@ -127,7 +130,7 @@ out from FILE that are struck in the same way.`,
 	for name, values := range map[string][]string{
 		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
 		"dead":      {"null", "zero", "null,zero"},
-		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10"},
+		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10", "squared", "absolute"},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -332,7 +335,8 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
-			return nil, usageError{fmt.Errorf("%s predicts numbers: simulate counts wrong classes", file)}
+			// Of a file that was written when each number was a class, too.
+			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
 		data, err := o.dataFor(m)
 		if err != nil {
@@ -378,14 +382,16 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			if err != nil {
 				return nil, err
 			}
-			if s.Schema, err = findSchema(ctx, data, data.paths); err != nil {
+			if s.Schema, err = findSchema(ctx, data, data.paths, learner.Loss); err != nil {
 				return nil, err
 			}
 			if s.Examples, err = o.examples(ctx, data, data.paths, s.Schema, screen); err != nil {
 				return nil, err
 			}
 		}
-		s.Examples, s.Schema = first.Examples, first.Schema
+		if s.Examples, s.Schema = first.Examples, first.Schema; loss.LabelsOf(learner.Loss) != s.Schema.Target {
+			return nil, usageError{fmt.Errorf("losses %s and %s read labels in different ways: replay such learners apart", first.Learn.Loss, learner.Loss)}
+		}
 		subjects = append(subjects, s)
 	}
 	for i, s := range subjects {
@@ -409,11 +415,12 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	return &l.Learner, nil
 }
 
-// findSchema returns the Schema of a learner of these events: it knows every
-// class that occurs, in ascending order.
-func findSchema(ctx context.Context, data *dataFlags, paths []string) (*blankout.Schema, error) {
+// findSchema returns the Schema of a learner of these events: where the labels of the
+// loss are classes it knows every class that occurs, in ascending order.
+func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*blankout.Schema, error) {
+	data.record.Target = loss.LabelsOf(lossName)
 	record := data.record
-	if len(record.Classes) == 0 {
+	if record.Target == loss.Sign && len(record.Classes) == 0 {
 		if slices.Contains(paths, "-") {
 			record.MaxClasses = 2 // read once: as they come
 		} else {
@@ -441,7 +448,7 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 			return enough
 		}
 		out = append(out, blankout.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Missing: slices.Clone(e.Missing),
-			Label: e.Label, Weight: e.Weight, Time: e.Time, Offset: e.Offset})
+			Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset})
 		if len(out)%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(len(out))) + " events read")
 		}
@@ -462,7 +469,12 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 	if err != nil {
 		return nil, nil, err
 	}
-	schema, err := findSchema(ctx, data, o.train)
+	for _, l := range o.losses[1:] {
+		if loss.LabelsOf(l) != loss.LabelsOf(o.losses[0]) {
+			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: the labels of one are numbers, of the other classes: compare them apart", o.losses[0], l)}
+		}
+	}
+	schema, err := findSchema(ctx, data, o.train, o.losses[0])
 	if err != nil {
 		return nil, nil, err
 	}

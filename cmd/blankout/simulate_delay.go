@@ -59,7 +59,7 @@ func (p *program) runDelays(ctx context.Context, o *simulateFlags, screen *scree
 	if err != nil {
 		return err
 	}
-	schema, err := findSchema(ctx, data, data.paths)
+	schema, err := findSchema(ctx, data, data.paths, learner.Loss)
 	if err != nil {
 		return err
 	}

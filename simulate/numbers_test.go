@@ -1,0 +1,251 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/loss"
+	"blankout/online"
+)
+
+// numberStream returns examples whose labels are numbers, of importances that differ, and
+// the model of the weights that made them, noise apart.
+func numberStream(lossName string, n int, seed uint64) (*blankout.Linear, []blankout.Example) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	weights := []float64{1, -2, 0.5, 0, 1.5, -0.3, 0.2, 0.1}
+	s := blankout.NewSchema(10, nil, 0)
+	s.Target = loss.LabelsOf(lossName)
+	m := blankout.NewLinear(s, lossName, "none", [][]float64{weights}, []float64{1})
+	examples := make([]blankout.Example, n)
+	for i := range examples {
+		e := &examples[i]
+		e.Weight = float64(1 + i%3)
+		for d := range uint32(len(weights)) {
+			if r.IntN(4) > 0 {
+				e.Features.Index = append(e.Features.Index, d)
+				e.Features.Value = append(e.Features.Value, 0.5+r.NormFloat64())
+			}
+		}
+		e.Target = m.Score(e, make([]float64, 1))[0] + 0.7*r.NormFloat64()
+		if s.Target == loss.Count {
+			e.Target = math.Round(math.Exp(e.Target))
+		}
+	}
+	return m, examples
+}
+
+// TestNumbersClosedForm holds the errors under random deletion against their expectation.
+// If every feature dies with probability d and the survivors are multiplied by s, a score
+// has the mean f = b + s (1-d) sum w x and the variance v = s^2 d (1-d) sum w^2 x^2, and
+// the squared error is (y - f)^2 + v, whatever the distribution of the score.
+func TestNumbersClosedForm(t *testing.T) {
+	const d, repeat = 0.4, 60
+	m, examples := numberStream("squared", 500, 1)
+	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Repeat: repeat, Seed: 3}
+	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
+	if err != nil || !result.Numbers {
+		t.Fatal(result, err)
+	}
+	for i, scale := range []float64{1, 1 / (1 - d)} {
+		weight, want := 0.0, 0.0
+		for n := range examples {
+			e := &examples[n]
+			f, v := m.Intercept[0], 0.0
+			for j, column := range e.Features.Index {
+				part := m.Weight(column, 0) * e.Features.Value[j]
+				f += scale * (1 - d) * part
+				v += scale * scale * d * (1 - d) * part * part
+			}
+			weight += e.Weight
+			want += e.Weight * ((e.Target-f)*(e.Target-f) + v)
+		}
+		want /= weight
+		p := result.Curves[i].Points[0]
+		squares := make([]float64, len(p.Errors))
+		for k, rmse := range p.Errors {
+			squares[k] = rmse * rmse
+		}
+		mean, deviation := stat.MeanStdDev(squares, nil)
+		se := stat.StdErr(deviation, repeat)
+		if len(squares) != repeat || math.Abs(mean-want) > 3*se || se > 0.02*want {
+			t.Errorf("%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
+		}
+		if got, _, _ := meanAndBounds(p.Errors); float64(p.RMSE) != got || p.ClassErrors != nil {
+			t.Errorf("RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
+		}
+	}
+}
+
+// TestNumbersMeasures holds both errors, in all and in stretches of the stream, against
+// counts made here, and the deletion of the worst features against all there are.
+func TestNumbersMeasures(t *testing.T) {
+	for _, lossName := range []string{"squared", "poisson"} {
+		m, examples := numberStream(lossName, 90, 2)
+		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Null}}, Repeat: 2, Bins: 3}
+		result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, p := range result.Curves[0].Points {
+			var weight, squared, absolute [4]float64
+			for n := range examples {
+				e := &examples[n]
+				worst := 0.0
+				for set := range 1 << e.Features.Len() { // every set of at most k features
+					score, dead := m.Intercept[0], 0
+					for j, column := range e.Features.Index {
+						if set>>j&1 == 1 {
+							dead++
+						} else {
+							score += m.Weight(column, 0) * e.Features.Value[j]
+						}
+					}
+					if lossName == "poisson" {
+						score = math.Exp(score)
+					}
+					if dead <= k {
+						worst = max(worst, math.Abs(e.Target-score))
+					}
+				}
+				for _, part := range []int{n / 30, 3} {
+					weight[part] += e.Weight
+					squared[part] += e.Weight * worst * worst
+					absolute[part] += e.Weight * worst
+				}
+			}
+			near := func(what string, got, want float64) {
+				if !(math.Abs(got-want) <= 1e-9*want) {
+					t.Errorf("%s, %s: %s %g, want %g", lossName, p.Nightmare, what, got, want)
+				}
+			}
+			near("RMSE", float64(p.RMSE), math.Sqrt(squared[3]/weight[3]))
+			near("MAE", float64(p.MAE), absolute[3]/weight[3])
+			for bin, got := range p.Time {
+				near("RMSE of a stretch", got, math.Sqrt(squared[bin]/weight[bin]))
+			}
+		}
+	}
+}
+
+// TestNumbersLearningQuiet: without a nightmare a learner's errors are its own progressive
+// ones.
+func TestNumbersLearningQuiet(t *testing.T) {
+	for _, lossName := range []string{"squared", "absolute", "poisson"} {
+		m, examples := numberStream(lossName, 600, 5)
+		c := online.DefaultConfig()
+		c.Loss = lossName
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Null}}, Repeat: 1}
+		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		learner, err := online.New(c, m.Schema.Clone())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range examples {
+			learner.Learn(&examples[i])
+		}
+		metrics := learner.Metrics()
+		p, want := result.Curves[0].Points[0], metrics.Summary()
+		if math.Abs(float64(p.RMSE)-*want.RMSE) > 1e-9 || math.Abs(float64(p.MAE)-*want.MAE) > 1e-9 {
+			t.Errorf("%s: RMSE %g and MAE %g, the learner says %g and %g", lossName, p.RMSE, p.MAE, *want.RMSE, *want.MAE)
+		}
+	}
+}
+
+// TestNumbersChoose: of two settings the one with the lower RMSE is chosen.
+func TestNumbersChoose(t *testing.T) {
+	m, examples := numberStream("squared", 900, 7)
+	var b batch.Builder
+	for i := range examples[:300] {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := batch.DefaultConfig()
+	config.Loss = "squared"
+	candidates, err := TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 2, Seed: 1}
+	result, choices, err := r.Choose(context.Background(), candidates, examples[300:600], examples[600:])
+	if err != nil || !result.Numbers || len(choices) != 2 {
+		t.Fatal(result, choices, err)
+	}
+	for i, settings := range []string{"q = 0", "q = 0.8"} {
+		if c := choices[i]; c.Settings != settings || c.Test != float64(result.Curves[0].Points[i].RMSE) {
+			t.Errorf("%+v, want %s", c, settings)
+		}
+	}
+}
+
+// TestNumbersFiles: what the files call the measures, and what is infinite.
+func TestNumbersFiles(t *testing.T) {
+	m, examples := numberStream("poisson", 60, 4)
+	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}
+	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Dead: Null}}, Repeat: 2, Bins: 2,
+		Groups: map[string][]blankout.Span{"all": {{From: 0, To: 100}}}}
+	var first *Result
+	for _, threads := range []int{1, 2} {
+		r.Threads = threads
+		result, err := r.Run(context.Background(), []*Subject{subject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = result
+		} else if !reflect.DeepEqual(first, result) {
+			t.Error("another result on two threads")
+		}
+	}
+	var table, text bytes.Buffer
+	if err := first.WriteCSV(&table); err != nil {
+		t.Fatal(err)
+	}
+	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,level,dead,rescale,repeats,rmse,low,high,mae,deleted,settings" {
+		t.Error(header)
+	}
+	if err := first.Markdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Root mean squared error (RMSE) over 60 events", "Mean absolute error (MAE):", "| m | null | +Inf |"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in %s", want, &text)
+		}
+	}
+	encoded, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
+		if !bytes.Contains(encoded, []byte(want)) {
+			t.Errorf("no %s in %s", want, encoded)
+		}
+	}
+	if figures := first.Figures(); len(figures) != 4 || figures[1].Figure.Y != "RMSE" || figures[2].Figure.Y != "RMSE of 30 events" {
+		t.Errorf("%d figures, %q", len(figures), figures[1].Figure.Y)
+	}
+	if _, err := first.Save(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	classes, more := stream(2, 60, 1)
+	_, err = r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
+	if err == nil || !strings.Contains(err.Error(), "m predicts numbers and c classes") {
+		t.Error(err)
+	}
+	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Dead: Null}, 0, 0); err == nil {
+		t.Error("mistakes of numbers")
+	}
+}
