@@ -184,6 +184,9 @@ type Prediction struct {
 	// although usual. Rule is what the scores were made by because of that.
 	Missing []string             `json:"missing,omitempty"`
 	Rule    blankout.MissingRule `json:"rule,omitempty"`
+	// Level is the noise that the weights were learned with, as blankout.ParseNoise reads
+	// it: of a learner with noise auto the level that it had chosen.
+	Level string `json:"level,omitempty"`
 	// Unknown names features of the event that the model has never met, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
@@ -455,7 +458,7 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 }
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores)}
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: m.Noise}
 	if p.Rule = m.Answer(e).Rule; p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}

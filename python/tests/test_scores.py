@@ -48,7 +48,7 @@ def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
     for name, p in got.probabilities.items():
         near(p, want["probabilities"][name])
     assert (got.missing, got.rule) == (want.get("missing", []), want.get("rule", ""))
-    assert got.unknown == want.get("unknown", [])
+    assert (got.level, got.unknown) == (want.get("level", ""), want.get("unknown", []))
     for name in ("value", "low", "high"):
         a, b = getattr(got, name), want.get(name)
         assert (a is None) == (b is None), (name, a, b)

@@ -54,6 +54,7 @@ class Answer:
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
         rule: what the scores were made by because of that, "" if nothing is missing.
+        level: the noise that the weights were learned with.
         unknown: names of features that the model has never met, the first twenty of them.
         explanation: what adds most to the score of the class (of two classes the second's).
     """
@@ -68,6 +69,7 @@ class Answer:
     high: float | None = None
     missing: list[str] = field(default_factory=list)
     rule: str = ""
+    level: str = ""
     unknown: list[str] = field(default_factory=list)
     explanation: list[Contribution] = field(default_factory=list)
 
@@ -290,7 +292,7 @@ class Model:
         out = []
         for i in range(len(batch)):
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
-            a["rule"] = self._verdict(batch, i).rule
+            a["rule"], a["level"] = self._verdict(batch, i).rule, self.noise
             if a["rule"]:
                 a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
