@@ -305,7 +305,7 @@ func (d *Deferred) Decode(ctx context.Context, r record.Record, e *blankout.Exam
 	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Offset: r.Offset, Time: r.Time, Key: r.Key, Value: r.Value}
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	if r.Cut {
-		e.Value, e.Refused = nil, &blankout.Refusal{Reason: blankout.ReasonOversize, Detail: "a line of more than max_bytes; its rest is skipped", Value: r.Value}
+		e.Value, e.Refused = nil, &blankout.Refusal{Reason: blankout.ReasonOversize, Detail: "a line of more than max_bytes; " + record.RestSkipped, Value: r.Value}
 		return nil
 	}
 	if d.Clock == nil {

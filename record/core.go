@@ -164,7 +164,7 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 	case len(v) == 0:
 		d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
 	case r.Cut:
-		d.refuse(r, e, blankout.ReasonOversize, "a line of more than max_bytes, %d; its rest is skipped", d.c.MaxBytes)
+		d.refuse(r, e, blankout.ReasonOversize, "a line of more than max_bytes, %d; %s", d.c.MaxBytes, RestSkipped)
 	case len(v) > d.c.MaxBytes:
 		d.refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] == 0 && len(v) >= 5:

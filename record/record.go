@@ -36,7 +36,12 @@ type Record struct {
 	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
 	Unlabelled bool  // whatever the record says of its label is passed over
 	Cut        bool  // Value is the start of a line that is longer than max_bytes
+	// Headers are those of a record of a topic as they came, not taken apart; nil of a file.
+	Headers []byte
 }
+
+// RestSkipped ends the detail of a refused line of a file of which only the start is kept.
+const RestSkipped = "its rest is skipped"
 
 // Decoder turns records of one format into Examples. It adds the fields,
 // classes and names it meets to its Schema and belongs to one goroutine.

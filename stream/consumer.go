@@ -592,7 +592,7 @@ func (c *Consumer) read(ctx context.Context, b *blankout.Batch, cur *fetched) (n
 			if offset >= cur.next { // beyond the end asked for
 				break
 			}
-			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled}
+			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled, Headers: raw.headers}
 			if batch.attributes&flagLogAppendTime != 0 {
 				r.Time = batch.maxTime
 			}
@@ -647,6 +647,9 @@ func (c *Consumer) decode(ctx context.Context, b *blankout.Batch, r record.Recor
 	return e, nil
 }
 
+// packedBatch begins the detail of a refused batch, whose records are not told apart.
+const packedBatch = "record batch"
+
 // refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
 // one refused example at offset, with the bytes as they came.
 func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
@@ -666,7 +669,7 @@ func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, o
 	value := slices.Clone(batch.records)
 	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
 		Reason: reason,
-		Detail: fmt.Sprintf("record batch [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
+		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
 		Value:  value,
 	}}
 }

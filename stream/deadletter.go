@@ -99,15 +99,15 @@ func openLetterFile(what, name string) (*DeadLetters, error) {
 	return d, nil
 }
 
-// letter is a record that is kept, and why.
-type letter struct {
-	Topic     string          `json:"topic"`
+// Letter is a record that is kept, and why.
+type Letter struct {
+	Topic     string          `json:"topic"` // or the file's name
 	Partition int32           `json:"partition"`
-	Offset    int64           `json:"offset"`
-	Time      int64           `json:"time"`
+	Offset    int64           `json:"offset"` // in a file the number of the line, from 0
+	Time      int64           `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
 	Reason    blankout.Reason `json:"reason,omitempty"`
 	Detail    string          `json:"detail,omitempty"`
-	*suspicion
+	*Suspicion
 	Truncated    int    `json:"truncated,omitempty"`     // bytes that Value had before it was cut
 	TruncatedKey int    `json:"truncated_key,omitempty"` // the same of Key
 	Key          []byte `json:"key,omitempty"`
@@ -118,8 +118,8 @@ type letter struct {
 // may have 100 MB.
 const maxLetterBytes = 32 << 20
 
-// suspicion is what a letter says of an event whose label is probably wrong.
-type suspicion struct {
+// Suspicion is what a letter says of an event whose label is probably wrong.
+type Suspicion struct {
 	Label     string  `json:"label"`
 	Score     float64 `json:"score"`
 	Influence float64 `json:"influence"`
@@ -133,17 +133,17 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	if r == nil {
 		panic("stream: a dead letter that was not refused")
 	}
-	return d.add(ctx, &letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
+	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
 // AddSuspect takes up an event that was learned but whose label is probably
 // wrong, as Add does a refused one: with that label, its score before it was
 // learned and its influence instead of a reason and a detail.
 func (d *DeadLetters) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
-	return d.add(ctx, &letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, suspicion: &suspicion{label, score, influence}, Key: e.Key, Value: e.Value})
+	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Suspicion: &Suspicion{label, score, influence}, Key: e.Key, Value: e.Value})
 }
 
-func (d *DeadLetters) add(ctx context.Context, l *letter) error {
+func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 	if n := len(l.Value); n > maxLetterBytes {
 		l.Value, l.Truncated = l.Value[:maxLetterBytes], n
 	}
@@ -170,10 +170,10 @@ func (d *DeadLetters) add(ctx context.Context, l *letter) error {
 }
 
 // message is the letter as it stands in a topic.
-func (l *letter) message() Message {
+func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
 	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
-	if s := l.suspicion; s != nil {
+	if s := l.Suspicion; s != nil {
 		header("label", []byte(s.Label))
 		header("score", strconv.AppendFloat(nil, s.Score, 'g', -1, 64))
 		header("influence", strconv.AppendFloat(nil, s.Influence, 'g', -1, 64))

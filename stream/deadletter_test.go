@@ -2,12 +2,15 @@ package stream
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +103,7 @@ func TestDeadLetterFile(t *testing.T) {
 		t.Fatalf("%d lines:\n%s", len(lines), b)
 	}
 	for i, line := range lines[1:] {
-		var got letter
+		var got Letter
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -299,5 +302,120 @@ func TestDeadLetterErrors(t *testing.T) {
 	}
 	if err := full.Close(); err == nil {
 		t.Error("Close with a letter that was not written")
+	}
+}
+
+// What is read back is what was stored, from a topic and from a file: null and empty
+// bytes, reasons, and what was cut; what is no letter is an error of its place alone.
+func TestLetters(t *testing.T) {
+	b := startBroker(t, map[string]int32{"dead": 1})
+	connection := DefaultConnectConfig()
+	connection.Brokers = b.Brokers()
+	examples := []*blankout.Example{refused(0, "plain"), refused(1, ""), refused(2, "\x00\xff\n"), refused(3, strings.Repeat("x", maxLetterBytes+1)), refused(4, "last")}
+	examples[1].Refused.Value, examples[1].Key = nil, nil
+	examples[2].Time = 0
+	for _, c := range []DeadLetterConfig{{Topic: "dead"}, {File: filepath.Join(t.TempDir(), "dead.jsonl")}} {
+		if c.Topic != "" {
+			examples[3].Refused.Value = []byte("short") // the topic does not take as many bytes
+		} else {
+			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
+		}
+		d, err := OpenDeadLetters(t.Context(), c, connection, testLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range examples {
+			if i == 4 { // a stranger's record before the last
+				if err := d.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if d.producer != nil {
+					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{"reason", []byte("syntax")}}})
+				} else {
+					_, err = d.file.WriteString("{}\n\n")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.Add(t.Context(), "t", 2, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.AddSuspect(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Flush(t.Context()), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		in := Input{Where: c.File, Kafka: DefaultConsumerConfig()}
+		in.Kafka.ConnectConfig, in.Kafka.Topics = connection, []string{"dead"}
+		letters, err := OpenLetters(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []*Letter
+		var wrong []string
+		for {
+			l, err := letters.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if e, ok := errors.AsType[*LetterError](err); ok {
+				wrong = append(wrong, e.Error())
+			} else if err != nil {
+				t.Fatal(err)
+			} else {
+				got = append(got, l)
+			}
+		}
+		if err := letters.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: no letter: it names no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
+			t.Errorf("%q, want %q", wrong, want)
+		}
+		if len(got) != len(examples)+1 {
+			t.Fatalf("%d letters", len(got))
+		}
+		for i, e := range examples {
+			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
+			partial := ""
+			if len(want.Value) > maxLetterBytes {
+				want.Value, want.Truncated, partial = want.Value[:maxLetterBytes], maxLetterBytes+1, "it was cut for its size"
+			}
+			if !reflect.DeepEqual(got[i], want) || got[i].Partial() != partial {
+				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)
+			}
+		}
+		if s := got[len(examples)]; s.Suspicion == nil || *s.Suspicion != (Suspicion{"yes", -0.5, 2.5}) || s.Partition != 3 || s.Reason != "" {
+			t.Errorf("suspect %+v", s)
+		}
+	}
+}
+
+// Headers that lie of their number or lengths are an error, and cost no memory.
+func TestParseHeaders(t *testing.T) {
+	var w batchWriter
+	want := []Header{{"a", []byte("b")}, {"", nil}, {"long", bytes.Repeat([]byte("x"), 300)}}
+	w.add([]byte("k"), []byte("v"), 5, want)
+	r := recordReader{rest: w.records, left: 1}
+	var rec rawRecord
+	if ok, err := r.next(&rec); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	got, err := parseHeaders(rec.headers)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: %v", err, got)
+	}
+	for n := range rec.headers {
+		if _, err := parseHeaders(rec.headers[:n]); err == nil {
+			t.Errorf("%d of %d bytes are taken for all", n, len(rec.headers))
+		}
+	}
+	for _, lie := range [][]byte{binary.AppendVarint(nil, 1<<40), binary.AppendVarint(nil, -1)} {
+		if _, err := parseHeaders(lie); err == nil {
+			t.Errorf("%x is taken", lie)
+		}
 	}
 }

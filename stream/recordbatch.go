@@ -117,11 +117,12 @@ func (b *recordBatch) aborts() bool {
 	return ok && err == nil && len(rec.key) >= 4 && binary.BigEndian.Uint16(rec.key[2:]) == 0
 }
 
-// rawRecord is one record; key and value borrow, nil is null.
+// rawRecord is one record; its bytes are borrowed, a nil key or value is null.
 type rawRecord struct {
 	offsetDelta int32
 	timeDelta   int64
 	key, value  []byte
+	headers     []byte // their number and they themselves, unread
 }
 
 // recordReader walks the unpacked records of a batch.
@@ -158,10 +159,32 @@ func (r *recordReader) next(rec *rawRecord) (bool, error) {
 	if rec.key, b, ok = varbytes(b[n:]); !ok {
 		return false, errRecord
 	}
-	if rec.value, _, ok = varbytes(b); !ok {
+	if rec.value, rec.headers, ok = varbytes(b); !ok {
 		return false, errRecord
 	}
-	return true, nil // headers are not looked at
+	return true, nil
+}
+
+// parseHeaders takes the headers of a record apart; their values borrow b.
+func parseHeaders(b []byte) ([]Header, error) {
+	count, n := varint(b)
+	if n <= 0 || count < 0 || count > int64(len(b)) { // a header takes two bytes at least
+		return nil, errRecord
+	}
+	b = b[n:]
+	var headers []Header
+	for range count {
+		key, rest, ok := varbytes(b)
+		if !ok {
+			return nil, errRecord
+		}
+		value, rest, ok := varbytes(rest)
+		if !ok {
+			return nil, errRecord
+		}
+		headers, b = append(headers, Header{string(key), value}), rest
+	}
+	return headers, nil
 }
 
 // varint reads a zigzag varint; n <= 0 says that there is none.

@@ -1,0 +1,359 @@
+package main
+
+// The command dead-letters looks at refused records and sends them again.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"blankout"
+	"blankout/config"
+	"blankout/record"
+	"blankout/stream"
+)
+
+// deadLetterFlags say which dead letters there are.
+type deadLetterFlags struct {
+	settings configFlags
+	data     string
+	reasons  []string
+	json     bool
+}
+
+func (o *deadLetterFlags) add(c *cobra.Command) {
+	o.settings.addHere(c)
+	f := c.Flags()
+	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters (- is standard input), or kafka://HOST:PORT/TOPIC, instead of those of\n[dead_letter]")
+	f.StringSliceVar(&o.reasons, "reason", nil, "only those refused for `REASON,…`, as syntax or label")
+	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+}
+
+func (p *program) deadLetters() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "dead-letters",
+		Short:   "Look at records that were refused, and send them again",
+		Example: "  blankout dead-letters list\n  blankout dead-letters replay --reason label",
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.deadLettersList(), p.deadLettersReplay())
+	return c
+}
+
+func (p *program) deadLettersList() *cobra.Command {
+	var o deadLetterFlags
+	var n int
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, counted by reason",
+		Long: `list counts the dead letters of [dead_letter] by their reasons, and shows the newest
+records of them, with their places, times and bytes. A letter that a
+crash had stored twice is counted once. Suspects are listed in the same way with -d.`,
+		Example: "  blankout dead-letters list\n  blankout dead-letters list -d dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if n < 0 {
+				return usageError{fmt.Errorf("dead-letters list: -n %d: want a number of letters, or 0", n)}
+			}
+			if err := p.listDeadLetters(c.Context(), &o, n); err != nil {
+				return fmt.Errorf("dead-letters list: %w", err)
+			}
+			return nil
+		},
+	}
+	o.add(c)
+	c.Flags().IntVarP(&n, "number", "n", 10, "show at most `N` letters")
+	return c
+}
+
+func (p *program) deadLettersReplay() *cobra.Command {
+	var o deadLetterFlags
+	var to, out string
+	c := &cobra.Command{
+		Use:   "replay",
+		Short: "Send refused records again",
+		Long: `replay writes the records of dead letters to the partitions that they came from, or
+with --to to another topic, with their bytes, keys and times; headers they had are not
+kept. With -o it writes them into a file instead, a line each, without keys and times.
+
+It asks nothing, and the dead letters stay where they are: a second replay sends them
+again. A letter that a crash had stored twice is sent once. Records of which a letter
+holds only a part, and with -o those that are no line of text, are left out and named;
+the exit code is then 3.`,
+		Example: "  blankout dead-letters replay --reason label\n  blankout dead-letters replay --to again --json\n" +
+			"  blankout dead-letters replay -d dead-letters.jsonl -o again.jsonl",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if to != "" && out != "" {
+				return usageError{errors.New("dead-letters replay: --to and -o exclude each other")}
+			}
+			if err := p.replayDeadLetters(c.Context(), &o, to, out); err != nil {
+				return fmt.Errorf("dead-letters replay: %w", err)
+			}
+			return nil
+		},
+	}
+	o.add(c)
+	f := c.Flags()
+	f.StringVar(&to, "to", "", "write to `TOPIC`, by key, instead of where the records came from")
+	f.StringVarP(&out, "output", "o", "", "write the records into `FILE`, a line each (- is standard output)")
+	return c
+}
+
+// letterCount is what was found where dead letters are.
+type letterCount struct {
+	Letters  int            `json:"letters"`
+	ByReason map[string]int `json:"by_reason"`
+	Repeated int            `json:"repeated"` // stored once more, and not counted
+	Damaged  int            `json:"damaged"`  // places that hold no letter
+}
+
+// each calls do for every letter once, but those of other reasons.
+func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config, do func(*stream.Letter) error) (n letterCount, err error) {
+	n.ByReason = map[string]int{}
+	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetter.File), Kafka: c.Kafka.ConsumerConfig}
+	if o.data == "" && c.DeadLetter.Topic != "" {
+		in.Where, in.Kafka.Topics, in.Kafka.UnlabelledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
+	} else if in.Where == "" {
+		return n, usageError{errors.New("[dead_letter] of the configuration names no topic and no file: name one with -d")}
+	}
+	// Every letter there is counts, whatever the configuration says of the events.
+	in.Kafka.Start, in.Kafka.Duplicates, in.Kafka.CreateTopics = "earliest", 0, false
+	in.Kafka.Log = p.logger(p.newScreen(0))
+	letters, err := stream.OpenLetters(ctx, in)
+	if err != nil {
+		return n, err
+	}
+	defer func() { err = errors.Join(err, letters.Close()) }()
+	type place struct {
+		topic       string
+		partition   int32
+		fingerprint uint64
+		time        int64
+	}
+	seen := map[place]bool{}
+	for {
+		l, err := letters.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if is[*stream.LetterError](err) {
+			n.Damaged++
+			fmt.Fprintln(p.stderr, "warning: "+blankout.Printable(err.Error()))
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		reason := string(l.Reason)
+		if l.Suspicion != nil {
+			reason = "suspect"
+		}
+		if len(o.reasons) > 0 && !slices.Contains(o.reasons, reason) {
+			continue
+		}
+		at := place{l.Topic, l.Partition, record.Fingerprint(l.Offset, l.Key, l.Value), l.Time}
+		if seen[at] {
+			n.Repeated++
+			continue
+		}
+		seen[at] = true
+		n.Letters++
+		n.ByReason[reason]++
+		if err := do(l); err != nil {
+			return n, err
+		}
+	}
+}
+
+func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most int) error {
+	o.settings.findHere()
+	l, err := o.settings.load()
+	if err != nil {
+		return err
+	}
+	// Partitions are read in any order: the latest are told by the letters alone.
+	order := func(a, b *stream.Letter) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), bytes.Compare(a.Value, b.Value))
+	}
+	latest := []*stream.Letter{}
+	n, err := o.each(ctx, p, &l.Config, func(l *stream.Letter) error {
+		at, _ := slices.BinarySearchFunc(latest, l, order)
+		if latest = slices.Insert(latest, at, l); len(latest) > most {
+			latest = slices.Delete(latest, 0, 1)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return json.NewEncoder(p.stdout).Encode(struct {
+			letterCount
+			Latest []*stream.Letter `json:"latest"`
+		}{n, latest})
+	}
+	fmt.Fprintf(p.stdout, "%s, %s stored more than once, %s\n", plural(n.Letters, "dead letter"), humanize.Comma(int64(n.Repeated)), plural(n.Damaged, "damaged place"))
+	byCount := func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.ByReason[b], n.ByReason[a]), cmp.Compare(a, b))
+	}
+	for _, reason := range slices.SortedFunc(maps.Keys(n.ByReason), byCount) {
+		fmt.Fprintf(p.stdout, "%-16s %s\n", blankout.Printable(reason), humanize.Comma(int64(n.ByReason[reason])))
+	}
+	for _, l := range latest {
+		at := "no time"
+		if l.Time > 0 {
+			at = time.UnixMilli(l.Time).UTC().Format(time.RFC3339)
+		}
+		why := string(l.Reason) + ": " + l.Detail
+		if s := l.Suspicion; s != nil {
+			why = fmt.Sprintf("suspect: label %s, score %.4g, influence %.4g", s.Label, s.Score, s.Influence)
+		}
+		fmt.Fprintf(p.stdout, "\n%s/%d/%d  %s\n  %s\n", blankout.Printable(l.Topic), l.Partition, l.Offset, at, blankout.Printable(why))
+		const shown = 200
+		value, rest := l.Value, ""
+		if len(value) > shown {
+			value, rest = value[:shown], fmt.Sprintf("… (%s in all)", plural(len(l.Value), "byte"))
+		}
+		fmt.Fprintf(p.stdout, "  %s%s\n", blankout.Printable(string(value)), rest)
+	}
+	return nil
+}
+
+// replayed is what replay --json says.
+type replayed struct {
+	letterCount
+	Replayed map[string]int `json:"replayed"` // by topic, or file
+	LeftOut  map[string]int `json:"left_out"` // by what kept them from being sent
+}
+
+func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to, out string) (err error) {
+	o.settings.findHere()
+	l, err := o.settings.load()
+	if err != nil {
+		return err
+	}
+	if to != "" && to == l.DeadLetter.Topic {
+		return usageError{fmt.Errorf("--to %s: that is the topic of the dead letters themselves", to)}
+	}
+	n := replayed{Replayed: map[string]int{}, LeftOut: map[string]int{}}
+	var file *resultFile
+	if out != "" {
+		if out != "-" && out == cmp.Or(o.data, l.DeadLetter.File) {
+			return usageError{fmt.Errorf("-o %s: that is the file of the dead letters themselves", out)}
+		}
+		if file, err = p.create(out); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+	}
+	producers := map[string]*stream.Producer{}
+	defer func() {
+		for _, producer := range producers {
+			err = errors.Join(err, producer.Close())
+		}
+	}()
+	connection := l.Kafka.ConnectConfig
+	produce := func(l *stream.Letter) (err error) {
+		topic := cmp.Or(to, l.Topic)
+		producer := producers[topic]
+		if producer == nil {
+			c := stream.DefaultProducerConfig()
+			c.ConnectConfig, c.Topic, c.Log = connection, topic, p.logger(p.newScreen(0))
+			if producer, err = stream.NewProducer(ctx, c); err != nil {
+				return fmt.Errorf("%w (--to TOPIC and -o FILE write records elsewhere than to where they came from)", err)
+			}
+			producers[topic] = producer
+		}
+		m := stream.Message{Key: l.Key, Value: l.Value, Time: l.Time}
+		if to != "" {
+			err = producer.Write(ctx, m)
+		} else {
+			err = producer.WriteTo(ctx, l.Partition, m)
+		}
+		if err != nil {
+			return fmt.Errorf("%s/%d offset %d: %w", l.Topic, l.Partition, l.Offset, err)
+		}
+		n.Replayed[topic]++
+		return nil
+	}
+	n.letterCount, err = o.each(ctx, p, &l.Config, func(l *stream.Letter) error {
+		why := l.Partial()
+		if l.Suspicion != nil {
+			why = "it is a suspect, which was learned"
+		}
+		line := l.Value
+		if why == "" && file != nil {
+			line, why = asLine(line)
+		}
+		switch {
+		case why != "":
+			n.LeftOut[why]++
+			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is left out: %s\n", blankout.Printable(l.Topic), l.Partition, l.Offset, why)
+			return nil
+		case file == nil:
+			return produce(l)
+		}
+		n.Replayed[out]++
+		_, err := file.Write(append(line, '\n'))
+		return err
+	})
+	for _, topic := range slices.Sorted(maps.Keys(producers)) {
+		err = errors.Join(err, producers[topic].Flush(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("%w (some records may have been written; none is taken away from the dead letters)", err)
+	}
+	if !p.quiet {
+		for _, where := range slices.Sorted(maps.Keys(n.Replayed)) {
+			fmt.Fprintf(p.stderr, "wrote %s to %s\n", plural(n.Replayed[where], "record"), blankout.Printable(where))
+		}
+		if len(n.Replayed) == 0 {
+			fmt.Fprintln(p.stderr, "wrote no record")
+		}
+	}
+	if o.json {
+		if err := json.NewEncoder(p.stdout).Encode(n); err != nil {
+			return err
+		}
+	}
+	left := 0
+	for _, k := range n.LeftOut {
+		left += k
+	}
+	if left > 0 {
+		return refusedError{fmt.Errorf("%s of %s left out", humanize.Comma(int64(left)), plural(n.Letters, "record"))}
+	}
+	return nil
+}
+
+// asLine returns a record as a line of a file, or why it cannot be one. JSON loses its
+// line breaks.
+func asLine(value []byte) (line []byte, why string) {
+	if bytes.ContainsAny(value, "\r\n") && json.Valid(value) {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, value); err == nil {
+			return compact.Bytes(), ""
+		}
+	}
+	switch {
+	case len(bytes.TrimSpace(value)) == 0:
+		return nil, "it is empty, and no line of a file"
+	case bytes.ContainsAny(value, "\r\n") || strings.ContainsRune(string(value), 0) || !utf8.Valid(value):
+		return nil, "it is no line of text"
+	}
+	return value, ""
+}
