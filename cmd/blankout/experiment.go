@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"blankout/experiment"
 )
@@ -65,8 +66,14 @@ there the same command goes on after it has been stopped.`,
 		},
 	}
 	f := c.Flags()
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "out" { // its name before it was that of all commands
+			name = "output"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.StringVar(&o.data, "data", "", "`DIR` with a folder for each data set (default: the embedded samples)")
-	f.StringVarP(&o.out, "out", "o", "", "write the results into `DIR`")
+	f.StringVarP(&o.out, "output", "o", "", "write the results into `DIR`")
 	f.BoolVar(&o.quick, "quick", false, "seconds, on the embedded samples")
 	f.BoolVar(&o.full, "full", false, "no limit of time: the full sets and grids")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn")

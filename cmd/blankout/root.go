@@ -110,6 +110,7 @@ What it learns keeps working when features die.`,
 		p.experiment(),
 		p.configCommand(),
 		p.version(),
+		p.man(),
 		p.completion(),
 	)
 	completeFlags(root)
