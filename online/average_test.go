@@ -16,19 +16,26 @@ import (
 // there is, unless it is brought back to 1 on the way. In a stream that
 // stands still the average reaches back 2.5 times as far.
 func TestAverageAgainstItsDefinition(t *testing.T) {
-	for _, tt := range []struct {
+	type test struct {
 		name   string
 		share  float64
 		adapt  bool
 		events int
-	}{
-		{"fixed share", 0.15, false, 1000},
-		{"small share", 0.005, false, 4500},
-		{"at rest", 0.15, true, 8000},
-	} {
+		rule   string
+	}
+	tests := []test{{"small share", 0.005, false, 4500, "adagrad"}, {"at rest", 0.15, true, 8000, "adagrad"}}
+	for _, rule := range Rules() { // each must keep its lags; irls makes no steps
+		if rule != "irls" {
+			tests = append(tests, test{rule, 0.15, false, 1000, rule})
+		}
+	}
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := DefaultConfig()
 			c.Noise, c.Standardise, c.Average, c.Adapt, c.Eta = "none", "none", tt.share, tt.adapt, 1
+			if c.Rule = tt.rule; c.Rule == "dropout-descent" { // which needs a noise
+				c.Noise = "dropout:0.3"
+			}
 			l := mustNew(t, c, 2)
 			r := rand.New(rand.NewPCG(3, 4))
 			const d = 100
