@@ -249,6 +249,7 @@ func (g *recentReadings) state(c *coder.Coder) {
 		c.Float(&r.wild)
 		if c.Decode && len(r.values) > blankout.FirstReadings {
 			c.Failed = true
+			return
 		}
 		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
 	}
