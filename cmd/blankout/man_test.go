@@ -40,6 +40,9 @@ func TestMan(t *testing.T) {
 			t.Errorf("%s: another page the second time: %v", name, err)
 		}
 		text := marks.Replace(string(page))
+		if strings.Contains(text, "HISTORY") {
+			t.Errorf("%s tells the day it was written", name)
+		}
 		want := c.Short + " " + c.Long
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/stream"
+)
+
+// A record is sent again to the partition that it came from, with its key, time and bytes;
+// to another topic it goes by its key.
+func TestReplay(t *testing.T) {
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	connection := stream.DefaultConnectConfig()
+	connection.Brokers = broker.Brokers()
+	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: "dead"}, connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range 9 {
+		e := &blankout.Example{Offset: int64(i), Time: 1_700_000_000_000 + int64(i), Key: []byte("k"), Refused: &blankout.Refusal{Reason: blankout.ReasonLabel, Detail: "d", Value: fmt.Appendf(nil, "v%d", i)}}
+		if i%2 == 1 {
+			e.Key = nil
+		}
+		if err := d.Add(t.Context(), "events", int32(i%3), e); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf("%d %q %t %s %d", i%3, e.Key, e.Key == nil, e.Refused.Value, e.Time))
+	}
+	if err := d.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read := func(topic string) (got []string, keyed map[string]bool) {
+		t.Helper()
+		c := stream.DefaultConsumerConfig()
+		c.ConnectConfig, c.Topics, c.UntilEnd = connection, []string{topic}, true
+		r, err := stream.NewReader(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		keyed = map[string]bool{}
+		for {
+			b, err := r.Next(t.Context())
+			if err != nil {
+				slices.Sort(got)
+				return got, keyed
+			}
+			for _, r := range b.Records {
+				got = append(got, fmt.Sprintf("%d %q %t %s %d", b.Partition, r.Key, r.Key == nil, r.Value, r.Time))
+				if r.Key != nil {
+					keyed[fmt.Sprint(b.Partition)] = true
+				}
+			}
+		}
+	}
+	replay := func(args ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		args = append([]string{"dead-letters", "replay", "--set", "dead_letter.topic=dead", "--set", "dead_letter.file=", "--set", "kafka.brokers=" + strings.Join(broker.Brokers(), ",")}, args...)
+		if code := execute(t.Context(), args, nil, &out, &errs); code != 0 {
+			t.Fatalf("exit code %d: %s", code, errs.String())
+		}
+	}
+	replay()
+	slices.Sort(want)
+	if got, _ := read("events"); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	replay("--to", "other")
+	if got, keyed := read("other"); len(got) != len(want) || len(keyed) != 1 {
+		t.Errorf("%d of %d records, a key in %d partitions", len(got), len(want), len(keyed))
+	}
+}
