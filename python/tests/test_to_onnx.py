@@ -42,7 +42,7 @@ def test_columns_by_number(program, mode, classes, solver):
     [
         (["--standardise", "auto", *EXACT], 2),
         (["--standardise", "all", "--missing", "rescale", *EXACT], 4),
-        (["--solver", "online", "--calibrate", "--threshold", "0.6"], 2),
+        (["--solver", "online", "--calibrate", "--threshold", "0.6", "--covariance-fields", "0"], 2),
         (["--solver", "online", "--missing", "as-is"], 2),
         (["--loss", "poisson", "--standardise", "auto"], 2),
     ],
