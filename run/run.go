@@ -92,6 +92,8 @@ type Runner struct {
 	// FirstVersion is that of the first Model published. Who sees to it that it
 	// lies above all those of earlier runs has versions that never go back.
 	FirstVersion uint64
+	// KeepServing says that the model is served on when the events have ended.
+	KeepServing bool
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
@@ -207,6 +209,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	l.publish()
 	l.report("")
 
+	caller := ctx
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
@@ -224,7 +227,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		err = errors.Join(err, l.saveAtEnd(deadline))
 		l.warn(true)
 		l.publish()
-		l.report("stopped")
+		end := "stopped"
+		if err == nil && r.KeepServing && caller.Err() == nil {
+			end = Ended
+		}
+		l.report(end)
 	}
 	select {
 	case <-l.ahead.done:

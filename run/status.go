@@ -21,7 +21,8 @@ type Published struct {
 
 // Status is what Run publishes about itself after a batch. It is immutable.
 type Status struct {
-	// NotReady says why the run is not consuming, "" if it is.
+	// NotReady says why the run is not consuming, "" if it is, and Ended where there is
+	// nothing more to consume and the Runner's KeepServing is set.
 	NotReady string
 	Started  time.Time
 	// Counts of records since Run began.
@@ -84,6 +85,9 @@ type SaveStatus struct {
 	Pause, PauseSum, PauseMax time.Duration
 	CommitFailures            uint64
 }
+
+// Ended is the NotReady of a Runner with KeepServing whose events have ended.
+const Ended = "ended"
 
 // Status returns the latest Status. It may be called by anyone at any time.
 func (r *Runner) Status() *Status {

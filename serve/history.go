@@ -120,7 +120,7 @@ func (h *history) tick(s *collector) {
 // note marks what has happened since the last time.
 func (h *history) note(s *run.Status) {
 	now := happened{
-		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped",
+		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
 		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms, adopts: s.Validation.Adopted,
 	}
 	before := h.last

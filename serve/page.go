@@ -18,6 +18,7 @@ import (
 	"blankout/labels"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/run"
 )
 
 // pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
@@ -114,8 +115,9 @@ type Report struct {
 	Name       string                     `json:"name,omitempty"` // see Config.Name
 	Version    string                     `json:"version"`
 	NotReady   string                     `json:"not_ready"`
-	Reporting  bool                       `json:"reporting"` // GET /v1/reports is there
-	Group      bool                       `json:"group"`     // GET /v1/group is there
+	Ended      bool                       `json:"ended,omitempty"` // there is no more to learn from
+	Reporting  bool                       `json:"reporting"`       // GET /v1/reports is there
+	Group      bool                       `json:"group"`           // GET /v1/group is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
 	Unlabelled uint64                     `json:"unlabelled"`
@@ -212,7 +214,7 @@ type modelReport struct {
 func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{
-		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
+		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
 		Events: m.Events, TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},

@@ -143,6 +143,9 @@ func (s Service) status() *run.Status {
 // they are.
 func (s Service) notReady() string {
 	why := s.status().NotReady
+	if why == run.Ended {
+		why = "" // the model is served as before
+	}
 	if s.Status == nil { // nothing is to be learned here
 		if why = ""; s.Predictions == nil && s.model() == nil {
 			why = "there is no model yet"

@@ -26,6 +26,7 @@ type runFlags struct {
 	from      string
 	maxEvents uint64
 	untilEnd  bool
+	serve     bool // on after the end
 	brokers   string
 	topics    string
 	group     string
@@ -74,6 +75,7 @@ ends an interval.`,
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
 			"  blankout run -f blankout.toml --until-end --learners 2\n" +
+			"  blankout run -f blankout.toml -d events.jsonl --keep-serving\n" +
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f blankout.toml --group fraud\n" +
 			"  blankout run -f predict.toml --predict-only",
@@ -89,6 +91,7 @@ ends an interval.`,
 	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
+	f.BoolVar(&o.serve, "keep-serving", false, "when the events have ended, go on serving the model until a signal")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
 	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME`, instead of group.name")
@@ -162,6 +165,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.learners.N > 1 && l.Config.Validate.Policy == "adopt" {
 		return usageError{fmt.Errorf("run: %w", errAdopt)}
 	}
+	if o.serve && l.HTTP.Address == "" {
+		return usageError{errors.New("run: --keep-serving needs an http.address to serve on")}
+	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)
 	if settings.file != "" {
@@ -190,7 +196,12 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Warn("no validation", "err", err)
 		}
 	})
+	s.runner.KeepServing = o.serve
 	err = s.runner.Run(c.Context())
+	if err == nil && o.serve && c.Context().Err() == nil {
+		log.Info("the events have ended; the model is served until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)
+		<-c.Context().Done()
+	}
 	stop()
 	status := s.runner.Status()
 	if screen.terminal {

@@ -159,7 +159,7 @@ function draw() {
   const ready = !s.not_ready;
   const state = $("state"), plain = ["stopped", "stopping", "not started", "on disk"].includes(s.not_ready);
   state.className = "state " + (ready ? "on" : plain ? "wait" : "off");
-  text("state", ready ? s.started == null ? "predicting" : s.learned + s.unlabelled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
+  text("state", ready ? s.ended ? "ended, serving" : s.started == null ? "predicting" : s.learned + s.unlabelled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
   text("why", ready || plain ? s.not_ready === "not started" && s.events ? `A checkpoint with ${whole(s.events)} events is loaded; the source is being opened.` : "" : s.not_ready);
   text("name", s.name || "blankout");
   document.body.classList.remove("stale");
