@@ -87,8 +87,8 @@ func TestServedAsForecast(t *testing.T) {
 		points  []int   // of the forecast that are asked for
 		streams uint64
 	}{
-		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 1},
-		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 1},
+		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 8},
+		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 8},
 		{"nulls", 2, 24, false, "auto", 0.3, []int{0}, 1},
 		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 1},
 		{"words", 2, 60, true, "auto", 0, []int{0, 3, 5, 7}, 4},
@@ -96,7 +96,7 @@ func TestServedAsForecast(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.null == 0 {
-				longtest.Only(t) // all six take some fifteen seconds
+				longtest.Only(t) // all six take half a minute
 			}
 			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means
 			for stream := range c.streams {
