@@ -53,23 +53,27 @@ func (c *Coder) Uint(p *uint64) {
 // Int codes a number as a Uint.
 func (c *Coder) Int(p *int) {
 	v := uint64(*p)
-	c.Uint(&v)
-	*p = int(v)
+	if c.Uint(&v); c.Decode {
+		*p = int(v)
+	}
 }
 
 // Int64 codes a number as a Uint.
 func (c *Coder) Int64(p *int64) {
 	v := uint64(*p)
-	c.Uint(&v)
-	*p = int64(v)
+	if c.Uint(&v); c.Decode {
+		*p = int64(v)
+	}
 }
 
 // Float codes a finite number.
 func (c *Coder) Float(p *float64) {
 	v := math.Float64bits(*p)
-	c.Uint(&v)
-	*p = math.Float64frombits(v)
-	c.Failed = c.Failed || *p-*p != 0 // nothing learned is infinite or no number
+	if c.Uint(&v); c.Decode { // what is written may be read by others meanwhile
+		*p = math.Float64frombits(v)
+	}
+	x := math.Float64frombits(v)
+	c.Failed = c.Failed || x-x != 0 // nothing learned is infinite or no number
 }
 
 // Each codes finite numbers, one after the other.
