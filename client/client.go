@@ -1,6 +1,7 @@
-// Package client predicts with what a learner has learned: a model that it
-// serves, publishes to a topic or saves, or a model file. A
-// prediction asks nothing of a server; [Follow] keeps up with a learner that goes on.
+// Package client predicts with what a learner has learned: a model that it serves or
+// saves, a model file or, by a package beside this one, a topic of snapshots
+// (client/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
+// that goes on. Without those packages no client of Kafka becomes part of your program.
 //
 //	m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
 //	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
@@ -72,17 +73,16 @@ func Decode(data []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(file)
+	return FromFile(file, nil)
 }
 
-// FromFile reads a Model from a file that has been decoded.
-func FromFile(file *checkpoint.File) (*Model, error) {
-	return decode(file, record.DefaultConfig())
-}
-
-// decode reads a Model from a file's blocks. Events are written as record says
-// if the file does not know it.
-func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
+// FromFile reads a Model from a file that has been decoded. Events are written as
+// recordConfig says if the file does not know it; nil is the defaults.
+func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
+	if recordConfig == nil {
+		c := record.DefaultConfig()
+		recordConfig = &c
+	}
 	var model blankout.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {
@@ -93,7 +93,7 @@ func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := New(model, recordConfig)
+	m := New(model, *recordConfig)
 	var settings map[string]string
 	var s snapshot
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
@@ -117,7 +117,7 @@ func decode(file *checkpoint.File, recordConfig record.Config) (*Model, error) {
 
 // Encode writes the Model as Decode reads it.
 func (m *Model) Encode(w io.Writer) error {
-	kind, blocks, err := m.blocks()
+	kind, blocks, err := m.Blocks()
 	if err != nil {
 		return err
 	}
@@ -126,14 +126,15 @@ func (m *Model) Encode(w io.Writer) error {
 
 // WriteFile replaces the file at path by the Model, as checkpoint.WriteFile does.
 func (m *Model) WriteFile(path string) error {
-	kind, blocks, err := m.blocks()
+	kind, blocks, err := m.Blocks()
 	if err != nil {
 		return err
 	}
 	return checkpoint.WriteFile(path, kind, blocks)
 }
 
-func (m *Model) blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
+// Blocks returns the kind and the blocks of the Model's file.
+func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 	model, err := m.EachBlock()
 	if err != nil {
 		return "", nil, err
@@ -228,6 +229,19 @@ type decoder struct {
 // event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
+}
+
+// PredictValue is Predict for an event that is a map or a struct, as encoding/json writes
+// it. It is for models whose events are JSON, or written by a registry's schemas.
+func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
+	if format := m.Record.Format; format != "" && format != "json" && !m.Record.HasSchemas() {
+		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", m.Record.Format)
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		return Prediction{}, fmt.Errorf("an event as JSON: %w", err)
+	}
+	return m.Predict(data, explain)
 }
 
 // PredictRecord is Predict for a record with a key and a time. Where its schema must be

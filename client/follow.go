@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,6 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/record"
-	"blankout/stream"
 )
 
 // Options say how a model is asked for. The zero value will do on loopback.
@@ -27,9 +28,9 @@ type Options struct {
 	Client   *http.Client  // nil is one that gives up after a minute
 	Interval time.Duration // between two looks of Follow, 0 is a second
 	MaxBytes int64         // of a model, 0 is 4 GiB
-	// Kafka says how the brokers of a snapshot topic are reached; nil is the
-	// defaults. Brokers named in the address take precedence over its own.
-	Kafka *stream.ConnectConfig
+	// Schemes open the addresses that begin with a scheme of theirs and ://, such as
+	// kafka (package client/kafka). Those of servers and files need none.
+	Schemes map[string]Opener
 	// Record says how events are written if the model does not know it, as one
 	// trained from files; nil is the defaults.
 	Record *record.Config
@@ -38,6 +39,10 @@ type Options struct {
 	Missing blankout.MissingRule
 	// Wait lets Follow begin where there is no model yet, or where nobody answers.
 	Wait bool
+	// Updated is called with every newer model that a Follower takes up after the first
+	// that Follow waits for, by the Follower's goroutine: until it returns there is no
+	// other call, and nothing newer is read. nil tells nobody.
+	Updated func(*Model)
 	// Log is told when Follow cannot look for a newer model, and when it can again;
 	// nil tells nobody.
 	Log *slog.Logger
@@ -55,10 +60,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 30
-	}
-	if o.Kafka == nil {
-		c := stream.DefaultConnectConfig()
-		o.Kafka = &c
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -90,39 +91,44 @@ func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Requ
 	}
 }
 
-// Open reads a Model from where: the address of a server (http:// or https://), a
-// snapshot topic (kafka://HOST:PORT/TOPIC), a file, or a directory of checkpoints.
+// Opener opens the Source at an address. The Options are complete: what was left at zero
+// has its default.
+type Opener func(where string, o Options) (Source, error)
+
+// Open reads a Model from where: the address of a server (http:// or https://), an address
+// of one of Options.Schemes, a file, or a directory of checkpoints.
 func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	s, err := newSource(where, o.withDefaults())
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.look(ctx)
-	return m, errors.Join(err, s.close())
+	m, err := s.Look(ctx)
+	return m, errors.Join(err, s.Close())
 }
 
 // forced is a source whose models answer by another rule for missing fields.
 type forced struct {
-	source
+	Source
 	rule blankout.MissingRule
 }
 
-func (f forced) look(ctx context.Context) (*Model, error) {
-	m, err := f.source.look(ctx)
+func (f forced) Look(ctx context.Context) (*Model, error) {
+	m, err := f.Source.Look(ctx)
 	if m != nil {
 		m.Missing = m.Missing.Forced(f.rule)
 	}
 	return m, err
 }
 
-// source is a place where newer models appear. It belongs to one goroutine.
-type source interface {
-	// look returns the newest model, nil if that is the one it returned last.
-	look(ctx context.Context) (*Model, error)
-	close() error
+// Source is a place where newer models appear. It belongs to one goroutine.
+type Source interface {
+	// Look returns the newest model, nil if that is the one it returned last. After an
+	// error it may be called again.
+	Look(ctx context.Context) (*Model, error)
+	Close() error
 }
 
-func newSource(where string, o Options) (source, error) {
+func newSource(where string, o Options) (Source, error) {
 	s, err := sourceAt(where, o)
 	if err != nil || o.Missing == "" {
 		return s, err
@@ -130,9 +136,15 @@ func newSource(where string, o Options) (source, error) {
 	return forced{s, o.Missing}, nil
 }
 
-func sourceAt(where string, o Options) (source, error) {
+func sourceAt(where string, o Options) (Source, error) {
+	scheme, _, isAddress := strings.Cut(where, "://")
+	if open := o.Schemes[scheme]; isAddress && open != nil {
+		return open(where, o)
+	}
 	switch {
-	case strings.HasPrefix(where, "http://"), strings.HasPrefix(where, "https://"):
+	case !isAddress:
+		return &file{path: where, options: o}, nil
+	case scheme == "http", scheme == "https":
 		u, err := url.Parse(where)
 		if err != nil {
 			return nil, err
@@ -141,18 +153,8 @@ func sourceAt(where string, o Options) (source, error) {
 			u.Path = "/v1/model"
 		}
 		return &server{url: u, options: o}, nil
-	case strings.HasPrefix(where, "kafka://"):
-		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
-		if topic == "" || strings.ContainsAny(topic, "/?#") {
-			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", where)
-		}
-		connect := *o.Kafka
-		if brokers != "" {
-			connect.Brokers = strings.Split(brokers, ",")
-		}
-		return &topicSource{topic: topic, connect: connect, options: o}, nil
 	}
-	return &file{path: where, options: o}, nil
+	return nil, fmt.Errorf("%s: no model can be read from an address that begins with %s:// (want http, https or one of Options.Schemes: %q)", where, scheme, slices.Sorted(maps.Keys(o.Schemes)))
 }
 
 // server is a learner's HTTP server.
@@ -162,9 +164,9 @@ type server struct {
 	tag     string // of the model returned last
 }
 
-func (s *server) close() error { return nil }
+func (s *server) Close() error { return nil }
 
-func (s *server) look(ctx context.Context) (*Model, error) {
+func (s *server) Look(ctx context.Context) (*Model, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.String(), nil)
 	if err != nil {
 		return nil, err
@@ -206,7 +208,7 @@ func (s *server) look(ctx context.Context) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
 	}
-	m, err := decode(f, *s.options.Record)
+	m, err := FromFile(f, s.options.Record)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
 	}
@@ -223,9 +225,9 @@ type file struct {
 	last    os.FileInfo // of the model returned last
 }
 
-func (s *file) close() error { return nil }
+func (s *file) Close() error { return nil }
 
-func (s *file) look(context.Context) (*Model, error) {
+func (s *file) Look(context.Context) (*Model, error) {
 	path, err := checkpoint.Newest(s.path)
 	if err != nil {
 		return nil, err
@@ -244,7 +246,7 @@ func (s *file) look(context.Context) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := decode(f, *s.options.Record)
+	m, err := FromFile(f, s.options.Record)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -277,20 +279,20 @@ func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 	}
 	f := &Follower{done: make(chan struct{})}
 	if !o.Wait {
-		if f.model, err = s.look(ctx); err != nil {
-			return nil, errors.Join(err, s.close())
+		if f.model, err = s.Look(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	ctx, f.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(f.done)
-		defer s.close()
+		defer s.Close()
 		f.follow(ctx, s, o, where)
 	}()
 	return f, nil
 }
 
-func (f *Follower) follow(ctx context.Context, s source, o Options, where string) {
+func (f *Follower) follow(ctx context.Context, s Source, o Options, where string) {
 	tick := time.NewTicker(max(o.Interval, time.Millisecond))
 	defer tick.Stop()
 	told := "" // the trouble that the log has been told of
@@ -302,7 +304,7 @@ func (f *Follower) follow(ctx context.Context, s source, o Options, where string
 			case <-tick.C:
 			}
 		}
-		m, err := s.look(ctx)
+		m, err := s.Look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -313,14 +315,18 @@ func (f *Follower) follow(ctx context.Context, s source, o Options, where string
 			told = err.Error()
 			o.Log.Warn("the model cannot be followed; it is tried again", "where", where, "err", err)
 		}
+		newer := false
 		f.mu.Lock()
 		f.trouble = err
 		// Where several servers share an address, one may lag behind the others. A
 		// file that was never published has no version.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
-			f.model = m
+			f.model, newer = m, true
 		}
 		f.mu.Unlock()
+		if newer && o.Updated != nil {
+			o.Updated(m)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/client/kafka"
 	"blankout/stream"
 )
 
@@ -41,7 +42,7 @@ func (c SnapshotConfig) Check() error {
 type Snapshots struct {
 	config SnapshotConfig
 	model  func() *client.Model
-	topic  *client.Publisher // nil without a topic
+	topic  *kafka.Publisher // nil without a topic
 	log    *slog.Logger
 	places []*snapshotPlace
 }
@@ -65,7 +66,7 @@ type placeStats struct {
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
-		p, err := client.NewPublisher(ctx, client.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
+		p, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/client/kafka"
 	"blankout/internal/longtest"
 	"blankout/run"
 	"blankout/stream"
@@ -396,7 +397,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	versions := map[string]uint64{}
 	look := func(what string) (events uint64) {
 		for place, where := range places {
-			m, err := client.Open(t.Context(), where, client.Options{})
+			m, err := client.Open(t.Context(), where, client.Options{Schemes: map[string]client.Opener{"kafka": kafka.Opener(stream.DefaultConnectConfig())}})
 			switch {
 			case err == nil && m.Version >= versions[place]:
 				versions[place], events = m.Version, m.Events

@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/client/kafka"
 	"blankout/predict"
 	"blankout/record"
 	"blankout/stream"
@@ -634,7 +635,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
-	p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: kafkaLog(t)})
+	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: kafkaLog(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -642,6 +643,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	where := "kafka://" + k.plain + "/" + topic
+	options := client.Options{Interval: 10 * time.Millisecond, Schemes: map[string]client.Opener{"kafka": kafka.Opener(connect)}}
 	f := (*client.Follower)(nil)
 	for version := range uint64(12) {
 		weights := make([]float64, 1000)
@@ -656,7 +658,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Millisecond) // the broker may roll and compact
-		read, err := client.Open(t.Context(), where, client.Options{})
+		read, err := client.Open(t.Context(), where, options)
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
 		}
@@ -664,7 +666,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {
-			if f, err = client.Follow(t.Context(), where, client.Options{Interval: 10 * time.Millisecond}); err != nil {
+			if f, err = client.Follow(t.Context(), where, options); err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()

@@ -47,7 +47,7 @@ func buildProgram(t testing.TB, flags ...string) string {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "blankout/cmd/blankout")...)
+	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "../cmd/blankout")...)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)
 	}

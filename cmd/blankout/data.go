@@ -427,7 +427,7 @@ func (d *dataFlags) write(path string, m blankout.Model) error {
 
 // modelOf reads the model of a file.
 func modelOf(file *checkpoint.File, path string) (*client.Model, error) {
-	m, err := client.FromFile(file)
+	m, err := client.FromFile(file, nil)
 	if err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}

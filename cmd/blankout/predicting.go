@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/client/kafka"
 	"blankout/config"
 	"blankout/predict"
 	"blankout/serve"
@@ -97,7 +98,8 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return usageError{err}
 	}
 	follower, err := c.Predict.Follow(client.Options{
-		Kafka: &c.Kafka.ConnectConfig, Record: &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
+		Schemes: map[string]client.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig)},
+		Record:  &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("run: predict: %w", err)

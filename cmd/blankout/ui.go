@@ -82,7 +82,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	if err != nil {
 		return s, err
 	}
-	model, err := client.FromFile(opened)
+	model, err := client.FromFile(opened, nil)
 	if err != nil {
 		return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 	}

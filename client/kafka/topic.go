@@ -1,4 +1,6 @@
-package client
+// Package kafka hands models on by a topic of snapshots: its Publisher writes them, and the
+// Opener has package client read and follow them.
+package kafka
 
 // A snapshot topic holds the newest model in one partition of a compacted topic.
 // A model is the blocks of a file (docs/checkpoint-format.md), cut into pieces
@@ -28,6 +30,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/internal/failpoint"
 	"blankout/record"
 	"blankout/stream"
@@ -130,7 +133,7 @@ func (c *contents) add(r record.Record, keep bool) error {
 
 // assemble puts the newest model together, of at most limit bytes: a manifest can
 // name a piece many times.
-func (c *contents) assemble(recordConfig record.Config, limit int64) (*Model, error) {
+func (c *contents) assemble(recordConfig *record.Config, limit int64) (*client.Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	for _, b := range c.manifest.Blocks {
 		for _, hash := range b.Pieces {
@@ -156,7 +159,7 @@ func (c *contents) assemble(recordConfig record.Config, limit int64) (*Model, er
 		}
 		f.Blocks = append(f.Blocks, blankout.Block{Name: b.Name, Data: data})
 	}
-	return decode(f, recordConfig)
+	return client.FromFile(f, recordConfig)
 }
 
 // readTopicConfig says how a snapshot topic is read, from its beginning.
@@ -168,11 +171,29 @@ func readTopicConfig(c stream.ConnectConfig, topic string, log *slog.Logger) str
 	return config
 }
 
+// Opener returns what opens kafka://HOST:PORT/TOPIC for client.Open and client.Follow, as
+// client.Options{Schemes: map[string]client.Opener{"kafka": kafka.Opener(c)}}. The
+// ConnectConfig says how the brokers are reached; those named in an address take
+// precedence over its own.
+func Opener(c stream.ConnectConfig) client.Opener {
+	return func(where string, o client.Options) (client.Source, error) {
+		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
+		if topic == "" || strings.ContainsAny(topic, "/?#") {
+			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", where)
+		}
+		connect := c
+		if brokers != "" {
+			connect.Brokers = strings.Split(brokers, ",")
+		}
+		return &topicSource{topic: topic, connect: connect, options: o}, nil
+	}
+}
+
 // topicSource is a snapshot topic.
 type topicSource struct {
 	topic   string
 	connect stream.ConnectConfig
-	options Options
+	options client.Options
 
 	reader   *stream.Reader
 	contents contents
@@ -181,16 +202,16 @@ type topicSource struct {
 	next     int64
 }
 
-func (s *topicSource) close() error {
+func (s *topicSource) Close() error {
 	if s.reader == nil {
 		return nil
 	}
 	return s.reader.Close()
 }
 
-// look reads on to the end of the topic. The first look waits for a model until
+// Look reads on to the end of the topic. The first look waits for a model until
 // the end has been reached, later ones for what there is.
-func (s *topicSource) look(ctx context.Context) (*Model, error) {
+func (s *topicSource) Look(ctx context.Context) (*client.Model, error) {
 	if s.reader == nil {
 		r, err := stream.NewReader(ctx, readTopicConfig(s.connect, s.topic, nil), nil)
 		if err != nil {
@@ -202,7 +223,7 @@ func (s *topicSource) look(ctx context.Context) (*Model, error) {
 	for quiet := false; ; {
 		if s.next >= s.end {
 			if m := s.contents.manifest; m != nil && s.contents.offset != s.returned {
-				model, err := s.contents.assemble(*s.options.Record, s.options.MaxBytes)
+				model, err := s.contents.assemble(s.options.Record, s.options.MaxBytes)
 				if err == nil {
 					s.returned = s.contents.offset
 					return model, nil
@@ -367,8 +388,8 @@ func (p *Publisher) Written() uint64 { return p.wrote }
 // Publish writes a model, as far as the topic does not hold it already, and
 // returns when it is acknowledged. After an error the topic's newest model is
 // the one before, or this one; Publish may be called again.
-func (p *Publisher) Publish(ctx context.Context, m *Model) error {
-	kind, blocks, err := m.blocks()
+func (p *Publisher) Publish(ctx context.Context, m *client.Model) error {
+	kind, blocks, err := m.Blocks()
 	if err != nil {
 		return err
 	}

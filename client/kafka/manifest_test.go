@@ -1,4 +1,4 @@
-package client
+package kafka
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/client"
 	"blankout/record"
 )
 
@@ -16,8 +17,8 @@ import (
 func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	m := New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
-	kind, blocks, err := m.blocks()
+	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
+	kind, blocks, err := m.Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +45,14 @@ func svmlight() record.Config {
 }
 
 // read puts together what a manifest of this text describes.
-func (c *contents) read(text string, limit int64) (*Model, error) {
+func (c *contents) read(text string, limit int64) (*client.Model, error) {
 	sum := sha256.Sum256([]byte(text))
 	value := hex.EncodeToString(sum[:]) + "\n" + text
 	if err := c.add(record.Record{Key: []byte(keyManifest), Value: []byte(value)}, true); err != nil {
 		return nil, err
 	}
-	return c.assemble(svmlight(), limit)
+	config := svmlight()
+	return c.assemble(&config, limit)
 }
 
 // A manifest may name a piece as often as it likes: what it makes of them is bounded.

@@ -1,4 +1,4 @@
-package client_test
+package kafka_test
 
 import (
 	"bytes"
@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/batch"
-	"blankout/batch/kernel"
-	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/client/kafka"
 	"blankout/record"
 	"blankout/stream"
 
@@ -57,9 +55,14 @@ func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string)
 	return c, connect, "kafka://" + strings.Join(c.ListenAddrs(), ",") + "/snapshots"
 }
 
-func publisher(t *testing.T, connect stream.ConnectConfig) *client.Publisher {
+// options have snapshot topics read from such brokers, every millisecond.
+func options(c stream.ConnectConfig) client.Options {
+	return client.Options{Interval: time.Millisecond, Schemes: map[string]client.Opener{"kafka": kafka.Opener(c)}}
+}
+
+func publisher(t *testing.T, connect stream.ConnectConfig) *kafka.Publisher {
 	t.Helper()
-	p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
+	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 	if err := p.Publish(t.Context(), wide(1, 100, 1)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := client.Follow(t.Context(), where, client.Options{Interval: 10 * time.Millisecond})
+	f, err := client.Follow(t.Context(), where, options(connect))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,7 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := client.Open(t.Context(), where, client.Options{}); err != nil || m.Version != 2 {
+	if m, err := client.Open(t.Context(), where, options(connect)); err != nil || m.Version != 2 {
 		t.Errorf("%v", err)
 	}
 	for range 1000 {
@@ -125,7 +128,7 @@ func TestSnapshotTopic(t *testing.T) {
 	if got := c.TopicInfo("snapshots"); got == nil || got.Configs["cleanup.policy"] == nil || *got.Configs["cleanup.policy"] != "compact" {
 		t.Errorf("the topic is not compacted: %+v", got)
 	}
-	if _, err := client.Open(t.Context(), where, client.Options{}); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+	if _, err := client.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
 		t.Errorf("an empty topic: %v", err)
 	}
 	const columns = 5000 // 2.5 MB of rows
@@ -142,7 +145,7 @@ func TestSnapshotTopic(t *testing.T) {
 	}
 	check := func(want *client.Model) {
 		t.Helper()
-		m, err := client.Open(t.Context(), where, client.Options{})
+		m, err := client.Open(t.Context(), where, options(connect))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +173,9 @@ func TestSnapshotTopic(t *testing.T) {
 	}
 	c.Compact()
 	check(wide(3, columns, 3))
-	if _, err := client.Open(t.Context(), where, client.Options{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+	small := options(connect)
+	small.MaxBytes = 1000
+	if _, err := client.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
 		t.Errorf("a bound of 1000 bytes: %v", err)
 	}
 }
@@ -196,7 +201,7 @@ func TestBrokenPublication(t *testing.T) {
 	}
 	for n := range 10 {
 		version := uint64(2 * n)
-		p, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
+		p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +218,7 @@ func TestBrokenPublication(t *testing.T) {
 		p.Close() // as a crash would
 		allowed.Store(1 << 30)
 		for range 2 {
-			m, err := client.Open(t.Context(), where, client.Options{})
+			m, err := client.Open(t.Context(), where, options(connect))
 			if err != nil {
 				t.Fatalf("after %d messages: %v", n, err)
 			}
@@ -249,7 +254,7 @@ func TestFollowPlaces(t *testing.T) {
 	}
 	publish(1)
 	for _, where := range []string{topic, file, checkpoints} {
-		f, err := client.Follow(t.Context(), where, client.Options{Interval: time.Millisecond})
+		f, err := client.Follow(t.Context(), where, options(connect))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,66 +289,15 @@ func TestForeignTopic(t *testing.T) {
 	if err := errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.NewPublisher(t.Context(), client.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "a topic of their own") {
+	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "a topic of their own") {
 		t.Errorf("publishing among events: %v", err)
 	}
-	if _, err := client.Open(t.Context(), where, client.Options{}); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+	if _, err := client.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
 		t.Errorf("reading events: %v", err)
 	}
 	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
-		if _, err := client.Open(t.Context(), place, client.Options{}); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
+		if _, err := client.Open(t.Context(), place, options(connect)); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
 			t.Errorf("%s: %v", place, err)
 		}
-	}
-}
-
-// kernelModel says yes to events near (1, 1), no near (-1, -1).
-func kernelModel(t testing.TB) *client.Model {
-	t.Helper()
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.NumericIndices = true
-	var b batch.Builder
-	for _, x := range []float32{-1, 1} {
-		if err := b.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k, err := kernel.Parse("rbf:0.5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := kernel.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recordConfig := record.DefaultConfig()
-	recordConfig.Format = "svmlight"
-	return client.New(m, recordConfig)
-}
-
-func TestKernelModel(t *testing.T) {
-	m := kernelModel(t)
-	path := filepath.Join(t.TempDir(), "kernel")
-	if err := m.WriteFile(path); err != nil {
-		t.Fatal(err)
-	}
-	read, err := client.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
-		want, err := m.Predict([]byte(event), 0)
-		if err != nil || want.Class != class {
-			t.Errorf("%s: %+v, %v", event, want, err)
-		}
-		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
-		}
-	}
-	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
-		t.Errorf("an explanation: %v", err)
-	}
-	if f, err := checkpoint.ReadFile(path); err != nil || f.Kind != checkpoint.Kernel {
-		t.Errorf("%+v, %v", f, err)
 	}
 }
