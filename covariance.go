@@ -365,42 +365,54 @@ func (f *Fill) Expect(x []float64) {
 // AddResidual adds weight times R to a matrix like Covariance.Matrix.
 func (f *Fill) AddResidual(weight float64, to []float64) {
 	c, n := f.c, len(f.c.Columns)
+	add := func(i, j int, r float64) {
+		to[i*n+j] += weight * r
+		if i != j {
+			to[j*n+i] += weight * r
+		}
+	}
 	if f.unobserved != nil {
-		var r mat.SymDense
-		if f.whole.InverseTo(&r) != nil {
+		var inverse mat.SymDense
+		if f.whole.InverseTo(&inverse) != nil {
 			return
 		}
+		r := inverse.RawSymmetric() // the upper triangle
+		var filled []int            // their places in unobserved
 		for a, i := range f.unobserved {
-			for b, j := range f.unobserved {
-				_, one := slices.BinarySearch(f.filled, i)
-				_, other := slices.BinarySearch(f.filled, j)
-				if one && other {
-					to[i*n+j] += weight * r.At(a, b)
-				}
+			if _, is := slices.BinarySearch(f.filled, i); is {
+				filled = append(filled, a)
+			}
+		}
+		for b, i := range f.filled {
+			for d, j := range f.filled[:b+1] {
+				add(i, j, r.Data[filled[d]*r.Stride+filled[b]])
 			}
 		}
 		return
 	}
-	var solved mat.Dense
-	if len(f.observed) > 0 {
-		right := mat.NewDense(len(f.observed), len(f.filled), nil)
-		for a, i := range f.observed {
-			for b, j := range f.filled {
-				right.Set(a, b, c.row(i)[j])
-			}
+	m := len(f.observed)
+	left := make([]float64, 0, len(f.filled)*m) // C_mo
+	for _, i := range f.filled {
+		row := c.row(i)
+		for _, o := range f.observed {
+			left = append(left, row[o])
 		}
-		_ = f.whole.SolveTo(&solved, right)
+	}
+	solved := make([]float64, len(left)) // B'
+	if m > 0 {
+		var b mat.Dense
+		_ = f.whole.SolveTo(&b, mat.NewDense(len(f.filled), m, left).T())
+		mat.NewDense(len(f.filled), m, solved).Copy(b.T())
 	}
 	for b, i := range f.filled {
+		row := c.row(i)
 		for d, j := range f.filled[:b+1] {
-			r := c.row(i)[j]
-			for a, o := range f.observed {
-				r -= c.row(i)[o] * solved.At(a, d)
+			r := row[j]
+			other := solved[d*m:][:m]
+			for a, x := range left[b*m:][:m] {
+				r -= x * other[a]
 			}
-			to[i*n+j] += weight * r
-			if i != j {
-				to[j*n+i] += weight * r
-			}
+			add(i, j, r)
 		}
 	}
 }
