@@ -43,7 +43,7 @@ func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.
 // startOne starts a service of one noise level: cheaper to solve than a bank.
 func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 	t.Helper()
-	c := online.DefaultConfig()
+	c := learnerConfig()
 	c.Noise = "dropout:0.3"
 	return startAs(t, dir, n, seed, c)
 }

@@ -131,7 +131,15 @@ type service struct {
 
 func start(t *testing.T, dir string, n int, seed uint64) *service {
 	t.Helper()
-	return startAs(t, dir, n, seed, online.DefaultConfig())
+	return startAs(t, dir, n, seed, learnerConfig())
+}
+
+// learnerConfig returns the default settings, but for a covariance of few columns: each
+// event of a testStream has another pattern of its 540 columns.
+func learnerConfig() online.Config {
+	c := online.DefaultConfig()
+	c.CovarianceFields = 8
+	return c
 }
 
 func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *service {
@@ -380,7 +388,7 @@ const suspicious = 0.65
 // startSuspecting is start with a loss that has suspects, and says which they are.
 func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, suspects []int64) {
 	s = start(t, dir, n, 1)
-	c := online.DefaultConfig()
+	c := learnerConfig()
 	c.Loss, c.Suspect = "t-logistic:1.5", suspicious
 	learner := func(schema *blankout.Schema) *online.Learner {
 		l, err := online.New(c, schema)

@@ -14,7 +14,7 @@ import (
 // memory and from the source, on one thread and on three.
 func TestTraining(t *testing.T) {
 	const n = 650
-	c := online.DefaultConfig()
+	c := learnerConfig()
 	c.Noise = "dropout:0.3"
 	learner := func() *online.Learner {
 		l, err := online.New(c, blankout.NewSchema(18, nil, 2))

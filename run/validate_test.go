@@ -21,7 +21,7 @@ func (s *service) validating(events uint64) *[]*batch.Validation {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.CPU = 7, events, 1
 	n := s.source.n
-	s.Validator = &validate.Validator{Config: c, Learner: online.DefaultConfig(),
+	s.Validator = &validate.Validator{Config: c, Learner: learnerConfig(),
 		Open: func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 			return newStream(schema, from, n, 99), nil
 		}}
@@ -59,7 +59,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 	schema := blankout.NewSchema(18, nil, 2)
 	schema.Names = blankout.NewNames(2000)
-	alone, err := online.New(online.DefaultConfig(), schema)
+	alone, err := online.New(learnerConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +332,7 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 // and a warning is there again at once.
 func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
-	c := online.DefaultConfig()
+	c := learnerConfig()
 	c.Loss, c.Suspect = "t-logistic:1.5", 0.7
 	var before *run.Status
 	for life := range 2 {
