@@ -56,6 +56,11 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			// The race detector otherwise waits a second at each of some 500 exits.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
 		Condition: func(condition string) (bool, error) {
 			if condition != "long" {
 				return false, fmt.Errorf("unknown condition %q", condition)
