@@ -52,6 +52,14 @@ type Config struct {
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
 	Group      group.Config         `toml:"group"`
+	Log        Log                  `toml:"log"`
+}
+
+// Log says what a service writes to its log.
+type Log struct {
+	// Level is the least that is written: debug, info, warn or error. Of a service that
+	// runs it follows the file after SIGHUP.
+	Level slog.Level `toml:"level"`
 }
 
 // Kafka is what is consumed, and how the cluster is reached.
@@ -557,4 +565,23 @@ func (l *Loaded) Show(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Shown is a value in force and where it came from.
+type Shown struct {
+	Value  any    `json:"value"`  // as TOML has it; times and durations are texts
+	Origin string `json:"origin"` // FILE:LINE, a variable or --set; "" for a default
+}
+
+// Values returns what Show writes, by SECTION.KEY.
+func (l *Loaded) Values() (map[string]Shown, error) {
+	out := map[string]Shown{}
+	for _, k := range keys(&l.Config) {
+		var parsed struct{ X any }
+		if _, err := toml.Decode("x = "+format(k), &parsed); err != nil {
+			return nil, fmt.Errorf("%v: %w", k, err)
+		}
+		out[k.String()] = Shown{parsed.X, l.origins[k.String()]}
+	}
+	return out, nil
 }

@@ -4,6 +4,7 @@ package main
 // theirs here.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -191,9 +192,17 @@ such as record.label=fraud.`,
 	return c
 }
 
+// checkResult is what config check prints with --json about a configuration in order.
+type checkResult struct {
+	File   string        `json:"file"`             // "" if none was read
+	Given  []string      `json:"given"`            // keys that were set, anywhere
+	Sample *sampleResult `json:"sample,omitempty"` // of --sample
+}
+
 func (p *program) configCheck() *cobra.Command {
 	var flags configFlags
 	var sample string
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say what is wrong with a configuration; exit 2 if anything is",
@@ -204,8 +213,9 @@ there must be settings in the environment or by --set: the defaults alone need n
 With --sample it also reads the first events of a file by the configuration, and
 names the fields that look like a time or an id: as a feature such a field teaches
 nothing that lasts, and may spoil everything else.`,
-		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl",
-		Args:    noArgs,
+		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl\n" +
+			"  blankout config check -f blankout.toml --json",
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if flags.findHere() {
 				p.note("reading the " + hereFile + " here")
@@ -220,12 +230,13 @@ nothing that lasts, and may spoil everything else.`,
 			if err := l.OpenRegistry(nil); err != nil {
 				return usageError{err}
 			}
+			result := checkResult{File: flags.file, Given: l.Given()}
 			if sample != "" {
-				if err := p.checkSample(c.Context(), l.Record, sample); err != nil {
+				if result.Sample, err = p.checkSample(c.Context(), l.Record, sample); err != nil {
 					return fmt.Errorf("reading the sample: %w", err)
 				}
 			}
-			switch given := l.Given(); {
+			switch given := result.Given; {
 			case flags.file != "":
 				p.note("the configuration is in order")
 			case len(given) > 0:
@@ -233,10 +244,14 @@ nothing that lasts, and may spoil everything else.`,
 			case sample == "":
 				return usageError{errors.New("config check: nothing was read: name a file with -f, or settings with --set or in the environment")}
 			}
+			if asJSON {
+				return json.NewEncoder(p.stdout).Encode(result)
+			}
 			return nil
 		},
 	}
 	flags.addHere(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "what was read, and is in order, as one JSON object on standard output")
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of this `FILE` too and name the fields that look like a time or an id")
 	return c
 }
@@ -250,20 +265,30 @@ func (p *program) note(text string) {
 
 func (p *program) configShow() *cobra.Command {
 	var flags configFlags
+	var asJSON bool
 	c := &cobra.Command{
-		Use:     "show",
-		Short:   "Print the configuration in force and where each value came from; secrets are not shown",
-		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3",
-		Args:    noArgs,
+		Use:   "show",
+		Short: "Print the configuration in force and where each value came from; secrets are not shown",
+		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3\n" +
+			"  blankout config show -f blankout.toml --json",
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			flags.findHere()
 			l, err := flags.load()
 			if err != nil {
 				return err
 			}
-			return l.Show(p.stdout)
+			if !asJSON {
+				return l.Show(p.stdout)
+			}
+			values, err := l.Values()
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(p.stdout).Encode(values)
 		},
 	}
 	flags.addHere(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output: value and origin by SECTION.KEY")
 	return c
 }

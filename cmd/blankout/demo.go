@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,11 +46,12 @@ func (p *program) demo() *cobra.Command {
 about films into a topic, learns from them event by event, stops half way and
 goes on from its checkpoint, and then deletes words from 2,000 others. It needs
 nothing and leaves nothing behind, unless --keep says so.`,
-		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept",
+		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept\n  blankout demo --short --json",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "a fifth of the events")
+	c.Flags().BoolVar(&d.json, "json", false, "at the end, one JSON object on standard output")
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }
@@ -59,6 +61,7 @@ type demo struct {
 	*program
 	short bool
 	keep  string
+	json  bool
 
 	screen *screen
 	record record.Config
@@ -197,9 +200,13 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 
 // summary writes what was learned, to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
-	out := bufio.NewWriter(d.stdout)
 	model := r.Model()
 	metrics := r.Status().Metrics
+	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: model.Rows.Len()}
+	out := bufio.NewWriter(d.stdout)
+	if d.json {
+		out.Reset(d.stderr) // what is for people
+	}
 	fmt.Fprintf(out, "\nEach of the %s sentences was judged before it was learned from:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
 	fmt.Fprintf(out, "\nWords that say most:\n")
@@ -230,7 +237,9 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 			return fmt.Errorf("demo: %w", err)
 		}
 		for _, level := range levels {
-			fmt.Fprintf(out, "%7.1f", 100*simulate.Error(row.model, examples, simulate.Random{Share: level}))
+			percent := 100 * simulate.Error(row.model, examples, simulate.Random{Share: level})
+			fmt.Fprintf(out, "%7.1f", percent)
+			result.add(row.name, level, percent)
 		}
 	}
 
@@ -248,7 +257,30 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		fmt.Fprintf(out, "Look into it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
 	fmt.Fprintf(out, "On your own topic: blankout config init, edit [kafka] and [record], blankout run -f blankout.toml\n")
-	return out.Flush()
+	if err := out.Flush(); err != nil || !d.json {
+		return err
+	}
+	return json.NewEncoder(d.stdout).Encode(result)
+}
+
+// demoResult is what demo prints with --json.
+type demoResult struct {
+	Events uint64  `json:"events"`
+	Error  float64 `json:"error"` // %, each event judged before it was learned from
+	Level  string  `json:"level"` // of noise, chosen
+	Words  int     `json:"words"` // with a weight
+	// Deleted has the error with a share of the words deleted, for each way to learn.
+	Deleted []demoDeleted `json:"deleted"`
+}
+
+type demoDeleted struct {
+	Learned string  `json:"learned"`
+	Share   float64 `json:"share"`
+	Error   float64 `json:"error"` // %
+}
+
+func (r *demoResult) add(learned string, share, percent float64) {
+	r.Deleted = append(r.Deleted, demoDeleted{learned, share, percent})
 }
 
 // withoutNoise learns the same events in the same order with no noise.

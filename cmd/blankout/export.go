@@ -142,6 +142,7 @@ type corruptFlags struct {
 	scale  bool
 	seed   uint64
 	out    string
+	json   bool
 }
 
 func (p *program) corrupt() *cobra.Command {
@@ -153,10 +154,14 @@ func (p *program) corrupt() *cobra.Command {
 no noise. Dropout leaves the survivors as they are unless --rescale multiplies
 them by 1/(1-Q). The masks of the first copies are those of predict --delete with
 the same seed.`,
-		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm",
-		Args:    noArgs,
+		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm\n" +
+			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json",
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := blankout.ParseNoise(o.noise)
+			if err == nil && o.json && o.out == "-" {
+				err = errors.New("--json and the copies cannot both go to standard output: name a file with -o")
+			}
 			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
 				err = fmt.Errorf("--copies %d: want 1 to %d", o.copies, 1<<16)
 			}
@@ -179,6 +184,7 @@ the same seed.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
+	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as one JSON object on standard output; -o names a file")
 	return c
 }
 
@@ -255,6 +261,12 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 	})
 	if err = errors.Join(err, w.Close()); err == nil {
 		screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
+	}
+	if err == nil && o.json {
+		err = json.NewEncoder(p.stdout).Encode(struct {
+			Examples int `json:"examples"`
+			Copies   int `json:"copies"` // of each
+		}{n, o.copies})
 	}
 	return err
 }

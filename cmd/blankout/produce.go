@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ type produceFlags struct {
 	compression string
 	create      bool
 	schema      string
+	json        bool
 }
 
 func (p *program) produce() *cobra.Command {
@@ -44,7 +46,8 @@ record is acknowledged by all in-sync replicas before produce ends.
 JSON Schema (.json), which is registered as TOPIC-value with the registry of [registry].`,
 		Example: "  blankout produce -f blankout.toml -d events.jsonl\n" +
 			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
-			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc",
+			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc\n" +
+			"  blankout produce -d events.jsonl --topic events --json",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
@@ -68,7 +71,7 @@ JSON Schema (.json), which is registered as TOPIC-value with the registry of [re
 			if err != nil {
 				return fmt.Errorf("produce: %w", err)
 			}
-			if err := p.produceFile(c.Context(), o.data, l.Record, config, encode); err != nil {
+			if err := p.produceFile(c.Context(), o.data, l.Record, config, encode, o.json); err != nil {
 				return fmt.Errorf("produce: %w", err)
 			}
 			return nil
@@ -83,6 +86,7 @@ JSON Schema (.json), which is registered as TOPIC-value with the registry of [re
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second (0: as fast as it goes)")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.BoolVar(&o.create, "create", false, "create the topic if there is none")
+	f.BoolVar(&o.json, "json", false, "the number of records as one JSON object on standard output")
 	return c
 }
 
@@ -112,8 +116,15 @@ func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (f
 	return func(object []byte) ([]byte, error) { return encoder.Encode(id, object) }, nil
 }
 
+// produceResult is what produce prints with --json when all records are acknowledged.
+type produceResult struct {
+	Topic   string  `json:"topic"`
+	Records uint64  `json:"records"`
+	Seconds float64 `json:"seconds"`
+}
+
 // produceFile writes the records of a file to a topic.
-func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error)) (err error) {
+func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error), asJSON bool) (err error) {
 	records, err := stream.OpenRecords(name, recordConfig)
 	if err != nil {
 		return err
@@ -149,6 +160,9 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 		return fmt.Errorf("%w (%d records of %s are acknowledged)", err, produced, name)
 	}
 	finish()
+	if asJSON {
+		return json.NewEncoder(p.stdout).Encode(produceResult{c.Topic, produced, time.Since(began).Seconds()})
+	}
 	if !p.quiet {
 		fmt.Fprintf(p.stderr, "produced %s records into topic %q, %s a second\n", humanize.Comma(int64(produced)), c.Topic,
 			humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3))))

@@ -32,7 +32,8 @@ type program struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	quiet  bool // no progress, warnings and errors only
+	quiet  bool          // no progress, warnings and errors only
+	level  slog.LevelVar // of logs
 }
 
 // run is the whole program: it does what args (without the program's name) say
@@ -211,15 +212,13 @@ func isTerminal(s any) bool {
 
 // logger writes above the progress line: text for a person at a terminal, JSON for a collector.
 func (p *program) logger(screen *screen) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	options := &slog.HandlerOptions{Level: &p.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration { // else a bare number of nanoseconds
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 		return a
 	}}
-	if p.quiet {
-		options.Level = slog.LevelWarn
-	}
+	p.setLevel(p.level.Level())
 	if screen.terminal {
 		return slog.New(slog.NewTextHandler(screen, options))
 	}

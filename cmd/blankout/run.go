@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/config"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
@@ -42,9 +43,11 @@ func (p *program) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Learn from a topic: consume, learn, checkpoint, serve",
 		Long: `run learns from the topics of the configuration, event by event, until it is told
-to stop (SIGTERM, SIGINT or SIGHUP: it finishes what it holds, saves and exits
-0). It starts where the newest checkpoint left off. SIGUSR1 asks for a validation, as
-validate makes one, beside learning.
+to stop (SIGTERM or SIGINT: it finishes what it holds, saves and exits 0). It starts
+where the newest checkpoint left off. SIGUSR1 asks for a validation, as validate makes
+one, beside learning. SIGHUP has it read its configuration again: log.level is taken up,
+of other keys that have changed it says that they need a restart. Without a configuration
+file, or at a terminal, which is gone then, SIGHUP stops it.
 
 Without -f it takes the configuration blankout.toml here, if there is one.
 
@@ -147,6 +150,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if err != nil {
 		return err
 	}
+	p.setLevel(l.Log.Level)
+	log := p.logger(p.newScreen(0))
+	defer p.reloads(settings.file, l, func() (*config.Loaded, error) { return settings.load(given...) }, log)()
 	if o.predict {
 		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is for learning, and --predict-only learns nothing"); err != nil {
 			return usageError{fmt.Errorf("run: %w", err)}
@@ -169,7 +175,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --keep-serving needs an http.address to serve on")}
 	}
 	screen := p.newScreen(10 * time.Second)
-	log := p.logger(screen)
+	log = p.logger(screen)
 	if settings.file != "" {
 		log.Info("configuration read", "file", settings.file)
 	}

@@ -67,25 +67,36 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 
 // checkSample tells what looks wrong with how the configuration reads the first records of
 // a file: records without a label or refused, and fields that look like a time or an id.
-func (p *program) checkSample(ctx context.Context, c record.Config, path string) error {
+func (p *program) checkSample(ctx context.Context, c record.Config, path string) (*sampleResult, error) {
 	s, err := readSample(ctx, stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.note(fmt.Sprintf("%s: %s", path, s))
+	result := &sampleResult{Records: s.records, Labelled: s.labelled, Refused: s.refused, Classes: s.schema.Classes, Warnings: []string{}}
 	if s.refused > 0 {
-		p.warn("the first record refused: " + blankout.Printable(s.first))
+		result.Warnings = append(result.Warnings, "the first record refused: "+blankout.Printable(s.first))
 	}
 	if s.records > s.refused && s.labelled == 0 && !c.Unlabelled {
-		p.warn(fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
+		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
 	}
-	for _, text := range s.fields.suspicious(s.schema) {
-		p.warn(text)
-	}
+	result.Warnings = append(result.Warnings, s.fields.suspicious(s.schema)...)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
+		result.Warnings = append(result.Warnings, text)
+	}
+	for _, text := range result.Warnings {
 		p.warn(text)
 	}
-	return nil
+	return result, nil
+}
+
+// sampleResult is what config check --json says of a sample.
+type sampleResult struct {
+	Records  int      `json:"records"`
+	Labelled int      `json:"labelled"`
+	Refused  int      `json:"refused"`
+	Classes  []string `json:"classes"`
+	Warnings []string `json:"warnings"`
 }
 
 // String counts the records, for people.

@@ -10,15 +10,94 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// manyFlags is how many flags a command's help lists in one piece; those of more are in
+// groups.
+const manyFlags = 12
+
+// localFlags is where cobra's template lists a command's own flags, groupedFlags what
+// stands there instead.
+const (
+	localFlags   = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
+	groupedFlags = "{{range $i, $group := flagGroups .}}{{if $i}}\n\n{{end}}{{$group.Title}}Flags:\n{{$group.FlagUsages | trimTrailingWhitespaces}}{{end}}"
+)
+
+// groups are the groups of flags in the help of commands that have many: a name means the
+// same in every command. A flag of such a command that is in none fails TestHelp.
+var groups = []struct {
+	title string // before " Flags:"
+	names []string
+}{
+	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "max-events", "until-end"}},
+	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "group", "groups", "known"}},
+	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
+		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "calibrate", "class-weight",
+		"threshold", "learn"}},
+	{"Solver", []string{"solver", "tol", "max-iterations", "starts", "threads", "seed"}},
+	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window", "learners", "interval", "warm"}},
+	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs", "memory"}},
+	{"Deletion", []string{"delete", "delete-groups", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
+	{"Members", []string{"members", "partitions", "crash", "pause", "delay", "timeout", "session", "rate", "precision"}},
+	{"Selection", []string{"grid", "folds", "validation", "deletions", "hold-out"}},
+	{"Service", []string{"reset", "keep-serving", "predict-only"}},
+	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "penalty-report", "help"}},
+}
+
+// flagGroup is a group of a command's own flags; its Title is empty where there is one.
+type flagGroup struct {
+	Title string
+	*pflag.FlagSet
+}
+
+// flagGroups returns the groups of a command's own flags.
+func flagGroups(c *cobra.Command) (out []flagGroup) {
+	flags := c.LocalFlags()
+	n := 0
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			n++
+		}
+	})
+	if n <= manyFlags {
+		return []flagGroup{{"", flags}}
+	}
+	in := map[string]string{}
+	for _, g := range groups {
+		for _, name := range g.names {
+			in[name] = g.title
+		}
+	}
+	part := func(title string) {
+		set := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+		flags.VisitAll(func(f *pflag.Flag) {
+			if in[f.Name] == title {
+				set.AddFlag(f)
+			}
+		})
+		if set.HasAvailableFlags() {
+			if title == "" {
+				title = "Other"
+			}
+			out = append(out, flagGroup{title + " ", set})
+		}
+	}
+	for _, g := range groups {
+		part(g.title)
+	}
+	part("")
+	return out
+}
 
 // usage writes a command's usage by cobra's template, its flags in columns as a person
 // sees them.
 func usage(c *cobra.Command) error {
 	t, err := template.New("usage").Funcs(template.FuncMap{
 		"trimTrailingWhitespaces": func(s string) string { return alignFlags(strings.TrimRight(s, " \n")) },
+		"flagGroups":              flagGroups,
 		"rpad":                    func(s string, width int) string { return fmt.Sprintf("%-*s", width, s) },
-	}).Parse(c.UsageTemplate())
+	}).Parse(strings.Replace(c.UsageTemplate(), localFlags, groupedFlags, 1))
 	if err != nil {
 		return err
 	}

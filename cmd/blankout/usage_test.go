@@ -21,6 +21,9 @@ func TestHelp(t *testing.T) {
 	visit = func(c *cobra.Command) {
 		column, flags := 0, 0
 		for line := range strings.Lines(c.UsageString()) {
+			if line == "Other Flags:\n" {
+				t.Errorf("%s: a flag is in none of the groups of its help", c.CommandPath())
+			}
 			if strings.HasSuffix(line, "Flags:\n") {
 				column = 0 // of this part
 			}
@@ -107,6 +110,41 @@ func TestHelp(t *testing.T) {
 			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
 				t.Errorf("--%s %s is listed: %v", flag, word, err)
 			}
+		}
+	}
+}
+
+// TestJSON: every command that says something of its own says it in JSON too, but those
+// that write a file or a page for people, or serve until they are stopped.
+func TestJSON(t *testing.T) {
+	others := map[string]string{
+		"blankout ui": "serves a page", "blankout export": "--format json", "blankout config init": "writes TOML",
+		"blankout man": "writes pages", "blankout completion": "writes a script", "blankout help": "writes help",
+	}
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+		_, other := others[c.CommandPath()]
+		if c.HasSubCommands() && c.Name() != "simulate" || other {
+			delete(others, c.CommandPath())
+			return
+		}
+		if c.Flags().Lookup("json") == nil {
+			t.Errorf("%s has no --json", c.CommandPath())
+		}
+	}
+	root := (&program{}).root()
+	root.InitDefaultHelpCmd()
+	visit(root)
+	if len(others) > 0 {
+		t.Errorf("there is no %v", others)
+	}
+	for _, name := range []string{"run", "train", "predict", "simulate", "audit", "corrupt"} {
+		c, _, err := root.Find([]string{name})
+		if err != nil || !strings.Contains(c.UsageString(), "\nInput Flags:\n") {
+			t.Errorf("%s: its flags are in no groups: %v", name, err)
 		}
 	}
 }
