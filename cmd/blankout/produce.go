@@ -47,7 +47,7 @@ JSON Schema (.json), which is registered as TOPIC-value with the registry of [re
 		Example: "  blankout produce -f blankout.toml -d events.jsonl\n" +
 			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
 			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc\n" +
-			"  blankout produce -d events.jsonl --topic events --json",
+			"  blankout produce -d events.jsonl --topic payments --json",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
