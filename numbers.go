@@ -24,12 +24,13 @@ const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
 
 // Value returns the number that a score predicts: the score itself or, of counts, its
 // exponential.
-func (h *Head) Value(score float64) float64 { return valueOf(h.Target(), score) }
+func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
 
 // Target returns what the model's labels are, Sign where they are classes.
 func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
 
-func valueOf(t loss.Target, score float64) float64 {
+// ValueOf is Head.Value for targets of a kind.
+func ValueOf(t loss.Target, score float64) float64 {
 	if t == loss.Count {
 		return math.Exp(score)
 	}

@@ -4,9 +4,11 @@ package batch
 // rescale such events when weights are measured on them.
 
 import (
+	"math"
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // interned holds a value by row, each different one once. Few are different.
@@ -38,11 +40,34 @@ type measured struct {
 	// it of each compact column, -1 for those that it does not hold.
 	covariance *blankout.Covariance
 	place      []int
+	target     loss.Target // what labels are
+}
+
+// cost is what an answer to event i costs: of classes 1 if it is wrong, else 0; of numbers
+// its squared error.
+func (m measured) cost(i int, scores []float64) float64 {
+	if m.target != loss.Sign {
+		off := m.Target(i) - blankout.ValueOf(m.target, scores[0])
+		return off * off
+	}
+	if blankout.Predict(scores) != m.Label(i) {
+		return 1
+	}
+	return 0
+}
+
+// error is what a sum of costs over so much weight of events means: the error in percent, or
+// the root of the mean squared error.
+func (m measured) error(cost, weight float64) float64 {
+	if m.target != loss.Sign {
+		return math.Sqrt(max(cost/weight, 0))
+	}
+	return 100 * cost / weight
 }
 
 // measured returns such events.
 func (v *Evidence) measured(rows []int) measured {
-	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing}
+	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing, target: v.live.Target()}
 	for _, row := range rows {
 		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
 	}

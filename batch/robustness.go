@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 )
 
 const (
@@ -34,35 +35,63 @@ const (
 // which follows the chance that an event is predicted wrongly. A few large parts of a score
 // are not normal: over what becomes of those we sum, which is exact for events of
 // few features. With more classes, and where numbers that die are filled in, masks are drawn.
+//
+// Where labels are numbers the error is the root of the mean squared error, which the first
+// two moments of the score, or of a count's value, give exactly (section 14).
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
-	if len(w) > 1 || d.fills() {
+	switch {
+	case len(w) > 1 || d.fills():
 		return w.groupRobustness(d, nil, deletions, rest)
+	case d.target != loss.Sign:
+		return averageCost(d, deletions, rest, w.forecastSquares)
 	}
-	return averageWrong(d, deletions, rest, w.forecast)
+	return averageCost(d, deletions, rest, w.forecast)
+}
+
+// forecastSquares adds the expected squared errors of event i, whose label is a number.
+func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
+	row, b, y := d.Row(i), w.intercept(d.Data, 0), d.Target(i)
+	for k, q := range deletions {
+		f, v, first, second := b, 0.0, math.Exp(b), math.Exp(2*b)
+		for j, c := range row.Index {
+			part := row.At(j) * w[0][c]
+			f += (1 - q) * part
+			v += q * (1 - q) * part * part
+			if d.target == loss.Count {
+				first *= (1-q)*math.Exp(part) + q
+				second *= (1-q)*math.Exp(2*part) + q
+			}
+		}
+		squares := (y-f)*(y-f) + v
+		if d.target == loss.Count {
+			squares = y*y - 2*y*first + second
+		}
+		cost[k] += d.Weight(i) * max(squares, 0)
+	}
 }
 
 // groupRobustness is the same if a share d of the units dies, by masks that are drawn: a
 // group with all of its features, and the products of two groups with either. Without
 // units every feature is one of its own.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
-	return averageWrong(d, deletions, rest, func(d measured, i int, deletions, wrong []float64) {
-		w.forecastSampled(d, u, i, deletions, wrong)
+	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
+		w.forecastSampled(d, u, i, deletions, cost)
 	})
 }
 
-// averageWrong returns in percent what add adds up to over the events.
-func averageWrong(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, wrong []float64)) []float64 {
-	wrong := make([]float64, len(deletions))
+// averageCost returns the error that the costs come to which add adds up over the events.
+func averageCost(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, cost []float64)) []float64 {
+	cost := make([]float64, len(deletions))
 	total := 0.0
 	for i := range d.Rows() {
 		rest(i)
 		total += d.Weight(i)
-		add(d, i, deletions, wrong)
+		add(d, i, deletions, cost)
 	}
-	for i := range wrong {
-		wrong[i] *= 100 / total
+	for i := range cost {
+		cost[i] = d.error(cost[i], total)
 	}
-	return wrong
+	return cost
 }
 
 // forecast adds the chances that event i is predicted wrongly, two classes.
@@ -124,7 +153,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 
 // forecastSampled draws masks of event i. A unit that survives a share of
 // deletions survives every smaller one, which takes noise out of the curve.
-func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []float64) {
+func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []float64) {
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
 	luckOf := make([]float64, len(row.Index)) // of the entries
@@ -219,9 +248,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, wrong []
 			for o := range k {
 				scores[q*k+o] = scale*scores[q*k+o] + w.intercept(d.Data, o)
 			}
-			if blankout.Predict(scores[q*k:q*k+k]) != d.Label(i) {
-				wrong[q] += d.Weight(i) / float64(draws)
-			}
+			cost[q] += d.cost(i, scores[q*k:q*k+k]) * (d.Weight(i) / float64(draws))
 		}
 	}
 }

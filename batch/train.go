@@ -186,8 +186,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 		return sums, err
 	}
 	r, target := f.Problems[0], f.Model.Target()
-	var residuals blankout.Residual
-	weight, squares := 0.0, 0.0
+	var residuals residuals
 	for i := range d.Rows() {
 		if d.Label(i) < 0 {
 			continue
@@ -198,18 +197,38 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 		}
 		y, w, value := d.Target(i), d.Weight(i), f.Model.Value(score)
 		sums.Add(l, y, w, value, math.NaN(), math.NaN(), 1)
-		if off := residuals.Of(target, y, value); w > 0 {
-			weight += w
-			step := off - residuals.Mean
-			residuals.Mean += step * w / weight
-			squares += w * step * (off - residuals.Mean)
-		}
+		residuals.add(target, y, value, w)
 	}
-	if weight > 0 {
-		residuals.Deviation = math.Sqrt(squares / weight)
-		f.Model.Residual = &residuals
+	if r := residuals.all(); r != nil {
+		f.Model.Residual = r
 	}
 	return sums, nil
+}
+
+// residuals sums up a blankout.Residual.
+type residuals struct {
+	blankout.Residual
+	weight, squares float64
+}
+
+func (r *residuals) add(target loss.Target, y, value, weight float64) {
+	if weight == 0 {
+		return
+	}
+	off := r.Of(target, y, value)
+	r.weight += weight
+	step := off - r.Mean
+	r.Mean += step * weight / r.weight
+	r.squares += weight * step * (off - r.Mean)
+}
+
+// all is nil if what was added has no weight.
+func (r *residuals) all() *blankout.Residual {
+	if r.weight == 0 {
+		return nil
+	}
+	r.Deviation = math.Sqrt(r.squares / r.weight)
+	return &r.Residual
 }
 
 // TrainError returns the share of the labelled examples, by weight, that the

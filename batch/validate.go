@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/measure"
 )
 
 // Validation says how far a live model is from the exact solution of the
 // problem it works on, over the same events seen through the same Scaler, and
 // what both can stand. Errors are in percent, log-losses in nats, NaN-free: what
-// is undefined is nil.
+// is undefined is nil. Where labels are numbers, objectives are in the unit in which the
+// targets are learned (ValidateConfig.Unit), weights in that of the targets, and the error
+// of a forecast or failure is the root of the mean squared error, in the targets' unit.
 type Validation struct {
 	// ID, Time and the fields up to Pause are for the caller, which reads the events and keeps the
 	// report; Validate sets Time, Events and Seconds.
@@ -91,8 +94,9 @@ type Newest struct {
 	Since      int64  `json:"since"`       // time of the oldest, milliseconds since 1970
 	Live       Loss   `json:"live"`
 	Exact      Loss   `json:"exact"`
-	// Gain is by how much the exact solution's mean log-loss is below the live one's,
-	// StandardError that of this mean of differences by event.
+	// Gain is by how much the exact solution's mean log-loss is below the live one's, of
+	// numbers its deviance (measure.Deviance: of squared the squared error, of absolute twice
+	// the absolute one), StandardError that of this mean of differences by event.
 	Gain          float64 `json:"gain"`
 	StandardError float64 `json:"standard_error"`
 	// Better is exact or live where Gain exceeds StandardError, else neither.
@@ -103,14 +107,27 @@ type Newest struct {
 func (n *Newest) String() string {
 	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
 	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
+	if l, e := n.Live.Numbers, n.Exact.Numbers; l != nil && e != nil {
+		return fmt.Sprintf("on the newest %d events %s %s: RMSE %.4g live, %.4g exact, MAE %.4g and %.4g, deviance %.4g and %.4g (standard error of the difference %.2g)",
+			n.Events, on, cmp.Or(better, "neither is better by more than chance"), l.RMSE, e.RMSE, l.MAE, e.MAE, l.Deviance, e.Deviance, n.StandardError)
+	}
 	return fmt.Sprintf("on the newest %d events %s %s: log-loss %.4g live, %.4g exact (standard error of the difference %.2g), error %.2f %% and %.2f %%",
 		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
 }
 
-// Loss is what a model's predictions of some events came to.
+// Loss is what a model's predictions of some events came to: of classes the first two,
+// which are 0 of numbers.
 type Loss struct {
-	Error   float64 `json:"error"`
-	LogLoss float64 `json:"log_loss"`
+	Error   float64    `json:"error"`
+	LogLoss float64    `json:"log_loss"`
+	Numbers *OfNumbers `json:"numbers,omitempty"`
+}
+
+// OfNumbers are the measures of predictions of numbers, in the targets' unit.
+type OfNumbers struct {
+	MAE      float64 `json:"mae"`
+	RMSE     float64 `json:"rmse"`
+	Deviance float64 `json:"deviance"` // mean of measure.Deviance
 }
 
 // Standing is one side of a Validation.
@@ -125,7 +142,9 @@ type Standing struct {
 	AveragePrecision *float64  `json:"average_precision"`
 	// Reliability is the diagram of the probabilities given to the predicted class.
 	Reliability []measure.Bin `json:"reliability"`
-	Robustness  []*float64    `json:"robustness"` // expected error by deletion
+	// NumbersReport is of labels that are numbers; the measures of classes are nil then.
+	*measure.NumbersReport
+	Robustness []*float64 `json:"robustness"` // expected error by deletion
 	// GroupRobustness is the same by the share of the groups of features that die. It is
 	// left out where no groups are named and the noise is not of groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
@@ -164,6 +183,16 @@ type ValidateConfig struct {
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
 	Start *blankout.Linear
+	// Unit is what the live learner measures its targets in, where they are numbers.
+	Unit Unit
+}
+
+// Unit is what targets that are numbers are measured in while they are learned: real ones as
+// (y - Centre)/Scale, counts as y/Scale. Those beyond Low and High, in their own unit, are
+// learned as those. The zero value is their own unit, without bounds.
+type Unit struct {
+	Centre, Scale float64
+	Low, High     float64
 }
 
 // DefaultValidateConfig returns the values that a report has.
@@ -225,16 +254,19 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.lacks.add(v.live.Lack(e))
 	v.rows++
 	v.times = append(v.times, e.Time)
-	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Weight: importance, Offset: e.Offset})
+	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
 }
 
 // linear is a linear scorer of Data: by output the weights of the compact
 // columns, then the intercept.
 type linear [][]float64
 
-// ErrOneClass says that the events are not of two classes, so that there is
-// nothing to tell apart.
-var ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
+// ErrOneClass says that the events are not of two classes, or that all numbers are equal, so
+// that there is nothing to tell apart.
+var (
+	ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
+	errOneValue = fmt.Errorf("every number that has been learned is the same (%w)", ErrOneClass)
+)
 
 // Since leaves out the events before a time, in milliseconds.
 func (v *Evidence) Since(time int64) {
@@ -266,7 +298,7 @@ func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
 			held = held[1:]
 			continue
 		}
-		e.Label, e.Weight, e.Features = d.Label(i), d.Weight(i), d.Vec(i, e.Features)
+		e.Label, e.Target, e.Weight, e.Features = d.Label(i), d.Target(i), d.Weight(i), d.Vec(i, e.Features)
 		if e.Field = e.Field[:0]; d.fields != nil {
 			for _, column := range e.Features.Index {
 				e.Field = append(e.Field, d.fields.of(column))
@@ -297,19 +329,29 @@ func (v *Evidence) Exact(ctx context.Context, live *blankout.Linear, c ValidateC
 	if err != nil {
 		return nil, err
 	}
+	u := v.unit(c)
+	if u != nil {
+		c.Loss = u.standardLoss()
+	}
 	build, name, err := c.objective(noise)
 	if err != nil {
 		return nil, err
 	}
+	if u != nil {
+		name = u.loss.String()
+	}
 	e := &Exact{live: v.weights(all, live, c.Config), Converged: true, loss: name}
-	earlier := linear(nil)
+	now, earlier := u.standard(all, e.live, c.Config), linear(nil)
 	if c.Start != nil {
-		earlier = v.weights(all, c.Start, c.Config)
+		earlier = u.standard(all, v.weights(all, c.Start, c.Config), c.Config)
 	}
 	e.weights = make(linear, len(e.live))
 	solved := 0
 	for k := range e.live {
 		problem, ok := learned.againstTheRest(k, len(e.live))
+		if u != nil {
+			problem, ok = u.problem(learned)
+		}
 		if !ok {
 			// A class that has not appeared, or the only one: nothing to tell apart.
 			e.weights[k] = make([]float64, len(e.live[k]))
@@ -321,9 +363,9 @@ func (v *Evidence) Exact(ctx context.Context, live *blankout.Linear, c ValidateC
 		if err != nil {
 			return nil, err
 		}
-		now := o.ValueGrad(e.live[k], nil)
-		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: e.live[k], Progress: c.Progress}
-		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < now {
+		value := o.ValueGrad(now[k], nil)
+		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: now[k], Progress: c.Progress}
+		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < value {
 			opt.Start = earlier[k]
 		}
 		solution, err := Solve(ctx, o, opt)
@@ -331,16 +373,27 @@ func (v *Evidence) Exact(ctx context.Context, live *blankout.Linear, c ValidateC
 			return nil, fmt.Errorf("solving the exact problem: %w", err)
 		}
 		e.weights[k] = solution.W
-		e.Live += now
+		e.Live += value
 		e.Objective += solution.Objective
 		e.Gap += solution.Gap
 		e.Converged = e.Converged && solution.Converged
 	}
-	if solved == 0 {
+	switch {
+	case solved == 0 && u != nil:
+		return nil, errOneValue
+	case solved == 0:
 		return nil, ErrOneClass
 	}
-	e.Live += v.outside(all, live, c.Config)
-	e.Linear = v.model(all, live, e.weights, c.Config, name)
+	outside := v.outside(all, live, c.Config)
+	if u != nil {
+		outside /= u.slope() * u.slope()
+		e.weights = u.own(all, e.weights)
+	}
+	e.Live += outside
+	e.Linear = v.model(all, live, e.weights, c.Noise, name)
+	if u != nil {
+		e.Residual = e.residual(u, v.measured(v.learned))
+	}
 	return e, nil
 }
 
@@ -381,6 +434,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		rows, r.MeasuredOn = v.learned, "learned"
 	}
 	measured, sample := v.measured(rows), v.measured(evenly(rows, c.Sample))
+	u := v.unit(c)
 	groups, err := v.groups(sample.Data, c.Noise)
 	if err != nil {
 		return nil, nil, err
@@ -396,7 +450,11 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			return nil, nil, err
 		}
 		side.to.Intercept = side.m.Intercept
-		side.w.measure(measured, side.m, side.to, rest)
+		if u != nil {
+			side.to.NumbersReport = side.w.measureNumbers(measured, side.m, u, rest)
+		} else {
+			side.w.measure(measured, side.m, side.to, rest)
+		}
 		*side.decides = side.w.decided(all, side.m)
 		for _, e := range side.decides.robustness(sample, c.Deletions, rest) {
 			side.to.Robustness = append(side.to.Robustness, defined(e))
@@ -411,7 +469,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout)
+	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout, u)
 	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
@@ -441,7 +499,7 @@ func defined(x float64) *float64 {
 func (v *Evidence) weights(d *Data, m *blankout.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
-	if c.Intercept != NoIntercept {
+	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // a unit of numbers has a centre
 		n++
 	}
 	for k := range w {
@@ -536,10 +594,10 @@ func (v *Evidence) class(k int) string {
 
 // model returns weights as a model with the live one's Scaler and its
 // statistics.
-func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, c Config, loss string) *blankout.Linear {
+func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, noise, loss string) *blankout.Linear {
 	head := live.Head
 	k := len(w)
-	head.Loss, head.Noise, head.Trained, head.Calibration = loss, c.Noise, "validate", nil
+	head.Loss, head.Noise, head.Trained, head.Calibration = loss, noise, "validate", nil
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
 	head.Layout = blankout.Layout{Width: k, Stats: -1}
@@ -554,9 +612,7 @@ func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, c Config, los
 				m.Rows.Touch(d.Column(j))[i] = x
 			}
 		}
-		if c.Intercept != NoIntercept {
-			m.Intercept[i] = w[i][d.Columns()]
-		}
+		m.Intercept[i] = w.intercept(d, i)
 	}
 	return m
 }
@@ -607,7 +663,7 @@ func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(
 }
 
 // newest compares on the newest events.
-func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Linear, own bool) *Newest {
+func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Linear, own bool, u *unit) *Newest {
 	rows, on := slices.Clone(v.heldOut), "holdout"
 	if own {
 		rows = slices.DeleteFunc(rows, func(row int) bool { return slices.Contains(v.aside, row) })
@@ -637,6 +693,20 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 			sign float64
 		}{{live, &v.live.Head, &r.Live, 1}, {exact, &decides, &r.Exact, -1}} {
 			s := side.w.scores(d, i, scores)
+			if u != nil {
+				y, value := all.Target(row), side.h.Value(s[0])
+				dev := measure.Deviance(u.loss, y, value)
+				n := side.to.Numbers
+				if n == nil {
+					n = &OfNumbers{}
+					side.to.Numbers = n
+				}
+				n.MAE += weight * math.Abs(y-value)
+				n.RMSE += weight * (y - value) * (y - value)
+				n.Deviance += weight * dev
+				differences[i] += side.sign * dev
+				continue
+			}
 			chances = side.h.Probabilities(s, chances)
 			l := 0.0
 			if label < len(chances) {
@@ -652,10 +722,16 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 	if total == 0 {
 		return nil
 	}
-	for _, p := range []*float64{&r.Live.Error, &r.Live.LogLoss, &r.Exact.Error, &r.Exact.LogLoss} {
-		*p /= total
+	for _, side := range []*Loss{&r.Live, &r.Exact} {
+		side.Error /= total
+		side.LogLoss /= total
+		if n := side.Numbers; n != nil {
+			n.MAE, n.RMSE, n.Deviance = n.MAE/total, math.Sqrt(n.RMSE/total), n.Deviance/total
+		}
 	}
-	r.Gain = r.Live.LogLoss - r.Exact.LogLoss
+	if r.Gain = r.Live.LogLoss - r.Exact.LogLoss; u != nil {
+		r.Gain = r.Live.Numbers.Deviance - r.Exact.Numbers.Deviance
+	}
 	for i, row := range rows {
 		r.StandardError += math.Pow(all.Weight(row)*(differences[i]-r.Gain), 2)
 	}
@@ -713,7 +789,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 		var list []Failure
 		for i := range parts {
 			if a.held[i] > 0 {
-				list = append(list, Failure{kind, name(i), a.held[i] / a.total, a.percent(i), a.percent(i) - a.percent(-1), b.percent(i)})
+				list = append(list, Failure{kind, name(i), a.held[i] / a.total, a.error(d, i), a.error(d, i) - a.error(d, -1), b.error(d, i)})
 			}
 		}
 		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(y.Live, x.Live) })
@@ -744,19 +820,19 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	return out
 }
 
-// losses is the weight of the events, of those predicted wrongly, and by part
-// of those that hold it and how much the wrong ones grow without it.
+// losses is the weight of the events, what they cost (see measured.cost), and by part the
+// weight of those that hold it and how much the cost grows without it.
 type losses struct {
-	total, wrong float64
+	total, cost  float64
 	held, growth []float64
 }
 
-// percent returns the error without part i, with all parts for i < 0.
-func (l *losses) percent(i int) float64 {
+// error returns the error without part i, with all parts for i < 0.
+func (l *losses) error(d measured, i int) float64 {
 	if i < 0 {
-		return 100 * l.wrong / l.total
+		return d.error(l.cost, l.total)
 	}
-	return 100 * (l.wrong + l.growth[i]) / l.total
+	return d.error(l.cost+l.growth[i], l.total)
 }
 
 // without finds out what happens to the error when a part of the columns dies;
@@ -770,14 +846,11 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 	var seen []int
 	for i := range d.Rows() {
 		rest(i)
-		label, weight := d.Label(i), d.Weight(i)
+		weight := d.Weight(i)
 		row, scale := d.Row(i), d.scale(i)
-		w.scores(d, i, scores)
-		wrong := blankout.Predict(scores) != label
+		was := d.cost(i, w.scores(d, i, scores))
 		l.total += weight
-		if wrong {
-			l.wrong += weight
-		}
+		l.cost += weight * was
 		seen = seen[:0]
 		for j, c := range row.Index {
 			x, belongs := row.At(j), of(int(c))
@@ -801,12 +874,7 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 				lost[p*k+o] = 0
 			}
 			l.held[p] += weight
-			switch now := blankout.Predict(less) != label; {
-			case now && !wrong:
-				l.growth[p] += weight
-			case !now && wrong:
-				l.growth[p] -= weight
-			}
+			l.growth[p] += weight * (d.cost(i, less) - was)
 		}
 	}
 	return l

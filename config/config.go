@@ -207,11 +207,6 @@ func (c *Config) checkValidate() error {
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
 		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
-	for key, given := range map[string]bool{"events": v.Events > 0, "interval": v.Interval > 0, "holdout": v.Holdout > 0, "holdout_topic": v.HoldoutTopic != ""} {
-		if err := validate.CheckLoss(c.Learner); err != nil && given {
-			return blankout.KeyErrorf(key, "%s: %w", key, err)
-		}
-	}
 	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Models returns the model that would be published at each noise level, and which of
@@ -30,6 +31,10 @@ func (l *Learner) Models() (models []*blankout.Linear, published int) {
 // each presents the events learned from, standardised and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
 func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(e *blankout.Example)), rest func()) {
+	slope := 1.0 // of scores in the targets' unit, where they are real numbers
+	if l.set.numbers && l.unit.target != loss.Count {
+		slope = l.unit.scale
+	}
 	place := func(row []float64, weight func(v, k int) float64) {
 		clear(row[firstPart:])
 		w := l.weights(row)
@@ -43,13 +48,16 @@ func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(e *blankout.Exa
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
-		place(l.table.Touch(column), func(v, k int) float64 { return exact[v].Weight(column, k) })
+		place(l.table.Touch(column), func(v, k int) float64 { return exact[v].Weight(column, k) / slope })
 	}
 	if l.set.intercept {
 		was := append([]float64(nil), l.weights(l.bias)...)
 		place(l.bias, func(v, k int) float64 {
 			if k >= l.active {
 				return was[v*l.k+k]
+			}
+			if l.set.numbers {
+				return l.unit.own(exact[v].Intercept[k])
 			}
 			return exact[v].Intercept[k]
 		})
@@ -113,6 +121,9 @@ func (l *Learner) remeasure(e *blankout.Example) {
 		for k := range l.active {
 			j := v*l.k + k
 			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			if l.set.numbers {
+				s.y[j] = l.unit.standard(l.unit.clip(e.Target))
+			}
 			_, _, dv := l.set.loss.At(s.y[j], s.f[j], max(s.variance[j], refreshVariance))
 			s.h[j] = 2 * weight * dv
 		}

@@ -68,6 +68,9 @@ func (e *evaluation) objective() float64 {
 	}
 	if e.l.config.Intercept == "penalised" {
 		for _, b := range e.l.head(e.l.schema).Intercept[:e.l.active] {
+			if e.l.set.numbers {
+				b = e.l.unit.own(b)
+			}
 			sum += b * b
 		}
 	}

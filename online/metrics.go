@@ -209,6 +209,16 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 	l.assess(l.Score(e, make([]float64, l.k)), e, p)
 }
 
+// AssessNumber is Assess for a label that is a number.
+func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
+	value := blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0])
+	low, high := math.NaN(), math.NaN()
+	if m := l.measures.sums.Numbers; m.samples >= 2 {
+		low, high = m.Residual.Interval(l.unit.target, value)
+	}
+	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
+}
+
 func (l *Learner) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
 	p.Add(l.predict(scores) == e.Label, e.Weight, l.logLoss(scores, e.Label), 1)
 }

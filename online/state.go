@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/internal/coder"
 	"blankout/loss"
 )
@@ -22,6 +23,7 @@ type Snapshot struct {
 	refused []byte // the block of that name
 	summary []byte
 	numbers []byte // likewise, where labels are numbers
+	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
 	metrics Metrics
 	health  *Health
@@ -43,7 +45,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
-		s.numbers = numbers.Out
+		s.numbers, s.unit = numbers.Out, l.unit.asBatch()
 	}
 	if !l.filling.empty() {
 		fill := &coder.Coder{}
@@ -52,6 +54,10 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	return s
 }
+
+// Unit returns what targets that are numbers are measured in, for the exact solution of the
+// same problem; zero where labels are classes.
+func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *blankout.Linear { return s.model }

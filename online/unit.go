@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/measure"
@@ -38,6 +39,11 @@ const (
 func newUnit(t loss.Target) unit { return unit{target: t, scale: 1} }
 
 func (u *unit) deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
+
+// asBatch returns the unit, and where a target of now would be clipped, for exact solutions.
+func (u *unit) asBatch() batch.Unit {
+	return batch.Unit{Centre: u.centre, Scale: u.scale, Low: u.clip(math.Inf(-1)), High: u.clip(math.Inf(1))}
+}
 
 // clip keeps a target within targetClip deviations of the mean of those before it.
 func (u *unit) clip(y float64) float64 {

@@ -77,7 +77,7 @@ func (l *loop) learnWaited(w *labels.Waited) {
 	case validate.HeldOut(w.Partition, w.Offset, l.validator.holdout):
 		l.current.HeldOut++
 		if w.Label != blankout.Unlabelled && online.Usable(w.Example) {
-			l.Learner.Assess(w.Example, &l.current.Holdout)
+			l.assess(w.Example)
 		}
 		return
 	case w.Label == blankout.Unlabelled:

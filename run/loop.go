@@ -400,7 +400,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.current.HeldOut++
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
 			if e.Label != blankout.Unlabelled && online.Usable(e) {
-				l.Learner.Assess(e, &l.current.Holdout)
+				l.assess(e)
 			}
 			continue
 		case e.Label == blankout.Unlabelled:

@@ -29,6 +29,7 @@ type Status struct {
 	Learned, Unlabelled, Refused uint64
 	HeldOut                      uint64          // and not learned
 	Holdout                      measure.Classes // their scores as they came
+	HoldoutNumbers               measure.Numbers // instead, where labels are numbers
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored

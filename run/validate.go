@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/validate"
 )
 
@@ -111,7 +112,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact.Load()}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact.Load()}
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validationResult) {
@@ -188,4 +189,13 @@ func (l *loop) endValidation(ctx context.Context, failed error) {
 		case <-done:
 		}
 	}
+}
+
+// assess measures an event that was held out.
+func (l *loop) assess(e *blankout.Example) {
+	if l.Learner.Schema().Target != loss.Sign {
+		l.Learner.AssessNumber(e, &l.current.HoldoutNumbers)
+		return
+	}
+	l.Learner.Assess(e, &l.current.Holdout)
 }

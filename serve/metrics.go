@@ -411,6 +411,12 @@ var metrics = []metric{
 		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
 	{"blankout_holdout_error_ratio", gauge, nil, "Share of held-out events since the start predicted wrongly.",
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
+	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events since the start, predicted as they came, in the target's own unit; targets that are numbers.",
+		func(v *view, emit func(float64, ...string)) {
+			if v.status.Metrics.Numbers != nil {
+				emit(v.status.HoldoutNumbers.RMSE())
+			}
+		}},
 	{"blankout_validations_total", counter, []string{"outcome"}, "Validations against the exact solution: done or failed.",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Validation.Done), "done")
@@ -445,6 +451,13 @@ var metrics = []metric{
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			emit(gaugeOf(r.Live.Error)/100, "live")
 			emit(gaugeOf(r.Exact.Error)/100, "exact")
+		})},
+	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root of the mean squared error on the measured events at the last validation, in the target's own unit: live or exact; targets that are numbers.",
+		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
+			if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
+				emit(gaugeOf(live.RMSE), "live")
+				emit(gaugeOf(exact.RMSE), "exact")
+			}
 		})},
 	{"blankout_validation_coverage_ratio", gauge, nil, "Share of the counted records that the last validation could read again.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Coverage) })},

@@ -122,14 +122,21 @@ type reportSummary struct {
 	Certificate *float64 `json:"certificate"`
 	LiveError   *float64 `json:"error_live"`
 	ExactError  *float64 `json:"error_exact"`
+	// Where labels are numbers, instead.
+	LiveRMSE  *float64 `json:"rmse_live,omitempty"`
+	ExactRMSE *float64 `json:"rmse_exact,omitempty"`
 }
 
 // answerList answers GET /v1/reports, answer GET /v1/reports/ID.
 func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 	out := []reportSummary{}
 	for _, v := range r.List() {
-		out = append(out, reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source, v.Adopted,
-			v.Live.Objective, v.Exact.Objective, v.RelativeGap, v.Certificate, v.Live.Error, v.Exact.Error})
+		s := reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source, v.Adopted,
+			v.Live.Objective, v.Exact.Objective, v.RelativeGap, v.Certificate, v.Live.Error, v.Exact.Error, nil, nil}
+		if live, exact := v.Live.NumbersReport, v.Exact.NumbersReport; live != nil && exact != nil {
+			s.LiveRMSE, s.ExactRMSE = live.RMSE, exact.RMSE
+		}
+		out = append(out, s)
 	}
 	reply(w, http.StatusOK, map[string]any{"reports": out})
 }

@@ -15,14 +15,6 @@ import (
 	"blankout/online"
 )
 
-// CheckLoss reports why a Learner of this configuration cannot be validated, nil if it can.
-func CheckLoss(c online.Config) error {
-	if !loss.IsRegression(c.Loss) {
-		return nil
-	}
-	return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and a validation compares classes so far; blankout train -d FILE --loss %s solves the same exactly", c.Loss, c.Loss)
-}
-
 // CheckAdopt reports why a Learner of this configuration cannot adopt exact
 // solutions, nil if it can.
 func CheckAdopt(c online.Config) error {
@@ -59,7 +51,7 @@ type Adoption struct {
 // error is of reading the events again, or of ctx.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
-	r, exact, evidence, err := v.validate(ctx, Request{Live: s.Model(), At: at}, pace)
+	r, exact, evidence, err := v.validate(ctx, Request{Live: s.Model(), At: at, Unit: s.Unit()}, pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):
 		return nil, err
@@ -98,6 +90,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.O
 		solution := exact
 		if i != published {
 			c := v.problem(&live.Head)
+			c.Unit = s.Unit()
 			c.Progress, c.Pause = v.Progress, pace.rest
 			if solution, err = evidence.Exact(ctx, live, c); ctx.Err() != nil {
 				return nil, ctx.Err()

@@ -61,7 +61,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
 	k.Features.Index = append(k.Features.Index[:0], e.Features.Index...)
 	k.Features.Value = append(k.Features.Value[:0], e.Features.Value...)
 	k.Field = append(k.Field[:0], e.Field...)
-	k.Label, k.Weight, k.Time, k.Offset = e.Label, e.Weight, e.Time, e.Offset
+	k.Label, k.Target, k.Weight, k.Time, k.Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
 	switch {
 	case at == 0 && len(r.events) == r.size:
 		heap.Fix(&r.events, 0)
@@ -82,8 +82,15 @@ func (r *Reservoir) Encode() []byte {
 	n := len(sorted)
 	c.Uint(&r.met)
 	c.Int(&n)
+	numbers := false
 	for i := range sorted {
 		sorted[i].code(c)
+		numbers = numbers || sorted[i].Target != 0
+	}
+	if numbers { // older programs kept none of them
+		for i := range sorted {
+			c.Float(&sorted[i].Target)
+		}
 	}
 	return c.Out
 }
@@ -133,6 +140,14 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 		}
 		if i < size {
 			r.events = append(r.events, k)
+		}
+	}
+	if !c.Failed && len(c.In) > 0 { // labels that are numbers
+		for i := 0; i < n && !c.Failed; i++ {
+			var target float64
+			if c.Float(&target); i < len(r.events) {
+				r.events[i].Target = target
+			}
 		}
 	}
 	if !c.Done() {

@@ -45,6 +45,7 @@ type Validator struct {
 // Request says what is validated.
 type Request struct {
 	Live      *blankout.Linear
+	Unit      batch.Unit       // online.Snapshot.Unit of the same state
 	At        blankout.Offsets // its place in the stream
 	Reservoir []byte           // as of ReadReservoir; may be nil
 	Earlier   *blankout.Linear // the exact solution of the time before; may be nil
@@ -61,11 +62,8 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 }
 
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
-	if err := CheckLoss(v.Learner); err != nil {
-		return nil, nil, nil, err
-	}
 	c := v.problem(&s.Live.Head)
-	c.Start, c.Progress, c.Pause = s.Earlier, v.Progress, pace.rest
+	c.Start, c.Progress, c.Pause, c.Unit = s.Earlier, v.Progress, pace.rest, s.Unit
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
@@ -286,8 +284,10 @@ func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partit
 		return evidence.HeldOut(e)
 	}
 	importance := e.Weight
-	if w, ok := v.Learner.ClassWeight[s.Classes[e.Label]]; ok {
-		importance *= w
+	if len(v.Learner.ClassWeight) > 0 { // labels are classes
+		if w, ok := v.Learner.ClassWeight[s.Classes[e.Label]]; ok {
+			importance *= w
+		}
 	}
 	return evidence.Learned(e, importance)
 }

@@ -241,8 +241,11 @@ type runSummary struct {
 	RefusedBy   map[string]uint64 `json:"refused_by"`
 	HeldOut     uint64            `json:"held_out"`
 	Validations uint64            `json:"validations"`
-	// HoldoutError is of the held-out events, scored as they came.
+	// HoldoutError is of the held-out events, scored as they came; where labels are numbers
+	// HoldoutMAE and HoldoutRMSE are.
 	HoldoutError *float64 `json:"holdout_error"`
+	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
+	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings say what is probably not as the stream's owner believes.
 	Warnings []online.Warning `json:"warnings"`
 	*labelSummary
@@ -254,7 +257,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		Summary: s.Metrics.Summary(),
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
-		HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), Validations: s.Validation.Done,
+		HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
 		Warnings: append([]online.Warning{}, s.Warnings...),
 	}
 	out.labelSummary = summariseLabels(s)

@@ -71,9 +71,6 @@ file wants the same file with -d.`,
 			if settings.file == "" {
 				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
-			if err := validate.CheckLoss(l.Config.Learner); err != nil {
-				return fmt.Errorf("validate: %w", err)
-			}
 			if err := l.OpenRegistry(nil); err != nil {
 				return usageError{err}
 			}
@@ -176,7 +173,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if was, err := run.ReadFingerprint(file.Blocks); err == nil {
 		run.KeepLearners(settings, was)
 	}
-	_, offsets, err := run.Resume(c.Learner, settings, file.Blocks)
+	learner, offsets, err := run.Resume(c.Learner, settings, file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
@@ -206,7 +203,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, validate.Request{Live: live, At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
+	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: learner.Snapshot().Unit(), At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
@@ -298,20 +295,30 @@ func printValidation(out io.Writer, r *batch.Validation) {
 	fmt.Fprintln(w, "\tlive\texact\t")
 	fmt.Fprintf(w, "objective\t%.8g\t%.8g\t\n", r.Live.Objective, r.Exact.Objective)
 	fmt.Fprintf(w, "norm of weights\t%.4g\t%.4g\t\n", r.Live.Norm, r.Exact.Norm)
-	fmt.Fprintf(w, "error %%\t%s\t%s\t\n", share(r.Live.Error), share(r.Exact.Error))
-	fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", share(r.Live.LogLoss), share(r.Exact.LogLoss))
-	fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", share(r.Live.CalibrationError), share(r.Exact.CalibrationError))
+	wrong := "error %"
+	if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
+		wrong = "RMSE"
+		fmt.Fprintf(w, "MAE\t%s\t%s\t\n", share(live.MAE), share(exact.MAE))
+		fmt.Fprintf(w, "RMSE\t%s\t%s\t\n", share(live.RMSE), share(exact.RMSE))
+		fmt.Fprintf(w, "R2\t%s\t%s\t\n", share(live.R2), share(exact.R2))
+		fmt.Fprintf(w, "deviance\t%s\t%s\t\n", share(live.Deviance), share(exact.Deviance))
+		fmt.Fprintf(w, "coverage\t%s\t%s\t\n", share(live.Coverage), share(exact.Coverage))
+	} else {
+		fmt.Fprintf(w, "error %%\t%s\t%s\t\n", share(r.Live.Error), share(r.Exact.Error))
+		fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", share(r.Live.LogLoss), share(r.Exact.LogLoss))
+		fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", share(r.Live.CalibrationError), share(r.Exact.CalibrationError))
+	}
 	for i, d := range r.Deletions {
-		fmt.Fprintf(w, "error %% with %g %% deleted\t%s\t%s\t\n", 100*d, share(r.Live.Robustness[i]), share(r.Exact.Robustness[i]))
+		fmt.Fprintf(w, "%s with %g %% deleted\t%s\t%s\t\n", wrong, 100*d, share(r.Live.Robustness[i]), share(r.Exact.Robustness[i]))
 	}
 	for i, live := range r.Live.GroupRobustness {
-		fmt.Fprintf(w, "error %% with %g %% of the groups deleted\t%s\t%s\t\n", 100*r.Deletions[i], share(live), share(r.Exact.GroupRobustness[i]))
+		fmt.Fprintf(w, "%s with %g %% of the groups deleted\t%s\t%s\t\n", wrong, 100*r.Deletions[i], share(live), share(r.Exact.GroupRobustness[i]))
 	}
 	w.Flush()
 	if len(r.Failures) > 0 {
 		fmt.Fprintln(out, "\nsingle points of failure:")
 		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  kind\tname\tin % of events\tlive error % without\trise\texact\t")
+		fmt.Fprintln(w, "  kind\tname\tin % of events\tlive "+wrong+" without\trise\texact\t")
 		kinds := map[string]int{}
 		for _, f := range r.Failures {
 			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {

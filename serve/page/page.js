@@ -218,7 +218,7 @@ function drawForecast(s) {
   series.sort((a, b) => a.chosen - b.chosen);
   if (measured)
     for (const [name, side, colour, dash] of [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]])
-      series.push({name, chosen: true, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / 100])});
+      series.push({name, chosen: true, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])});
   const chosen = series.filter(f => f.chosen);
   const others = series.length - chosen.length;
   legend("legend-forecast", [...chosen, ...(others ? [{name: measured ? "noise levels, while learning" : "other noise levels", colour: "--faint", faint: true}] : [])]);
@@ -298,16 +298,20 @@ function drawReport() {
   if (!r || !r.live || !r.exact) return;
   const relative = r.relative_gap, box = $("exact");
   box.className = "";
-  const pct = x => x == null ? none : x.toFixed(2) + " %";
+  const numbers = r.live.mae !== undefined;
+  const own = x => x == null ? none : x.toPrecision(4); // in the target's own unit
+  const pct = numbers ? own : x => x == null ? none : x.toFixed(2) + " %";
   const line = (name, get, write) => [name, write(get(r.live)), write(get(r.exact))];
   box.replaceChildren(
     el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * relative).toPrecision(3) + " %", el("small", {}, " above the ", explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
     rows(["", "live", "exact"], [
-      line("objective", s => s.objective, precise), line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)),
-      line("calibration error", s => s.calibration_error, x => fixed(x, 4)), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise)]),
+      line("objective", s => s.objective, precise),
+      ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
+        [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise)]),
     r.newest ? el("p", {class: "note", id: "newest"}, `On the newest ${whole(r.newest.events)} events ${r.newest.measured_on === "holdout" ? "held out" : "learned"} ` +
       ({exact: "the exact solution is better", live: "the live weights are better", neither: "neither is better by more than chance"})[r.newest.better] +
-      `: log-loss ${fixed(r.newest.live.log_loss, 4)} live, ${fixed(r.newest.exact.log_loss, 4)} exact (standard error of the difference ${r.newest.standard_error.toPrecision(2)}), error ${pct(r.newest.live.error)} and ${pct(r.newest.exact.error)}.`) : "",
+      (numbers ? `: RMSE ${own(r.newest.live.numbers.rmse)} live, ${own(r.newest.exact.numbers.rmse)} exact, MAE ${own(r.newest.live.numbers.mae)} and ${own(r.newest.exact.numbers.mae)}; deviance lower by ${own(r.newest.gain)} (standard error ${r.newest.standard_error.toPrecision(2)}).` :
+        `: log-loss ${fixed(r.newest.live.log_loss, 4)} live, ${fixed(r.newest.exact.log_loss, 4)} exact (standard error of the difference ${r.newest.standard_error.toPrecision(2)}), error ${pct(r.newest.live.error)} and ${pct(r.newest.exact.error)}.`)) : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
       `${whole(r.records_read)} records${r.verified ? ", the very ones learned" : ` read again, ${Math.round(100 * r.coverage)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
   const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
@@ -323,7 +327,7 @@ function drawReport() {
   $("failures-table").replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
     const bar = el("span", {class: "bar"});
     bar.style.width = Math.max(0, 100 * f.rise / worst) + "%";
-    return [f.name, f.kind, Math.round(100 * f.share) + " %", pct(f.live), (f.rise >= 0 ? "+" : "") + f.rise.toFixed(2), el("td", {class: "bars"}, bar)];
+    return [f.name, f.kind, Math.round(100 * f.share) + " %", pct(f.live), (f.rise >= 0 ? "+" : "") + (numbers ? own(f.rise) : f.rise.toFixed(2)), el("td", {class: "bars"}, bar)];
   })));
 }
 

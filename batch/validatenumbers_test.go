@@ -1,0 +1,290 @@
+package batch_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/loss"
+	"blankout/online"
+)
+
+// numbers returns events whose labels are numbers far from 0, or counts.
+func numbers(target loss.Target, n int) (*blankout.Schema, []blankout.Example) {
+	r := rand.New(rand.NewPCG(7, 8))
+	schema := blankout.NewSchema(10, nil, 2)
+	schema.Target = target
+	const features = 6
+	for i := range features {
+		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric, Group: []string{"left", "right"}[i%2]})
+	}
+	var all []blankout.Example
+	for i := range n {
+		e := blankout.Example{Weight: []float64{1, 2, 0.5}[i%3], Offset: int64(i)}
+		f := 0.3
+		for j := range features {
+			x := r.NormFloat64()
+			f += x * 0.3 * float64(j-2)
+			e.Features.Index = append(e.Features.Index, uint32(j))
+			e.Features.Value = append(e.Features.Value, x)
+			e.Field = append(e.Field, uint16(j+1))
+		}
+		if e.Target = 5000 + 40*(f+r.NormFloat64()); target == loss.Count {
+			e.Target = math.Floor(20 * math.Exp(f/2+r.NormFloat64()/5))
+		}
+		all = append(all, e)
+	}
+	return schema, all
+}
+
+// validatedNumbers learns every event but each tenth and validates.
+func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *blankout.Linear, learner *online.Learner, all []blankout.Example) {
+	t.Helper()
+	config := online.DefaultConfig()
+	config.Loss, config.Noise, config.Missing = lossName, "dropout:0.3", "as-is"
+	change(&config)
+	var schema *blankout.Schema
+	schema, all = numbers(loss.LabelsOf(lossName), 3000)
+	learner, err := online.New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if i%10 > 0 {
+			learner.Learn(&all[i])
+		}
+	}
+	s := learner.Snapshot()
+	live = s.Model()
+	v := batch.NewEvidence(live)
+	for i := range all {
+		if i%10 > 0 {
+			err = v.Learned(&all[i], all[i].Weight)
+		} else {
+			err = v.HeldOut(&all[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = live.Loss, live.Noise, s.Unit(), 1e-8, "l2"
+	c.Cost, c.Intercept = config.C, batch.Intercept(config.Intercept)
+	r, solution, err := v.Validate(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, live, solution.Linear, learner, all
+}
+
+// oneBatch is a Source of one batch.
+type oneBatch []blankout.Example
+
+func (o *oneBatch) Next(_ context.Context, b *blankout.Batch) error {
+	if len(*o) == 0 {
+		return io.EOF
+	}
+	*b = blankout.Batch{Topic: "x", Examples: *o}
+	*o = nil
+	return nil
+}
+
+// The live objective is what the learner says of itself over the same events, the exact one
+// is below it by what the certificate bounds, and both models' measures on the events held
+// out are those of their predictions.
+func TestValidateNumbers(t *testing.T) {
+	for _, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
+		for _, intercept := range []string{"free", "penalised", "none"} {
+			t.Run(lossName+" "+intercept, func(t *testing.T) {
+				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
+				var learned []blankout.Example
+				for i := range all {
+					if i%10 > 0 {
+						learned = append(learned, all[i])
+					}
+				}
+				source := oneBatch(learned)
+				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
+					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
+				}
+				if !(r.Gap > 0) || r.Certificate == nil || !(*r.Certificate <= 1e-6*math.Abs(r.Exact.Objective)) {
+					t.Errorf("gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
+				}
+				for _, side := range []struct {
+					m  *blankout.Linear
+					to batch.Standing
+				}{{live, r.Live}, {exact, r.Exact}} {
+					squares, off, weight, within := 0.0, 0.0, 0.0, 0.0
+					for i := 0; i < len(all); i += 10 {
+						e := &all[i]
+						value := side.m.Value(side.m.Score(e, make([]float64, 1))[0])
+						weight += e.Weight
+						off += e.Weight * math.Abs(e.Target-value)
+						squares += e.Weight * (e.Target - value) * (e.Target - value)
+						if low, high := side.m.Interval(value); low <= e.Target && e.Target <= high {
+							within += e.Weight
+						}
+					}
+					got := side.to.NumbersReport
+					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
+						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
+					}
+					if share := within / weight; !(share > 0.8 && share < 0.99) {
+						t.Errorf("%v of the targets within nine in ten", share)
+					}
+					if side.to.Error != nil || side.to.LogLoss != nil {
+						t.Errorf("measures of classes: %+v", side.to)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The exact side is what Train finds on the same targets in the unit.
+func TestValidateNumbersIsTrain(t *testing.T) {
+	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C = 0.01 })
+	u := learner.Snapshot().Unit()
+	var b batch.Builder
+	for i := range all {
+		if e := all[i]; i%10 > 0 {
+			e.Features = live.Standardised(&e, blankout.Vec{})
+			e.Target = (e.Target - u.Centre) / u.Scale
+			if err := b.Add(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	train := batch.DefaultConfig()
+	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
+	fit, err := batch.Train(t.Context(), b.Data(live.Schema), train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
+		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+	}
+	for column := range uint32(6) {
+		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
+			t.Errorf("weight %d: %v, train says %v", column, got, want)
+		}
+	}
+	if got, want := exact.Intercept[0], u.Centre+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
+		t.Errorf("intercept %v, train says %v", got, want)
+	}
+}
+
+// What deletion is forecast to do to the error is what all masks do, each with its chance,
+// and what a death does is what zeroing does.
+func TestForecastOfNumbersIsAllMasks(t *testing.T) {
+	for _, lossName := range []string{"linear", "poisson"} {
+		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
+		sum := func(error func(e *blankout.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {
+			squares, weight := 0.0, 0.0
+			for i := 0; i < len(all); i += 10 {
+				weight += all[i].Weight
+				for dead := range uint32(1 << 6) {
+					if p := chance(dead); p > 0 {
+						squares += p * all[i].Weight * math.Pow(error(&all[i], dead), 2)
+					}
+				}
+			}
+			return math.Sqrt(squares / weight)
+		}
+		off := func(e *blankout.Example, dead uint32) float64 {
+			x := live.Standardised(e, blankout.Vec{})
+			for j, column := range x.Index {
+				if dead>>column&1 == 1 {
+					x.Value[j] = 0
+				}
+			}
+			return e.Target - live.Value(live.ScoreVec(x, make([]float64, 1))[0])
+		}
+		for k, d := range r.Deletions {
+			want := sum(off, func(dead uint32) float64 {
+				p := 1.0
+				for j := range 6 {
+					if dead>>j&1 == 1 {
+						p *= d
+					} else {
+						p *= 1 - d
+					}
+				}
+				return p
+			})
+			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
+				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
+			}
+			groups := sum(off, func(dead uint32) float64 { // a and c and e are left, the others right
+				switch dead {
+				case 0:
+					return (1 - d) * (1 - d)
+				case 0b010101, 0b101010:
+					return d * (1 - d)
+				case 0b111111:
+					return d * d
+				}
+				return 0
+			})
+			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // of masks that are drawn
+				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
+			}
+		}
+		failures := 0
+		for _, f := range r.Failures {
+			if f.Kind != "feature" {
+				continue
+			}
+			failures++
+			want := sum(off, func(dead uint32) float64 {
+				if dead == 1<<(f.Name[1]-'0') {
+					return 1
+				}
+				return 0
+			})
+			if math.Abs(f.Live-want) > 1e-9*want || math.Abs(f.Rise-(want-*r.Live.RMSE)) > 1e-9*want {
+				t.Errorf("%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
+			}
+		}
+		if failures != 6 {
+			t.Errorf("%d features in %v", failures, r.Failures)
+		}
+	}
+}
+
+// The comparison on the newest events has the paired differences of the deviance.
+func TestNewestOfNumbers(t *testing.T) {
+	r, live, exact, _, all := validatedNumbers(t, "linear", func(*online.Config) {})
+	var differences, weights []float64
+	for i := 0; i < len(all); i += 10 {
+		e := &all[i]
+		square := func(m *blankout.Linear) float64 { return math.Pow(e.Target-m.Score(e, make([]float64, 1))[0], 2) }
+		differences, weights = append(differences, square(live)-square(exact)), append(weights, e.Weight)
+	}
+	differences, weights = differences[200:], weights[200:] // the last 100 of 300
+	gain, total := 0.0, 0.0
+	for i, d := range differences {
+		gain += weights[i] * d
+		total += weights[i]
+	}
+	gain /= total
+	squares := 0.0
+	for i, d := range differences {
+		squares += math.Pow(weights[i]*(d-gain), 2)
+	}
+	n := r.Newest
+	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
+		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
+	}
+	if math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) > 1e-9*n.Live.Numbers.Deviance {
+		t.Errorf("deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
+	}
+}
