@@ -190,7 +190,9 @@ func (c *Config) CheckJoin() error {
 	case loss.IsRegression(c.Learner.Loss):
 		return blankout.KeyErrorf("topics", "topics: labels that come later are classes so far, and those of loss %s are numbers", c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
-		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: events are not read again")
+		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
+	case c.Validate.HoldoutTopic != "":
+		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
 	case c.Labels.Late == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
 		return blankout.KeyErrorf("late", "late %s: dead_letter.policy must be dead-letter too", c.Labels.Late)
 	case c.Labels.Default != "" && len(c.Record.Classes) > 0 && !slices.Contains(c.Record.Classes, c.Labels.Default):

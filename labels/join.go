@@ -142,6 +142,17 @@ func (j *Join) Counts() Counts {
 	return c
 }
 
+// Labelled returns how many events have got a label so far, or Config.Default for one.
+func (j *Join) Labelled() uint64 { return j.config.Labelled(&j.state.Counts) }
+
+// Labelled is Join.Labelled of such counts.
+func (c *Config) Labelled(of *Counts) uint64 {
+	if c.Default != "" {
+		return of.Matched + of.TimedOut
+	}
+	return of.Matched
+}
+
 // Delay returns a bound, within a factor of two, on the delay of the share q of the
 // matched labels, in seconds; NaN without any.
 func (c *Counts) Delay(q float64) float64 {

@@ -48,20 +48,8 @@ func (s *Joined) Next(ctx context.Context, b *blankout.Batch) error {
 		if s.ended {
 			return io.EOF
 		}
-		switch err := s.merge.Next(ctx, &s.in); {
-		case errors.Is(err, io.EOF):
-			s.ended, s.join.over = true, true
-			if err := s.settle(); err != nil {
-				return err
-			}
-			continue
-		case err != nil:
+		if err := s.Records(ctx, &s.in); err != nil && !errors.Is(err, io.EOF) {
 			return err
-		}
-		for i := range s.in.Examples {
-			if err := s.take(&s.in.Examples[i]); err != nil {
-				return err
-			}
 		}
 	}
 	first := &s.queue[0]
@@ -76,24 +64,58 @@ func (s *Joined) Next(ctx context.Context, b *blankout.Batch) error {
 	return nil
 }
 
-// take counts in a record of the Merge's Batch.
-func (s *Joined) take(e *blankout.Example) error {
-	s.join.Advance(s.in.Topic, s.in.Partition, e.Arrival)
+// Records fills b with the next records of events or labels, as the Merge has them, for who
+// counts them; what they have settled is then for Settled. After the last it returns io.EOF,
+// and there may be more for Settled.
+func (s *Joined) Records(ctx context.Context, b *blankout.Batch) error {
+	err := s.merge.Next(ctx, b)
+	if errors.Is(err, io.EOF) {
+		s.ended, s.join.over = true, true
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i := range b.Examples {
+		if err := s.take(b, &b.Examples[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settled calls f with the events that have got their label, or that there is none, since
+// the last call. They are f's to keep.
+func (s *Joined) Settled(f func(partition int32, e *blankout.Example) error) error {
+	for i := range s.queue {
+		if err := f(s.queue[i].partition, &s.queue[i].Example); err != nil {
+			return err
+		}
+	}
+	s.queue = s.queue[:0]
+	return nil
+}
+
+// take counts in a record of a Batch of the Merge.
+func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
+	s.join.Advance(b.Topic, b.Partition, e.Arrival)
 	if err := s.settle(); err != nil {
 		return err
 	}
 	if e.Refused != nil {
-		s.queue = append(s.queue, settled{Example: blankout.Example{Label: blankout.Unlabelled, Offset: e.Offset, Refused: e.Refused}, topic: s.in.Topic, partition: s.in.Partition})
+		s.queue = append(s.queue, settled{Example: blankout.Example{Label: blankout.Unlabelled, Offset: e.Offset, Refused: e.Refused}, topic: b.Topic, partition: b.Partition})
 		return nil
 	}
 	var err error
-	if s.in.Labels {
+	if b.Labels {
 		_, _, err = s.join.Label(e.Key, e.Label, e.Weight)
 	} else {
-		_, _, err = s.join.Event(e, s.in.Partition, nil)
+		_, _, err = s.join.Event(e, b.Partition, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: record %d: %w", s.in.Topic, e.Offset+1, err)
+		return fmt.Errorf("%s: record %d: %w", b.Topic, e.Offset+1, err)
 	}
 	return nil
 }

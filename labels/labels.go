@@ -8,6 +8,7 @@
 package labels
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,4 +82,18 @@ func (c *Config) Settings() map[string]string {
 		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
 		"labels.wait": c.Wait.String(), "labels.default": c.Default,
 	}
+}
+
+// As returns c with what a checkpoint keeps of Settings, if it keeps any.
+func (c Config) As(settings map[string]string) (Config, error) {
+	wait, ok := settings["labels.wait"]
+	if !ok {
+		return c, nil
+	}
+	var err error
+	if c.Wait, err = time.ParseDuration(wait); err != nil {
+		return c, fmt.Errorf("labels.wait: %w", err)
+	}
+	c.ID, c.Label, c.Weight, c.Default = settings["labels.id"], settings["labels.label"], settings["labels.weight"], settings["labels.default"]
+	return c, nil
 }

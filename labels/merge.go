@@ -50,6 +50,25 @@ type Lane struct {
 	Decoder record.Decoder
 }
 
+// End has the lane, of which nothing has been read, end before the record at an offset.
+// from is where it begins.
+func (l *Lane) End(from, at int64) {
+	next, ended := l.Next, from >= at
+	l.Next = func(ctx context.Context, b *blankout.Batch) error {
+		if ended {
+			return io.EOF
+		}
+		if err := next(ctx, b); err != nil {
+			return err
+		}
+		b.Examples = slices.DeleteFunc(b.Examples, func(e blankout.Example) bool { return e.Offset >= at })
+		if ended = b.Next >= at; ended {
+			b.Next = at
+		}
+		return nil
+	}
+}
+
 type lane struct {
 	Lane
 	batch blankout.Batch

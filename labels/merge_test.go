@@ -226,3 +226,39 @@ func TestMaxPending(t *testing.T) {
 		t.Errorf("a label of what went: %v, %v", outcome, err)
 	}
 }
+
+// A lane ends before the record that it is told, whether or not a batch ends there, and
+// where it begins there it has none.
+func TestLaneEnds(t *testing.T) {
+	for _, from := range []int64{0, 3, 7, 9} {
+		for at := range int64(12) {
+			next := from
+			l := Lane{Next: func(_ context.Context, b *blankout.Batch) error {
+				if next >= 10 {
+					return io.EOF
+				}
+				*b = blankout.Batch{Examples: b.Examples[:0]}
+				for i := 0; i < 4 && next < 10; i++ {
+					b.Examples = append(b.Examples, blankout.Example{Offset: next})
+					next++
+				}
+				b.Next = next
+				return nil
+			}}
+			l.End(from, at)
+			var b blankout.Batch
+			count, last := int64(0), from
+			for {
+				err := l.Next(t.Context(), &b)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				count, last = count+int64(len(b.Examples)), b.Next
+			}
+			want := max(min(at, 10)-from, 0)
+			if count != want || last != from+want {
+				t.Errorf("from %d to %d: %d records, then at %d", from, at, count, last)
+			}
+		}
+	}
+}

@@ -192,8 +192,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Labels != nil && r.Learners.N > 1 {
 		return errors.New("several learners cannot learn events whose labels come later")
 	}
-	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && r.Validator.Open != nil) {
-		return errors.New("events that wait for labels cannot be validated, adopted from or kept as suspects")
+	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
+		return errors.New("events that wait for labels cannot be adopted from or kept as suspects, and are read again by OpenJoined")
 	}
 	l := newLoop(r)
 	if err := l.startValidating(); err != nil {

@@ -20,7 +20,7 @@ import (
 // under way, and at once when that ends. Anyone may call it at any time; without
 // a Validator that can read the events again, or a reservoir, it returns an error.
 func (r *Runner) Validate() error {
-	if r.Validator == nil || r.Validator.Open == nil && r.Validator.Config.Reservoir == 0 {
+	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
 	}
 	r.validation.Store(true)
@@ -95,7 +95,7 @@ func (l *loop) nextValidation() {
 // validateIfDue begins a validation if one is due or asked for.
 func (l *loop) validateIfDue() {
 	v := &l.validator
-	if l.Validator == nil || l.Validator.Open == nil && l.Validator.Config.Reservoir == 0 || v.running() || l.current.Validation.Adopting > 0 {
+	if l.Validator == nil || !l.Validator.CanRead() && l.Validator.Config.Reservoir == 0 || v.running() || l.current.Validation.Adopting > 0 {
 		return
 	}
 	due := v.at > 0 && l.before+l.records >= v.at ||
@@ -113,6 +113,9 @@ func (l *loop) validateIfDue() {
 func (l *loop) beginValidation() {
 	state := l.freeze()
 	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact.Load()}
+	if l.Labels != nil {
+		subject.Labelled = l.Labels.Labelled()
+	}
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validationResult) {

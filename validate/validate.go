@@ -35,6 +35,9 @@ type Validator struct {
 	// Events decode under s, which is the caller's. Validate closes the Source if
 	// it is an io.Closer.
 	Open func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error)
+	// OpenJoined does it where labels come later than their events, with each partition's end
+	// at its Position of to. Open is nil then.
+	OpenJoined func(ctx context.Context, s *blankout.Schema, from, to blankout.Offsets) (Joined, error)
 	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
 	// where there is none.
 	OpenHoldout func(ctx context.Context, s *blankout.Schema) (blankout.Source, error)
@@ -42,11 +45,20 @@ type Validator struct {
 	Progress func(batch.Progress)
 }
 
+// Joined is events with their labels, and the records that they are made of. It is a
+// *labels.Joined; Validate closes it.
+type Joined interface {
+	Records(context.Context, *blankout.Batch) error
+	Settled(f func(partition int32, e *blankout.Example) error) error
+	io.Closer
+}
+
 // Request says what is validated.
 type Request struct {
 	Live      *blankout.Linear
 	Unit      batch.Unit       // online.Snapshot.Unit of the same state
 	At        blankout.Offsets // its place in the stream
+	Labelled  uint64           // events that got a label by there, where labels come later
 	Reservoir []byte           // as of ReadReservoir; may be nil
 	Earlier   *blankout.Linear // the exact solution of the time before; may be nil
 }
@@ -104,12 +116,12 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	schema := s.Live.Schema.Clone()
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
 	wanted := uint64(0)
-	if v.Open != nil {
+	if v.CanRead() {
 		if wanted, err = v.read(ctx, s, schema, got, pace); err != nil {
 			return nil, err
 		}
 	}
-	if n := len(sample.events); n > 0 && (v.Open == nil || 2*got.read < wanted) {
+	if n := len(sample.events); n > 0 && (!v.CanRead() || 2*got.read < wanted) {
 		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
 		for i := range sample.events {
 			k := &sample.events[i]
@@ -128,7 +140,7 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 				pace.rest()
 			}
 		}
-	} else if v.Open == nil {
+	} else if !v.CanRead() {
 		return nil, errors.New("these events cannot be read again, and no reservoir of them is kept")
 	}
 	if v.OpenHoldout != nil {
@@ -138,6 +150,9 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	}
 	return got, ctx.Err()
 }
+
+// CanRead says whether events can be read again.
+func (v *Validator) CanRead() bool { return v.Open != nil || v.OpenJoined != nil }
 
 // readHoldout presents the holdout topic's events, at most Window of them.
 func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
@@ -188,14 +203,21 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 		total += p.Records
 	}
 	got.window = v.Config.Window > 0 && total > v.Config.Window
-	if wanted = total; got.window {
+	skip := uint64(0) // events whose label came later: of these all are read, for labels to meet them
+	if v.OpenJoined != nil {
+		if got.window = v.Config.Window > 0 && s.Labelled > v.Config.Window; got.window {
+			skip = s.Labelled - v.Config.Window
+		}
+	}
+	whole := !got.window || v.OpenJoined != nil
+	if wanted = total; !whole {
 		wanted = v.Config.Window
 	}
 	counted := at.Clone()
 	left := 0
 	for i := range counted {
 		p := &counted[i]
-		if p.Next = p.First; got.window {
+		if p.Next = p.First; !whole {
 			// Each partition gives in proportion.
 			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
 			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
@@ -205,18 +227,31 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 			left++
 		}
 	}
-	source, err := v.Open(ctx, schema, counted.Clone())
+	next, closer, settled, err := v.open(ctx, schema, counted.Clone(), at)
 	if err != nil {
 		return 0, readError{fmt.Errorf("reading the events again: %w", err)}
 	}
-	if c, ok := source.(io.Closer); ok {
-		defer func() { err = errors.Join(err, c.Close()) }()
+	if closer != nil {
+		defer func() { err = errors.Join(err, closer.Close()) }()
+	}
+	take := func(partition int32, e *blankout.Example) error {
+		if skip > 0 && e.Label != blankout.Unlabelled {
+			skip--
+			return nil
+		}
+		return v.present(got.evidence, schema, partition, e)
 	}
 	var times []int64 // of all records read, for a window of time
 	newest := int64(math.MinInt64)
 	var b blankout.Batch
-	for left > 0 {
-		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
+	for left > 0 || settled != nil {
+		err := next(ctx, &b)
+		if settled != nil && (err == nil || errors.Is(err, io.EOF)) {
+			if err := settled(take); err != nil {
+				return 0, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
 			break // the log is shorter than it was: the coverage says so
 		} else if err != nil {
 			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
@@ -237,6 +272,9 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 				if e.Refused == nil { // else its time may be the broker's instead of the event's
 					newest = max(newest, e.Time)
 				}
+			}
+			if settled != nil {
+				continue
 			}
 			if err := v.present(got.evidence, schema, b.Partition, e); err != nil {
 				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
@@ -267,6 +305,24 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 		}
 	}
 	return wanted, ctx.Err()
+}
+
+// open opens the records to read again; settled is nil where labels come with their events.
+func (v *Validator) open(ctx context.Context, s *blankout.Schema, from, to blankout.Offsets) (next func(context.Context, *blankout.Batch) error,
+	closer io.Closer, settled func(func(int32, *blankout.Example) error) error, err error) {
+	if v.OpenJoined != nil {
+		joined, err := v.OpenJoined(ctx, s, from, to)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return joined.Records, joined, joined.Settled, nil
+	}
+	source, err := v.Open(ctx, s, from)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	closer, _ = source.(io.Closer)
+	return source.Next, closer, nil, nil
 }
 
 func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partition int32, e *blankout.Example) error {

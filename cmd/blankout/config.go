@@ -73,7 +73,9 @@ func (f *configFlags) loadFor(m *client.Model, saved []blankout.Block, flags ...
 			if err != nil {
 				return err
 			}
-			base.Validate.Config, err = base.Validate.As(settings)
+			if base.Validate.Config, err = base.Validate.As(settings); err == nil {
+				base.Labels, err = base.Labels.As(settings)
+			}
 			return err
 		}
 		if err := read(); err != nil {

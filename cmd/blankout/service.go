@@ -264,7 +264,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
 	if r.Labels != nil {
-		r.Validator.Open, r.Validator.OpenHoldout = nil, nil // their events would have to be joined again
+		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
 	if o.data == "-" {
 		r.Validator.Open = nil // it cannot be read again

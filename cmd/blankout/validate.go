@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/config"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/run"
 	"blankout/stream"
@@ -31,6 +35,7 @@ import (
 type validateFlags struct {
 	model   string
 	data    string
+	labels  string
 	brokers string
 	topics  string
 	output  string
@@ -51,22 +56,30 @@ them, and which single features, fields or groups would hurt most if they died.
 
 A directory of checkpoints stands for its newest. Without -f events are read, and
 the problem is set, as the checkpoint has it; --set overrides that. A checkpoint learned from a
-file wants the same file with -d.`,
+file wants the same file with -d; one whose labels came later that of the labels too.`,
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
-			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout",
+			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
+			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readSaved(o.model)
 			if err != nil {
 				return fmt.Errorf("validate: %w", err)
 			}
-			l, err := settings.loadFor(s.model, s.file.Blocks, changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})...)
+			given := changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})
+			if f := c.Flags().Lookup("id"); f.Changed {
+				given = append(given, "record.id="+f.Value.String(), "labels.id="+f.Value.String())
+			}
+			l, err := settings.loadFor(s.model, s.file.Blocks, given...)
 			if err != nil {
 				return err
 			}
-			if len(l.Labels.Topics) > 0 {
-				return usageError{errors.New("validate: labels.topics: events whose labels come later are not read again to be solved exactly yet")}
+			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
+				return usageError{fmt.Errorf("validate: -d %s: labels come later (labels.topics): name their file with --labels", o.data)}
+			}
+			if o.data == "" && o.labels != "" {
+				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
 			}
 			if settings.file == "" {
 				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
@@ -84,6 +97,8 @@ file wants the same file with -d.`,
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or the newest one of a directory")
 	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, or kafka://HOST:PORT/TOPIC, for a checkpoint learned from one")
+	f.StringVar(&o.labels, "labels", "", "the `FILE` of their labels, for a checkpoint learned with --labels")
+	f.String("id", "", "`FIELD` of events and labels that says which belong together, instead of record.id and labels.id")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
@@ -126,6 +141,50 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 		}
 	}
 	return v
+}
+
+// joinedValidator has a Validator read events whose labels come later, from the files
+// data and later or, if those are "", from the topics of the configuration.
+func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
+	v.Open, v.OpenHoldout = nil, nil
+	v.OpenJoined = func(ctx context.Context, s *blankout.Schema, from, to blankout.Offsets) (_ validate.Joined, err error) {
+		directory, err := os.MkdirTemp("", "blankout-labels-")
+		if err != nil {
+			return nil, err
+		}
+		j := &joinedFiles{directory: directory, flags: &dataFlags{join: &joinFlags{}}}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, j.Close())
+			}
+		}()
+		settings := c.Labels
+		settings.Idle = 0 // all ends are known
+		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
+			return nil, err
+		}
+		events := inputOf(c, data)
+		events.Record.Unlabelled, events.Record.Growing = true, true
+		events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
+		of := events
+		of.Where, of.Record, of.Kafka.Topics = later, c.Labels.LabelRecord(c.Record), c.Labels.Topics
+		var lanes []labels.Lane
+		if lanes, j.opened, err = openLanes(ctx, s, from, events, of, slog.New(slog.DiscardHandler)); err != nil {
+			return nil, err
+		}
+		for i := range lanes {
+			l := &lanes[i]
+			first, end := int64(0), int64(0) // of a partition that was added since: nothing
+			for k, p := range to {
+				if p.Topic == l.Topic && p.Partition == l.Partition {
+					first, end = from[k].Next, p.Next
+				}
+			}
+			l.End(first, end)
+		}
+		j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
+		return j, nil
+	}
 }
 
 // inputOf returns where a learner of this configuration has its events from: the file,
@@ -173,6 +232,19 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if was, err := run.ReadFingerprint(file.Blocks); err == nil {
 		run.KeepLearners(settings, was)
 	}
+	joined := o.labels != "" || len(c.Labels.Topics) > 0
+	if joined {
+		maps.Copy(settings, c.Labels.Settings())
+	}
+	waiting, wasJoined, err := labels.ReadState(file.Blocks)
+	switch {
+	case err != nil:
+		return refusedError{fmt.Errorf("%s: %w", path, err)}
+	case wasJoined && !joined:
+		return usageError{fmt.Errorf("%s: it was learned from events whose labels came later: name their topics (labels.topics), or their file with --labels", path)}
+	case joined && !wasJoined:
+		return usageError{fmt.Errorf("%s: it was learned from events that held their labels: leave --labels and labels.topics out", path)}
+	}
 	learner, offsets, err := run.Resume(c.Learner, settings, file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
@@ -180,30 +252,40 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		}
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	if err := checkTopics(offsets, c, o); err != nil {
+	events := offsets
+	if joined {
+		events = slices.DeleteFunc(slices.Clone(offsets), func(p blankout.Position) bool {
+			return slices.Contains(c.Labels.Topics, p.Topic) || o.labels != "" && (stream.Input{Where: o.labels}).Holds(p.Topic)
+		})
+	}
+	if err := checkTopics(events, c, o); err != nil {
 		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
 	screen := p.newScreen(10 * time.Second)
 	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
 	v.Config.CPU = 1 // nobody is waiting
 	open, read := v.Open, 0
+	saw := func(n int) {
+		if read += n; screen.due() {
+			screen.progress(humanize.Comma(int64(read)) + " records read again")
+		}
+	}
 	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		events, err := open(ctx, s, from)
 		if err != nil {
 			return nil, err
 		}
-		return watched{events.(stream.Opened), func(n int) {
-			if read += n; screen.due() {
-				screen.progress(humanize.Comma(int64(read)) + " records read again")
-			}
-		}}, nil
+		return watched{events.(stream.Opened), saw}, nil
+	}
+	if joined {
+		joinedValidator(v, c, o.data, o.labels)
 	}
 	v.Progress = func(g batch.Progress) {
 		if screen.due() {
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: learner.Snapshot().Unit(), At: offsets, Reservoir: validate.ReadReservoir(file.Blocks)})
+	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: learner.Snapshot().Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: validate.ReadReservoir(file.Blocks)})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
