@@ -41,7 +41,7 @@ type ChunkRef struct {
 	Partition int32
 	Offset    int64
 	Rows      uint32
-	Hash      uint64 // ChunkHash of the record's value
+	Hash      uint64 // chunkHash of the record's value
 }
 
 // Commit is a record of the ledger.
@@ -85,8 +85,8 @@ const (
 // errDamaged says that bytes are no record of this format.
 var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
 
-// ChunkHash is what a ChunkRef holds of a chunk's bytes.
-func ChunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
+// chunkHash is what a ChunkRef holds of a chunk's bytes.
+func chunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
 
 // FingerprintHash is a Commit's Fingerprint of settings.
 func FingerprintHash(f online.Fingerprint) uint64 {
@@ -246,9 +246,9 @@ func number(c *coder.Coder, x *int32) {
 }
 
 // EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
-// docs/scaling.md has the table of their bytes.
-func EncodeChunks(member MemberID, seq uint64, d *online.Delta) [][]byte {
-	var chunks [][]byte
+// docs/scaling.md has the table of their bytes. With each comes what a Commit says of it,
+// without the place, which is known when it has been appended.
+func EncodeChunks(member MemberID, seq uint64, d *online.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
@@ -269,15 +269,17 @@ func EncodeChunks(member MemberID, seq uint64, d *online.Delta) [][]byte {
 			out = d.AppendRow(out, row)
 		}
 		binary.LittleEndian.PutUint32(out[at:], uint32(row-from))
-		chunks = append(chunks, seal(out))
+		data := seal(out)
+		chunks = append(chunks, data)
+		refs = append(refs, ChunkRef{Rows: uint32(row - from), Hash: chunkHash(data)})
 	}
-	return chunks
+	return chunks, refs
 }
 
 // DecodeChunk reads one of what EncodeChunks returned. It takes no more memory than a few
 // times the bytes that it is given. The error says why the bytes are none.
 func DecodeChunk(data []byte) (*Chunk, error) {
-	k := &Chunk{Hash: ChunkHash(data)}
+	k := &Chunk{Hash: chunkHash(data)}
 	data, err := unseal(chunkMagic, data)
 	if err != nil {
 		return nil, fmt.Errorf("decoding a chunk: %w", err)

@@ -112,13 +112,10 @@ func (a *author) learn(partition int32, from, to int64) {
 func (a *author) commit(f *Fold) entry {
 	d := a.work.Cut(32)
 	c := &Commit{Fingerprint: f.Fingerprint(), Member: a.id, Seq: a.seq, Base: a.base, Chain: a.chain, Spans: a.spans, Kind: d.Kind, Events: d.Events}
-	e := entry{chunks: EncodeChunks(a.id, a.seq, d)}
-	for i, data := range e.chunks {
-		k, err := DecodeChunk(data)
-		if err != nil {
-			panic(err)
-		}
-		c.Chunks = append(c.Chunks, ChunkRef{Partition: 1, Offset: int64(i), Rows: uint32(len(k.Delta.Columns)), Hash: ChunkHash(data)})
+	var e entry
+	e.chunks, c.Chunks = EncodeChunks(a.id, a.seq, d)
+	for i := range c.Chunks {
+		c.Chunks[i].Partition, c.Chunks[i].Offset = 1, int64(i)
 	}
 	e.commit = c.Encode()
 	a.seq++
@@ -341,11 +338,11 @@ func TestChunks(t *testing.T) {
 		d.Columns, d.Values = append(d.Columns, d.Columns...), append(d.Values, d.Values...)
 	}
 	d.State = append(d.State, make([]byte, 2*MaxChunk)...)
-	encoded := EncodeChunks(a.id, 9, d)
+	encoded, refs := EncodeChunks(a.id, 9, d)
 	if len(encoded) < 4 {
 		t.Fatalf("%d chunks", len(encoded))
 	}
-	c := &Commit{Member: a.id, Seq: 9, Kind: d.Kind, Events: d.Events}
+	c := &Commit{Member: a.id, Seq: 9, Kind: d.Kind, Events: d.Events, Chunks: refs}
 	var chunks []*Chunk
 	for _, data := range encoded {
 		if len(data) > MaxChunk {
@@ -356,7 +353,6 @@ func TestChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 		chunks = append(chunks, k)
-		c.Chunks = append(c.Chunks, ChunkRef{Rows: uint32(len(k.Delta.Columns)), Hash: ChunkHash(data)})
 	}
 	got, err := join(c, chunks)
 	if err != nil {

@@ -754,16 +754,14 @@ func (l *life) publish(ctx context.Context) error {
 		c.Fields = slices.Clone(fields[l.known:])
 	}
 	l.seq++
-	for _, data := range EncodeChunks(l.id, c.Seq, d) {
-		k, err := DecodeChunk(data)
-		if err != nil {
-			return fmt.Errorf("a chunk that was just made: %w", err)
-		}
+	chunks, refs := EncodeChunks(l.id, c.Seq, d)
+	c.Chunks = refs
+	for i, data := range chunks {
 		at, err := l.ledger.AppendChunk(ctx, data)
 		if err != nil {
 			return err
 		}
-		c.Chunks = append(c.Chunks, ChunkRef{Partition: at.Partition, Offset: at.Offset, Rows: uint32(len(k.Delta.Columns)), Hash: k.Hash})
+		refs[i].Partition, refs[i].Offset = at.Partition, at.Offset
 		l.current.DeltaBytes += uint64(len(data))
 	}
 	l.current.DeltaRows += uint64(len(d.Columns))
@@ -847,6 +845,7 @@ func (l *life) beginBase() {
 		}
 		l.baseJob <- func() {
 			l.busy = false
+			l.replica.encoded = len(data)
 			if err != nil {
 				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
 				return
@@ -1033,6 +1032,7 @@ type replica struct {
 	// whoever begins with the latest base needs nothing before the floors in it.
 	refs, before, floors []int64
 	floorsAt             map[int64][]int64 // by offset of the latest bases
+	encoded              int               // bytes of the latest base
 }
 
 const blockMix = "mix"
@@ -1127,8 +1127,10 @@ func (r *replica) encode() (func() ([]byte, error), error) {
 	if err != nil {
 		return nil, err
 	}
+	room := r.encoded + r.encoded/16
 	return func() ([]byte, error) {
 		var out bytes.Buffer
+		out.Grow(room)
 		err := checkpoint.Write(&out, checkpoint.Linear, func(yield func(blankout.Block) bool) {
 			if yield(blankout.Block{Name: blockMix, Data: text}) {
 				blocks(yield)

@@ -285,17 +285,7 @@ func (w *world) commit(x *member, spans []group.Span) (commit []byte, chunks [][
 	d := w.work.Cut(w.Precision)
 	base, chain := w.fold.Base()
 	c := &group.Commit{Fingerprint: w.fold.Fingerprint(), Member: x.id, Seq: x.seq, Base: base, Chain: chain, Spans: spans, Kind: d.Kind, Events: d.Events}
-	chunks = group.EncodeChunks(x.id, x.seq, d)
-	rows := len(d.Columns)
-	for _, data := range chunks {
-		k, err := group.DecodeChunk(data)
-		if err != nil {
-			w.err = err
-			return nil, nil
-		}
-		rows -= len(k.Delta.Columns)
-		c.Chunks = append(c.Chunks, group.ChunkRef{Rows: uint32(len(k.Delta.Columns)), Hash: group.ChunkHash(data)})
-	}
+	chunks, c.Chunks = group.EncodeChunks(x.id, x.seq, d)
 	x.seq++
 	return c.Encode(), chunks
 }
