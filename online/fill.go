@@ -541,8 +541,7 @@ func (l *Learner) samplesFill(point int) bool {
 // dies is then answered with what is expected of it; that it is not certain seldom changes the
 // class, and is left out.
 func (l *Learner) fillsAt(point int) bool {
-	return point > 0 && l.filling.covariance != nil && l.missing.event.named &&
-		l.missing.model.Null[blankout.MissingBin(ForecastMissing(point))] == blankout.MissingFill
+	return l.filledPoints()&(1<<point) != 0
 }
 
 // fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
@@ -553,18 +552,26 @@ func (l *Learner) fillsLack(struck blankout.Lack) bool {
 		l.missing.model.Null[blankout.MissingBin(struck.Null/(struck.Null+present))] == blankout.MissingFill
 }
 
-// filledPoints returns the points of fillsAt, as bits.
+// filledPoints returns the points of fillsAt, as bits. Nothing dies at point 0.
 func (l *Learner) filledPoints() (points uint) {
-	if l.filling.covariance == nil || !l.missing.fills() {
+	if l.filling.covariance == nil || !l.missing.event.named || !l.missing.fills() {
 		return 0
 	}
 	for point := 1; point < ForecastPoints; point++ {
-		if l.fillsAt(point) {
+		if l.missing.model.Null[forecastBins[point]] == blankout.MissingFill {
 			points |= 1 << point
 		}
 	}
 	return points
 }
+
+// forecastBins are the ranges of the share missing that the points of a forecast fall in.
+var forecastBins = func() (bins [ForecastPoints]int) {
+	for point := range bins {
+		bins[point] = blankout.MissingBin(ForecastMissing(point))
+	}
+	return bins
+}()
 
 // strikeFields sets f.dead to which of the features f.vec of e die under a mask: those of named
 // fields, together with what they die with, each with the given chance. Of a sparse text

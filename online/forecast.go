@@ -71,8 +71,8 @@ const (
 	// Older samples than a part of them all fade.
 	forecastShare = 2
 	// Deviations by which another level's forecast must be below the natural one's
-	// for it to be published, and to stay so.
-	takesOver, stays = 0.7, 0.5
+	// for it to be published.
+	takesOver = 0.7
 	// Levels are compared after so many samples.
 	forecastReview = 16
 )
@@ -482,11 +482,7 @@ func (l *Learner) choose() {
 	bar := least
 	for v := range l.levels {
 		f := l.levels[v].forecastOf(byGroups)
-		deviations := float64(takesOver)
-		if v == l.chosen {
-			deviations = stays
-		}
-		if e := f.at(i, t); e < least && e < bar-deviations*math.Sqrt(f.squares)/f.weight[i] {
+		if e := f.at(i, t); e < least && e < bar-takesOver*math.Sqrt(f.squares)/f.weight[i] {
 			best, least = v, e
 		}
 	}

@@ -101,7 +101,8 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
-	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || l.shared())
+	shared := l.shared()
+	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || shared)
 	if l.fillsIn() && l.events%l.gatherEvery() == 0 {
 		l.filling.gathering, l.filling.noted = true, l.filling.noted[:0]
 	}
@@ -133,7 +134,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		}
 		row := now.step.rows[i]
 		t := l.treatment(kind, isDense)
-		if l.shared() {
+		if shared {
 			t = l.sharedTreatment(i, t, row)
 		}
 		x := l.observed(row, columns[i], raw[i], t, field)
@@ -194,7 +195,7 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
-	if t == treatNumeric && l.bending() {
+	if t == treatNumeric && !l.scaling.bent && l.bending() {
 		l.scaling.curves.add(column, field, raw, l.config.Curves > 0 && math.Abs(z) <= blankout.ScalerClip)
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)

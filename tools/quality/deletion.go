@@ -162,6 +162,17 @@ func (c *comparison) deletion() error {
 	if err := row("the same, as the model answers", func(d float64) (float64, error) { return answered[d], nil }); err != nil {
 		return err
 	}
+	if err := row("online, noise auto, expected_missing = d, not known", func(d float64) (float64, error) {
+		config.ExpectedMissing = d
+		l, err := learn(train, config, 1)
+		if err != nil {
+			return 0, err
+		}
+		return testError(l.Published(), test, d), nil
+	}); err != nil {
+		return err
+	}
+	config.ExpectedMissing = 0
 	for _, noise := range []string{"none", "dropout:0.5"} {
 		config.Noise = noise
 		l, err := learn(train, config, 1)
