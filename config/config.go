@@ -23,6 +23,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout"
+	"blankout/client/s3"
 	"blankout/group"
 	"blankout/labels"
 	"blankout/loss"
@@ -52,6 +53,7 @@ type Config struct {
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
 	Group      group.Config         `toml:"group"`
+	S3         s3.Config            `toml:"s3"`
 	Log        Log                  `toml:"log"`
 }
 
@@ -233,6 +235,7 @@ func Default() Config {
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),
 		Group:      group.DefaultConfig(),
+		S3:         s3.DefaultConfig(),
 	}
 	c.Kafka.Topics = []string{"events"}
 	return c
@@ -254,6 +257,7 @@ func (c *Config) sections() []section {
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},
 		{"group", c.checkGroup},
+		{"s3", c.S3.Check},
 	}
 }
 
@@ -329,7 +333,7 @@ func (c *Config) checkGroup() error {
 		why = "validate.policy adopt: a group cannot adopt the exact solution yet; set it to observe"
 	case c.Validate.Holdout > 0:
 		why = "validate.holdout: a group holds no events out yet; set it to 0"
-	case c.Snapshot.Topic != "" || c.Snapshot.File != "":
+	case c.Snapshot.Topic != "" || c.Snapshot.File != "" || c.Snapshot.Object != "":
 		why = "[snapshot]: a group publishes no snapshots yet; every member serves the model over HTTP"
 	case c.Predict.Topic != "":
 		why = "predict.topic: a member scores no topic; let run --predict-only follow one"

@@ -40,8 +40,8 @@ func checkModel(where string) error {
 	case strings.Contains(address, "@"):
 		// An address stands in logs and configurations: no place for a secret.
 		return blankout.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
-	case scheme != "http" && scheme != "https" && scheme != "kafka":
-		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, a file or a directory", where)
+	case scheme != "http" && scheme != "https" && scheme != "kafka" && scheme != "s3":
+		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", where)
 	}
 	return nil
 }

@@ -292,12 +292,12 @@ var metrics = []metric{
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
 	{"blankout_prediction_commit_failures_total", counter, nil, "Commits of the offsets of predictions that failed; a restart would repeat some predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.CommitFailures)) })},
-	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots handed on, to the topic or the file: published or failed.",
+	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots handed on, to the topic, the file or the object: published or failed.",
 		byPlace(func(p placeView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")
 			emit(float64(p.failed), p.name, "failed")
 		})},
-	{"blankout_snapshot_version", gauge, []string{"place"}, "Version of the newest snapshot in the topic or the file.",
+	{"blankout_snapshot_version", gauge, []string{"place"}, "Version of the newest snapshot in the topic, the file or the object.",
 		byPlace(func(p placeView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
 	{"blankout_snapshot_age_seconds", gauge, []string{"place"}, "Time since the model of that snapshot was published to readers.",
 		byPlace(func(p placeView, emit func(float64, ...string)) {

@@ -20,6 +20,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/client/s3"
 	"blankout/group"
 	"blankout/online"
 	"blankout/predict"
@@ -44,7 +45,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	snapshot := serve.DefaultSnapshotConfig()
 	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
-	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, func() *client.Model {
+	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, s3.DefaultConfig(), func() *client.Model {
 		m := client.New(runner.Model(), written())
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m

@@ -1,6 +1,6 @@
 package serve
 
-// This file hands models on to a topic and a file.
+// This file hands models on to a topic, a file and an object.
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/client/kafka"
+	"blankout/client/s3"
 	"blankout/stream"
 )
 
@@ -22,6 +23,7 @@ import (
 type SnapshotConfig struct {
 	Topic    string        `toml:"topic"`    // compacted; "" is none
 	File     string        `toml:"file"`     // replaced by every snapshot; "" is none
+	Object   string        `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
 	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
 }
 
@@ -33,10 +35,15 @@ func (c SnapshotConfig) Check() error {
 	if c.Interval <= 0 {
 		return blankout.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
 	}
+	if c.Object != "" {
+		if err := s3.CheckAddress(c.Object); err != nil {
+			return blankout.KeyErrorf("object", "object: %w", err)
+		}
+	}
 	return nil
 }
 
-// Snapshots hands the newest model on, to a topic and to a file, beside the goroutine that
+// Snapshots hands the newest model on, to a topic, a file and an object of a store, beside the goroutine that
 // publishes models: a place that is slow or out of reach holds up no publication and
 // gets a newer model later.
 type Snapshots struct {
@@ -49,7 +56,7 @@ type Snapshots struct {
 
 // snapshotPlace is one place and how it does.
 type snapshotPlace struct {
-	name  string // topic or file
+	name  string // topic, file or object
 	write func(context.Context, *client.Model) error
 	stats atomic.Pointer[placeStats]
 }
@@ -61,9 +68,9 @@ type placeStats struct {
 	trouble           string
 }
 
-// OpenSnapshots prepares the places. It connects to the topic and reads what it
-// holds.
-func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
+// OpenSnapshots prepares the places. It connects to the topic and to the store and
+// reads what they hold.
+func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
 		p, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
@@ -86,6 +93,13 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 			version = there.Version
 		}
 		s.add("file", version, func(_ context.Context, m *client.Model) error { return m.WriteFile(c.File) })
+	}
+	if c.Object != "" {
+		p, err := s3.NewPublisher(ctx, store, c.Object)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.add("object", p.Version(), p.Publish)
 	}
 	return s, nil
 }

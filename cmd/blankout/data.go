@@ -402,10 +402,14 @@ type placedRefusal struct{ *blankout.Refusal }
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
-// readModel reads a model, a checkpoint (of a directory the newest) or a snapshot.
+// readModel reads a model, a checkpoint (of a directory the newest) or a snapshot, of a file
+// or from an address as client.Open takes it.
 func readModel(path string) (*client.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
+	}
+	if strings.Contains(path, "://") {
+		return openModel(path)
 	}
 	path, err := checkpoint.Newest(path)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"blankout/internal/longtest"
+	"blankout/internal/s3test"
 	"blankout/stream"
 )
 
@@ -68,7 +69,7 @@ func TestScript(t *testing.T) {
 			return longtest.Asked(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "flip": flipByte, "clean": clean,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "flip": flipByte, "clean": clean,
 		},
 	})
 }
@@ -179,6 +180,17 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv("BLANKOUT_REGISTRY_URL", server.URL)
+}
+
+// startStore is the script command "store": it starts an S3-compatible store with the bucket
+// models and points blankout at it.
+func startStore(ts *testscript.TestScript, neg bool, args []string) {
+	store := s3test.Start()
+	ts.Defer(store.Close)
+	ts.Setenv("BLANKOUT_S3_ENDPOINT", store.URL)
+	ts.Setenv("BLANKOUT_S3_REGION", s3test.Region)
+	ts.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+	ts.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
 }
 
 // flipByte is the script command "flip FILE": it changes the byte in the middle.

@@ -64,7 +64,8 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --known --missing fill\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
-			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv",
+			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
+			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.groups >= 0 && o.groups < 1) {

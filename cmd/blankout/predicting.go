@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"sync"
 	"time"
 
 	"blankout"
 	"blankout/client"
 	"blankout/client/kafka"
+	"blankout/client/s3"
 	"blankout/config"
 	"blankout/predict"
 	"blankout/serve"
@@ -24,10 +26,10 @@ import (
 // are none, and sees to it that this run's versions lie above theirs: they may
 // come from another checkpoint directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *client.Model, log *slog.Logger) (*serve.Snapshots, error) {
-	if c.Snapshot.Topic == "" && c.Snapshot.File == "" {
+	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
 	}
-	snapshots, err := serve.OpenSnapshots(ctx, c.Snapshot, c.Kafka.ConnectConfig, c.Kafka.CreateTopics, model, log)
+	snapshots, err := serve.OpenSnapshots(ctx, c.Snapshot, c.Kafka.ConnectConfig, c.Kafka.CreateTopics, c.S3, model, log)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	case c.Predict.Topic == "" && c.HTTP.Address == "":
 		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output, or http.address, to predict for somebody")}
 	case c.Predict.Model == "":
-		return usageError{errors.New("run: --predict-only needs predict.model: the learner's http://HOST:PORT, kafka://HOST:PORT/TOPIC of its snapshots, or a file")}
+		return usageError{errors.New("run: --predict-only needs predict.model: the learner's http://HOST:PORT, kafka://HOST:PORT/TOPIC of its snapshots, s3://BUCKET/KEY, or a file")}
 	case o.data != "" || o.reset || o.from != "":
 		return usageError{errors.New("run: --predict-only learns nothing: -d, --reset and --from do not go with it")}
 	}
@@ -98,7 +100,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return usageError{err}
 	}
 	follower, err := c.Predict.Follow(client.Options{
-		Schemes: map[string]client.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig)},
+		Schemes: schemes(c),
 		Record:  &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
 	})
 	if err != nil {
@@ -147,4 +149,29 @@ func learned(model func() *client.Model) func() *client.Model {
 		}
 		return nil
 	}
+}
+
+// schemes opens models in topics and stores that are reached as the configuration says.
+func schemes(c *config.Config) map[string]client.Opener {
+	return map[string]client.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
+}
+
+// openModel reads the model at an address, as a service does whose configuration is the
+// defaults and the environment.
+func openModel(where string) (*client.Model, error) {
+	l, err := config.Load(config.Source{Env: os.Environ()})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	token, err := l.Predict.Token()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	m, err := client.Open(ctx, where, client.Options{Token: token, Schemes: schemes(&l.Config)})
+	if err != nil {
+		return nil, fmt.Errorf("reading the model: %w", err)
+	}
+	return m, nil
 }
