@@ -119,15 +119,15 @@ func (e *Example) holds(column uint32) bool {
 	return holds
 }
 
-// AnswerStruck is the Scale of Answer for an event of which further features have died
-// that it is then known to lack: see Strike. Of a sparse text format features are known
+// AnswerDeleted is the Scale of Answer for an event of which further features have died
+// that it is then known to lack: see Delete. Of a sparse text format features are known
 // to have died where Schema.Known says so.
-func (h *Head) AnswerStruck(e *Example, field []uint16, dead []bool) (scale float64) {
+func (h *Head) AnswerDeleted(e *Example, field []uint16, dead []bool) (scale float64) {
 	x := e.Features
 	if len(x.Index) != len(dead) { // dense columns that it leaves out were filled in
 		x = Vec{Index: make([]uint32, len(dead)), Value: make([]float64, len(dead))}
 	}
 	var left Example
-	h.Strike(e, x, field, dead, h.Schema.Known, &left)
+	h.Delete(e, x, field, dead, h.Schema.Known, &left)
 	return h.Answer(&left).Scale
 }

@@ -92,7 +92,7 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, asIs, rescale), 1.5},
 		{head(false, rescale, rescale), 1},
 	} {
-		if got := c.head.AnswerStruck(e, nil, dead); got != c.want {
+		if got := c.head.AnswerDeleted(e, nil, dead); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestKnownColumns(t *testing.T) {
 	named.Schema.AddField(Field{Name: "a", Kind: Numeric})
 	named.Schema.AddField(Field{Name: "b", Kind: Categorical})
 	e = &Example{Features: Vec{[]uint32{1, 2, 3}, []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
-	if one, both := named.AnswerStruck(e, e.Field, []bool{false, true, false}), named.AnswerStruck(e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
+	if one, both := named.AnswerDeleted(e, e.Field, []bool{false, true, false}), named.AnswerDeleted(e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
 		t.Error(one, both)
 	}
 }

@@ -201,8 +201,8 @@ type Lack struct {
 // Some says whether anything is known to be missing.
 func (k Lack) Some() bool { return k.Null+k.Absent > 0 }
 
-// Struck returns what k is after a share of the named fields has become null.
-func (k Lack) Struck(share float64) Lack {
+// Deleted returns what k is after a share of the named fields has become null.
+func (k Lack) Deleted(share float64) Lack {
 	k.Null += share * k.Named
 	k.Named *= 1 - share
 	return k
@@ -375,12 +375,12 @@ func (m *Missing) isNull(e *Example, id uint16) bool {
 	return !usually
 }
 
-// Strike sets left to what is left of an event of which some features have died, and to
+// Delete sets left to what is left of an event of which some features have died, and to
 // what is then known to be missing. x are its features as ScoreVec takes them, field
 // those of their fields (see Example.FieldsOf), dead says which have died. A field that
 // has lost everything is null; features of a sparse text format are missing if that is
 // declared. It keeps the memory of left.
-func (h *Head) Strike(e *Example, x Vec, field []uint16, dead []bool, declared bool, left *Example) {
+func (h *Head) Delete(e *Example, x Vec, field []uint16, dead []bool, declared bool, left *Example) {
 	left.Field, left.Missing, left.MissingColumns = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0]
 	kept, sparse := &left.Features, e.IsSparse(h.Schema.Fields)
 	kept.Index, kept.Value = kept.Index[:0], kept.Value[:0]

@@ -26,7 +26,7 @@ type Table struct {
 	spare   []float64  // memory for blocks to come
 	epoch   uint64     // counts Snapshots
 	lazy    *lazyIndex // of a Snapshot: stands in for index
-	ahead   ahead
+	latest  lookup
 }
 
 type tableBlock struct {
@@ -34,8 +34,8 @@ type tableBlock struct {
 	written uint64    // the epoch of the last write
 }
 
-// ahead is the columns looked up last, and the slots found, plus one.
-type ahead struct{ columns, slots []uint32 }
+// lookup is the columns looked up last, and the slots found, plus one.
+type lookup struct{ columns, slots []uint32 }
 
 // lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
 // of the same columns share one.
@@ -197,12 +197,12 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
-	if !slices.Equal(columns, t.ahead.columns) {
+	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
 	}
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
-	for i, slot := range t.ahead.slots[:len(out)] {
+	for i, slot := range t.latest.slots[:len(out)] {
 		if slot == 0 { // then, at least
 			out[i] = t.Touch(columns[i])
 			blocks = t.blocks
@@ -219,10 +219,10 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 // Slots appends the slots of columns that have rows, as Column counts them; it is
 // fastest for those of the latest TouchAll.
 func (t *Table) Slots(columns, out []uint32) []uint32 {
-	if !slices.Equal(columns, t.ahead.columns) {
+	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
 	}
-	for i, slot := range t.ahead.slots[:len(columns)] {
+	for i, slot := range t.latest.slots[:len(columns)] {
 		if slot == 0 { // then, at least
 			slot = t.index.slot(columns[i])
 		}
@@ -233,7 +233,7 @@ func (t *Table) Slots(columns, out []uint32) []uint32 {
 
 // find looks up the slots of columns.
 func (t *Table) find(columns []uint32) {
-	a := &t.ahead
+	a := &t.latest
 	a.columns = append(a.columns[:0], columns...)
 	a.slots = slices.Grow(a.slots[:0], len(columns))[:len(columns)]
 	low := t.index.low
@@ -259,7 +259,7 @@ func (t *Table) Prefetch(x Vec) {
 	}
 	prefetchLines(&x.Value[0], 8*x.Len())
 	t.find(x.Index)
-	prefetch(&t.ahead.slots[0], x.Len(), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	prefetch(&t.latest.slots[0], x.Len(), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 }
 
 func (t *Table) add(column uint32) []float64 {

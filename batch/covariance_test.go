@@ -124,7 +124,7 @@ func TestFillIsChosen(t *testing.T) {
 			}
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left blankout.Example
-			m.Strike(&fresh[i], x, field, dead, true, &left)
+			m.Delete(&fresh[i], x, field, dead, true, &left)
 			for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(rule))
 				if as.Predict(as.ScoreLacking(left.Features, &left, make([]float64, 1))) != fresh[i].Label {

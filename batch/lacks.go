@@ -89,9 +89,9 @@ func (m measured) fills() bool {
 	return m.covariance != nil && slices.Contains(m.rules.Null[:], blankout.MissingFill)
 }
 
-// fillsStruck says whether event i is filled in after a share of its features has died.
-func (m measured) fillsStruck(i int, share float64) bool {
-	k := m.lacks[i].Struck(share)
+// fillsDeleted says whether event i is filled in after a share of its features has died.
+func (m measured) fillsDeleted(i int, share float64) bool {
+	k := m.lacks[i].Deleted(share)
 	present := k.Named + k.Silent
 	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[blankout.MissingBin(k.Null/(k.Null+present))] == blankout.MissingFill
 }
@@ -99,10 +99,10 @@ func (m measured) fillsStruck(i int, share float64) bool {
 // scale returns by what the features of event i are multiplied.
 func (m measured) scale(i int) float64 { return m.rules.Scale(m.lacks[i]) }
 
-// scaleStruck returns the same after a share of the event's features has died.
-func (m measured) scaleStruck(i int, share float64) float64 {
+// scaleDeleted returns the same after a share of the event's features has died.
+func (m measured) scaleDeleted(i int, share float64) float64 {
 	if share == 0 {
 		return m.scale(i)
 	}
-	return m.rules.Scale(m.lacks[i].Struck(share))
+	return m.rules.Scale(m.lacks[i].Deleted(share))
 }

@@ -2,7 +2,7 @@ package batch
 
 // This file finds the rule for missing fields of a model that was trained exactly, as
 // the online learner finds its own: by the log-loss of training events that lack fields
-// by themselves, and where too few do by that of events of which masks strike fields.
+// by themselves, and where too few do by that of events of which masks delete fields.
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ const (
 	missingOwn = 100
 )
 
-// missingShares are the chances of a field to be struck, one for each range.
+// missingShares are the chances of a field to be deleted, one for each range.
 var missingShares = [blankout.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.8}
 
 // Presence notes which fields the events of Data hold, and which are null. The zero
@@ -122,7 +122,7 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 	if rule != blankout.MissingAuto {
 		return missing.Forced(rule)
 	}
-	t := newStriker(p, m, d, missing)
+	t := newMasker(p, m, d, missing)
 	// What is left out counts by the default while the rules for nulls are measured.
 	null := t.better(rules, func(k blankout.Lack) float64 { return k.Null },
 		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(r, rules) }, true)
@@ -133,8 +133,8 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 	return missing.WithRules(null, absent)
 }
 
-// striker scores the events of Data as a model answers them, whole or struck.
-type striker struct {
+// masker scores the events of Data as a model answers them, as they are or with a mask.
+type masker struct {
 	*Data
 	m      blankout.Model
 	head   blankout.Head // says what an event lacks
@@ -154,9 +154,9 @@ type striker struct {
 	scores, chance []float64
 }
 
-func newStriker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing) *striker {
+func newMasker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing) *masker {
 	fields, h := d.Schema.Fields, m.About()
-	t := &striker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: blankout.Head{Schema: d.Schema, Missing: missing},
+	t := &masker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: blankout.Head{Schema: d.Schema, Missing: missing},
 		first: firstFields(fields), unit: make([]uint64, len(fields)), own: make([]uint64, d.Columns()),
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
@@ -211,10 +211,10 @@ func (m mask) kills(unit uint64) bool {
 	return float64(r.Uint64()>>11)/(1<<53) < m.chance
 }
 
-// strike lets the fields and columns of event i die whose absence can be known, those
+// delete lets the fields and columns of event i die whose absence can be known, those
 // that are lost together at once, and returns what the event then lacks. It sets t.left
 // to what is left and t.x to what is scored of that.
-func (t *striker) strike(i int, by mask) blankout.Lack {
+func (t *masker) delete(i int, by mask) blankout.Lack {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
 	left.Field, left.Missing, left.MissingColumns = left.Field[:0], left.Missing[:0], left.MissingColumns[:0]
@@ -277,9 +277,9 @@ func (t *striker) strike(i int, by mask) blankout.Lack {
 	return t.head.Lack(left)
 }
 
-// loss is the log-loss of what strike has left of event i, every feature multiplied by
+// loss is the log-loss of what delete has left of event i, every feature multiplied by
 // scale.
-func (t *striker) loss(i int, scale float64) float64 {
+func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {
 		t.scaled.Value = t.scaled.Value[:0]
@@ -291,7 +291,7 @@ func (t *striker) loss(i int, scale float64) float64 {
 	return t.logLoss(i, t.m.ScoreVec(x, t.scores))
 }
 
-func (t *striker) logLoss(i int, scores []float64) float64 {
+func (t *masker) logLoss(i int, scores []float64) float64 {
 	t.chance = t.m.About().Probabilities(scores, t.chance)
 	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
 }
@@ -303,7 +303,7 @@ const masks = 64
 // better returns the best rule for each range of the share that missing gives, and the
 // rule of now where the events do not tell. with makes a Missing of rules for that share.
 // With masks, these are drawn for the ranges that too few events are in by themselves.
-func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, drawn bool) blankout.MissingRules {
+func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, drawn bool) blankout.MissingRules {
 	bin := func(k blankout.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent
 		if !(n > 0) || present == 0 {
@@ -319,7 +319,7 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 	}
 	lack := func(i int) blankout.Lack {
 		if t.head.Missing.Known {
-			return t.strike(i, mask{})
+			return t.delete(i, mask{})
 		}
 		return lacks[t.of[i]]
 	}
@@ -349,7 +349,7 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 		sums[b].Add(1, t.Weight(i), losses)
 	}
 	for _, i := range evenly(lacking, missingSample) {
-		k := t.strike(i, mask{})
+		k := t.delete(i, mask{})
 		if b, ok := bin(k); ok {
 			compare(i, b, k)
 		}
@@ -361,7 +361,7 @@ func (t *striker) better(now blankout.MissingRules, missing func(blankout.Lack) 
 	for first := range min(masks, len(sample)) { // event by event of one mask
 		for n := first; n < len(sample); n += masks {
 			for at, chance := range missingShares {
-				k := t.strike(sample[n], mask{chance, at*masks + first})
+				k := t.delete(sample[n], mask{chance, at*masks + first})
 				if b, ok := bin(k); ok && own[b] < missingOwn {
 					compare(sample[n], b, k)
 				}

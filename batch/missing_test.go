@@ -100,10 +100,10 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 		rule := *m.Missing
 		for _, r := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill, blankout.MissingAuto} {
 			m.Missing = rule.Forced(r)
-			k := newStriker(p, m, d, m.Missing)
+			k := newMasker(p, m, d, m.Missing)
 			scaled, fallback := 0, 0 // events whose missing fields are no numbers
 			for i := range events {
-				lack := k.strike(i, mask{0.1 * float64(i%10), i})
+				lack := k.delete(i, mask{0.1 * float64(i%10), i})
 				scale := m.Missing.Scale(lack)
 				if scale != 1 {
 					scaled++

@@ -128,7 +128,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}
-			factor[s] = d.scaleStruck(i, share)
+			factor[s] = d.scaleDeleted(i, share)
 		}
 		below := 0.0 // P(score <= 0)
 		for mask, x := range sum[:1<<large] {
@@ -241,7 +241,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 			scale := d.scale(i)
 			if n := float64(features); n > 0 && left[q] < n {
 				share := 1 - left[q]/n
-				if scale = d.scaleStruck(i, share); d.fillsStruck(i, share) {
+				if scale = d.scaleDeleted(i, share); d.fillsDeleted(i, share) {
 					fill(deletions[q], scores[q*k:][:k])
 				}
 			}

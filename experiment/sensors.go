@@ -316,7 +316,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 				if err != nil {
 					return sensorsOutcome{}, err
 				}
-				return m.meet(ctx, model, x.Dead, on, shares, masks, s.Seed)
+				return m.outcome(ctx, model, x.Dead, on, shares, masks, s.Seed)
 			})
 			return err
 		})
@@ -407,8 +407,8 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	return model, nil
 }
 
-// meet has a model meet events of which shares have died.
-func (m *sensorsMethod) meet(ctx context.Context, model *blankout.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
+// outcome has a model answer events of which shares have died.
+func (m *sensorsMethod) outcome(ctx context.Context, model *blankout.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
 	for _, way := range m.answers {
 		told := model
 		switch {

@@ -80,7 +80,7 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))
 	}
 	f.offset = offset
-	d, offsets, err := f.judge(c, chunks)
+	d, offsets, err := f.check(c, chunks)
 	if err == nil {
 		if err = f.learner.Check(d); err != nil {
 			err = &Rejection{ReasonDelta, err.Error()}
@@ -103,8 +103,8 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 	return d.Columns, nil
 }
 
-// judge says what a commit would add, and the offsets after it, or why it is not accepted.
-func (f *Fold) judge(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offsets, error) {
+// check says what a commit would add, and the offsets after it, or why it is not accepted.
+func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
 	}

@@ -71,7 +71,7 @@ func (s *Joined) Records(ctx context.Context, b *blankout.Batch) error {
 	err := s.merge.Next(ctx, b)
 	if errors.Is(err, io.EOF) {
 		s.ended, s.join.over = true, true
-		if err := s.settle(); err != nil {
+		if err := s.expire(); err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (s *Joined) Settled(f func(partition int32, e *blankout.Example) error) err
 // take counts in a record of a Batch of the Merge.
 func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
 	s.join.Advance(b.Topic, b.Partition, e.Arrival)
-	if err := s.settle(); err != nil {
+	if err := s.expire(); err != nil {
 		return err
 	}
 	if e.Refused != nil {
@@ -120,8 +120,8 @@ func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
 	return nil
 }
 
-// settle takes what waits no more.
-func (s *Joined) settle() error {
+// expire takes the events that wait no longer.
+func (s *Joined) expire() error {
 	for {
 		w, err := s.join.Expired()
 		if w == nil || err != nil {

@@ -83,8 +83,8 @@ func (a *adaptation) compare(gain, memory float64) {
 	a.compared = keep*a.compared + 1
 }
 
-// judge chooses what is published, and says whether the average has been left behind.
-func (a *adaptation) judge() (stale bool) {
+// choose chooses what is published, and says whether the average has been left behind.
+func (a *adaptation) choose() (stale bool) {
 	switch sd := math.Sqrt(a.squares); {
 	case a.compared < compareLeast:
 	case a.gain > staleAt*sd:

@@ -166,7 +166,7 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 			dead[0], dead[1] = r.IntN(2) == 0, r.IntN(2) == 0
 			m.Scaler.Curves.Follow(x.Index, dead)
 			var left blankout.Example
-			m.Strike(&e, x, field, dead, true, &left)
+			m.Delete(&e, x, field, dead, true, &left)
 			events++
 			if m.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
 				died++

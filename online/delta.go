@@ -331,7 +331,7 @@ func (l *Learner) readWhole(data []byte) (*Learner, error) {
 	n.missing.model = h.Missing.Forced(n.set.missingRule)
 	for class, count := range n.measures.sums.Classes {
 		if count > 0 {
-			n.meet(class)
+			n.weighClass(class)
 		}
 	}
 	n.table, n.snapshot, n.share = l.table, l.snapshot, l.share
@@ -509,7 +509,7 @@ func (l *Learner) addSums(base, now *sums) {
 			m.Classes = append(m.Classes, 0)
 		}
 		if m.Classes[i] += n; m.Classes[i] > 0 {
-			l.meet(i)
+			l.weighClass(i)
 		}
 		labelled += n
 	}
@@ -530,7 +530,7 @@ func (l *Learner) addSums(base, now *sums) {
 	l.steps += steps
 	for v := range l.levels {
 		lv := &l.levels[v]
-		if lv.adaptation.on && compared > 0 && lv.adaptation.judge() && lv.average.taken > restartAfter {
+		if lv.adaptation.on && compared > 0 && lv.adaptation.choose() && lv.average.taken > restartAfter {
 			lv.average.restart()
 			lv.adaptation.reset()
 		}

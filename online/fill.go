@@ -57,7 +57,7 @@ type filling struct {
 	dead     []bool
 	killed   map[int32]bool
 	places   []int          // by row
-	has      blankout.Parts // of the event before anything is struck
+	has      blankout.Parts // of the event before anything is deleted
 	left     blankout.Example
 	answer   []float64 // scores of the published level
 	levels   []float64 // of all levels, where the event is filled in
@@ -454,7 +454,7 @@ func (c *ruleChoice) choose(now, plain blankout.MissingRule) blankout.MissingRul
 // one of each range of shares before a second one of any.
 var drawnPoints = [ForecastPoints - 1]int{2, 4, 6, 8, 1, 3, 5, 7, 9}
 
-// compareDrawn compares the rules on the event at hand with fields struck by a mask that
+// compareDrawn compares the rules on the event at hand with fields deleted by a mask that
 // is drawn: those of a share of the fields, or of groups of them where groups are named.
 func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 	f := &l.filling
@@ -468,9 +468,9 @@ func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
 	f.vec = m.Standardised(e, blankout.Vec{Index: f.vec.Index[:0], Value: f.vec.Value[:0]})
 	f.field = l.scaling.scaler.FieldsOf(e, f.vec.Index, f.field)
-	sparse := l.strikeFields(e, ForecastMissing(point), number)
+	sparse := l.deleteFields(e, ForecastMissing(point), number)
 	left := &f.left
-	m.Strike(e, f.vec, f.field, f.dead, sparse, left)
+	m.Delete(e, f.vec, f.field, f.dead, sparse, left)
 	k := m.Lack(left)
 	present := k.Named + k.Silent
 	if k.Null == 0 || present == 0 {
@@ -512,10 +512,10 @@ func (l *Learner) fillPlaces() []int {
 	return f.places
 }
 
-// fillStruck sets filling.x to what is expected of the numbers that do not survive a point of
+// fillDeleted sets filling.x to what is expected of the numbers that do not survive a point of
 // a forecast, of which last says what they do. places are those of fillPlaces, which must come
 // anew before it is called again.
-func (l *Learner) fillStruck(places []int, last []int8, point int) {
+func (l *Learner) fillDeleted(places []int, last []int8, point int) {
 	f := &l.filling
 	f.parts = append(f.parts[:0], f.has...)
 	for i, last := range last {
@@ -545,11 +545,11 @@ func (l *Learner) fillsAt(point int) bool {
 }
 
 // fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
-// has struck so much. What a filled in event lacks more is not forecast.
-func (l *Learner) fillsLack(struck blankout.Lack) bool {
-	present := struck.Named + struck.Silent
-	return l.filling.covariance != nil && l.missing.event.named && struck.Null > 0 && present > 0 &&
-		l.missing.model.Null[blankout.MissingBin(struck.Null/(struck.Null+present))] == blankout.MissingFill
+// has deleted so much. What a filled in event lacks more is not forecast.
+func (l *Learner) fillsLack(deleted blankout.Lack) bool {
+	present := deleted.Named + deleted.Silent
+	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 && present > 0 &&
+		l.missing.model.Null[blankout.MissingBin(deleted.Null/(deleted.Null+present))] == blankout.MissingFill
 }
 
 // filledPoints returns the points of fillsAt, as bits. Nothing dies at point 0.
@@ -573,10 +573,10 @@ var forecastBins = func() (bins [ForecastPoints]int) {
 	return bins
 }()
 
-// strikeFields sets f.dead to which of the features f.vec of e die under a mask: those of named
+// deleteFields sets f.dead to which of the features f.vec of e die under a mask: those of named
 // fields, together with what they die with, each with the given chance. Of a sparse text
-// format it strikes the columns that can be filled in, and returns true.
-func (l *Learner) strikeFields(e *blankout.Example, chance float64, number uint64) (sparse bool) {
+// format it deletes the columns that can be filled in, and returns true.
+func (l *Learner) deleteFields(e *blankout.Example, chance float64, number uint64) (sparse bool) {
 	f := &l.filling
 	kills := func(unit uint64) bool {
 		var r rand.PCG

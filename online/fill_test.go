@@ -13,7 +13,7 @@ import (
 )
 
 // alikeStream makes events of two classes with numbers that read the same few things, in
-// units of their own; null strikes fields, each by itself.
+// units of their own; null deletes fields, each by itself.
 type alikeStream struct {
 	r      *rand.Rand
 	fields int
@@ -225,7 +225,7 @@ func TestOwnEventsDecideTheRule(t *testing.T) {
 		l.Learn(s.next())
 	}
 	if before[0].events == 0 || *at != own {
-		t.Errorf("events that masks strike have been compared after own ones: %+v", at[0])
+		t.Errorf("events that masks delete have been compared after own ones: %+v", at[0])
 	}
 }
 

@@ -35,7 +35,7 @@ type forecast struct {
 }
 
 // masked is the scratch memory of scoring the event at hand with some of its features
-// struck out.
+// deleted.
 type masked struct {
 	last      []int8      // by feature, see mask
 	rows      [][]float64 // of the survivors
@@ -194,11 +194,11 @@ func (l *Learner) forecastBinary(y float64) {
 	lack := l.fields()
 	if lack.Named > 0 || l.missing.event.scale != 1 {
 		for i := 1; i < ForecastPoints; i++ {
-			struck := lack.Struck(ForecastMissing(i))
-			s := l.missing.model.Scale(struck)
+			deleted := lack.Deleted(ForecastMissing(i))
+			s := l.missing.model.Scale(deleted)
 			rest[i] /= s
 			if lack.Silent == 0 {
-				growth[i] = l.missing.model.Growth(struck) / s
+				growth[i] = l.missing.model.Growth(deleted) / s
 			}
 		}
 	}
@@ -289,14 +289,14 @@ func (l *Learner) forecastFilled(filled uint, y float64) {
 // survive sums what survives a point into masked.f and lag, and where the event is then
 // filled in also what is expected of the numbers that do not survive. It returns what the
 // event then lacks, the factor of what is left, and whether it is filled in.
-func (l *Learner) survive(last []int8, point int) (struck blankout.Lack, scale float64, filled bool) {
+func (l *Learner) survive(last []int8, point int) (deleted blankout.Lack, scale float64, filled bool) {
 	now := &l.now
-	struck, scale = l.fields(), l.missing.event.scale
+	deleted, scale = l.fields(), l.missing.event.scale
 	if len(last) > 0 {
 		alive, of := l.survivors(last, point)
-		struck = struck.Struck(1 - alive/of)
-		scale = l.missing.model.Scale(struck)
-		filled = l.fillsLack(struck)
+		deleted = deleted.Deleted(1 - alive/of)
+		scale = l.missing.model.Scale(deleted)
+		filled = l.fillsLack(deleted)
 	}
 	f, lag := l.masked.f, l.masked.lag
 	clear(f)
@@ -305,7 +305,7 @@ func (l *Learner) survive(last []int8, point int) (struck blankout.Lack, scale f
 	var places []int
 	if filled = filled && l.samplesFill(point); filled {
 		places = l.fillPlaces()
-		l.fillStruck(places, last, point)
+		l.fillDeleted(places, last, point)
 	}
 	for i, last := range last {
 		if int(last) >= point {
@@ -317,7 +317,7 @@ func (l *Learner) survive(last []int8, point int) (struck blankout.Lack, scale f
 	l.masked.rows, l.masked.x = rows, x
 	// The third sum comes for nothing and is not used.
 	sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
-	return struck, scale, filled
+	return deleted, scale, filled
 }
 
 // forecastRule compares the rules for missing fields on the event at hand, of two
@@ -339,7 +339,7 @@ func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 		label = 1
 	}
 	alive, of := l.survivors(last, point)
-	l.compareStruck(lack.Struck((of-alive)/of), label)
+	l.compareDeleted(lack.Deleted((of-alive)/of), label)
 }
 
 // mask draws for each feature of the event at hand the last point that it
@@ -375,14 +375,14 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 	lack := l.fields()
 	for point := from; point < to; point++ {
 		f, lag := l.masked.f, l.masked.lag
-		struck, scale := lack, l.missing.event.scale
+		deleted, scale := lack, l.missing.event.scale
 		fills, unknown := false, false
 		complete := point == 0 && !(groups && l.config.ExpectedMissing > 0)
 		if complete {
 			f, lag = now.step.f, now.lag
 		} else {
-			struck, scale, fills = l.survive(last, point)
-			unknown = !fills && l.fillsLack(struck)
+			deleted, scale, fills = l.survive(last, point)
+			unknown = !fills && l.fillsLack(deleted)
 		}
 		for v := range l.levels {
 			c := l.levels[v].lagShare()
@@ -412,7 +412,7 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 			for k := range l.active {
 				l.missing.event.part[k] = f[at+k] + c*lag[at+k]
 			}
-			l.compareStruck(struck, label)
+			l.compareDeleted(deleted, label)
 		}
 	}
 }

@@ -35,9 +35,9 @@ type health struct {
 	changes []fieldChange // the latest, oldest first
 	changed uint64        // number of all of them
 
-	seen    *blankout.Missing // the model whose usual fields have been taken up
-	factors [][2]int          // of fields, see blankout.Schema.Factors
-	strike  striking
+	seen     *blankout.Missing // the model whose usual fields have been taken up
+	factors  [][2]int          // of fields, see blankout.Schema.Factors
+	deleting deleting
 }
 
 // fieldHealth is about one field.
@@ -492,8 +492,8 @@ func (h *health) change(c fieldChange) {
 // without the field, by weight; events that lack it say nothing.
 type fieldCost struct{ n, with, without float64 }
 
-// striking is the scratch memory of Learner.costs.
-type striking struct {
+// deleting is the scratch memory of Learner.costs.
+type deleting struct {
 	at    []int32   // by field, 1 + its place in list
 	list  []uint16  // of the fields of the event
 	part  []float64 // by place and output, their parts of the scores
@@ -508,7 +508,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 		return
 	}
 	h, now := &l.health, &l.now
-	s := &h.strike
+	s := &h.deleting
 	if len(s.out) == 0 {
 		s.out = make([]float64, l.k)
 	}
@@ -530,7 +530,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 		}
 		if kind := h.fields[id].kind; kind != blankout.Cross {
 			if id != 0 {
-				l.strike(id, i, from, n, c)
+				l.deleteFeature(id, i, from, n, c)
 			}
 			continue
 		}
@@ -540,7 +540,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 		f := h.factors[id] // a product dies with either
 		for side, factor := range f {
 			if factor > 0 && factor < len(h.fields) && (side == 0 || factor != f[0]) {
-				l.strike(uint16(factor), i, from, n, c)
+				l.deleteFeature(uint16(factor), i, from, n, c)
 			}
 		}
 	}
@@ -578,12 +578,12 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 	}
 }
 
-// strike adds feature i of the event at hand to the part of a field.
-func (l *Learner) strike(id uint16, i, from, n int, c float64) {
+// deleteFeature adds feature i of the event at hand to the part of a field.
+func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
 	if l.groups != nil {
 		i = l.groups.row(i)
 	}
-	s, row, x := &l.health.strike, l.now.step.rows[i], l.now.step.x[i]
+	s, row, x := &l.health.deleting, l.now.step.rows[i], l.now.step.x[i]
 	if s.at[id] == 0 {
 		s.list = append(s.list, id)
 		s.at[id] = int32(len(s.list))

@@ -118,7 +118,7 @@ func TestKnownForecast(t *testing.T) {
 			for i := range dead {
 				dead[i] = r.Float64() < 0.5
 			}
-			scale := m.AnswerStruck(e, nil, dead)
+			scale := m.AnswerDeleted(e, nil, dead)
 			for i := range x.Value {
 				if x.Value[i] *= scale; dead[i] {
 					x.Value[i] = 0

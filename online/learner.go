@@ -352,7 +352,7 @@ func (l *Learner) grow(e *blankout.Example) {
 	if len(l.scaling.kinds) == 0 {
 		l.growFields()
 	}
-	l.meet(e.Label)
+	l.weighClass(e.Label)
 	for l.k > 1 && e.Label >= l.active {
 		// Everything before was an event of another class: start from there.
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
@@ -365,8 +365,8 @@ func (l *Learner) grow(e *blankout.Example) {
 	}
 }
 
-// meet finds the weight of a class.
-func (l *Learner) meet(class int) {
+// weighClass finds the weight of a class.
+func (l *Learner) weighClass(class int) {
 	for class >= len(l.classes) {
 		l.classes = append(l.classes, math.NaN())
 	}
@@ -617,7 +617,7 @@ func (l *Learner) compareAverages() {
 			gain += average - now.value[j]
 		}
 		lv.adaptation.compare(gain, memory)
-		if !l.shared() && lv.adaptation.judge() && lv.average.taken > restartAfter {
+		if !l.shared() && lv.adaptation.choose() && lv.average.taken > restartAfter {
 			lv.average.restart()
 			lv.adaptation.reset()
 		}

@@ -187,10 +187,10 @@ func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, rai
 	c.add(l.lossAt(with, label) - l.lossAt(without, label))
 }
 
-// compareStruck does the same for an event of which a mask has struck fields; k is
+// compareDeleted does the same for an event of which a mask has deleted fields; k is
 // what it then lacks, part what is left of its scores. It serves until enough
 // events have come that lack as much by themselves.
-func (l *Learner) compareStruck(k blankout.Lack, label int) {
+func (l *Learner) compareDeleted(k blankout.Lack, label int) {
 	m := &l.missing
 	present := k.Named + k.Silent
 	if present == 0 || k.Null == 0 || l.shared() {

@@ -129,8 +129,8 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	}
 }
 
-// With three classes fields are struck by masks; each range of the share that is
-// struck has the two rules compared at its own shares, and at no others.
+// With three classes fields are deleted by masks; each range of the share that is
+// deleted has the two rules compared at its own shares, and at no others.
 func TestMasksMeasureEveryShare(t *testing.T) {
 	c := DefaultConfig()
 	c.Noise = "dropout:0.3"

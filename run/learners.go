@@ -84,11 +84,11 @@ type team struct {
 	turn     int    // the member that gets events now
 	given    uint64 // to it, in this round
 	piece    piece  // of it, not yet handed over
-	settled  settled
+	began    beginning
 }
 
-// settled is where in the stream the shared model belongs: where the latest round began.
-type settled struct {
+// beginning is where in the stream the shared model belongs: where the latest round began.
+type beginning struct {
 	offsets blankout.Offsets
 	sample  []byte // of the Runner's reservoir
 }
@@ -218,13 +218,13 @@ func (t *team) warm() bool { return t.fold.Events() >= t.Warm }
 
 // begin begins a round: every member becomes equal to the fold, in which the rows of columns
 // have changed since the last one began.
-func (t *team) begin(columns []uint32, at settled) error {
+func (t *team) begin(columns []uint32, at beginning) error {
 	if t.members == nil {
 		if err := t.start(); err != nil {
 			return err
 		}
 	}
-	t.interval, t.turn, t.given, t.settled = t.Learners.interval(t.fold.Events()), 0, 0, at
+	t.interval, t.turn, t.given, t.began = t.Learners.interval(t.fold.Events()), 0, 0, at
 	state, r := t.fold.State(), &round{columns, t.N, t.interval}
 	for _, m := range t.members {
 		m.orders <- order{begin: r, state: state}
@@ -305,7 +305,7 @@ func (l *loop) startLearners() (err error) {
 	}
 	l.team = &team{Learners: l.Runner.Learners, fold: l.Learner}
 	if l.team.warm() {
-		return l.team.begin(nil, l.settle())
+		return l.team.begin(nil, l.beginning())
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (l *loop) endLearners() {
 	}
 	l.team.stop()
 	if l.team.running() {
-		l.Offsets = l.team.settled.offsets.Clone()
+		l.Offsets = l.team.began.offsets.Clone()
 	}
 }
 
@@ -340,7 +340,7 @@ func (l *loop) learnOne(e *blankout.Example) error {
 		if l.Learner.Learn(e); !t.warm() {
 			return nil
 		}
-		return t.begin(nil, l.settle())
+		return t.begin(nil, l.beginning())
 	}
 	if !t.give(l.shared, e) {
 		return nil
@@ -350,12 +350,12 @@ func (l *loop) learnOne(e *blankout.Example) error {
 		return err
 	}
 	l.saver.moved = true
-	return t.begin(columns, l.settle())
+	return t.begin(columns, l.beginning())
 }
 
-// settle is where in the stream the Learner belongs that has learned all events so far.
-func (l *loop) settle() settled {
-	return settled{l.Offsets.Clone(), l.validator.sample.Encode()}
+// beginning is where in the stream the Learner belongs that has learned all events so far.
+func (l *loop) beginning() beginning {
+	return beginning{l.Offsets.Clone(), l.validator.sample.Encode()}
 }
 
 // endRound ends the round at hand where the events end.
@@ -371,7 +371,7 @@ func (l *loop) endRound() error {
 // sampled is the reservoir that belongs to the Learner.
 func (l *loop) sampled() []byte {
 	if l.team.running() {
-		return l.team.settled.sample
+		return l.team.began.sample
 	}
 	return l.validator.sample.Encode()
 }

@@ -423,7 +423,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 // copy is copied.
 func (l *loop) freeze() *frozen {
 	if l.team.running() {
-		return &frozen{l.Learner.Snapshot(), l.team.settled.offsets, l.before + l.records}
+		return &frozen{l.Learner.Snapshot(), l.team.began.offsets, l.before + l.records}
 	}
 	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
 }

@@ -144,7 +144,7 @@ type world struct {
 }
 
 // Run simulates a group that learns the events, whose slices it keeps to itself; test are
-// events to judge the model by. The same settings and events give the same result.
+// events to measure the model by. The same settings and events give the same result.
 func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, events, test []blankout.Example) (*MembersResult, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, 
 	if w.err != nil {
 		return nil, w.err
 	}
-	return w.result, w.judge(test)
+	return w.result, w.measure(test)
 }
 
 func (w *world) at(t float64, what func()) {
@@ -437,8 +437,8 @@ func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	return group.ReadFold(c, slices.Collect(blocks))
 }
 
-// judge fills in what the model and the accepted records have come to.
-func (w *world) judge(test []blankout.Example) error {
+// measure fills in what the model and the accepted records have come to.
+func (w *world) measure(test []blankout.Example) error {
 	r := w.result
 	r.Accepted, r.Rejected = w.fold.Accepted(), w.fold.Rejected()
 	for p := range w.Partitions {

@@ -577,7 +577,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*blankout.He
 	head := f.model.About()
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
-		head.Strike(e, f.x, f.field, event.Dead, head.Schema.Known, left)
+		head.Delete(e, f.x, f.field, event.Dead, head.Schema.Known, left)
 		return head, f.model.ScoreLacking(left.Features, left, f.scores)
 	}
 	for i, dead := range event.Dead {

@@ -256,7 +256,7 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules 
 		}
 		dead = c.Dead(x.Index, field, n, 0, dead)
 		n++
-		m.About().Strike(e, x, field, dead, true, &left)
+		m.About().Delete(e, x, field, dead, true, &left)
 		if rule := m.About().Answer(&left).Rule; rule != "" {
 			rules[rule]++
 		}

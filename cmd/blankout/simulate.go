@@ -81,7 +81,7 @@ Models do not learn. --learn adds a learner that does, of the settings of -f and
 those given, and whose error is progressive: each event is scored before it is
 learned. --train FILE follows the protocol of the papers: every setting of --grid is
 trained, and for each nightmare each loss takes the one that does best on events held
-out from FILE that are struck in the same way.`,
+out from FILE that are deleted in the same way.`,
 		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +

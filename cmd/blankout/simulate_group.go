@@ -62,7 +62,7 @@ events learned again, and the simulated time. lost and twice count records, and 
 	o.data.learns = true
 	o.data.add(c)
 	f, s := c.Flags(), &o.settings
-	f.StringArrayVar(&o.test, "test", nil, "judge the model by the events of `FILE`")
+	f.StringArrayVar(&o.test, "test", nil, "measure the model by the events of `FILE`")
 	f.IntSliceVar(&o.members, "members", []int{1, 8, 32}, "`N,…` members")
 	f.UintSliceVar(&o.intervals, "interval", []uint{1000}, "`N,…`: the least events that a member learns between two commits; 2 % of all so far, among all, if that is more")
 	f.Uint64Var(&s.Warm, "warm", s.Warm, "the first `N` events are learned by one alone")

@@ -236,7 +236,7 @@ func knownError(m *blankout.Linear, s *set, d float64) float64 {
 		for j, v := range x.Value {
 			dead[j] = v == 0
 		}
-		scale := m.AnswerStruck(&e, nil, dead)
+		scale := m.AnswerDeleted(&e, nil, dead)
 		for j := range x.Value {
 			x.Value[j] *= scale
 		}
