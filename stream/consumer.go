@@ -316,6 +316,9 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 				return nil, err
 			}
 		case ok:
+			if ends[p], err = c.certainEnd(ctx, topic, p, stored.Next, ends[p]); err != nil {
+				return nil, err
+			}
 			if next, err = c.inRange(topic, p, stored.Next, starts[p], ends[p]); err != nil {
 				return nil, err
 			}
@@ -361,6 +364,28 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 	f.delivered.Store(next)
 	f.highWater.Store(highWater)
 	return f
+}
+
+// certainEnd returns the end of a partition, of which a broker has said that it is end. An
+// end before next, up to where records have been read, is asked for again until
+// RequestTimeout has passed: a broker that was held up, and does not know yet that others
+// lead the partition, ends it too early.
+func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
+	began := time.Now()
+	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {
+		epoch := c.cluster.now()
+		c.retried("end-before-offset")
+		if !backoff(ctx, attempt) {
+			return 0, ctx.Err()
+		}
+		c.cluster.forget(epoch)
+		ends, err := c.cluster.offsets(ctx, topic, []int32{partition}, kafka.LastOffset, false)
+		if err != nil {
+			return 0, err
+		}
+		end = ends[partition]
+	}
+	return end, nil
 }
 
 // inRange applies the policy for an offset outside the log. It returns the
@@ -679,7 +704,7 @@ type ConsumerStats struct {
 	Fetches, Bytes uint64 // responses and their bytes
 	Records        uint64 // handed out by Next, refused ones included
 	// Retries counts by cause: connection, timeout, not-leader, no-leader,
-	// unknown-partition, broker-error, corrupt-batch, offset-out-of-range,
+	// unknown-partition, broker-error, corrupt-batch, offset-out-of-range, end-before-offset,
 	// offset-reset (a policy applied).
 	Retries    map[string]uint64
 	Partitions []PartitionStats // ordered by topic and partition

@@ -35,6 +35,7 @@ type fakeLog struct {
 
 	mu      sync.Mutex
 	damage  func(records []byte) []byte // once, on the next response
+	asked   func()                      // before it is told where the log begins or ends
 	fetches int
 }
 
@@ -48,6 +49,9 @@ func (l *fakeLog) serve(t *testing.T) *Embedded {
 		b.cluster.KeepControl()
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.asked != nil {
+			l.asked()
+		}
 		req := r.(*kmsg.ListOffsetsRequest)
 		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 		p := kmsg.NewListOffsetsResponseTopicPartition()
@@ -263,6 +267,50 @@ func TestCorruptBatch(t *testing.T) {
 	}
 }
 
+// A broker that does not know yet that it leads no longer says for a while that a
+// partition ends before what was read: that is not believed at once, by no policy.
+func TestStaleEnd(t *testing.T) {
+	noLeaks(t)
+	for _, late := range []bool{false, true} { // while reading, or at the start
+		log := &fakeLog{start: 0, end: 9}
+		for i := range int64(9) {
+			log.batches = append(log.batches, makeBatch(t, batchOrigin{base: i, producer: -1}, 0, testRecord{0, "", fmt.Sprint(i)}))
+		}
+		asked := 0
+		log.asked = func() {
+			if asked++; asked > 6 {
+				log.end = 9
+			}
+		}
+		b := log.serve(t)
+		stale := func(records []byte) []byte { log.end = 4; return nil }
+		if !late {
+			log.end = 4
+		}
+		var from blankout.Offsets
+		from.At("t", 0, 7)
+		c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
+			c.OutOfRange, c.UntilEnd = "earliest", false
+			if late {
+				log.mu.Lock()
+				log.damage = stale
+				log.mu.Unlock()
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := c.until(2)
+		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
+			t.Errorf("late %v: %q, %v", late, values(records), err)
+		}
+		if n := c.Stats().Retries; n["end-before-offset"] == 0 || n["offset-reset"] > 0 {
+			t.Errorf("late %v: %v", late, n)
+		}
+		c.Close()
+	}
+}
+
 func TestOutOfRange(t *testing.T) {
 	noLeaks(t)
 	batch := func(base int64) []byte {
@@ -297,7 +345,7 @@ func TestOutOfRange(t *testing.T) {
 			var from blankout.Offsets
 			from.At("t", 0, test.from)
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
-				c.OutOfRange, c.UntilEnd = test.policy, false
+				c.OutOfRange, c.UntilEnd, c.RequestTimeout = test.policy, false, 300*time.Millisecond
 				if test.late {
 					// Nothing is fetched before the log has changed.
 					log.mu.Lock()

@@ -592,7 +592,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	var next int64
 	if anew != nil {
 		next, err = c.move(start, end, anew)
-	} else {
+	} else if end, err = c.certainEnd(ctx, f.topic, f.partition, f.next, end); err == nil {
 		next, err = c.inRange(f.topic, f.partition, f.next, start, end)
 	}
 	if err != nil || anew == nil && next == f.next {

@@ -258,7 +258,7 @@ func TestConsumeFrom(t *testing.T) {
 			if test.from >= 0 {
 				from.At("t", 0, test.from)
 			}
-			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = test.start })
+			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start, c.RequestTimeout = test.start, time.Second })
 			if test.err {
 				var out *OffsetOutOfRangeError
 				if !errors.As(err, &out) || out.Offset != test.from || out.Start != 0 || out.End != 10 {
