@@ -159,8 +159,8 @@ const (
 	Filled          // it is missing
 )
 
-// places returns where those of a part are.
-func (p Parts) places(part byte) (at []int) {
+// Places returns where those of a part are, in ascending order.
+func (p Parts) Places(part byte) (at []int) {
 	for i, q := range p {
 		if q == part {
 			at = append(at, i)
@@ -190,7 +190,7 @@ func (c *Covariance) Fill(p Parts) *Fill {
 	if f, ok := c.fills.get(string(p)); ok {
 		return f
 	}
-	f := &Fill{c: c, observed: p.places(Observed), filled: p.places(Filled)}
+	f := &Fill{c: c, observed: p.Places(Observed), filled: p.Places(Filled)}
 	if len(f.filled) == 0 {
 		return nil
 	}
@@ -360,6 +360,38 @@ func (f *Fill) Expect(x []float64) {
 			x[i] += row[j] * solved.AtVec(a)
 		}
 	}
+}
+
+// From returns by what the deviations of the observed columns from their means are
+// multiplied to give those to be expected of the missing ones: B', row by row, a row for
+// each missing column. It is for the many events of one pattern, for which Expect would
+// solve the same equations again.
+func (f *Fill) From() []float64 {
+	from := make([]float64, len(f.filled)*len(f.observed))
+	if len(from) == 0 {
+		return from
+	}
+	left, right, matrix, sign := f.observed, f.filled, f.c.shrunk, 1.0 // C_oo B = C_om
+	if f.unobserved != nil {
+		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // P_uu B' = -P_uo
+	}
+	n, solved := len(f.c.Columns), mat.NewDense(len(left), len(right), nil)
+	for a, i := range left {
+		for b, j := range right {
+			solved.Set(a, b, sign*matrix[i*n+j])
+		}
+	}
+	_ = f.whole.SolveTo(solved, solved) // an ill condition is bounded by the shrinkage
+	for a, i := range left {
+		for b := range right {
+			if f.unobserved == nil {
+				from[b*len(f.observed)+a] = solved.At(a, b)
+			} else if row, filled := slices.BinarySearch(f.filled, i); filled {
+				from[row*len(f.observed)+b] = solved.At(a, b)
+			}
+		}
+	}
+	return from
 }
 
 // AddResidual adds weight times R to a matrix like Covariance.Matrix.

@@ -107,6 +107,14 @@ func TestFill(t *testing.T) {
 		f := c.Fill(p)
 		filled := slices.Clone(x)
 		f.Expect(filled)
+		expected := slices.Clone(x)
+		from, observed := f.From(), p.Places(Observed)
+		for a, i := range p.Places(Filled) {
+			expected[i] = c.Mean[i]
+			for b, j := range observed {
+				expected[i] += from[a*len(observed)+b] * (x[j] - c.Mean[j])
+			}
+		}
 		shift, variance := f.Repair(w, extra)
 		residual := make([]float64, n*n)
 		f.AddResidual(2, residual)
@@ -118,6 +126,9 @@ func TestFill(t *testing.T) {
 			}
 			if !close12(filled[i], want) {
 				t.Fatalf("trial %d: column %d of %v is filled with %v, want %v", trial, i, p, filled[i], want)
+			}
+			if !close12(expected[i], want) {
+				t.Fatalf("trial %d: column %d of %v is filled with %v by From, want %v", trial, i, p, expected[i], want)
 			}
 			if p[i] != Apart {
 				direct += w[i] * want

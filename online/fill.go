@@ -89,8 +89,6 @@ const (
 	drawFirst, drawEvery, drawLater = 8192, 16, 128
 	// Of more columns than this the forecasts of what is filled in take one point at a time.
 	fillSampled = 32
-	// With two classes they take every so many-th event.
-	forecastFilled = 8
 	// So many events are compared before filling in may be the rule.
 	leastCompared = 16
 	// Masks are drawn so many in a row alike, so that what is worked out for one serves.
@@ -494,10 +492,7 @@ func (l *Learner) fillPlaces() []int {
 	}
 	at, columns := 0, f.covariance.Columns
 	for i, column := range l.now.columns[:len(f.places)] {
-		row := i
-		if l.groups != nil {
-			row = l.groups.row(i)
-		}
+		row := l.rowOf(i)
 		for at < n && columns[at] < column {
 			at++
 		}
@@ -517,14 +512,20 @@ func (l *Learner) fillPlaces() []int {
 // anew before it is called again.
 func (l *Learner) fillDeleted(places []int, last []int8, point int) {
 	f := &l.filling
+	l.partsLeft(places, last, point)
+	if fill := f.covariance.Fill(f.parts); fill != nil {
+		fill.Expect(f.x)
+	}
+}
+
+// partsLeft sets filling.parts to what is left of the event at hand.
+func (l *Learner) partsLeft(places []int, last []int8, point int) {
+	f := &l.filling
 	f.parts = append(f.parts[:0], f.has...)
 	for i, last := range last {
 		if at := places[i]; at >= 0 && int(last) < point {
 			f.parts[at] = blankout.Filled
 		}
-	}
-	if fill := f.covariance.Fill(f.parts); fill != nil {
-		fill.Expect(f.x)
 	}
 }
 
@@ -534,14 +535,7 @@ func (l *Learner) samplesFill(point int) bool {
 	if l.missing.event.lack.Some() {
 		return false
 	}
-	return len(l.filling.columns) <= fillSampled || l.k == 1 || l.events/forecastEveryK%(ForecastPoints-1) == uint64(point-1)
-}
-
-// fillsAt says whether the forecast at a point is of events that are filled in. What
-// dies is then answered with what is expected of it; that it is not certain seldom changes the
-// class, and is left out.
-func (l *Learner) fillsAt(point int) bool {
-	return l.filledPoints()&(1<<point) != 0
+	return len(l.filling.columns) <= fillSampled || l.events/forecastEveryK%(ForecastPoints-1) == uint64(point-1)
 }
 
 // fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
@@ -552,7 +546,9 @@ func (l *Learner) fillsLack(deleted blankout.Lack) bool {
 		l.missing.model.Null[blankout.MissingBin(deleted.Null/(deleted.Null+present))] == blankout.MissingFill
 }
 
-// filledPoints returns the points of fillsAt, as bits. Nothing dies at point 0.
+// filledPoints returns the points of a forecast that are of events that are filled in, as bits.
+// What dies is then answered with what is expected of it; that it is not certain seldom changes
+// the class, and is left out. Nothing dies at point 0.
 func (l *Learner) filledPoints() (points uint) {
 	if l.filling.covariance == nil || !l.missing.event.named || !l.missing.fills() {
 		return 0

@@ -37,7 +37,8 @@ type forecast struct {
 // masked is the scratch memory of scoring the event at hand with some of its features
 // deleted.
 type masked struct {
-	last      []int8      // by feature, see mask
+	last      []int8 // by feature, see mask
+	alike     alike
 	rows      [][]float64 // of the survivors
 	x         []float64   // and their values
 	f, lag, q []float64   // sums over them, see sumRows
@@ -68,6 +69,8 @@ const (
 	forecastFirst, forecastEvery   = 1000, 4
 	forecastFirstK, forecastEveryK = 200, 32 // for more than two classes
 	forecastMemory                 = 10_000  // samples
+	// Samples of a rule for what is missing that is no longer in force count as so many.
+	forecastOther = 4000
 	// Older samples than a part of them all fade.
 	forecastShare = 2
 	// Deviations by which another level's forecast must be below the natural one's
@@ -114,13 +117,14 @@ func (l *Learner) forecast(label int) {
 		}
 		return
 	}
+	known := true
 	if l.k == 1 {
-		l.forecastBinary(target(label, 0, 1))
+		known = l.forecastBinary(label)
 	} else {
 		l.forecastSampled(label, 0, ForecastPoints, false)
 	}
 	if len(l.levels) > 1 && !byGroups {
-		if i, _ := l.expected(); !l.fillsAt(i) || l.k > 1 { // else forecastFilled compares
+		if known {
 			l.compare()
 		}
 		if (l.events/every)%forecastReview == 0 {
@@ -179,8 +183,10 @@ var forecastMean, forecastRest = func() (mean, rest [ForecastPoints]float64) {
 	return mean, rest
 }()
 
-func (l *Learner) forecastBinary(y float64) {
-	now := &l.now
+// forecastBinary adds the event at hand, of two classes, to the forecasts, and says whether
+// that is known beside what the user expects.
+func (l *Learner) forecastBinary(label int) (known bool) {
+	now, y := &l.now, target(label, 0, 1)
 	rest := forecastRest
 	var growth [ForecastPoints]float64 // a/s
 	n := float64(len(l.features()))
@@ -202,7 +208,11 @@ func (l *Learner) forecastBinary(y float64) {
 			}
 		}
 	}
-	filled := l.filledPoints()
+	masked := l.maskedPoints()
+	var drawn [][ForecastPoints]float64
+	if masked != 0 {
+		drawn = l.forecastMasked(masked, label)
+	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := lv.lagShare()
@@ -237,8 +247,10 @@ func (l *Learner) forecastBinary(y float64) {
 				ab := growth[i] * y * b
 				sd = math.Sqrt(max(0, q+ab*(2*g+n*ab)))
 			}
-			if filled&(1<<i) != 0 {
-				wrong[i] = math.NaN()
+			if masked&(1<<i) != 0 {
+				if wrong[i] = math.NaN(); drawn != nil {
+					wrong[i] = drawn[v][i]
+				}
 				continue
 			}
 			if margin := y*forecastMean[i]*g + b*rest[i]; sd > 0 {
@@ -249,41 +261,18 @@ func (l *Learner) forecastBinary(y float64) {
 		}
 		lv.forecast.add(0, wrong[:])
 	}
-	if filled != 0 && !lack.Some() && l.events%forecastFilled == 0 {
-		l.forecastFilled(filled, y)
-	}
 	if n := l.events; lack.Named > 0 && n%forecastEveryK == 0 && !l.missing.event.filled {
 		l.forecastRule(lack, 1+int(n/forecastEveryK%(ForecastPoints-1)), y > 0)
 	}
+	i, t := l.expected()
+	known = l.knows(masked, drawn, i)
+	return known && (t == 0 || l.knows(masked, drawn, i+1))
 }
 
-// forecastFilled adds a mask to the forecasts of two classes, at one of the points where
-// events are filled in: more often at the one that the user expects.
-func (l *Learner) forecastFilled(filled uint, y float64) {
-	number := l.events / forecastFilled
-	point := 1 + int(number/2%(ForecastPoints-1))
-	i, _ := l.expected()
-	if filled&(1<<i) != 0 && number%2 == 0 {
-		point = i
-	}
-	if filled&(1<<point) == 0 {
-		return
-	}
-	last := l.mask()
-	_, scale, _ := l.survive(last, point)
-	for v := range l.levels {
-		c := l.levels[v].lagShare()
-		l.interceptsOf(v, l.missing.event.base)
-		score := l.missing.event.base[0] + scale*(l.masked.f[v]+c*l.masked.lag[v])
-		wrong := [1]float64{}
-		if l.predict([]float64{score}) != int((y+1)/2) {
-			wrong[0] = 1
-		}
-		l.levels[v].forecast.add(point, wrong[:])
-	}
-	if i == point && len(l.levels) > 1 && !l.byGroups() {
-		l.compare()
-	}
+// knows says whether the event at hand tells something of a point, given the points of
+// maskedPoints and what forecastMasked has found.
+func (l *Learner) knows(masked uint, drawn [][ForecastPoints]float64, point int) bool {
+	return masked&(1<<point) == 0 || drawn != nil && !math.IsNaN(drawn[0][point])
 }
 
 // survive sums what survives a point into masked.f and lag, and where the event is then
@@ -294,7 +283,7 @@ func (l *Learner) survive(last []int8, point int) (deleted blankout.Lack, scale 
 	deleted, scale = l.fields(), l.missing.event.scale
 	if len(last) > 0 {
 		alive, of := l.survivors(last, point)
-		deleted = deleted.Deleted(1 - alive/of)
+		deleted = deleted.Deleted((of - alive) / of)
 		scale = l.missing.model.Scale(deleted)
 		filled = l.fillsLack(deleted)
 	}
@@ -359,7 +348,10 @@ func (l *Learner) mask() []int8 {
 }
 
 // drawPoint draws the last point that something survives.
-func drawPoint(r *rand.PCG) int8 { return int8(r.Uint64() >> 32 * ForecastPoints >> 32) }
+func drawPoint(r *rand.PCG) int8 { return pointOf(r.Uint64()) }
+
+// pointOf returns the point that a fraction of 1<<64 is behind.
+func pointOf(u uint64) int8 { return int8(u >> 32 * ForecastPoints >> 32) }
 
 // forecastSampled draws the masks for the points from one to another, of features or
 // of groups. Nothing more is missing at point 0, whose scores are those at hand, but for

@@ -245,12 +245,12 @@ func (l *Learner) follow(kind, bin int) {
 	if kind == forAbsent {
 		return
 	}
-	// What was forecast at these shares was forecast under the other rule: it fades quickly.
+	// What was forecast at these shares was forecast under the other rule: it fades sooner.
 	for v := range l.levels {
 		f := &l.levels[v].forecast
 		for i := 1; i < ForecastPoints; i++ {
 			if blankout.MissingBin(ForecastMissing(i)) == bin {
-				f.samples[i] = 0
+				f.samples[i] = min(f.samples[i], forecastOther)
 			}
 		}
 	}

@@ -72,9 +72,10 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 }
 
 // What is forecast while learning is what the server answers to the same events
-// with so much missing, and both are what the learner scored itself. Of one stream the
-// difference has a standard deviation of half a point where two classes are learned and
-// of one where masks are drawn for five: there the mean over several streams counts.
+// with so much missing, and both are what the learner scored itself. The mean over the
+// streams is within a point. Of one stream of two classes the difference has a standard
+// deviation of 0.6 points, of which half is that of the error measured; of five classes, for
+// which fewer events are drawn, one of a point.
 func TestServedAsForecast(t *testing.T) {
 	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
 	for _, c := range []struct {
@@ -99,6 +100,12 @@ func TestServedAsForecast(t *testing.T) {
 				longtest.Only(t) // all six take half a minute
 			}
 			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means
+			check := func(what string, point int, forecast, served, most float64) {
+				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*online.ForecastMissing(point), forecast, served)
+				if t.Log(said); !(math.Abs(served-forecast) <= most) {
+					t.Error(said)
+				}
+			}
 			for stream := range c.streams {
 				s := newTelemetry(17+stream, learned, c.classes, c.fields, c.words, c.null)
 				var lines bytes.Buffer
@@ -115,15 +122,16 @@ func TestServedAsForecast(t *testing.T) {
 				metrics := runner.Status().Metrics
 				level := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level })
 				for i, point := range c.points {
-					served[i] += 100 * servedError(t, url, s, asked, online.ForecastMissing(point)) / float64(c.streams)
-					forecast[i] += 100 * metrics.Forecasts[level].Error[point] / float64(c.streams)
+					is := 100 * servedError(t, url, s, asked, online.ForecastMissing(point))
+					was := 100 * metrics.Forecasts[level].Error[point]
+					served[i] += is / float64(c.streams)
+					if forecast[i] += was / float64(c.streams); c.classes == 2 {
+						check(fmt.Sprint("stream ", stream), point, was, is, 1.5)
+					}
 				}
 			}
 			for i, point := range c.points {
-				said := fmt.Sprintf("%.0f %% more missing: forecast %.2f %%, served %.2f %%", 100*online.ForecastMissing(point), forecast[i], served[i])
-				if t.Log(said); !(math.Abs(served[i]-forecast[i]) <= 1) {
-					t.Error(said)
-				}
+				check("all streams", point, forecast[i], served[i], 1)
 			}
 		})
 	}
