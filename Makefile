@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka mutation oracle race crash crash-group soak nemesis bench fuzz lint ci
+.PHONY: build test long kafka mutation oracle race crash crash-group soak nemesis bench fuzz lint ci helm mlflow
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -16,6 +16,14 @@ long:
 # the user's cache.
 kafka:
 	BLANKOUT_REQUIRE_KAFKA=1 go test -count=1 -run=TestKafka -v ./tests
+
+# The chart against helm lint, the plain manifests and the schemas; register against a real
+# MLflow server. Both fetch much, once.
+helm:
+	.ci/helm
+
+mlflow:
+	.ci/mlflow
 
 # Changes the code in small ways, one at a time, and tells which changes no test
 # notices: a sample of SEED, SCALE times as large as that of docs/reliability.md,

@@ -89,7 +89,7 @@ group has come, who has committed what, and what was refused.`,
 				}
 				printFeatures(out, i.Health)
 			} else {
-				i.print(out)
+				i.print(out, isTerminal(p.stdout))
 			}
 			return out.Flush()
 		},
@@ -212,7 +212,8 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	return i, nil
 }
 
-func (i *inspection) print(out *bufio.Writer) {
+// print writes what a file holds for people; draw adds bars of text to curves.
+func (i *inspection) print(out *bufio.Writer, draw bool) {
 	fmt.Fprintf(out, "%s: %s, %s, every checksum right\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
 	switch i.Kind {
 	case checkpoint.Kernel:
@@ -240,7 +241,7 @@ func (i *inspection) print(out *bufio.Writer) {
 		printAlarms(out, i.Health)
 	}
 	if p := i.Progress; p != nil {
-		printProgress(out, p)
+		printProgress(out, p, draw)
 	}
 	if len(i.Offsets) > 0 {
 		fmt.Fprintln(out)
@@ -316,7 +317,7 @@ func printFeatures(out *bufio.Writer, h *online.Health) {
 
 // printProgress tells how good the progressive predictions were, and the errors
 // to expect when features go missing.
-func printProgress(out *bufio.Writer, s *online.Summary) {
+func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.Error != nil && s.LogLoss != nil {
 		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss)
 	}
@@ -336,18 +337,21 @@ func printProgress(out *bufio.Writer, s *online.Summary) {
 	if len(s.Forecasts) == 0 {
 		return
 	}
-	forecastTable(out, s, "features", func(f online.Forecast) []float64 { return f.Error[:] })
+	forecastTable(out, s, draw, "features", func(f online.Forecast) []float64 { return f.Error[:] })
 	if slices.ContainsFunc(s.Forecasts, func(f online.Forecast) bool { return f.Groups != nil }) {
-		forecastTable(out, s, "groups", func(f online.Forecast) []float64 { return f.Groups })
+		forecastTable(out, s, draw, "groups", func(f online.Forecast) []float64 { return f.Groups })
 	}
 }
 
 // forecastTable prints the forecast of the error by level.
-func forecastTable(out io.Writer, s *online.Summary, what string, of func(online.Forecast) []float64) {
+func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of func(online.Forecast) []float64) {
 	fmt.Fprintf(out, "\nforecast of the error, in %%, when a share of the %s goes missing\n", what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)
+	}
+	if draw {
+		fmt.Fprint(t, "\t")
 	}
 	fmt.Fprintln(t, "\t")
 	for _, f := range s.Forecasts {
@@ -358,6 +362,9 @@ func forecastTable(out io.Writer, s *online.Summary, what string, of func(online
 		fmt.Fprint(t, name)
 		for _, e := range of(f) {
 			fmt.Fprintf(t, "\t%.1f", e)
+		}
+		if draw {
+			fmt.Fprint(t, "\t", sparkline(of(f)))
 		}
 		fmt.Fprintln(t, "\t")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -254,6 +255,9 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		screen.done(fmt.Sprintf("%s events, %d curves, %.1f s", humanize.Comma(int64(result.Events)), len(result.Curves), time.Since(begin).Seconds()))
 		if err := result.Markdown(p.stderr); err != nil {
 			return err
+		}
+		if isTerminal(p.stderr) {
+			drawResult(p.stderr, result)
 		}
 		if len(files) > 0 {
 			fmt.Fprintf(p.stderr, "\nwritten: %s\n", strings.Join(files, " "))
@@ -523,4 +527,24 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 		return nil, nil, err
 	}
 	return o.replay.Choose(ctx, candidates, validation, test)
+}
+
+// drawResult draws the error of each curve with several points as bars of text.
+func drawResult(out io.Writer, r *simulate.Result) {
+	fmt.Fprintln(out)
+	for _, c := range r.Curves {
+		var values []float64
+		for i := range c.Points {
+			p := &c.Points[i]
+			if r.Numbers {
+				values = append(values, float64(p.RMSE))
+			} else {
+				values = append(values, float64(p.Error))
+			}
+		}
+		if len(values) > 1 {
+			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, the dead are %s: %s\n", sparkline(values), values[0], values[len(values)-1],
+				blankout.Printable(c.Subject), c.Treatment, blankout.Printable(c.Nightmare))
+		}
+	}
 }

@@ -218,21 +218,10 @@ func (t *topScreen) rate() string {
 func (t *topScreen) spark() string {
 	const width = 40
 	var values []float64
-	most := 0.0
 	for _, p := range t.points[max(0, len(t.points)-width):] {
 		if p.Error != nil {
 			values = append(values, *p.Error)
-			most = max(most, *p.Error)
 		}
 	}
-	var b strings.Builder
-	for _, v := range values {
-		bars := []rune("▁▂▃▄▅▆▇█")
-		i := 0
-		if most > 0 {
-			i = min(int(v/most*float64(len(bars))), len(bars)-1)
-		}
-		b.WriteRune(bars[i])
-	}
-	return b.String()
+	return sparkline(values)
 }

@@ -299,7 +299,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	}
 	if !p.quiet {
 		screen.done("validated " + path)
-		printValidation(p.stderr, r)
+		printValidation(p.stderr, r, isTerminal(p.stderr))
 	}
 	if !r.Converged {
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
@@ -341,8 +341,8 @@ func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) e
 	return nil
 }
 
-// printValidation writes a report for people.
-func printValidation(out io.Writer, r *batch.Validation) {
+// printValidation writes a report for people; draw adds bars of text to curves.
+func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	share := func(x *float64) string {
 		if x == nil {
 			return "-"
@@ -397,6 +397,17 @@ func printValidation(out io.Writer, r *batch.Validation) {
 		fmt.Fprintf(w, "%s with %g %% of the groups deleted\t%s\t%s\t\n", wrong, 100*r.Deletions[i], share(live), share(r.Exact.GroupRobustness[i]))
 	}
 	w.Flush()
+	if draw && len(r.Deletions) > 1 {
+		known := func(list []*float64) (values []float64) {
+			for _, v := range list {
+				if v != nil {
+					values = append(values, *v)
+				}
+			}
+			return values
+		}
+		fmt.Fprintf(out, "by the share deleted: live %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
+	}
 	if len(r.Failures) > 0 {
 		fmt.Fprintln(out, "\nsingle points of failure:")
 		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
