@@ -72,10 +72,39 @@ def test_fields(program, args, classes):
     assert rules >= {"as-is"} if "as-is" in args or "poisson" in args else len(rules) > 1
 
 
+@pytest.mark.parametrize("solver", [["--solver", "online"], EXACT])
+def test_presence(program, solver):
+    """What it tells that a number is there; that a column by number is there is that it is not 0."""
+    r = np.random.default_rng(7)
+    data = []
+    for i in range(1500):
+        e = {"label": int(r.integers(2)), "near": float(r.normal()), "far": float(r.normal())}
+        data.append(e | ({"heavy": 5 + float(r.normal())} if r.random() < 0.2 + 0.6 * e["label"] else {}))
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--standardise", "auto", *solver)
+    model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
+    assert [len(k) for k in model._curves.knots] == [1]
+    asked = [{k: e.get(k) for k in ("near", "far", "heavy")} for e in data[:100]] + [dict.fromkeys(("near", "far", "heavy"))]
+    feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
+    compare(model, feeds, asked)
+
+
+def test_presence_by_number(program):
+    """A column by number that is there at first and often left out later: it is there where it is not 0."""
+    r = np.random.default_rng(8)
+    y = r.integers(2, size=1500)
+    x = np.column_stack([r.normal(size=1500), 5 + r.normal(size=1500)])
+    x[100:, 1] *= r.random(1400) < 0.2 + 0.6 * y[100:]
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online")
+    model = blankout.load(program.home / "m")
+    assert [len(k) for k in model._curves.knots] == [1]
+    compare(model, {"x": x[-100:]}, x[-100:])
+
+
 @pytest.mark.parametrize(
     "args, said",
     [
         (["--loss", "dropsvm"], "kernel machine"),
+        (["--curves", "5", "--standardise", "auto"], "curves of numbers"),
         (["--multiclass", "ovo"], "one-against-one"),
         (["--known"], "go missing"),
         (["--set", "record.numeric_indices=false"], "hashed"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from .errors import Unsayable
 from .missing import EDGES, FILL, RESCALE
-from .standardise import CENTRE, CLIP, INVERSE, unit_of
+from .standardise import CENTRE, CLIP, FIRST_HAT, INVERSE, MAX_KNOTS, unit_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -95,8 +95,8 @@ def _check(model: "Model") -> None:
     if model._pairs:
         raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
     schema = model._schema
-    if model._curves is not None:
-        raise Unsayable("curves of numbers, and that a number is there: train without --curves and with --presence none")
+    if model._curves is not None and any(len(knots) > 1 for knots in model._curves.knots):
+        raise Unsayable("curves of numbers: train without --curves")
     if FILL in model._missing.null + model._missing.absent:
         raise Unsayable("missing values that are filled in (the rule fill): load it with missing=\"rescale\" or train with --missing")
     if schema.known:
@@ -133,16 +133,39 @@ def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     schema, rows = model._schema, model._rows
     if not schema.numeric_indices:
         raise Unsayable("columns that are hashed: train with numeric_indices")
-    width = int(rows.columns.max(initial=0)) + 1
+    ordinary = rows.columns < FIRST_HAT
+    own, slots = rows.columns[ordinary], rows.slots[ordinary]
+    width = int(own.max(initial=0)) + 1
     if width > 1 << 20:
         raise Unsayable(f"{width} columns in one array")
-    columns = g("Gather", "x", g.constant(rows.columns, np.int64), axis=1)
-    z = _standardised(g, model, columns, rows.slots)
+    columns = g("Gather", "x", g.constant(own, np.int64), axis=1)
+    z = _standardised(g, model, columns, slots)
     # What is left out adds nothing, but for the dense columns, which are then 0.
-    dense = np.isin(rows.columns, model._scaler.dense)
+    dense = np.isin(own, model._scaler.dense)
     there = g("Or", g("Not", g("Equal", columns, [0.0])), g.constant(dense[None, :], bool))
     z = g("Where", there, z, [0.0])
-    return [g.number_input("x", width)], g("MatMul", z, model._weights[rows.slots])
+    total = g("MatMul", z, model._weights[slots])
+    for part in _presence(g, model, own, there):
+        total = g("Add", total, part)
+    return [g.number_input("x", width)], total
+
+
+def _presence(g: _Graph, model: "Model", columns: np.ndarray, there: str) -> list[str]:
+    """Return what it adds to the scores that numbers are there, where the model has learned that.
+
+    there, shape (n, len(columns)), says which of the columns the events hold.
+    """
+    if model._curves is None:
+        return []
+    adds = np.zeros((len(columns), model._outputs))
+    for i, column in enumerate(model._curves.columns):
+        known, slots = model._rows.find(np.array([FIRST_HAT + i * MAX_KNOTS]))
+        if known[0]:
+            x = np.ones(1)
+            if model._statistics is not None:
+                x = model._scaler.apply(model._statistics[slots], x)
+            adds[columns == column] = x[0] * model._weights[slots[0]]
+    return [g("MatMul", g("Cast", there, to=11), adds)]  # double
 
 
 def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
@@ -186,6 +209,7 @@ def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
             sparse = ~np.isin(wanted[known], model._scaler.dense)
             nothing = g("And", gone, g.constant(sparse[None, :], bool))
             parts.append(g("MatMul", g("Where", nothing, [0.0], z), model._weights[slots]))
+            parts += _presence(g, model, wanted[known], g("Not", nothing))
     table.check_all_used()
     parts.append(g.constant(table.base[None, :]))
     return inputs, g("Mul", g("Sum", *parts), _factor(g, model, nulls))
@@ -260,6 +284,8 @@ class _Table:
         rows = self._model._rows
         weighs = (self._model._weights[rows.slots] != 0).any(axis=1)
         for column in rows.columns[weighs].tolist():
+            if self._model._curves is not None:
+                column = self._model._curves.source(column)
             if column not in self._columns:
                 raise Unsayable(f'the feature "{self._model._schema.name_of(column)}", whose field the model does not keep')
 
