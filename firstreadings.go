@@ -63,7 +63,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
 	slices.Sort(x)
-	from, to, median := tame(x)
+	from, to, median := notWild(x)
 	if differing := len(x) - equal(x, median); differing == 0 || len(x) == FirstReadings && differing < leastDiffering {
 		s.Set(stats, n, median, 0, 0)
 		return
@@ -84,7 +84,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 				x[i] = math.Asinh(v / unit)
 			}
 		}
-		from, to, median = tame(x)
+		from, to, median = notWild(x)
 	}
 	further := n - float64(len(x)) // readings at the median
 	mean, m2 := moments(x[from:to], further, median)
@@ -130,9 +130,9 @@ func equal(x []float64, a float64) (n int) {
 	return n
 }
 
-// tame returns the part of ascending readings, from one to before another, that is
+// notWild returns the part of ascending readings, from one to before another, that is
 // not wild, and the median.
-func tame(x []float64) (from, to int, median float64) {
+func notWild(x []float64) (from, to int, median float64) {
 	median, far := Fence(x)
 	if far == 0 {
 		return 0, len(x), median
