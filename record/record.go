@@ -202,9 +202,12 @@ func (c Config) HasSchemas() bool {
 }
 
 // FormatOf returns the format that a file's name tells, "idx" for MNIST's pairs
-// and "" if it tells none.
+// and "" if it tells none. The rows of a Parquet file are read as JSON.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
+	if filepath.Ext(base) == ".parquet" {
+		return "json"
+	}
 	for _, f := range formats {
 		if slices.Contains(f.suffixes, filepath.Ext(base)) {
 			return f.name

@@ -271,6 +271,12 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 		return err
 	}
 	r.unzip = unzip
+	if filepath.Ext(r.path) == ".parquet" || startsParquet(in, text) {
+		if text, err = r.parquet(file, text == io.Reader(in)); err != nil {
+			return err
+		}
+		c.Format, c.Growing = "json", false
+	}
 	c.Growing = c.Growing && text == io.Reader(in) && r.size >= 0
 	name, format := SourceName(r.path), c.Format
 	if format == "" {
@@ -289,6 +295,30 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 		r.scanner.Live = r.pump != nil
 	}
 	return err
+}
+
+// startsParquet says whether a Parquet file follows.
+func startsParquet(in *bufio.Reader, text io.Reader) bool {
+	if text != io.Reader(in) {
+		return false
+	}
+	first, _ := in.Peek(len(parquetMagic))
+	return bytes.Equal(first, parquetMagic)
+}
+
+// parquet returns the rows of the file as lines of JSON.
+func (r *Records) parquet(file io.Reader, plain bool) (io.Reader, error) {
+	at, ok := file.(io.ReaderAt)
+	if !ok || !plain || r.size < 0 {
+		return nil, &ParquetError{Err: errParquetStream}
+	}
+	lines, err := openParquet(&counterAt{at, &r.read}, r.size)
+	if err != nil {
+		return nil, err
+	}
+	unzip := r.unzip
+	r.unzip = func() { lines.Close(); unzip() }
+	return lines, nil
 }
 
 // openLabels opens the labels of the images of an idx pair.
@@ -373,6 +403,17 @@ type counter struct {
 
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+type counterAt struct {
+	r io.ReaderAt
+	n *atomic.Int64
+}
+
+func (c *counterAt) ReadAt(b []byte, at int64) (int, error) {
+	n, err := c.r.ReadAt(b, at)
 	c.n.Add(int64(n))
 	return n, err
 }

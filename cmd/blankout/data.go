@@ -77,7 +77,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 		}
 		noted[text] = true
 	}
-	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst; - is\nstandard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
+	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst, or\nParquet; - is standard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
 	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
 	f.StringVar(&d.flags.Label, "label", d.flags.Label, "`FIELD` of JSON and CSV that holds the class")
 	f.StringVar(&d.flags.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")

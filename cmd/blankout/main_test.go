@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
@@ -69,7 +71,7 @@ func TestScript(t *testing.T) {
 			return longtest.Asked(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "tracking": startTracking, "flip": flipByte, "clean": clean,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "tracking": startTracking, "flip": flipByte, "clean": clean, "parquet": writeParquet,
 		},
 	})
 }
@@ -91,6 +93,24 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// writeParquet is the script command "parquet FROM TO": it writes the JSON lines of a file
+// {"label": …, "shop": …, "x": …, "words": […]}, of which x may be null, as a Parquet file.
+func writeParquet(ts *testscript.TestScript, neg bool, args []string) {
+	type event struct {
+		Label string   `json:"label" parquet:"label"`
+		Shop  string   `json:"shop" parquet:"shop,dict"`
+		X     *float64 `json:"x" parquet:"x,optional"`
+		Words []string `json:"words" parquet:"words,list"`
+	}
+	var rows []event
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var e event
+		ts.Check(json.Unmarshal([]byte(line), &e))
+		rows = append(rows, e)
+	}
+	ts.Check(parquet.WriteFile(ts.MkAbs(args[1]), rows))
 }
 
 // clean is the script command "clean args…": blankout with these arguments must

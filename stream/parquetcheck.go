@@ -1,0 +1,228 @@
+package stream
+
+// This file looks through what a Parquet file says of itself before the package parquet
+// makes room for it: lengths of a damaged file could else ask for all memory.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+const (
+	maxParquetPage   = 1 << 28 // bytes, of its values
+	maxParquetValues = 1 << 26 // in a page
+	maxParquetFooter = 1 << 28
+)
+
+// checkFooter checks the description of a file at its end.
+func checkFooter(file io.ReaderAt, size int64) error {
+	var end [8]byte
+	if size < int64(2*len(parquetMagic)+4) {
+		return io.ErrUnexpectedEOF
+	}
+	if _, err := file.ReadAt(end[:], size-8); err != nil {
+		return err
+	}
+	n := int64(binary.LittleEndian.Uint32(end[:]))
+	if string(end[4:]) != string(parquetMagic) || n > size-12 || n > maxParquetFooter {
+		return errors.New("it does not end as one does")
+	}
+	footer := make([]byte, n)
+	if _, err := file.ReadAt(footer, size-8-n); err != nil {
+		return err
+	}
+	return (&compact{data: footer}).skipStruct(0, nil)
+}
+
+// checkPages checks the heads of the pages of a group of rows.
+func checkPages(file io.ReaderAt, size int64, group *format.RowGroup) error {
+	for i := range group.Columns {
+		m := &group.Columns[i].MetaData
+		at, length := m.DataPageOffset, m.TotalCompressedSize
+		if m.DictionaryPageOffset > 0 {
+			at = m.DictionaryPageOffset
+		}
+		if at < 0 || length < 0 || at > size || length > size-at {
+			return fmt.Errorf("column %v: %d bytes at %d are beyond the file", m.PathInSchema, length, at)
+		}
+		if err := checkColumn(file, at, at+length); err != nil {
+			return fmt.Errorf("column %v: %w", m.PathInSchema, err)
+		}
+	}
+	return nil
+}
+
+// checkColumn checks the heads of the pages that lie from at to end.
+func checkColumn(file io.ReaderAt, at, end int64) error {
+	var buffer []byte
+	for at < end {
+		var head pageHead
+		for n := int64(256); ; n *= 8 { // few heads are longer
+			n = min(n, end-at)
+			buffer = slices.Grow(buffer[:0], int(n))[:n]
+			if _, err := file.ReadAt(buffer, at); err != nil {
+				return err
+			}
+			c := compact{data: buffer}
+			head = pageHead{}
+			if err := c.skipStruct(0, head.see); err == nil {
+				at += int64(c.at)
+				break
+			} else if n == end-at {
+				return fmt.Errorf("the page at byte %d: %w", at, err)
+			}
+		}
+		if head.compressed < 0 || head.compressed > end-at || head.size < 0 || head.size > maxParquetPage || head.values < 0 || head.values > maxParquetValues {
+			return fmt.Errorf("the page at byte %d: %d bytes, %d uncompressed, of %d values", at, head.compressed, head.size, head.values)
+		}
+		at += head.compressed
+	}
+	return nil
+}
+
+// pageHead is what the head of a page says of the room it needs.
+type pageHead struct{ size, compressed, values int64 }
+
+// see takes a number of the head: path is the ids of its field and those around it.
+func (p *pageHead) see(path []int64, x int64) {
+	switch {
+	case len(path) == 1 && path[0] == 2:
+		p.size = x
+	case len(path) == 1 && path[0] == 3:
+		p.compressed = x
+	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // data, dictionary, data of version 2
+		p.values = x
+	}
+}
+
+// compact reads Thrift's compact protocol.
+type compact struct {
+	data []byte
+	at   int
+}
+
+var errThrift = errors.New("a length in it is beyond its end")
+
+const maxThriftDepth = 64
+
+func (c *compact) byte() (byte, error) {
+	if c.at >= len(c.data) {
+		return 0, errThrift
+	}
+	c.at++
+	return c.data[c.at-1], nil
+}
+
+func (c *compact) varint() (uint64, error) {
+	x, n := binary.Uvarint(c.data[c.at:])
+	if n <= 0 {
+		return 0, errThrift
+	}
+	c.at += n
+	return x, nil
+}
+
+// skipStruct passes a struct and tells see, unless it is nil, the integers in it.
+func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ...int64) error {
+	if depth > maxThriftDepth {
+		return errors.New("it is nested too deeply")
+	}
+	id := int64(0)
+	for {
+		b, err := c.byte()
+		if err != nil || b == 0 {
+			return err
+		}
+		if delta := b >> 4; delta > 0 {
+			id += int64(delta)
+		} else {
+			x, err := c.varint()
+			if err != nil {
+				return err
+			}
+			id = zigzag(x)
+		}
+		if b&15 <= 2 { // true and false hold their value
+			continue
+		}
+		if err := c.skipValue(b&15, depth, see, append(path, id)); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path []int64) error {
+	switch kind {
+	case 1, 2, 3: // truth values of a list, bytes
+		return c.skip(1)
+	case 4, 5, 6:
+		x, err := c.varint()
+		if see != nil && err == nil {
+			see(path, zigzag(x))
+		}
+		return err
+	case 7:
+		return c.skip(8)
+	case 8:
+		n, err := c.varint()
+		if err != nil {
+			return err
+		}
+		return c.skip(n)
+	case 9, 10: // lists and sets
+		b, err := c.byte()
+		if err != nil {
+			return err
+		}
+		n := uint64(b >> 4)
+		if n == 15 {
+			if n, err = c.varint(); err != nil {
+				return err
+			}
+		}
+		return c.skipEach(n, depth, b&15)
+	case 11: // maps
+		n, err := c.varint()
+		if err != nil || n == 0 {
+			return err
+		}
+		b, err := c.byte()
+		if err != nil {
+			return err
+		}
+		return c.skipEach(n, depth, b>>4, b&15)
+	case 12:
+		return c.skipStruct(depth+1, see, path...)
+	}
+	return fmt.Errorf("there is no type %d", kind)
+}
+
+// skipEach passes n times a value of each kind.
+func (c *compact) skipEach(n uint64, depth int, kinds ...byte) error {
+	if n > uint64(len(c.data)-c.at) { // each takes a byte at least
+		return errThrift
+	}
+	for range n {
+		for _, kind := range kinds {
+			if err := c.skipValue(kind, depth+1, nil, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func zigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
+
+func (c *compact) skip(n uint64) error {
+	if n > uint64(len(c.data)-c.at) {
+		return errThrift
+	}
+	c.at += int(n)
+	return nil
+}
