@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka mutation oracle race crash crash-group soak nemesis bench fuzz lint ci helm mlflow
+.PHONY: build test long kafka mutation oracle race crash crash-group crash-labels soak nemesis bench fuzz lint ci helm mlflow
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -51,6 +51,11 @@ crash:
 KILLS ?= 1000
 crash-group:
 	BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_CRASH_GROUP=$(KILLS) go test -count=1 -timeout=120m -run=KafkaGroup -v ./tests
+
+# Kills a learner of events whose labels come later KILLS times on a real broker, and at every
+# failpoint of what waits; the final state must equal that of a run that was left alone.
+crash-labels:
+	BLANKOUT_LONG=1 BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_CRASH_LABELS=$(KILLS) go test -count=1 -timeout=120m -run='^TestKafka$$/^Joined$$|CrashJoin' -v ./tests
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.

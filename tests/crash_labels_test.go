@@ -34,6 +34,13 @@ func joinBroker(t *testing.T, events int) *stream.Embedded {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
+	fillJoin(t, broker.Brokers(), events)
+	return broker
+}
+
+// fillJoin writes clicks and answers into their topics.
+func fillJoin(t *testing.T, brokers []string, events int) {
+	t.Helper()
 	type message struct {
 		topic string
 		stream.Message
@@ -57,7 +64,7 @@ func joinBroker(t *testing.T, events int) *stream.Embedded {
 	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
 	for _, topic := range []string{"clicks", "answers"} {
 		c := stream.DefaultProducerConfig()
-		c.Brokers, c.Topic = broker.Brokers(), topic
+		c.Brokers, c.Topic = brokers, topic
 		p, err := stream.NewProducer(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -73,11 +80,10 @@ func joinBroker(t *testing.T, events int) *stream.Embedded {
 			t.Fatal(err)
 		}
 	}
-	return broker
 }
 
-func newJoiner(t *testing.T, program string, broker *stream.Embedded) *learner {
-	l := newLearner(t, program, broker.Brokers()[0], "clicks")
+func newJoiner(t *testing.T, program, broker string) *learner {
+	l := newLearner(t, program, broker, "clicks")
 	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.wait=50s", "--set=labels.idle=0s", "--set=labels.pending_memory=16777216",
 		"--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
@@ -103,8 +109,12 @@ func TestCrashJoin(t *testing.T) {
 	if longtest.Asked() {
 		events = 20_000
 	}
-	program := buildProgram(t)
-	broker := joinBroker(t, events)
+	crashJoin(t, buildProgram(t), joinBroker(t, events).Brokers()[0], (kills+1)/2)
+}
+
+// crashJoin kills learners of clicks and answers on a broker so many times.
+func crashJoin(t *testing.T, program, broker string, kills int) {
+	t.Helper()
 	whole := newJoiner(t, program, broker)
 	whole.finish(t)
 	for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`} {
@@ -123,7 +133,7 @@ func TestCrashJoin(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
 	killed, rounds, resumed := 0, 0, 0
-	for killed < (kills+1)/2 {
+	for killed < kills {
 		l := newJoiner(t, program, broker)
 		for done := false; !done; {
 			err := l.live(t, time.Duration(r.Float64()*float64(took)), (*os.Process).Kill)
@@ -149,7 +159,7 @@ func TestCrashJoin(t *testing.T) {
 func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
-	broker := joinBroker(t, 6_000)
+	broker := joinBroker(t, 6_000).Brokers()[0]
 	whole := newJoiner(t, program, broker)
 	whole.finish(t)
 	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,7 @@ func TestKafka(t *testing.T) {
 	t.Run("Snapshots", k.snapshots)
 	t.Run("Predictions", k.predictions)
 	t.Run("Learner", k.learner)
+	t.Run("Joined", k.joined)
 }
 
 type kafkaTest struct {
@@ -627,6 +630,25 @@ func (k *kafkaTest) learner(t *testing.T) {
 	l.finish(t)
 	l.check(t, topic, whole)
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
+}
+
+// joined kills learners of events whose labels come later, 40 times or as often as
+// BLANKOUT_CRASH_LABELS says.
+func (k *kafkaTest) joined(t *testing.T) {
+	kills := 40
+	if text := os.Getenv("BLANKOUT_CRASH_LABELS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("BLANKOUT_CRASH_LABELS=%q: want a number of kills", text)
+		}
+		kills = n
+	}
+	forever := "-1" // the events are of 2023
+	if _, err := k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers"); err != nil {
+		t.Fatal(err)
+	}
+	fillJoin(t, []string{k.plain}, 4_000)
+	crashJoin(t, buildProgram(t), k.plain, kills)
 }
 
 // snapshots publishes models to a topic that the broker compacts all the while;
