@@ -182,6 +182,68 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	}
 }
 
+// A target out of all bounds is solved for as it is learned, as one at the bound: a single one
+// does not decide about the exact solution.
+func TestValidateNumbersClips(t *testing.T) {
+	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
+	all[2001].Target = 1e9
+	s := learner.Snapshot()
+	v := batch.NewEvidence(s.Model())
+	for i := range all {
+		if i%10 > 0 {
+			if err := v.Learned(&all[i], all[i].Weight); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
+	_, wild, err := v.Validate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for column := range uint32(6) {
+		if a, b := exact.Weight(column, 0), wild.Weight(column, 0); math.Abs(a-b) > 3 {
+			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
+		}
+	}
+}
+
+// Weights of columns that no event holds any more are penalised, in the learner's unit.
+func TestValidateNumbersOutside(t *testing.T) {
+	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C = "none", 0.01 })
+	u := learner.Snapshot().Unit()
+	v := batch.NewEvidence(live)
+	l, err := loss.Parse("linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0.0
+	for i := range all {
+		e := &all[i]
+		e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:5], e.Features.Value[:5], e.Field[:5]
+		e.Missing = []uint16{6}
+		if err := v.Learned(e, e.Weight); err != nil {
+			t.Fatal(err)
+		}
+		f := live.ScoreVec(live.Standardised(e, blankout.Vec{}), make([]float64, 1))[0]
+		value, _, _ := l.At((e.Target-u.Centre)/u.Scale, (f-u.Centre)/u.Scale, 0)
+		want += loss.Cost(l, 0.01) * e.Weight * value
+	}
+	for column := range uint32(6) {
+		want += math.Pow(live.Weight(column, 0)/u.Scale, 2)
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
+	r, _, err := v.Validate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(r.Live.Objective-want) > 1e-9*want {
+		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
+	}
+}
+
 // What deletion is forecast to do to the error is what all masks do, each with its chance,
 // and what a death does is what zeroing does.
 func TestForecastOfNumbersIsAllMasks(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -221,4 +222,28 @@ func FuzzParquet(f *testing.F) {
 			t.Errorf("an error without a place: %v", err)
 		}
 	})
+}
+
+// A length that is beyond the file is an error before memory is taken for it: so says every
+// place of a file at which one could be.
+func TestParquetLengths(t *testing.T) {
+	at := time.UnixMilli(5)
+	data := parquetFile(t, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1)
+	var before, after runtime.MemStats
+	for i := 4; i+5 < len(data); i += 3 {
+		for shift := range 2 {
+			broken := slices.Clone(data)
+			// 2 GB as a length, and as a signed number, of variable length.
+			copy(broken[i+shift:], [][]byte{{0xff, 0xff, 0xff, 0xff, 0x07}, {0xfe, 0xff, 0xff, 0xff, 0x0f}}[i/3%2])
+			runtime.ReadMemStats(&before)
+			p, err := openParquet(bytes.NewReader(broken), int64(len(broken)))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // whether it fails depends on the place
+				p.Close()
+			}
+			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
+				t.Fatalf("a length at byte %d of %d: %d MB were allocated", i+shift, len(data), (after.TotalAlloc-before.TotalAlloc)>>20)
+			}
+		}
+	}
 }
