@@ -84,6 +84,10 @@ const (
 	// Of few columns, and until there are gatherFirst times as many events as columns, every
 	// so many-th event is gathered; later, for every gatherColumns columns, one event less often.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
+	// An event that lacks columns costs far more: one that lacks k of them is gathered at every
+	// (k^2/gatherLacking)-th event at most, and until there are gatherFirst times as many
+	// events as columns at every (k^2/gatherLackingFirst)-th.
+	gatherLacking, gatherLackingFirst = 80, 640
 	// Masks are drawn at every drawEvery-th of the first events, then at every drawLater-th,
 	// and less often where there are many columns.
 	drawFirst, drawEvery, drawLater = 8192, 16, 128
@@ -112,6 +116,17 @@ func (l *Learner) gatherEvery() uint64 {
 		return gatherLeast
 	}
 	return max(gatherLeast, n/gatherColumns)
+}
+
+// passesOver says whether an event to be gathered that lacks so many columns is not: what
+// its missing values leave open takes time that grows with their square and with the others.
+func (l *Learner) passesOver(lacks int) bool {
+	spare := gatherLacking
+	if l.filling.gathered < gatherFirst*uint64(len(l.filling.columns)) {
+		spare = gatherLackingFirst
+	}
+	every := l.gatherEvery()
+	return l.events/every%max(1, uint64(lacks*lacks/spare)/every) != 0
 }
 
 // draws says whether a mask is drawn at the event at hand to compare the rules.
@@ -146,9 +161,6 @@ func (l *Learner) gatherNoted() {
 	if n < 2 {
 		return
 	}
-	if f.due || f.covariance == nil || renewsAt(f.gathered, n) {
-		f.renew()
-	}
 	f.x, f.parts = slices.Grow(f.x[:0], n)[:n], slices.Grow(f.parts[:0], n)[:n]
 	for i := range f.parts {
 		f.parts[i] = blankout.Filled
@@ -168,8 +180,11 @@ func (l *Learner) gatherNoted() {
 			held++
 		}
 	}
-	if held == 0 {
+	if held == 0 || l.passesOver(n-held) {
 		return
+	}
+	if f.due || f.covariance == nil || renewsAt(f.gathered, n) {
+		f.renew()
 	}
 	growth := l.fade.growth
 	keep := min(1-1.0/covarianceMemory, f.growth/growth)

@@ -208,6 +208,28 @@ func TestGatheredLessOften(t *testing.T) {
 	}
 }
 
+// An event that lacks many columns is gathered less often than one that lacks none.
+func TestLackingIsGatheredLessOften(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	l.filling.columns = make([]uint32, 128)
+	for _, c := range []struct {
+		gathered uint64
+		lacks    int
+		every    uint64 // of those that gatherEvery names
+	}{{0, 0, 1}, {0, 64, 1}, {0, 120, 5}, {8 * 128, 0, 1}, {8 * 128, 64, 3}, {8 * 128, 120, 11}} {
+		l.filling.gathered = c.gathered
+		taken := uint64(0)
+		for i := range 1000 * c.every {
+			if l.events = i * l.gatherEvery(); !l.passesOver(c.lacks) {
+				taken++
+			}
+		}
+		if taken != 1000 {
+			t.Errorf("after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
+		}
+	}
+}
+
 // Rules are compared by masks only for shares of which too few events lack fields by themselves.
 func TestOwnEventsDecideTheRule(t *testing.T) {
 	l := lackingLearner(t, fillConfig())
