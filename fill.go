@@ -121,6 +121,22 @@ func (m *Linear) scoreAnswer(x Vec, a Answer, out []float64) []float64 {
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
+// TellParts marks as Apart, in parts, which Answer has returned, the columns whose values
+// in x tell nothing: wild ones.
+func (m *Linear) TellParts(x Vec, parts Parts) {
+	for place, value := range m.Covariance.each(x) {
+		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardises()) {
+			parts[place] = Apart
+		}
+	}
+}
+
+// AnswerOutputs writes to out what the outputs say to features as Standardised returns them,
+// answered as a says: of one output, and of one for each class, the scores.
+func (m *Linear) AnswerOutputs(x Vec, a Answer, out []float64) []float64 {
+	return m.outputs(x, a, out)
+}
+
 // outputs writes the outputs that scoreAnswer makes the scores of.
 func (m *Linear) outputs(x Vec, a Answer, out []float64) []float64 {
 	out = out[:m.Outputs]
@@ -152,11 +168,7 @@ func (m *Linear) outputs(x Vec, a Answer, out []float64) []float64 {
 
 // repaired returns the repair for a pattern, of which it takes the wild values out.
 func (m *Linear) repaired(x Vec, p Parts) *repair {
-	for place, value := range m.Covariance.each(x) {
-		if p[place] == Observed && m.Covariance.wild(place, value, m.standardises()) {
-			p[place] = Apart
-		}
-	}
+	m.TellParts(x, p)
 	return m.repairFor(p)
 }
 

@@ -35,6 +35,7 @@ func (l *interned[K]) add(k K) {
 type measured struct {
 	*Data
 	lacks []blankout.Lack // by row
+	parts []string        // by row, blankout.Parts of those that are filled in; else ""
 	rules *blankout.Missing
 	// What is missing is told from the rest by, nil if the model has none, and the place in
 	// it of each compact column, -1 for those that it does not hold.
@@ -70,6 +71,7 @@ func (v *Evidence) measured(rows []int) measured {
 	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing, target: v.live.Target()}
 	for _, row := range rows {
 		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
+		m.parts = append(m.parts, v.parts.kinds[v.parts.of[row]])
 	}
 	if c := v.live.Covariance; c != nil {
 		m.covariance = c

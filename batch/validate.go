@@ -217,6 +217,7 @@ type Evidence struct {
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
 	lacks   interned[blankout.Lack]
+	parts   interned[string] // blankout.Parts of the events that are filled in
 }
 
 // NewEvidence returns empty Evidence about a live model.
@@ -252,6 +253,11 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
 	v.lacks.add(v.live.Lack(e))
+	parts := v.live.Answer(e).Parts
+	if parts != nil {
+		v.live.TellParts(v.x, parts)
+	}
+	v.parts.add(string(parts))
 	v.rows++
 	v.times = append(v.times, e.Time)
 	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
@@ -604,7 +610,7 @@ func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, noise, loss s
 	if live.Layout.Stats >= 0 {
 		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
 	}
-	m := &blankout.Linear{Head: head, Rows: blankout.NewTable(head.Layout.Width)}
+	m := (&blankout.Linear{Head: head, Rows: blankout.NewTable(head.Layout.Width)}).WithCovariance(head.Covariance)
 	live.CopyStats(m.Rows, k)
 	for i := range w {
 		for j := range d.Columns() {
@@ -641,6 +647,20 @@ func (w linear) scores(d measured, i int, out []float64) []float64 {
 	return out
 }
 
+// answers writes to out what m, which has these weights, answers to event i: where the event
+// lacks numbers that m fills in, filled in.
+func (w linear) answers(d measured, i int, m *blankout.Linear, out []float64) []float64 {
+	if d.parts[i] == "" {
+		return w.scores(d, i, out)
+	}
+	row := d.Row(i)
+	var x blankout.Vec
+	for j, c := range row.Index {
+		x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
+	}
+	return m.AnswerOutputs(x, blankout.Answer{Scale: d.scale(i), Parts: blankout.Parts(d.parts[i])}, out)
+}
+
 func (w linear) intercept(d *Data, k int) float64 {
 	if len(w[k]) > d.Columns() {
 		return w[k][d.Columns()]
@@ -653,7 +673,7 @@ func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
 		rest(i)
-		s := w.scores(d, i, scores)
+		s := w.answers(d, i, m, scores)
 		chances = m.Probabilities(s, chances)
 		measures.Add(d.Label(i), d.Weight(i), s, m.Predict(s), chances)
 	}
@@ -679,8 +699,8 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 	d := v.measured(rows)
 	r := &Newest{Events: len(rows), MeasuredOn: on, Since: v.times[rows[0]], Better: "neither"}
 	// What is adopted goes on with the live model's map of scores to probabilities.
-	decides := solution.Head
-	decides.Calibration = v.live.Calibration
+	adopted := *solution
+	adopted.Calibration = v.live.Calibration
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
 	total, differences := 0.0, make([]float64, len(rows))
 	for i, row := range rows {
@@ -688,13 +708,13 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 		total += weight
 		for _, side := range []struct {
 			w    linear
-			h    *blankout.Head
+			m    *blankout.Linear
 			to   *Loss
 			sign float64
-		}{{live, &v.live.Head, &r.Live, 1}, {exact, &decides, &r.Exact, -1}} {
-			s := side.w.scores(d, i, scores)
+		}{{live, v.live, &r.Live, 1}, {exact, &adopted, &r.Exact, -1}} {
+			s := side.w.answers(d, i, side.m, scores)
 			if u != nil {
-				y, value := all.Target(row), side.h.Value(s[0])
+				y, value := all.Target(row), side.m.Value(s[0])
 				dev := measure.Deviance(u.loss, y, value)
 				n := side.to.Numbers
 				if n == nil {
@@ -707,14 +727,14 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 				differences[i] += side.sign * dev
 				continue
 			}
-			chances = side.h.Probabilities(s, chances)
+			chances = side.m.Probabilities(s, chances)
 			l := 0.0
 			if label < len(chances) {
 				l = -math.Log(max(chances[label], 1e-15))
 			}
 			side.to.LogLoss += weight * l
 			differences[i] += side.sign * l
-			if side.h.Predict(s) != label {
+			if side.m.Predict(s) != label {
 				side.to.Error += 100 * weight
 			}
 		}

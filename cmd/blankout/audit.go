@@ -28,6 +28,7 @@ type auditFlags struct {
 	data      dataFlags
 	model     string
 	class     string
+	missing   string
 	top       int
 	maxEvents int
 	json      bool
@@ -49,6 +50,7 @@ number it predicts. The events are read as those were
 that a checkpoint was learned from; flags override that. Features of the event that share a column share its weight: they
 have one line, with all of their names.`,
 		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
+			"  blankout audit -m checkpoints -d events.jsonl --missing rescale\n" +
 			"  blankout audit -m model -d test.svm --top 5 --max-events 3 --json",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,6 +67,7 @@ have one line, with all of their names.`,
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME`")
+	addMissingFlag(c, &o.missing, "what an event scores that is known to lack fields")
 	f.IntVar(&o.top, "top", 20, "list so many features, those that count most; 0 is all")
 	f.IntVar(&o.maxEvents, "max-events", 0, "explain so many events; 0 is all")
 	f.BoolVar(&o.json, "json", false, "a JSON object for each event, a line each")
@@ -114,8 +117,15 @@ type auditedTerm struct {
 var errEnough = errors.New("enough events")
 
 func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
+	rule, err := blankout.ParseMissingRule(o.missing)
+	if err != nil {
+		return usageError{fmt.Errorf("--%w", err)}
+	}
 	m, err := readModel(o.model)
 	if err != nil {
+		return err
+	}
+	if err := forceMissing(m, rule); err != nil {
 		return err
 	}
 	linear, ok := m.Model.(*blankout.Linear)

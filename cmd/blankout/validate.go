@@ -38,6 +38,7 @@ type validateFlags struct {
 	labels  string
 	brokers string
 	topics  string
+	missing string
 	output  string
 	json    bool
 }
@@ -60,10 +61,18 @@ file wants the same file with -d; one whose labels came later that of the labels
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
+			"  blankout validate -m checkpoints -d events.jsonl --missing as-is\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			rule, err := blankout.ParseMissingRule(o.missing)
+			if err != nil {
+				return usageError{fmt.Errorf("validate: --%w", err)}
+			}
 			s, err := readSaved(o.model)
+			if err == nil {
+				err = forceMissing(s.model, rule)
+			}
 			if err != nil {
 				return fmt.Errorf("validate: %w", err)
 			}
@@ -99,6 +108,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, or kafka://HOST:PORT/TOPIC, for a checkpoint learned from one")
 	f.StringVar(&o.labels, "labels", "", "the `FILE` of their labels, for a checkpoint learned with --labels")
 	f.String("id", "", "`FIELD` of events and labels that says which belong together, instead of record.id and labels.id")
+	addMissingFlag(c, &o.missing, "what events score, under the live weights and the exact ones, that are known to lack\nfields")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
