@@ -228,6 +228,22 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 			t.Errorf("after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
 		}
 	}
+
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for i := range 100 {
+		schema.AddField(blankout.Field{Name: string([]byte{byte('a' + i/10), byte('a' + i%10)}), Kind: blankout.Numeric})
+	}
+	l, err := New(fillConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 100, null: 0.9}
+	for range 4000 {
+		l.Learn(s.next())
+	}
+	if g := l.filling.gathered; g < 300 || g > 400 { // every twelfth of those that lack 89 columns or more
+		t.Errorf("%d of 4,000 events that hold 10 of 100 columns were gathered", g)
+	}
 }
 
 // Rules are compared by masks only for shares of which too few events lack fields by themselves.
