@@ -312,14 +312,14 @@ func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byt
 	}
 }
 
-// TestEventAllocatesNothing takes events from a response's bytes to the update. Only the
-// comparison of the rules for missing fields, for which a mask is drawn at every so many-th
-// event, may take memory.
+// TestEventAllocatesNothing takes events from a response's bytes to the update. Only what is
+// worked out for a mask may take memory: one that many events share to forecast, or one that
+// is drawn at every so many-th event to compare the rules for missing fields.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int
 		most             float64
-	}{{0, 0}, {online.DefaultConfig().CovarianceFields, 600}} {
+	}{{0, 0}, {online.DefaultConfig().CovarianceFields, 900}} {
 		cycle := eventCycle(t, "learn", c.covarianceFields, benchEvents(1500))
 		for range 6 {
 			cycle()
