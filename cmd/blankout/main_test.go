@@ -264,25 +264,31 @@ func scripted(t *testing.T, pattern string) map[string]bool {
 	return ran
 }
 
-// TestStart holds the commands of docs/start.md against the script that runs them.
-func TestStart(t *testing.T) {
-	text, err := os.ReadFile("../../docs/start.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ran, commands := scripted(t, "testdata/script/start.txtar"), 0
-	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
-		for line := range strings.Lines(block[1]) {
-			line = strings.ReplaceAll(strings.TrimSpace(line), "127.0.0.1:8642", "$BLANKOUT_HTTP_ADDRESS")
-			if strings.HasPrefix(line, "go build ") || strings.HasPrefix(line, "export ") {
-				continue // this program, and the script's broker
-			}
-			if commands++; !ran[line] {
-				t.Errorf("no line of start.txtar runs %q", line)
+// TestDocs holds the commands of docs/start.md and docs/manual.md against the scripts that
+// run them.
+func TestDocs(t *testing.T) {
+	for _, d := range []struct {
+		page, scripts string
+		least         int // commands
+	}{{"start.md", "start.txtar", 6}, {"manual.md", "*.txtar", 11}} {
+		text, err := os.ReadFile("../../docs/" + d.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran, commands := scripted(t, "testdata/script/"+d.scripts), 0
+		for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(block[1]) {
+				line = strings.ReplaceAll(strings.TrimSpace(line), "127.0.0.1:8642", "$BLANKOUT_HTTP_ADDRESS")
+				if strings.HasPrefix(line, "go build ") || d.page == "start.md" && strings.HasPrefix(line, "export ") {
+					continue // this program, and the script's broker
+				}
+				if commands++; !ran[line] {
+					t.Errorf("docs/%s: no line of %s runs %q", d.page, d.scripts, line)
+				}
 			}
 		}
-	}
-	if commands < 6 {
-		t.Errorf("%d commands", commands)
+		if commands < d.least {
+			t.Errorf("docs/%s: %d commands", d.page, commands)
+		}
 	}
 }
