@@ -39,8 +39,9 @@ func (p *program) produce() *cobra.Command {
 		Use:   "produce",
 		Short: "Write the records of a data file to a topic",
 		Long: `produce writes each record of a file to the topic of the configuration as it
-stands: JSON, svmlight, VW or CSV lines, .gz and .zst files unpacked. Every
-record is acknowledged by all in-sync replicas before produce ends.
+stands: JSON, svmlight, VW or CSV lines, .gz and .zst files unpacked; of a Parquet
+file each row as a JSON object. Every record is acknowledged by all in-sync replicas
+before produce ends.
 
 --schema FILE writes JSON lines by a schema instead: Avro (.avsc), Protobuf (.proto) or
 JSON Schema (.json), which is registered as TOPIC-value with the registry of [registry].`,

@@ -87,7 +87,7 @@ ends an interval.`,
 	}
 	settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz and .zst too; - is standard input), or from kafka://HOST:PORT/TOPIC as\ntrain does, instead of the topics of the configuration")
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz, .zst and .parquet too; - is standard input), or from\nkafka://HOST:PORT/TOPIC as train does, instead of the topics of the configuration")
 	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that come later than the events of -d: each is learned when its label comes")
 	f.String("id", "", "`FIELD` of events and labels that says which belong together, instead of record.id and labels.id")
 	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
