@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -93,7 +94,7 @@ func (l *Learner) rowOf(feature int) int {
 // the point's turn. An event that lacks something by itself is not filled in here.
 func (l *Learner) forecastMasked(points uint, label int) [][ForecastPoints]float64 {
 	m := &l.masked.alike
-	m.wrong = append(m.wrong[:0], make([][ForecastPoints]float64, len(l.levels))...)
+	m.wrong = zeros(m.wrong, len(l.levels))
 	last, lack, complete := l.maskAlike(), l.fields(), false
 	var places []int
 	if l.filling.covariance != nil && !lack.Some() {
@@ -181,8 +182,8 @@ func (l *Learner) fillPoint(places []int, last []int8, point int, complete bool)
 func (l *Learner) sumLeft(last []int8, places []int) {
 	m, x := &l.masked.alike, l.now.step.x
 	n := len(m.off)
-	m.base, m.left = m.base[:0], append(m.left[:0], make([][ForecastPoints]float64, len(l.levels))...)
-	m.w = append(m.w[:0], make([]float64, len(l.levels)*n)...)
+	m.base, m.left = m.base[:0], zeros(m.left, len(l.levels))
+	m.w = zeros(m.w, len(l.levels)*n)
 	for v := range l.levels {
 		l.interceptsOf(v, l.missing.event.base)
 		m.base = append(m.base, l.missing.event.base[0])
@@ -209,4 +210,11 @@ func (l *Learner) maskedPoints() (points uint) {
 	}
 	filled := l.filledPoints()
 	return (filled<<1 | filled | filled>>1) & (1<<ForecastPoints - 2)
+}
+
+// zeros returns n zero values, in the memory of list where that is large enough.
+func zeros[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }
