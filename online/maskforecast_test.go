@@ -2,8 +2,10 @@ package online
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -169,4 +171,42 @@ func toBytes(x []int8) (out []byte) {
 		out = append(out, byte(x))
 	}
 	return out
+}
+
+// Eight masks in a row take each column to each eighth of the rates once, in an order that
+// differs from column to column and from eight masks to the next.
+func TestMasksInARow(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	s := &alikeStream{r: rand.New(rand.NewPCG(3, 2)), fields: 10}
+	for range 2000 {
+		l.Learn(s.next())
+	}
+	e := s.next()
+	l.lack(e)
+	l.gather(e)
+	length := uint64(max(alikeLater, 8*len(l.filling.columns)))
+	first := 8 * (alikeFirstEvents/length/8 + 1)
+	orders := map[string]bool{}
+	for eight := range uint64(6) {
+		rows := make([][]int8, 10)
+		for number := range uint64(8) {
+			l.events = (first + 8*eight + number) * length
+			for row, last := range l.maskAlike() {
+				rows[row] = append(rows[row], last)
+			}
+		}
+		for row, lasts := range rows {
+			orders[fmt.Sprint(lasts)] = true
+			slices.Sort(lasts)
+			for i, last := range lasts {
+				if int(last) < i*ForecastPoints/8 || int(last) > (i+1)*ForecastPoints/8 {
+					t.Errorf("masks %d to %d: column %d survives up to the points %d", 8*eight, 8*eight+7, row, lasts)
+					break
+				}
+			}
+		}
+	}
+	if len(orders) < 20 { // 10 if they were the same every time
+		t.Errorf("60 times eight masks have only %d orders", len(orders))
+	}
 }
