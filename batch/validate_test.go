@@ -88,17 +88,7 @@ func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, ch
 		}
 	}
 	live = learner.Snapshot().Model()
-	v := batch.NewEvidence(live)
-	for i := range all {
-		if i%10 > 0 {
-			err = v.Learned(&all[i], all[i].Weight)
-		} else {
-			err = v.HeldOut(&all[i])
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	v := heldOutTenth(t, live, all)
 	c.Loss, c.Noise = live.Loss, live.Noise
 	r, solution, err := v.Validate(context.Background(), c)
 	if err != nil {
@@ -420,4 +410,22 @@ func TestValidateMissing(t *testing.T) {
 			t.Errorf("%s: the exact solution has another rule, %v", rule, exact.Missing)
 		}
 	}
+}
+
+// heldOutTenth is the evidence of a model that has learned all of the events but every tenth.
+func heldOutTenth(t *testing.T, live *blankout.Linear, all []blankout.Example) *batch.Evidence {
+	t.Helper()
+	v := batch.NewEvidence(live)
+	for i := range all {
+		var err error
+		if i%10 > 0 {
+			err = v.Learned(&all[i], all[i].Weight)
+		} else {
+			err = v.HeldOut(&all[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
 }

@@ -60,17 +60,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	}
 	s := learner.Snapshot()
 	live = s.Model()
-	v := batch.NewEvidence(live)
-	for i := range all {
-		if i%10 > 0 {
-			err = v.Learned(&all[i], all[i].Weight)
-		} else {
-			err = v.HeldOut(&all[i])
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	v := heldOutTenth(t, live, all)
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = live.Loss, live.Noise, s.Unit(), 1e-8, "l2"
 	c.Cost, c.Intercept = config.C, batch.Intercept(config.Intercept)

@@ -29,6 +29,23 @@ func (x *examples) Next(_ context.Context, b *blankout.Batch) error {
 	return nil
 }
 
+// adopt has a learner adopt the exact solution of all that it has learned, whatever that
+// gains. It returns also the Validator that has found it.
+func adopt(t *testing.T, c online.Config, l *online.Learner, all []blankout.Example, at blankout.Offsets) (*validate.Validator, *validate.Adoption) {
+	t.Helper()
+	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+		Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
+			x := examples(slices.Clone(all))
+			return &x, nil
+		}}
+	v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
+	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
+	if err != nil || a.Learner == nil {
+		t.Fatal(a, err)
+	}
+	return v, a
+}
+
 // learnSome learns events of k classes and adopts.
 func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example) {
 	l, a, all, _ := learnAndGap(t, c, k, events)
@@ -69,16 +86,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 		}
 		all = append(all, e)
 	}
-	v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
-		Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
-			x := examples(slices.Clone(all))
-			return &x, nil
-		}}
-	v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
-	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
-	if err != nil || a.Learner == nil {
-		t.Fatal(a, err)
-	}
+	v, a := adopt(t, c, l, all, at)
 	return l, a, all, func(m *blankout.Linear) float64 {
 		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
 		if err != nil {

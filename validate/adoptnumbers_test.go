@@ -1,10 +1,8 @@
 package validate_test
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"blankout"
@@ -48,16 +46,7 @@ func TestAdoptNumbers(t *testing.T) {
 					}
 					all = append(all, e)
 				}
-				v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
-					Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
-						x := examples(slices.Clone(all))
-						return &x, nil
-					}}
-				v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
-				a, err := v.Adopt(t.Context(), l.Snapshot(), at)
-				if err != nil || a.Learner == nil {
-					t.Fatal(a.Reason, err)
-				}
+				v, a := adopt(t, c, l, all, at)
 				value := func(m *blankout.Linear, i int) float64 { return m.Value(m.Score(&all[i], make([]float64, 1))[0]) }
 				adopted := a.Learner.Snapshot()
 				for i := range 50 {
