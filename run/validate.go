@@ -5,9 +5,7 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"blankout"
@@ -33,9 +31,7 @@ func (r *Runner) Exact() *blankout.Linear { return r.exact.Load() }
 
 // ValidationStatus is about validations since Run began.
 type ValidationStatus struct {
-	Running      bool
-	Done, Failed uint64
-	Last         *batch.Validation // nil before the first; shared, never changed
+	validate.Status
 	// Adopting is the number of records at which learning waits for the exact solution
 	// that is to be adopted, and WaitingSince since when; zero if it does not wait.
 	Adopting     uint64
@@ -44,8 +40,6 @@ type ValidationStatus struct {
 	Adopted      uint64
 	NotAdopted   uint64 // refused: the learned state stayed
 	TimedOut     uint64 // given up after validate.Config.AdoptWait
-	// Alarm is set, under the policy alarm, while the last one's gap is too large.
-	Alarm bool
 }
 
 // Waiting returns for how long learning has been waiting for an exact solution.
@@ -59,16 +53,9 @@ func (s *ValidationStatus) Waiting() time.Duration {
 // validator is the part of a loop that validates.
 type validator struct {
 	job
-	holdout uint64
-	at      uint64    // records, those before Run included, at which the next is due
-	began   time.Time // when the latest did, at first when Run did
-	sample  *validate.Reservoir
-}
-
-type validationResult struct {
-	report *batch.Validation
-	exact  *blankout.Linear
-	err    error
+	holdout  uint64
+	schedule validate.Schedule
+	sample   *validate.Reservoir
 }
 
 func (l *loop) startValidating() (err error) {
@@ -80,16 +67,8 @@ func (l *loop) startValidating() (err error) {
 			return err
 		}
 	}
-	l.validator.holdout, l.validator.began = l.Validator.Config.Holdout, time.Now()
-	l.nextValidation()
+	l.validator.holdout, l.validator.schedule = l.Validator.Config.Holdout, validate.NewSchedule(l.Validator.Config, l.before+l.records)
 	return nil
-}
-
-// nextValidation puts the next one at the next multiple of the configured number.
-func (l *loop) nextValidation() {
-	if n := l.Validator.Config.Events; n > 0 && l.Validator.Config.Policy != "adopt" {
-		l.validator.at = ((l.before+l.records)/n + 1) * n
-	}
 }
 
 // validateIfDue begins a validation if one is due or asked for.
@@ -98,14 +77,11 @@ func (l *loop) validateIfDue() {
 	if l.Validator == nil || !l.Validator.CanRead() && l.Validator.Config.Reservoir == 0 || v.running() || l.current.Validation.Adopting > 0 {
 		return
 	}
-	due := v.at > 0 && l.before+l.records >= v.at ||
-		l.Validator.Config.Interval > 0 && time.Since(v.began) >= l.Validator.Config.Interval
-	if !due && !l.validation.Load() || l.before+l.records == 0 {
+	if !v.schedule.Due(l.before+l.records) && !l.validation.Load() || l.before+l.records == 0 {
 		return
 	}
 	l.validation.Store(false)
-	v.began = time.Now()
-	l.nextValidation()
+	v.schedule.Begun(l.before + l.records)
 	l.beginValidation()
 }
 
@@ -118,9 +94,9 @@ func (l *loop) beginValidation() {
 	}
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
-	begin(&l.validator.job, func(ctx context.Context) (r validationResult) {
-		if r.report, r.exact, r.err = validator.Validate(ctx, subject); r.err == nil {
-			keep(log, r.report)
+	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
+		if r.Report, r.Exact, r.Err = validator.Validate(ctx, subject); r.Err == nil {
+			keep(log, r.Report)
 		}
 		return r
 	}, l.finishValidation)
@@ -129,8 +105,7 @@ func (l *loop) beginValidation() {
 // keepReport names a report and hands it on. That it cannot be kept is logged only: it
 // decides nothing.
 func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
-	// Named so that the order of names is that of time.
-	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
+	validate.Name(v)
 	if r.Report == nil {
 		return
 	}
@@ -140,34 +115,12 @@ func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
 }
 
 // finishValidation takes the result over.
-func (l *loop) finishValidation(r validationResult) {
+func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
-	s := &l.current.Validation
-	s.Running = false
-	if r.report != nil {
-		l.exact.Store(r.exact)
-		s.Last = r.report
-		gap := math.NaN()
-		if r.report.RelativeGap != nil {
-			gap = *r.report.RelativeGap
-		}
-		s.Alarm = l.Validator.Config.Policy == "alarm" && !(gap <= l.Validator.Config.MaxGap)
-		log := l.log.Info
-		if s.Alarm {
-			log = l.log.Warn
-		}
-		log("validated", "id", r.report.ID, "relative_gap", gap, "alarm", s.Alarm, "records", r.report.Records,
-			"coverage", r.report.Coverage, "took", time.Duration((r.report.Reading+r.report.Seconds)*float64(time.Second)))
+	if r.Report != nil {
+		l.exact.Store(r.Exact)
 	}
-	switch {
-	case r.err == nil:
-		s.Done++
-	case errors.Is(r.err, context.Canceled):
-		l.log.Info("a validation was given up")
-	default:
-		s.Failed++
-		l.log.Error("a validation failed", "err", r.err)
-	}
+	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }
 
 // endValidation waits for a validation under way, and makes the one that is due,

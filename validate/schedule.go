@@ -1,0 +1,94 @@
+package validate
+
+// This file holds what everyone who validates beside learning decides in the same way:
+// when the next validation is due, and what became of the last.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"blankout"
+	"blankout/batch"
+)
+
+// Status is about the validations of a learner since it began.
+type Status struct {
+	Running      bool
+	Done, Failed uint64
+	Last         *batch.Validation // nil before the first; shared, never changed
+	// Alarm is set, under the policy alarm, while the last one's gap is too large.
+	Alarm bool
+}
+
+// Result is what Validator.Validate has returned, on its way to the learner's goroutine.
+type Result struct {
+	Report *batch.Validation
+	Exact  *blankout.Linear
+	Err    error
+}
+
+// Name gives a report the ID by which it is kept. The order of IDs is that of time.
+func Name(v *batch.Validation) {
+	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
+}
+
+// Take counts a finished validation, and logs what it found.
+func (s *Status) Take(c Config, r Result, log *slog.Logger) {
+	s.Running = false
+	if r.Report != nil {
+		s.Last = r.Report
+		gap := math.NaN()
+		if r.Report.RelativeGap != nil {
+			gap = *r.Report.RelativeGap
+		}
+		s.Alarm = c.Policy == "alarm" && !(gap <= c.MaxGap)
+		write := log.Info
+		if s.Alarm {
+			write = log.Warn
+		}
+		write("validated", "id", r.Report.ID, "relative_gap", gap, "alarm", s.Alarm, "records", r.Report.Records,
+			"coverage", r.Report.Coverage, "took", time.Duration((r.Report.Reading+r.Report.Seconds)*float64(time.Second)))
+	}
+	switch {
+	case r.Err == nil:
+		s.Done++
+	case errors.Is(r.Err, context.Canceled):
+		log.Info("a validation was given up")
+	default:
+		s.Failed++
+		log.Error("a validation failed", "err", r.Err)
+	}
+}
+
+// Schedule says when a validation is due by Config.Events, in records since the learner
+// first began, and Config.Interval.
+type Schedule struct {
+	config Config
+	at     uint64    // records at which the next is due, 0 for none
+	began  time.Time // when the latest did, at first when the Schedule was made
+}
+
+// NewSchedule returns the Schedule of a learner that has counted in so many records.
+func NewSchedule(c Config, records uint64) Schedule {
+	s := Schedule{config: c}
+	s.Begun(records)
+	return s
+}
+
+// Due says whether a validation is due.
+func (s *Schedule) Due(records uint64) bool {
+	return s.at > 0 && records >= s.at || s.config.Interval > 0 && time.Since(s.began) >= s.config.Interval
+}
+
+// Begun puts the next validation after the one that begins now: at the next multiple of
+// Config.Events.
+func (s *Schedule) Begun(records uint64) {
+	s.began = time.Now()
+	if n := s.config.Events; n > 0 && s.config.Policy != "adopt" {
+		s.at = (records/n + 1) * n
+	}
+}
