@@ -331,10 +331,6 @@ func (c *Config) checkGroup() error {
 		why = "dead_letter.policy fail: one record would stop member after member; set it to dead-letter or skip"
 	case c.Validate.Policy == "adopt":
 		why = "validate.policy adopt: a group cannot adopt the exact solution yet; set it to observe"
-	case c.Validate.Holdout > 0:
-		why = "validate.holdout: a group holds no events out yet; set it to 0"
-	case c.Snapshot.Topic != "" || c.Snapshot.File != "" || c.Snapshot.Object != "":
-		why = "[snapshot]: a group publishes no snapshots yet; every member serves the model over HTTP"
 	case c.Predict.Topic != "":
 		why = "predict.topic: a member scores no topic; let run --predict-only follow one"
 	}
@@ -342,6 +338,18 @@ func (c *Config) checkGroup() error {
 		return blankout.KeyErrorf("name", "name %q: %s", c.Group.Name, why)
 	}
 	return nil
+}
+
+// Fingerprint is what gives weights their meaning beside the learner's own settings and
+// the Schema: how records become events, which features die together if the noise is of
+// groups, which events are held out, and which exact solutions are adopted.
+func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
+	f := online.Fingerprint(r.Settings())
+	if c.Grouped() {
+		f["groups"] = r.GroupSettings()
+	}
+	maps.Copy(f, v.Fingerprint())
+	return f
 }
 
 // OpenRegistry makes the client of the registry, if there is one, that records are decoded

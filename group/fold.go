@@ -23,7 +23,8 @@ import (
 // same bits on every machine. It is not safe for concurrent use.
 type Fold struct {
 	learner     *online.Learner
-	fingerprint uint64
+	settings    online.Fingerprint // beside the Learner's own
+	fingerprint uint64             // of both
 
 	offset   int64  // of the commit shown last, -1 before the first
 	chain    uint64 // hash of the accepted commits, see link
@@ -64,10 +65,14 @@ type Rejection struct {
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
 // NewFold returns the fold of an empty ledger that begins with the state of a Learner,
-// which it takes over: from now on only the Fold may change it. offsets is how far that
-// state has come; partitions not among them may begin anywhere.
-func NewFold(l *online.Learner, offsets blankout.Offsets) *Fold {
-	f := &Fold{learner: l, fingerprint: FingerprintHash(l.Fingerprint()), offset: -1, offsets: offsets.Clone(), rejected: map[Reason]uint64{}}
+// which it takes over: from now on only the Fold may change it. settings is what gives
+// its weights their meaning beside the Learner's own settings: how records become events,
+// and which are held out; it may be nil. offsets is how far that state has come;
+// partitions not among them may begin anywhere.
+func NewFold(l *online.Learner, settings online.Fingerprint, offsets blankout.Offsets) *Fold {
+	all := l.Fingerprint()
+	maps.Copy(all, settings)
+	f := &Fold{learner: l, settings: settings, fingerprint: FingerprintHash(all), offset: -1, offsets: offsets.Clone(), rejected: map[Reason]uint64{}}
 	f.history = []link{{-1, f.chain}}
 	return f
 }
@@ -194,8 +199,8 @@ func (f *Fold) EachBlock() (iter.Seq[blankout.Block], error) {
 }
 
 // ReadFold makes the Fold whose EachBlock yielded the blocks: it goes on as that would,
-// with the commits behind its Base.
-func ReadFold(c online.Config, blocks []blankout.Block) (*Fold, error) {
+// with the commits behind its Base. The settings are those of NewFold.
+func ReadFold(c online.Config, settings online.Fingerprint, blocks []blankout.Block) (*Fold, error) {
 	data, err := blankout.FindBlock(blocks, blockFold)
 	if err != nil {
 		return nil, fmt.Errorf("%w: this is no base of a group", err)
@@ -204,7 +209,7 @@ func ReadFold(c online.Config, blocks []blankout.Block) (*Fold, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, from := NewFold(l, nil), coder.Read(data)
+	f, from := NewFold(l, settings, nil), coder.Read(data)
 	if f.state(from); !from.Done() || len(f.history) == 0 {
 		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", blockFold, len(data))
 	}

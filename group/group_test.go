@@ -142,7 +142,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		const members, partitions, end = 4, 5, 400
-		fold := NewFold(newLearner(t), nil)
+		fold := NewFold(newLearner(t), nil, nil)
 		authors := make([]*author, members)
 		for i := range authors {
 			authors[i] = newAuthor(t, fold, byte(i), members)
@@ -225,7 +225,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 		}
 		// A reader from the beginning, and one that begins with a base half way.
 		want := foldBytes(t, fold)
-		replica := NewFold(newLearner(t), nil)
+		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range ledger {
 			if i == len(ledger)/2 {
 				blocks, err := replica.EachBlock()
@@ -236,7 +236,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 				for b := range blocks {
 					list = append(list, b)
 				}
-				if replica, err = ReadFold(online.DefaultConfig(), list); err != nil {
+				if replica, err = ReadFold(online.DefaultConfig(), nil, list); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -256,7 +256,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 // Learner alone would.
 func TestFoldOfOne(t *testing.T) {
 	alone := newLearner(t)
-	fold := NewFold(newLearner(t), nil)
+	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 1, 1)
 	for i := range int64(20) {
 		for offset := 100 * i; offset < 100*(i+1); offset++ {
@@ -278,7 +278,7 @@ func TestFoldOfOne(t *testing.T) {
 
 // A whole state that others have added to since is not put in its place.
 func TestFoldMoved(t *testing.T) {
-	fold := NewFold(newLearner(t), nil)
+	fold := NewFold(newLearner(t), nil, nil)
 	one, other := newAuthor(t, fold, 1, 1), newAuthor(t, fold, 2, 1)
 	one.learn(0, 0, 10)
 	other.learn(1, 0, 10)
@@ -326,7 +326,7 @@ func TestFoldMoved(t *testing.T) {
 }
 
 func TestChunks(t *testing.T) {
-	fold := NewFold(newLearner(t), nil)
+	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 3, 2)
 	a.learn(0, 0, 50)
 	d := a.work.Cut(64)
@@ -372,7 +372,7 @@ func TestChunks(t *testing.T) {
 
 // Every byte that is changed, and every one that is missing, is found.
 func TestDamage(t *testing.T) {
-	fold := NewFold(newLearner(t), nil)
+	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 3, 2)
 	a.learn(0, 0, 3)
 	e := a.commit(fold)
@@ -401,7 +401,7 @@ func TestDamage(t *testing.T) {
 // FuzzRecords feeds the decoders what has a fitting checksum and is nonsense else, and a
 // fold what they make of it.
 func FuzzRecords(f *testing.F) {
-	fold := NewFold(newLearner(f), nil)
+	fold := NewFold(newLearner(f), nil, nil)
 	a := newAuthor(f, fold, 3, 2)
 	a.learn(0, 0, 3)
 	e := a.commit(fold)
@@ -432,13 +432,13 @@ func FuzzRecords(f *testing.F) {
 		c.Fingerprint, c.Base, c.Chain, c.Member, c.Seq, c.Spans = fold.Fingerprint(), -1, 0, k.Member, k.Seq, []Span{{To: 1 << 40, Records: 1 << 39}}
 		c.Chunks = []ChunkRef{{Rows: uint32(len(k.Delta.Columns)), Hash: k.Hash}}
 		k.Index = 0
-		NewFold(newLearner(t), nil).Apply(0, c, []*Chunk{k})
+		NewFold(newLearner(t), nil, nil).Apply(0, c, []*Chunk{k})
 	})
 }
 
 // A commit and a base of many partitions with the shortest of names are read.
 func TestManyPartitions(t *testing.T) {
-	f := NewFold(newLearner(t), nil)
+	f := NewFold(newLearner(t), nil, nil)
 	c := &Commit{}
 	for p := range int32(100) {
 		f.offsets.At("", p, 0).Next = 1
@@ -452,7 +452,7 @@ func TestManyPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadFold(online.DefaultConfig(), slices.Collect(blocks))
+	again, err := ReadFold(online.DefaultConfig(), nil, slices.Collect(blocks))
 	if err != nil {
 		t.Fatal(err)
 	}

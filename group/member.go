@@ -21,9 +21,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/stream"
+	"blankout/validate"
 )
 
 // Config says how the members of a group learn one model: the section [group] of the
@@ -117,6 +120,15 @@ type Member struct {
 	// all members.
 	Learner online.Config
 	Schema  func() *blankout.Schema
+	// Settings is what gives the weights their meaning beside Learner: how records become
+	// events, and which are held out. All members must have the same.
+	Settings online.Fingerprint
+	// Validator compares the model with the exact solution, and says which records are held
+	// out. The member that writes the bases validates when it is due, and any of them when
+	// Validate asks for it. May be nil.
+	Validator *validate.Validator
+	// Report takes a finished validation, on a goroutine of Run's. May be nil.
+	Report func(*batch.Validation) error
 	// DeadLetters takes the records that cannot be used, before a commit counts them;
 	// nil: they are only counted.
 	DeadLetters *stream.DeadLetters
@@ -126,8 +138,10 @@ type Member struct {
 	Until func(*Status) bool
 	Log   *slog.Logger // nil logs nothing
 
-	crash  func() bool // of tests: says that Run is to end as a process that is killed does
-	status atomic.Pointer[Status]
+	crash      func() bool // of tests: says that Run is to end as a process that is killed does
+	status     atomic.Pointer[Status]
+	exact      atomic.Pointer[blankout.Linear]
+	validation atomic.Bool // one is asked for
 }
 
 // Status is what a Member has done, and what it knows of the others. It is immutable.
@@ -137,6 +151,7 @@ type Status struct {
 	Members    int                     `json:"members"`    // of the group
 	Standby    int                     `json:"standby"`    // of them without a partition
 	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
+	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes bases and snapshots, and validates
 	// About the ledger, as far as this member has folded it.
 	Offset    int64             `json:"ledger_offset"` // that follows the last commit
 	Lag       int64             `json:"ledger_lag"`    // commits behind it
@@ -152,6 +167,7 @@ type Status struct {
 	DeltaBytes uint64  `json:"delta_bytes"`
 	DeltaRows  uint64  `json:"delta_rows"`
 	Rebase     float64 `json:"rebase_seconds"` // taken, in all, by becoming equal to the fold
+	HeldOut    uint64  `json:"held_out"`       // records that it has met and not learned
 	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
 	// which are the same for all members, and when this member came to it.
 	BaseOffset int64     `json:"base_offset"`
@@ -166,9 +182,18 @@ type Status struct {
 
 	// Model is the newest model for readers, and Version the ledger's offset that follows
 	// it: the same for all members.
-	Model    *online.Snapshot `json:"-"`
-	Version  int64            `json:"version"`
-	Metrics  online.Metrics   `json:"-"` // of the fold
+	Model   *online.Snapshot `json:"-"`
+	Version int64            `json:"version"`
+	Metrics online.Metrics   `json:"-"` // of the fold
+	// Counts of records that this member has met, whatever became of their commits.
+	Learned, Unlabelled uint64                     `json:"-"`
+	RefusedBy           map[blankout.Reason]uint64 `json:"-"`
+	// Holdout is what this member's model of the time said of the events that it held out.
+	Holdout    measure.Classes `json:"-"`
+	Newest     []byte          `json:"-"` // the newest usable record as it came, where records are kept
+	Validation validate.Status `json:"-"` // by this member
+	// Warnings say what is probably not as the stream's owner believes, of the fold.
+	Warnings []online.Warning `json:"-"`
 	At       time.Time        `json:"at"`
 	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
 }
@@ -184,6 +209,20 @@ type Peer struct {
 	// the model was that the member had learned with.
 	Behind int64 `json:"behind"`
 }
+
+// Validate asks this member for a validation. It comes when none is under way. Anyone may
+// call it at any time; without a Validator it returns an error.
+func (m *Member) Validate() error {
+	if m.Validator == nil {
+		return errors.New("this member has nothing to validate with")
+	}
+	m.validation.Store(true)
+	return nil
+}
+
+// Exact returns the latest exact solution of this member, nil if there is none yet. It may
+// be called by anyone at any time.
+func (m *Member) Exact() *blankout.Linear { return m.exact.Load() }
 
 // Status returns the latest one; nil before Run has folded the ledger for the first time.
 func (m *Member) Status() *Status { return m.status.Load() }
@@ -224,8 +263,10 @@ type life struct {
 	modelOf   int64
 	modelAt   time.Time
 	modelCost time.Duration
-	baseJob   chan func()
-	busy      bool // with a base
+	jobs      chan func() // what jobs come back with: a base, a validation
+	busy      bool        // with a base
+	validator validator
+	warned    map[string]bool // kinds of warnings logged
 
 	peers map[MemberID]*Peer
 	marks map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
@@ -255,7 +296,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, baseJob: make(chan func(), 1), peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 2), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -308,6 +349,9 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		l.source.Close()
 	}
 	l.joins.stop()
+	if l.validator.cancel != nil {
+		l.validator.cancel()
+	}
 	leaving, cancel := context.WithTimeout(context.Background(), connect.RequestTimeout)
 	defer cancel()
 	if crashed {
@@ -316,8 +360,8 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := place.Leave(leaving); err != nil {
 		l.log.Warn("the group was left without telling it", "err", err)
 	}
-	if l.busy {
-		(<-l.baseJob)()
+	for l.busy || l.validator.cancel != nil {
+		(<-l.jobs)()
 	}
 	l.report("stopped")
 	return err
@@ -357,10 +401,10 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 		return err
 	}
 	if base == nil {
-		if l.replica, err = newReplica(l.Learner, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
+		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
 			return err
 		}
-	} else if l.replica, err = readReplica(l.Learner, base.Data, l.Config.BaseEvery); err != nil {
+	} else if l.replica, err = readReplica(l.Learner, l.Settings, base.Data, l.Config.BaseEvery); err != nil {
 		return fmt.Errorf("base %d: %w", base.Offset, err)
 	}
 	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
@@ -392,6 +436,9 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 		return err
 	}
 	l.moved = time.Now()
+	if l.Validator != nil {
+		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.records())
+	}
 	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
 		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
 	l.report("not in the group yet")
@@ -414,7 +461,7 @@ func (l *life) apply(e mixed) error {
 	}
 	switch {
 	case errors.As(err, &rejected) && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
-		return fmt.Errorf("the ledger's commit at offset %d was learned under other settings: give all members of group %s the same [learner] and [record], or begin another group", e.offset, l.Config.Name)
+		return fmt.Errorf("the ledger's commit at offset %d was learned under other settings: give all members of group %s the same [learner], [record] and validate.holdout, or begin another group", e.offset, l.Config.Name)
 	case errors.As(err, &rejected):
 		if own {
 			l.current.Refused++
@@ -472,6 +519,7 @@ func (l *life) live(ctx context.Context) error {
 		}
 		now := time.Now()
 		if now.Sub(l.told) > 200*time.Millisecond {
+			l.validateIfDue()
 			l.report("")
 			if l.Until != nil && l.Until(l.Status()) {
 				return errStop
@@ -481,7 +529,7 @@ func (l *life) live(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case take := <-l.baseJob:
+			case take := <-l.jobs:
 				take()
 			case e := <-l.entries.next:
 				if err := l.applyOrReload(ctx, e); err != nil {
@@ -530,7 +578,7 @@ func (l *life) fold(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case take := <-l.baseJob:
+		case take := <-l.jobs:
 			take()
 		case e := <-l.entries.next:
 			if err := l.applyOrReload(ctx, e); err != nil {
@@ -708,8 +756,29 @@ func (l *life) learn(ctx context.Context) error {
 				return fmt.Errorf("storing a dead letter: %w", err)
 			}
 		}
-		l.work.Learn(e)
+		switch {
+		case e.Refused != nil:
+			l.current.RefusedBy[e.Refused.Reason]++
+			l.work.Learn(e) // which counts it
+		case validate.HeldOut(b.Partition, e.Offset, l.holdout()):
+			l.current.HeldOut++
+			if e.Label != blankout.Unlabelled && online.Usable(e) {
+				l.work.Assess(e, &l.current.Holdout)
+			}
+		case e.Label == blankout.Unlabelled:
+			l.current.Unlabelled++
+			l.work.Learn(e)
+		default:
+			l.current.Learned++
+			l.work.Learn(e)
+		}
 		s.To, s.Records, s.Sum = e.Offset+1, s.Records+1, s.Sum+e.Fingerprint
+	}
+	for i := len(b.Examples) - 1; i >= 0; i-- {
+		if e := &b.Examples[i]; e.Refused == nil {
+			l.current.Newest = slices.Clone(e.Value)
+			break
+		}
 	}
 	s.To = b.Next
 	l.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
@@ -782,7 +851,7 @@ func (l *life) publish(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case take := <-l.baseJob:
+		case take := <-l.jobs:
 			take()
 		case e := <-l.entries.next:
 			if err := l.applyOrReload(ctx, e); err != nil {
@@ -843,7 +912,7 @@ func (l *life) beginBase() {
 				err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
 			}
 		}
-		l.baseJob <- func() {
+		l.jobs <- func() {
 			l.busy = false
 			l.replica.encoded = len(data)
 			if err != nil {
@@ -877,7 +946,15 @@ func (l *life) report(notReady string) {
 	_, chain := f.Base()
 	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
 	s.Accepted, s.Rejected, s.Positions = f.Accepted(), f.Rejected(), f.Offsets()
-	s.Partitions, s.Metrics = slices.Clone(s.Partitions), f.Learner().Metrics()
+	s.RefusedBy = maps.Clone(s.RefusedBy)
+	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
+	s.Warnings = f.Learner().Warnings(l.Settings, false)
+	for _, w := range s.Warnings {
+		if !l.warned[w.Kind] {
+			l.warned[w.Kind] = true
+			l.log.Warn(w.Text, "warning", w.Kind)
+		}
+	}
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
 	s.Peers = make([]Peer, 0, len(l.peers))
 	for id, p := range l.peers {
@@ -1044,24 +1121,36 @@ type mixBlock struct {
 	Refs    []int64 `json:"refs"`
 	Before  []int64 `json:"before"`
 	Floors  []int64 `json:"floors"`
+	// Settings are the Member's. A base of an earlier program has none.
+	Settings online.Fingerprint `json:"settings,omitempty"`
 }
 
-func newReplica(c online.Config, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
+// SettingsError says that a group learns under other settings than a member's.
+type SettingsError struct{ Differences []string }
+
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("the group learns under other settings (%s): give all its members the same configuration, or begin another group", strings.Join(e.Differences, "; "))
+}
+
+func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
 	learner, err := online.New(c.Shared(), s)
 	if err != nil {
 		return nil, err
 	}
-	return &replica{fold: NewFold(learner, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
+	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
 }
 
 // readReplica makes a replica of a base.
-func readReplica(c online.Config, data []byte, every uint64) (*replica, error) {
+func readReplica(c online.Config, settings online.Fingerprint, data []byte, every uint64) (*replica, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
 		return nil, err
 	}
 	r := &replica{every: every, floorsAt: map[int64][]int64{}}
-	if r.fold, err = ReadFold(c, file.Blocks); err != nil {
+	var mismatch *online.MismatchError
+	if r.fold, err = ReadFold(c, settings, file.Blocks); errors.As(err, &mismatch) {
+		return nil, &SettingsError{mismatch.Differences}
+	} else if err != nil {
 		return nil, err
 	}
 	text, err := blankout.FindBlock(file.Blocks, blockMix)
@@ -1071,6 +1160,9 @@ func readReplica(c online.Config, data []byte, every uint64) (*replica, error) {
 	var b mixBlock
 	if err := json.Unmarshal(text, &b); err != nil {
 		return nil, fmt.Errorf("block %s: %w", blockMix, err)
+	}
+	if differences := settings.Diff(b.Settings); len(b.Settings) > 0 && len(differences) > 0 {
+		return nil, &SettingsError{differences}
 	}
 	r.topicID, r.read, r.refs, r.before, r.floors = b.TopicID, b.Read, b.Refs, b.Before, b.Floors
 	r.floorsAt[r.read] = r.floors
@@ -1123,7 +1215,7 @@ func (r *replica) encode() (func() ([]byte, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors})
+	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors, r.fold.settings})
 	if err != nil {
 		return nil, err
 	}

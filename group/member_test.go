@@ -289,7 +289,7 @@ func TestReplicaMismatch(t *testing.T) {
 func (e *events) inspect() *Report {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "inspect"))
-	r, err := Inspect(e.t.Context(), m.Config, e.connect(), m.Learner, m.Schema, m.Log)
+	r, err := Inspect(e.t.Context(), m)
 	if err != nil {
 		e.t.Fatal(err)
 	}

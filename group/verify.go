@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 
 	"blankout"
-	"blankout/online"
 	"blankout/stream"
 )
 
@@ -64,10 +62,10 @@ func (r *Report) Verified() error {
 	return nil
 }
 
-// Inspect folds a ledger as it stands, from its beginning or the oldest base that there
+// Inspect folds the ledger of a member's group as it stands, from its beginning or the oldest base that there
 // is, and compares the bases behind that with what it comes to. It writes nothing.
-func Inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner online.Config, schema func() *blankout.Schema, log *slog.Logger) (*Report, error) {
-	where := c.Bases(kafka, log)
+func Inspect(ctx context.Context, m *Member) (*Report, error) {
+	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
 	where.Create = false
 	topic, err := stream.OpenBases(ctx, where)
 	if err != nil {
@@ -79,7 +77,7 @@ func Inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner 
 		if err != nil {
 			return nil, err
 		}
-		r, err := inspect(ctx, c, kafka, learner, schema, bases, log)
+		r, err := inspect(ctx, m, bases)
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
 			continue // a newer base came meanwhile
@@ -89,17 +87,18 @@ func Inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner 
 }
 
 // inspect is one try of Inspect, with the bases in the order of offsets.
-func inspect(ctx context.Context, c Config, kafka stream.ConnectConfig, learner online.Config, schema func() *blankout.Schema, bases []stream.Base, log *slog.Logger) (*Report, error) {
+func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, error) {
+	c := &m.Config
 	report := &Report{Name: c.Name}
-	at, err := newReplica(learner, schema(), "", c.BaseEvery)
+	at, err := newReplica(m.Learner, m.Settings, m.Schema(), "", c.BaseEvery)
 	if err != nil {
 		return nil, err
 	}
-	where := c.Ledger(kafka, log)
+	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
 	if errors.As(err, &trimmed) && len(bases) > 0 {
-		if at, err = readReplica(learner, bases[0].Data, c.BaseEvery); err != nil {
+		if at, err = readReplica(m.Learner, m.Settings, bases[0].Data, c.BaseEvery); err != nil {
 			return nil, fmt.Errorf("base %d: %w", bases[0].Offset, err)
 		}
 		report.From, bases = bases[0].Offset, bases[1:]

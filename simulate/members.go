@@ -163,7 +163,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, 
 		if err != nil {
 			return nil, err
 		}
-		*f = group.NewFold(l, nil)
+		*f = group.NewFold(l, nil, nil)
 	}
 	var err error
 	if w.work, err = w.fold.Learner().Clone(); err != nil {
@@ -434,7 +434,7 @@ func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return group.ReadFold(c, slices.Collect(blocks))
+	return group.ReadFold(c, nil, slices.Collect(blocks))
 }
 
 // measure fills in what the model and the accepted records have come to.

@@ -172,7 +172,7 @@ rebalance_timeout = "3s"
 	}
 	inspect := func() *group.Report {
 		t.Helper()
-		r, err := group.Inspect(t.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, slog.New(slog.DiscardHandler))
+		r, err := group.Inspect(t.Context(), memberOf(loaded))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ rebalance_timeout = "3s"
 		}
 	}
 	await("the first commit", func() bool {
-		r, err := group.Inspect(t.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, nil)
+		r, err := group.Inspect(t.Context(), memberOf(loaded))
 		return err == nil && r.Accepted > 0
 	})
 
@@ -339,5 +339,13 @@ func baseHashes(t *testing.T, name string, found func(offset int64, hash string)
 		if text := lines.Text(); strings.Contains(text, `"msg":"base"`) && json.Unmarshal([]byte(text), &line) == nil {
 			found(line.Offset, line.Hash)
 		}
+	}
+}
+
+// memberOf returns a member of the group that a configuration describes, to inspect it with.
+func memberOf(c *config.Loaded) *group.Member {
+	return &group.Member{
+		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema,
+		Settings: config.Fingerprint(c.Learner, c.Record, c.Validate.Config), Log: slog.New(slog.DiscardHandler),
 	}
 }

@@ -117,7 +117,7 @@ directory = %q
 					processes = append(processes, start(b, "run", "--quiet", "-f", file, "--group", name, "--set", interval))
 				}
 				for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(300 * time.Millisecond) {
-					r, err := group.Inspect(b.Context(), loaded.Group, loaded.Kafka.ConnectConfig, loaded.Learner, loaded.Record.Schema, nil)
+					r, err := group.Inspect(b.Context(), memberOf(loaded))
 					if err == nil && r.Events == partitions*each {
 						commits += r.Accepted
 						break

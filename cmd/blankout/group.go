@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	return &group.Member{
 		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema, Log: log,
+		Settings: config.Fingerprint(c.Learner, c.Record, c.Validate.Config), Validator: newValidator(c, "", log),
 		Open: func(ctx context.Context, kafka stream.ConsumerConfig, s *blankout.Schema, from blankout.Offsets) (stream.Opened, error) {
 			return stream.Input{Record: c.Record, Kafka: kafka}.Open(ctx, s, from)
 		},
@@ -48,14 +50,36 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	if err := c.OpenRegistry(log); err != nil {
 		return usageError{err}
 	}
+	c.Record.KeepValue = true // for the page
 	m := newMember(c, log)
+	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	if len(foreign) > 0 {
+		log.Warn("files among the reports are none, they are left alone", "files", foreign)
+	}
+	m.Report = reports.Add
 	s := &service{}
 	started := time.Now()
+	model := serve.Latest(memberModel(m), c.Record)
+	snapshots := &writerSnapshots{member: m, log: log, open: func(ctx context.Context) (*serve.Snapshots, error) {
+		return serve.OpenSnapshots(ctx, c.Snapshot, c.Kafka.ConnectConfig, c.Kafka.CreateTopics, c.S3, model, log)
+	}}
 	if c.HTTP.Address != "" {
-		shown := serve.Service{Status: memberStatus(m, started), Model: serve.Latest(memberModel(m), c.Record), Registry: c.Record.Registry, Group: m.Status}
+		shown := serve.Service{
+			Status: memberStatus(m, started), Model: model, Registry: c.Record.Registry, Group: m.Status,
+			Reports: reports, Validate: m.Validate, Snapshots: snapshots.places.Load,
+		}
 		if err := s.startServer(c.HTTP.Config, shown, log); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
+	}
+	if c.Snapshot.Topic != "" || c.Snapshot.File != "" || c.Snapshot.Object != "" {
+		if err := snapshots.check(ctx); err != nil {
+			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+		}
+		s.close = append(s.close, snapshots.start())
 	}
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		where := c.DeadLetter.DeadLetterConfig
@@ -102,7 +126,12 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		if s == nil {
 			return out
 		}
-		out.NotReady, out.Metrics = s.NotReady, s.Metrics
+		out.NotReady, out.Metrics, out.Warnings, out.Newest = s.NotReady, s.Metrics, s.Warnings, s.Newest
+		out.Learned, out.Unlabelled, out.RefusedBy, out.HeldOut, out.Holdout = s.Learned, s.Unlabelled, s.RefusedBy, s.HeldOut, s.Holdout
+		for _, n := range s.RefusedBy {
+			out.Refused += n
+		}
+		out.Validation.Status = s.Validation
 		for _, p := range s.Positions {
 			out.Partitions = append(out.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
 		}
@@ -126,6 +155,80 @@ func memberModel(m *group.Member) func() *run.Published {
 		}
 		return last
 	}
+}
+
+// writerSnapshots hands the group's model on while this member is the one that does it.
+// The versions are offsets of the ledger, the same whoever hands it on.
+type writerSnapshots struct {
+	member *group.Member
+	open   func(context.Context) (*serve.Snapshots, error)
+	log    *slog.Logger
+	places atomic.Pointer[serve.Snapshots] // nil while another member hands the model on
+}
+
+// check opens the places once, so that what is wrong with them is told before anything is
+// learned.
+func (w *writerSnapshots) check(ctx context.Context) error {
+	there, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	version := there.Version()
+	if err := there.Close(); err != nil {
+		return err
+	}
+	// A learner that is alone counts its starts in the upper half of a version.
+	if version>>32 > 0 {
+		return usageError{fmt.Errorf("snapshots: version %d, which is there, is of a learner that is alone, and no version of the group would be larger: give the group another [snapshot] topic, file or object", version)}
+	}
+	return nil
+}
+
+// start begins to look whose turn it is, and returns what ends that.
+func (w *writerSnapshots) start() (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if s := w.member.Status(); s != nil && s.Writer {
+				if err := w.turn(ctx); err != nil {
+					w.log.Error("snapshots cannot be published; it is tried again", "err", err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	return func() error { cancel(); running.Wait(); return nil }
+}
+
+// turn hands models on until the member's turn, or ctx, ends.
+func (w *writerSnapshots) turn(ctx context.Context) error {
+	places, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	w.places.Store(places)
+	defer w.places.Store(nil)
+	writing, end := context.WithCancel(ctx)
+	defer end()
+	var running sync.WaitGroup
+	running.Go(func() { places.Run(writing) })
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for mine := true; mine && ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-look.C:
+			s := w.member.Status()
+			mine = s != nil && s.Writer
+		}
+	}
+	end()
+	running.Wait()
+	return places.Close()
 }
 
 // groupCommand holds what is done with a group from outside.
@@ -187,7 +290,7 @@ func (p *program) inspectGroup(ctx context.Context, name string, settings *confi
 	if err := l.OpenRegistry(log); err != nil {
 		return nil, usageError{err}
 	}
-	return group.Inspect(ctx, l.Group, l.Kafka.ConnectConfig, l.Learner, l.Record.Schema, log)
+	return group.Inspect(ctx, newMember(&l.Config, log))
 }
 
 // printGroup writes a report for a person, or as JSON.

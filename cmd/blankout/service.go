@@ -38,7 +38,7 @@ import (
 func newRunner(c online.Config, recordConfig record.Config, v validate.Config, learners run.Learners, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
-		Fingerprint: runFingerprint(c, recordConfig, v),
+		Fingerprint: config.Fingerprint(c, recordConfig, v),
 		Learners:    learners,
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
@@ -101,18 +101,6 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		r.Labels, err = join.open(waiting)
 	}
 	return r, err
-}
-
-// runFingerprint is what gives weights their meaning beside the learner's own
-// settings and the Schema: how records become events, which features die together if the
-// noise is of groups, which events are held out, and which exact solutions are adopted.
-func runFingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
-	f := online.Fingerprint(r.Settings())
-	if c.Grouped() {
-		f["groups"] = r.GroupSettings()
-	}
-	maps.Copy(f, v.Fingerprint())
-	return f
 }
 
 // suspects is what a Runner takes events with a doubtful label to.

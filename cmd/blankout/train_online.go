@@ -22,6 +22,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/kernel"
+	"blankout/config"
 	"blankout/loss"
 	"blankout/online"
 	"blankout/run"
@@ -334,7 +335,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	}
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
-		Fingerprint: runFingerprint(o.online.config, data.record, validate.Config{}),
+		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json, Learners: o.online.learners.Learners,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}

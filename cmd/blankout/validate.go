@@ -238,7 +238,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	path, file, live := s.path, s.file, s.model.Model.(*blankout.Linear) // see readSaved
-	settings := runFingerprint(c.Learner, c.Record, c.Validate.Config)
+	settings := config.Fingerprint(c.Learner, c.Record, c.Validate.Config)
 	if was, err := run.ReadFingerprint(file.Blocks); err == nil {
 		run.KeepLearners(settings, was)
 	}

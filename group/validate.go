@@ -1,0 +1,73 @@
+package group
+
+// This file holds the validation of a group's model, by one of its members.
+
+import (
+	"context"
+
+	"blankout/validate"
+)
+
+// validator is the part of a life that validates.
+type validator struct {
+	schedule validate.Schedule
+	cancel   context.CancelFunc // of the validation under way, nil if there is none
+}
+
+// holdout is k of validate.HeldOut.
+func (m *Member) holdout() uint64 {
+	if m.Validator == nil {
+		return 0
+	}
+	return m.Validator.Config.Holdout
+}
+
+// records is how many the fold has counted in.
+func (l *life) records() (n uint64) {
+	for _, p := range l.replica.fold.Offsets() {
+		n += p.Records
+	}
+	return n
+}
+
+// validateIfDue begins a validation if one is asked for, or due and this member's to make:
+// its writer's, so that a group makes each once. The model is the fold, so that every
+// member would come to the same report.
+func (l *life) validateIfDue() {
+	if l.Validator == nil || l.validator.cancel != nil {
+		return
+	}
+	records := l.records()
+	due := l.validator.schedule.Due(records)
+	if due {
+		l.validator.schedule.Begun(records)
+	}
+	if records == 0 || !(due && l.first()) && !l.validation.Load() {
+		return
+	}
+	l.validation.Store(false)
+	state := l.replica.fold.Learner().Snapshot()
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.exact.Load()}
+	l.current.Validation.Running = true
+	ctx, cancel := context.WithCancel(context.Background())
+	l.validator.cancel = cancel
+	validator, keep, log := l.Validator, l.Report, l.log
+	go func() {
+		var r validate.Result
+		if r.Report, r.Exact, r.Err = validator.Validate(ctx, subject); r.Err == nil {
+			if validate.Name(r.Report); keep != nil {
+				if err := keep(r.Report); err != nil { // it decides nothing
+					log.Error("a validation's report could not be kept", "id", r.Report.ID, "err", err)
+				}
+			}
+		}
+		l.jobs <- func() {
+			cancel()
+			l.validator.cancel = nil
+			if r.Exact != nil {
+				l.exact.Store(r.Exact)
+			}
+			l.current.Validation.Take(validator.Config, r, log)
+		}
+	}()
+}
