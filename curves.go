@@ -5,6 +5,7 @@ package blankout
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -60,6 +61,14 @@ func (c *Curves) check() error {
 				return fmt.Errorf("curves: column %d has knot %v in place %d", column, at, j)
 			}
 		}
+	}
+	return nil
+}
+
+// CheckKnots reports a bound of the knots of a curve, under this key, that is none.
+func CheckKnots(key string, most int) error {
+	if most != 0 && (most < leastKnots || most > MaxKnots) {
+		return KeyErrorf(key, "%s = %d: must be 0 or lie in %d to %d", key, most, leastKnots, MaxKnots)
 	}
 	return nil
 }
@@ -181,6 +190,71 @@ func (c *Curves) Follow(columns []uint32, dead []bool) {
 		}
 		at, ok := slices.BinarySearch(columns, c.Source(column))
 		dead[i] = ok && dead[at]
+	}
+}
+
+// DrawnCurve is what a number adds to the scores: lines between points. Between knots that
+// is all there is to say, unless the number has a Transform, which bends them a little.
+type DrawnCurve struct {
+	Column  uint32    `json:"column"`
+	Feature string    `json:"feature"`
+	X       []float64 `json:"x"` // as events have the number, from the first knot to the last, ascending
+	// Added is by class; of two classes that the one output tells apart the second alone,
+	// what it adds to the other is the same with the sign turned.
+	Added []AddedTo `json:"added"`
+}
+
+// AddedTo is what a DrawnCurve adds to the score of a class, "" where labels are numbers.
+type AddedTo struct {
+	Class string    `json:"class"`
+	Score []float64 `json:"score"` // by the places of X
+}
+
+// bentPlaces is how many places a DrawnCurve has from one knot to the next where a
+// Transform bends the line between them.
+const bentPlaces = 8
+
+// DrawnCurves yields the curves of m in the order of columns, but for those of Present.
+func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
+	return func(yield func(DrawnCurve) bool) {
+		c := m.Scaler.Curves
+		if c == nil {
+			return
+		}
+		name := m.Namer()
+		for i, column := range c.Columns {
+			knots := c.Knots[i]
+			if len(knots) < leastKnots {
+				continue
+			}
+			places := 1
+			if row := m.Rows.Row(column); row != nil {
+				if stats := m.Stats(row); stats != nil && m.Scaler.Standardisation(stats).Unit != 0 {
+					places = bentPlaces
+				}
+			}
+			d := DrawnCurve{Column: column, Feature: name(column)}
+			for j, knot := range knots[:len(knots)-1] {
+				for n := range places {
+					d.X = append(d.X, knot+float64(n)/float64(places)*(knots[j+1]-knot))
+				}
+			}
+			d.X = append(d.X, knots[len(knots)-1])
+			first, classes := 0, m.Schema.Classes
+			if m.Outputs == 1 {
+				first, classes = 1, slices.Concat(classes, []string{"", ""})[:2]
+			}
+			for class := first; class < len(classes); class++ {
+				side, scores := m.Side(class), make([]float64, len(d.X))
+				for j, x := range d.X {
+					scores[j] = m.Number(side, column, x)
+				}
+				d.Added = append(d.Added, AddedTo{classes[class], scores})
+			}
+			if !yield(d) {
+				return
+			}
+		}
 	}
 }
 

@@ -187,3 +187,72 @@ func TestCurvesInFiles(t *testing.T) {
 		}
 	}
 }
+
+// What is drawn of a curve is by how much the scores of events differ that are alike but for
+// this number, of one output, of many, and with a Transform; where a weight or knot moves the
+// drawing does.
+func TestDrawnCurvesAreTheScores(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
+			names, weights := []string{"a", "b", "c"}[:classes], [][]float64{make([]float64, 9), make([]float64, 9), make([]float64, 9)}
+			outputs := classes
+			if classes == 2 {
+				outputs = 1
+			}
+			s := NewSchema(10, names, classes)
+			s.AddField(Field{Name: "t", Kind: Numeric})
+			m := NewLinear(s, "logistic", "dropout:0.3", weights[:outputs], make([]float64, outputs))
+			m.Rows = NewTable(outputs + ScalerWidth)
+			m.Layout = Layout{Width: outputs + ScalerWidth, Stats: outputs}
+			m.Scaler = Scaler{Mode: StandardiseAuto, Curves: &Curves{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
+			r := rand.New(rand.NewPCG(3, 4))
+			for _, column := range []uint32{5, 7, 8, FirstHat, FirstHat + 1, FirstHat + 2, FirstHat + 3, FirstHat + MaxKnots} {
+				row := m.Rows.Touch(column)
+				for k := range outputs {
+					row[k] = r.NormFloat64()
+				}
+				row[outputs+StatInverse] = 1
+				if column == 5 {
+					row[outputs+StatCentre], row[outputs+StatInverse] = 0.7, inverse
+				}
+			}
+			drawn := func() DrawnCurve {
+				list := slices.Collect(m.DrawnCurves())
+				if len(list) != 1 || list[0].Column != 5 { // that a number is there is no curve
+					t.Fatalf("drawn are %+v", list)
+				}
+				return list[0]
+			}
+			score := func(x float64) []float64 {
+				out := m.Score(&Example{Features: Vec{[]uint32{5, 7, 8}, []float64{x, 3, 1}}, Field: []uint16{1, 0, 0}}, make([]float64, max(2, outputs)))
+				return slices.Clone(out)
+			}
+			d := drawn()
+			if want := map[bool]int{true: 4, false: 3*bentPlaces + 1}[inverse > 0]; len(d.X) != want || len(d.Added) != outputs {
+				t.Fatalf("%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
+			}
+			for k, of := range d.Added {
+				if want := names[len(names)-outputs+k]; of.Class != want {
+					t.Errorf("output %d is of %q, want %q", k, of.Class, want)
+				}
+				for i, x := range d.X {
+					for j := range i {
+						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]
+						if math.Abs(got-want) > 1e-12 {
+							t.Errorf("output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
+						}
+					}
+				}
+			}
+			m.Rows.Touch(FirstHat + 1)[0] += 0.25
+			moved := drawn()
+			if at := slices.Index(d.X, 0.3); math.Abs(moved.Added[0].Score[at]-d.Added[0].Score[at]-0.25) > 1e-12 || moved.Added[0].Score[0] != d.Added[0].Score[0] {
+				t.Errorf("a weight moved at .3: drawn is %v, was %v", moved.Added[0].Score, d.Added[0].Score)
+			}
+			m.Scaler.Curves.Knots[0][1] = 0.6
+			if now := drawn(); slices.Equal(now.X, moved.X) || slices.Equal(now.Added[0].Score, moved.Added[0].Score) {
+				t.Errorf("a knot moved to .6: drawn is still %v", now)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ package batch
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -18,8 +19,10 @@ type Standardiser struct {
 	// single ones.
 	Transform      blankout.Transform
 	FieldTransform map[string]blankout.Transform
-	// Curves is the most knots of a numeric column's curve; 0 makes none.
-	Curves int
+	// Curves is the most knots of a numeric column's curve; 0 makes none. FieldCurves, by
+	// name, is that of single fields.
+	Curves      int
+	FieldCurves map[string]int
 	// Presence gives a numeric column that more than one in ten of the examples leave
 	// out, null not counted as left out, one hat that is 1 wherever the number is there
 	// (blankout.Present), unless it has a curve.
@@ -47,6 +50,26 @@ func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
 		}
 		s.fields[e.Features.Index[i]] = field
 	}
+}
+
+// curved says whether there are to be curves.
+func (s *Standardiser) curved() bool {
+	for _, most := range s.FieldCurves {
+		if most > 0 {
+			return true
+		}
+	}
+	return s.Curves > 0
+}
+
+// checkFieldCurves refuses names that no numeric field has.
+func (s *Standardiser) checkFieldCurves(schema *blankout.Schema) error {
+	for _, name := range slices.Sorted(maps.Keys(s.FieldCurves)) {
+		if !slices.ContainsFunc(schema.Fields, func(f blankout.Field) bool { return f.Name == name && f.Kind == blankout.Numeric }) {
+			return fmt.Errorf("curves of single fields: no field of numbers is called %q", name)
+		}
+	}
+	return nil
 }
 
 // transformOf is the Transform of a field.
@@ -201,7 +224,10 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		return nil, nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
 	}
 	slices.Sort(m.Scaler.Dense)
-	if s.Curves > 0 || s.Presence {
+	if err := s.checkFieldCurves(d.Schema); err != nil {
+		return nil, nil, err
+	}
+	if s.curved() || s.Presence {
 		s.bend(d, m, n, numeric)
 	}
 	b := Builder{Curves: m.Scaler.Curves}
@@ -230,9 +256,17 @@ func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 // readings. Their knots are quantiles of an even sample of the readings, but for
 // wild ones; of a column that is seldom there they are those of its presence.
 func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []bool) {
-	readings, met := make([][]float64, len(n)), make([]int, len(n))
+	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
+	for c := range most {
+		most[c] = s.Curves
+		if id, named := s.fields[d.Column(c)]; named {
+			if own, ok := s.FieldCurves[d.Schema.Fields[id].Name]; ok {
+				most[c] = own
+			}
+		}
+	}
 	add := func(c int, x float64) {
-		if s.Curves == 0 {
+		if most[c] == 0 {
 			return
 		}
 		if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
@@ -259,8 +293,8 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 		}
 		slices.Sort(readings[c])
 		var knots []float64
-		if s.Curves > 0 {
-			knots = blankout.KnotsOf(readings[c], s.Curves)
+		if most[c] > 0 {
+			knots = blankout.KnotsOf(readings[c], most[c])
 		}
 		if knots == nil && s.Presence && numeric[c] && s.seldom(d, c, n[c]) {
 			knots = blankout.Present()
@@ -269,7 +303,7 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, knots)
 		}
 	}
-	if len(curves.Columns) == 0 && s.Curves == 0 {
+	if len(curves.Columns) == 0 && !s.curved() {
 		return
 	}
 	m.Scaler.Curves = curves

@@ -65,8 +65,10 @@ type Config struct {
 	// them; the keys of FieldTransform are names of fields.
 	Transform      string            `toml:"transform"`
 	FieldTransform map[string]string `toml:"field_transform"`
-	// Curves is the most knots of a curve, see blankout.Curves; 0 learns none.
-	Curves int `toml:"curves"`
+	// Curves is the most knots of a curve, see blankout.Curves; 0 learns none. FieldCurves
+	// is that of single fields, by their names.
+	Curves      int            `toml:"curves"`
+	FieldCurves map[string]int `toml:"field_curves"`
 	// Presence is auto or none: whether of a number that many events leave out it is
 	// learned, beside its weight, that it is there (blankout.Present). A Learner keeps
 	// what it began with.
@@ -115,6 +117,7 @@ type settings struct {
 	rule        ruleEntry
 	standardise blankout.Standardise
 	bends       bool // numbers may have curves
+	curves      bool // numbers of some or all fields have
 	fills       bool // the covariance of numbers is gathered
 	eta         float64
 	ridge       float64 // h0 of one pass
@@ -275,16 +278,24 @@ func (c Config) parse() (settings, error) {
 		return s, blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
 	s.bends = (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
+	if err := blankout.CheckKnots("curves", c.Curves); err != nil {
+		return s, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
+		if err := blankout.CheckKnots("field_curves", c.FieldCurves[name]); err != nil {
+			return s, blankout.KeyErrorf("field_curves", "field_curves of %q: %w", name, err)
+		}
+	}
+	key, setting := c.curved()
+	s.curves = key != ""
 	switch {
-	case c.Curves == 0:
-	case c.Curves < 3 || c.Curves > blankout.MaxKnots:
-		return s, blankout.KeyErrorf("curves", "curves = %d: must be 0 or lie in 3 to %d", c.Curves, blankout.MaxKnots)
+	case !s.curves:
 	case s.standardise != blankout.StandardiseAuto && s.standardise != blankout.StandardiseAll:
-		return s, blankout.KeyErrorf("curves", "curves = %d: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or curves = 0", c.Curves, c.Standardise)
+		return s, blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
 	case s.noiseKind != square:
-		return s, blankout.KeyErrorf("curves", "curves = %d: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or set curves = 0", c.Curves, c.Noise)
+		return s, blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
 	case c.Refresh > 0:
-		return s, blankout.KeyErrorf("curves", "curves = %d: refresh does not know them; set refresh = 0 or curves = 0", c.Curves)
+		return s, blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
 	}
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
 		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
@@ -405,8 +416,12 @@ func (c Config) fingerprint() Fingerprint {
 			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
 		}
 	}
+	// As in the files of programs that knew none.
 	if c.Curves == 0 {
-		delete(f, "curves") // as in the files of programs that knew none
+		delete(f, "curves")
+	}
+	if len(c.FieldCurves) == 0 {
+		delete(f, "field_curves")
 	}
 	return f
 }
@@ -521,11 +536,27 @@ func valueOf(f Fingerprint, key string) string {
 		switch key {
 		case "curves":
 			return "0"
+		case "field_curves":
+			return "map[]"
 		case "presence":
 			return "none"
 		}
 	}
 	return f[key]
+}
+
+// curved returns a setting that has numbers learn curves, its key and as it reads; "" where
+// there is none.
+func (c Config) curved() (key, setting string) {
+	if c.Curves > 0 {
+		return "curves", fmt.Sprintf("curves = %d", c.Curves)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
+		if n := c.FieldCurves[name]; n > 0 {
+			return "field_curves", fmt.Sprintf("field_curves of %q = %d", name, n)
+		}
+	}
+	return "", ""
 }
 
 // Check reports the first setting that cannot be used, with its name in front.

@@ -72,17 +72,17 @@ func (c *curveReadings) seldom(i int) bool {
 	return blankout.Seldom(there, c.events)
 }
 
-// fix returns the Curves of at most n knots of the columns that have varied, and under
-// presence those of one knot of the columns that are often left out, and forgets the
-// readings.
-func (c *curveReadings) fix(n int, presence bool) *blankout.Curves {
+// fix returns the Curves of the columns that have varied, of at most as many knots as their
+// fields are given, and under presence those of one knot of the columns that are often left
+// out, and forgets the readings.
+func (c *curveReadings) fix(most []int, presence bool) *blankout.Curves {
 	out := &blankout.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
-		if n > 0 {
+		if n := most[c.fields[i]]; n > 0 {
 			knots = blankout.KnotsOf(readings, n)
 		}
 		if knots == nil && presence && c.seldom(i) {
@@ -101,7 +101,7 @@ func (l *Learner) presence() bool { return l.config.Presence == "auto" && l.set.
 
 // bending says whether there are readings to be taken for the knots.
 func (l *Learner) bending() bool {
-	return (l.config.Curves > 0 || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent
+	return (l.set.curves || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent
 }
 
 // bend counts an event, and finds the knots once enough have come.
@@ -114,8 +114,8 @@ func (l *Learner) bend(e *blankout.Example) {
 		return
 	}
 	l.scaling.bent = true
-	curves := l.scaling.curves.fix(l.config.Curves, l.presence())
-	if len(curves.Columns) > 0 || l.config.Curves > 0 {
+	curves := l.scaling.curves.fix(l.scaling.knots, l.presence())
+	if len(curves.Columns) > 0 || l.set.curves {
 		l.scaling.scaler.Curves = curves
 		l.bindCurves()
 	}

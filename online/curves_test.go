@@ -28,7 +28,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 					e := s.next()
 					e.Weight = 1
 					if i == 60 { // in place of curveEvents
-						l.scaling.scaler.Curves = l.scaling.curves.fix(c.Curves, false)
+						l.scaling.scaler.Curves = l.scaling.curves.fix(l.scaling.knots, false)
 						if n := len(l.scaling.scaler.Curves.Columns); n != 4 { // 1 and 2 of no field, 3 and 4
 							t.Fatalf("%d columns have curves, want 4", n)
 						}

@@ -164,7 +164,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
 		*p = make([]float64, l.n)
 	}
-	l.groups = newGroupSums(c, s, set.noises, l.k, c.Curves > 0)
+	l.groups = newGroupSums(c, s, set.noises, l.k, set.curves)
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
@@ -390,6 +390,11 @@ func (l *Learner) growFields() {
 		t = l.config.Transform
 	}
 	l.scaling.transforms = append(l.scaling.transforms, blankout.Transform(t))
+	knots, ok := l.config.FieldCurves[field.Name]
+	if !ok {
+		knots = l.config.Curves
+	}
+	l.scaling.knots = append(l.scaling.knots, knots)
 }
 
 // gather looks up the rows of an event's features, updates their statistics

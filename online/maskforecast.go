@@ -205,7 +205,7 @@ func (l *Learner) sumLeft(last []int8, places []int) {
 // as bits: those where events are filled in, their neighbours, as the share that dies of
 // an event may be in either's range, and all of them where there are curves.
 func (l *Learner) maskedPoints() (points uint) {
-	if c := l.scaling.scaler.Curves; l.config.Curves > 0 && c != nil && len(c.Columns) > 0 {
+	if c := l.scaling.scaler.Curves; l.set.curves && c != nil && len(c.Columns) > 0 {
 		return 1<<ForecastPoints - 2
 	}
 	filled := l.filledPoints()

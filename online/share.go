@@ -117,6 +117,7 @@ func (l *Learner) Unshare() { l.share = nil }
 // learning with others; nil if it can.
 func (c Config) CheckShared() error {
 	s, err := c.parse()
+	key, curves := c.curved()
 	switch {
 	case err != nil:
 		return err
@@ -132,8 +133,8 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("half_life", "half_life: the metric of several learners of one model cannot fade yet; set half_life = 0 and half_life_time = 0")
 	case c.OnDrift == "forget":
 		return blankout.KeyErrorf("on_drift", "on_drift = \"forget\": several learners of one model only log drift; set on_drift = \"log\"")
-	case c.Curves > 0:
-		return blankout.KeyErrorf("curves", "curves = %d: several learners of one model cannot agree on knots yet; set curves = 0", c.Curves)
+	case curves != "":
+		return blankout.KeyErrorf(key, "%s: several learners of one model cannot agree on knots yet; learn no curves", curves)
 	case loss.IsRegression(c.Loss):
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case c.Calibrate:

@@ -22,6 +22,7 @@ type scaling struct {
 	// Of the Schema's fields, as far as met.
 	kinds      []blankout.Kind
 	transforms []blankout.Transform
+	knots      []int // the most of a curve
 	// The columns and values of an event that leaves dense columns out, or has hats.
 	columns []uint32
 	raw     []float64
@@ -196,7 +197,7 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
 	if t == treatNumeric && !l.scaling.bent && l.bending() {
-		l.scaling.curves.add(column, field, raw, l.config.Curves > 0 && math.Abs(z) <= blankout.ScalerClip)
+		l.scaling.curves.add(column, field, raw, l.scaling.knots[field] > 0 && math.Abs(z) <= blankout.ScalerClip)
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom

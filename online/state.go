@@ -248,7 +248,7 @@ func (l *Learner) state(c *coder.Coder) {
 		l.measures.sums.Prior.state(c)
 		l.health.state(c)
 	}
-	if l.config.Curves > 0 || l.presence() {
+	if l.set.curves || l.presence() {
 		bent := uint64(0)
 		if l.scaling.bent {
 			bent = 1

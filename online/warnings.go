@@ -26,13 +26,14 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnPrior}
+var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnPrior}
 
 const (
 	warnUnlabelled = "no-labels"        // no event has had a label
 	warnRefused    = "refused"          // more than maxRefused of the records were refused
 	warnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
 	warnKinds      = "mixed-kinds"      // a field comes as values of several kinds
+	warnNoCurve    = "no-curve"         // a name in field_curves is of no number
 	warnPrior      = "worse-than-prior" // the class shares alone would have predicted better
 )
 
@@ -167,7 +168,25 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, mixedKinds(&l.missing.kinds, l.schema.Fields)...)
+	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve())...)
+}
+
+// noCurve warns of names in field_curves that no number has come by.
+func (l *Learner) noCurve() []Warning {
+	if !l.scaling.bent {
+		return nil
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(l.config.FieldCurves)) {
+		if !slices.ContainsFunc(l.schema.Fields, func(f blankout.Field) bool { return f.Name == name && f.Kind == blankout.Numeric }) {
+			unknown = append(unknown, strconv.Quote(name))
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	return []Warning{{warnNoCurve, fmt.Sprintf("field_curves names %s, and no event has had a number of that name; curves are found once, after %d events: mend the name and start afresh with --reset",
+		strings.Join(unknown, ", "), curveEvents)}}
 }
 
 const (

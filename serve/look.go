@@ -127,7 +127,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 		Columns int      `json:"columns"`
 		Outputs []output `json:"outputs"`
 	}{Version: m.Version, Columns: columns}
-	name := m.Schema.Namer()
+	name := m.Namer()
 	for k, list := range found {
 		out := output{Class: outputName(m, k)}
 		for _, c := range list[:min(n, len(list))] {

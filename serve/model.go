@@ -67,7 +67,7 @@ func tag(m *client.Model, form string) string {
 }
 
 // get answers GET /v1/model: the model as a file, or under Accept:
-// application/json its head, with ?weights=1 its weights too.
+// application/json its head and curves, with ?weights=1 its weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	m := s.take()
 	if m == nil {
@@ -98,7 +98,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	}
 	if asJSON && !weights {
 		w.Header().Set("Content-Type", "application/json")
-		_ = writeJSON(w, m, nil)
+		_ = writeJSON(w, m, linear, false)
 		return
 	}
 	if !s.sending.enter(w, r) {
@@ -110,7 +110,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if asJSON {
 		w.Header().Set("Content-Type", "application/json")
-		err = writeJSON(out, m, linear)
+		err = writeJSON(out, m, linear, weights)
 	} else {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		err = m.Encode(out)
@@ -169,9 +169,9 @@ type column struct {
 	blankout.Standardisation
 }
 
-// writeJSON writes the model as one JSON object, with the weights of a linear one unless
-// that is nil, its columns one at a time.
-func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
+// writeJSON writes the model as one JSON object, with the curves of a linear one, and if asked
+// with its weights, one column at a time.
+func writeJSON(w io.Writer, m *client.Model, linear *blankout.Linear, weights bool) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
 		return err
@@ -185,11 +185,26 @@ func writeJSON(w io.Writer, m *client.Model, weights *blankout.Linear) error {
 	if k, ok := m.Model.(*kernel.Model); ok {
 		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
 	}
-	if weights != nil {
+	if linear != nil {
+		separator := `,"curves":[`
+		for c := range linear.DrawnCurves() {
+			data, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			out.WriteString(separator)
+			out.Write(data)
+			separator = ",\n"
+		}
+		if separator == ",\n" {
+			out.WriteString("]")
+		}
+	}
+	if weights {
 		name := m.Namer()
 		out.WriteString(`,"weights":[`)
 		separator := ""
-		for c := range weights.Columns() {
+		for c := range linear.Columns() {
 			out.WriteString(separator)
 			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardisation})
 			if err != nil {

@@ -383,10 +383,18 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 // checkTransforms refuses transforms that an exact solver would not know, or pass over.
 func (o *trainFlags) checkTransforms(c *cobra.Command) error {
 	if o.standardise == string(blankout.StandardiseNone) || o.standardise == string(blankout.StandardiseScale) {
-		return refuseFlags(c, []string{"transform", "field-transform", "curves", "presence"}, "goes with --standardise auto or all")
+		return refuseFlags(c, []string{"transform", "field-transform", "curves", "field-curves", "presence"}, "goes with --standardise auto or all")
 	}
 	if _, err := blankout.ParseTransform(o.online.config.Transform); err != nil {
 		return fmt.Errorf("--%w", err)
+	}
+	if err := blankout.CheckKnots("curves", o.online.config.Curves); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	for name, most := range o.online.config.FieldCurves {
+		if err := blankout.CheckKnots("field-curves", most); err != nil {
+			return fmt.Errorf("--field-curves %s: %w", name, err)
+		}
 	}
 	if p := o.online.config.Presence; p != "auto" && p != "none" {
 		return fmt.Errorf("--presence %q: want auto or none", p)
@@ -434,7 +442,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return nil, nil, err
 	}
 	var x blankout.Vec
-	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves}
+	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
 	fit.Presence = o.online.config.Presence == "auto" && !kernel.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = blankout.Transform(t)

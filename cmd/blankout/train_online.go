@@ -58,6 +58,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Lookup("standardise").DefValue = ""
 	f.StringVar(&t.Presence, "presence", t.Presence, "auto or none: of a number that many events leave out, learn beside its weight that it is there")
 	f.IntVar(&t.Curves, "curves", t.Curves, "learn of every number a piecewise linear curve with at most so many knots, beside its weight; 0 none")
+	f.StringToIntVar(&t.FieldCurves, "field-curves", nil, "`FIELD=KNOTS,…` for single fields")
+	f.Lookup("field-curves").DefValue = ""
 	f.StringVar(&t.Transform, "transform", t.Transform, "of numeric fields that are standardised: auto, none or asinh, for heavy tails")
 	f.StringToStringVar(&t.FieldTransform, "field-transform", nil, "`FIELD=TRANSFORM,…` for single fields")
 	f.Lookup("field-transform").DefValue = ""
@@ -96,7 +98,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{kernel.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{!kernel.IsLoss(lossName), []string{"curves", "presence"}, "is of linear models"},
+		{!kernel.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
 		{!loss.IsRegression(lossName), []string{"missing", "covariance-fields"}, "is for classes: a number is predicted of what is left as it is"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},

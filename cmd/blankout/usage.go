@@ -33,7 +33,7 @@ var groups = []struct {
 	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "group", "groups", "known"}},
 	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
-		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "calibrate", "class-weight",
+		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "field-curves", "calibrate", "class-weight",
 		"threshold", "learn"}},
 	{"Solver", []string{"solver", "tol", "max-iterations", "starts", "threads", "seed"}},
 	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window", "learners", "interval", "warm"}},

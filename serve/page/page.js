@@ -68,11 +68,11 @@ function chart(id, o) {
     cursor: {points: {size: 6}, drag: {x: true, y: false, setScale: false}, y: false, bind: {dblclick: () => () => { if (held.o.time) look(0, null); }}},
     scales: {
       x: {time: false, range: (u, low, high) => held.o.range || held.o.time && timeShown() || (low === high ? [low, low + 1] : [low, high])},
-      y: {range: (u, low, high) => [0, ceiling(u, held.o)]},
+      y: {range: (u, low, high) => held.o.signed ? held.o.signed : [0, ceiling(u, held.o)]},
     },
     axes: [
-      {...axis, size: 24, space: 90, grid: {show: false}, values: (u, values) => values.map(held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
-      {...axis, size: 52, space: 36, values: (u, values) => values.map(held.o.y)},
+      {...axis, size: 24, space: height < 150 ? 50 : 90, grid: {show: false}, values: (u, values) => values.map(held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
+      {...axis, size: 52, space: height < 150 ? 22 : 36, values: (u, values) => values.map(held.o.y)},
     ],
     series: [{}, ...o.series.map(s => ({stroke: s.faint ? colour("--faint") : colour(s.colour), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: false}, spanGaps: !!o.join}))],
     hooks: {
@@ -422,6 +422,42 @@ function drawLargest() {
   text("largest-note", `Of ${whole(largest.columns)} columns, for ${o.class}: what speaks for it is positive. Numbers are standardised.`);
 }
 $("largest-class").addEventListener("change", drawLargest);
+// The curves of numbers, those that move the score most first: so many unless all are asked for.
+const fewCurves = 24;
+let curves = null, allCurves = false;
+async function readCurves() {
+  const answer = await fetch("v1/model", {headers: {Accept: "application/json"}});
+  if (!answer.ok) return;
+  curves = (await answer.json()).curves || [];
+  drawCurves();
+}
+function drawCurves() {
+  $("curves").hidden = !curves || !curves.length;
+  if ($("curves").hidden) return;
+  const choose = $("curves-class"), classes = curves[0].added.map(a => a.class);
+  choose.hidden = classes.length < 2;
+  if (choose.dataset.names !== classes.join("\n")) {
+    choose.dataset.names = classes.join("\n");
+    choose.replaceChildren(...classes.map((c, i) => el("option", c ? {value: i} : {value: i, hidden: ""}, c)));
+  }
+  const k = +choose.value || 0, spread = c => Math.max(...c.added[k].score) - Math.min(...c.added[k].score);
+  const sorted = [...curves].sort((a, b) => spread(b) - spread(a)), list = allCurves ? sorted : sorted.slice(0, fewCurves);
+  const low = Math.min(0, ...list.flatMap(c => c.added[k].score)), high = Math.max(0, ...list.flatMap(c => c.added[k].score)), room = .05 * (high - low) || 1;
+  const names = list.map(c => c.feature).join("\n");
+  if ($("curves-charts").dataset.names !== names) {
+    $("curves-charts").dataset.names = names;
+    list.forEach((_, i) => { if (plots["curve-" + i]) { plots["curve-" + i].plot.destroy(); delete plots["curve-" + i]; } });
+    $("curves-charts").replaceChildren(...list.map((c, i) => el("div", {}, el("h3", {}, c.feature), el("div", {class: "chart", id: "curve-" + i}))));
+  }
+  list.forEach((c, i) => chart("curve-" + i, {label: "What " + c.feature + " adds to the score, by its value", join: true, height: 110, signed: [low - room, high + room], range: [c.x[0], c.x[c.x.length - 1]],
+    x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", colour: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
+  text("curves-note", `What each number adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value; all on one scale, those that move it most first.`);
+  $("curves-all").hidden = curves.length <= fewCurves;
+  text("curves-all", allCurves ? `Show the first ${fewCurves}` : `Show all ${curves.length}`);
+}
+$("curves-class").addEventListener("change", drawCurves);
+$("curves-all").addEventListener("click", () => { allCurves = !allCurves; drawCurves(); });
+
 function signed(share) {
   const bar = el("span", {class: "bar " + (share < 0 ? "down" : "up")});
   bar.style.width = 100 * Math.abs(share) + "%";
@@ -531,7 +567,7 @@ function readAll() {
   if (now.group) quietly(readGroup);
   if (now.reporting) quietly(readReports);
   if (!now.model) return;
-  if (!now.model.kernel) quietly(readLargest);
+  if (!now.model.kernel) { quietly(readLargest); quietly(readCurves); }
   if (now.started == null) return; // nothing is learned here
   quietly(readMeasures);
   if (!tried) quietly(tryNewest);
@@ -556,4 +592,4 @@ function lost() {
 source.onerror = lost;
 setInterval(() => { if (heard && Date.now() - heard > 5000) lost(); }, 1000);
 setInterval(() => { if (now) readAll(); }, 10000);
-for (const e of [window, matchMedia("(prefers-color-scheme: dark)")]) e.addEventListener(e === window ? "resize" : "change", () => { draw(); drawReport(); });
+for (const e of [window, matchMedia("(prefers-color-scheme: dark)")]) e.addEventListener(e === window ? "resize" : "change", () => { draw(); drawReport(); drawCurves(); });
