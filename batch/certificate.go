@@ -50,10 +50,20 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.freeIntercept() {
 		w[o.columns] += o.centre()
 	}
-	// The dual point, row by row, in the buffers of the derivatives.
+	value := o.dualPoint()
+	gap := o.dualGap(w, o.smoothedSlack)
+	copy(o.w, w)
+	o.cached, o.cachedEps = o.unscaled, o.eps
+	o.value = value + o.p.Penalty.valueGrad(w, nil)
+	return gap
+}
+
+// dualPoint fills the buffers of the derivatives with the dual point of the scores, row by
+// row, and returns the smoothed losses.
+func (o *Expected) dualPoint() float64 {
 	o.curved = false
 	smoothing := o.eps * o.eps
-	value := o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			if m := o.m[i]; m != 0 {
@@ -65,19 +75,18 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 		}
 		return sum
 	})
-	gap := o.dualGap(w, func(i int, theta float64) float64 {
-		if theta == 1 && smoothing == 0 {
-			return 0
-		}
-		l, y := o.row(i)
-		value, _, _ := l.At(y, o.f[i], o.v[i])
-		smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
-		return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
-	})
-	copy(o.w, w)
-	o.cached, o.cachedEps = o.unscaled, o.eps
-	o.value = value + o.p.Penalty.valueGrad(w, nil)
-	return gap
+}
+
+// smoothedSlack is row i's own part of the gap of dualPoint, for its theta.
+func (o *Expected) smoothedSlack(i int, theta float64) float64 {
+	smoothing := o.eps * o.eps
+	if theta == 1 && smoothing == 0 {
+		return 0
+	}
+	l, y := o.row(i)
+	value, _, _ := l.At(y, o.f[i], o.v[i])
+	smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
+	return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
 }
 
 // stepGap returns a duality gap of w, to which t times the direction d of the last
@@ -131,8 +140,21 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 // dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack
 // is a row's own part of it for its theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
-	free := o.freeIntercept()
-	var up, down float64 // sum of m df by sign
+	thetaUp, thetaDown := 1.0, 1.0
+	if up, down := o.dualSums(); o.freeIntercept() {
+		thetaUp, thetaDown = thetas(up, down)
+	}
+	r := o.residual
+	kink := o.dualGradient(w, r, thetaUp, thetaDown, slack)
+	o.p.Penalty.valueGrad(w, r)
+	o.kink = kink
+	o.unscaled = min(thetaUp, thetaDown) > 1-1e-12
+	return o.gradientGap(r) + kink
+}
+
+// dualSums returns what the rows with a positive and with a negative df sum up to, the
+// second as a positive number.
+func (o *Expected) dualSums() (up, down float64) {
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
 	o.sum.each(func(g, lo, hi int) {
@@ -148,15 +170,27 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	for _, s := range group {
 		up, down = up+s.up, down+s.down
 	}
-	thetaUp, thetaDown := 1.0, 1.0
-	if free && up > down {
-		thetaUp = down / up
-	} else if free && down > up {
-		thetaDown = up / down
+	return up, down
+}
+
+// thetas returns the factors of the rows by their sign with which the dual point fits a
+// free intercept.
+func thetas(up, down float64) (thetaUp, thetaDown float64) {
+	switch {
+	case up > down:
+		return down / up, 1
+	case down > up:
+		return 1, up / down
 	}
+	return 1, 1
+}
+
+// dualGradient writes the gradient of the losses at the dual point to r, and returns what
+// the rows' own parts sum up to.
+func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slack func(i int, theta float64) float64) (kink float64) {
 	o.passes++
 	o.setPair(w, w)
-	kink := o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
+	kink = o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
@@ -176,12 +210,8 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 		}
 		return sum
 	})
-	r := o.residual
 	o.unpack(o.total, w, r, o.shrink)
-	o.p.Penalty.valueGrad(w, r)
-	o.kink = kink
-	o.unscaled = min(thetaUp, thetaDown) > 1-1e-12
-	return o.gradientGap(r) + kink
+	return kink
 }
 
 // move moves the scores by t along the last Line. It says false, the scores being
@@ -203,17 +233,22 @@ func (o *Expected) move(t float64) bool {
 	return !slices.Contains(cancelled, true)
 }
 
+// gradientGap implements gradientGapper.
+func (o *Expected) gradientGap(r []float64) float64 {
+	return o.p.Penalty.gradientGap(r, o.freeIntercept())
+}
+
 // gradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
 // duality gap: +Inf where nothing penalises a parameter that r asks to move, but
-// for a free intercept.
-func (o *Expected) gradientGap(r []float64) float64 {
+// for a free intercept, the last one.
+func (p Penalty) gradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
 	for d, r := range r {
-		penalty := o.p.Penalty.R[d]
+		penalty := p.R[d]
 		switch {
 		case penalty > 0:
 			gap += 0.5 * r * r / penalty
-		case d == o.columns && o.freeIntercept():
+		case freeIntercept && d == len(p.R)-1:
 		case r != 0:
 			return math.Inf(1)
 		}
@@ -228,30 +263,44 @@ func (o *Expected) freeIntercept() bool {
 // centre returns the shift of all scores that minimises the losses, found by
 // Newton's method kept inside a bracket of the slope's zero.
 func (o *Expected) centre() float64 {
-	slope := func(shift float64) float64 {
-		return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
-			s := 0.0
-			for i := lo; i < hi; i++ {
-				if o.m[i] != 0 {
-					l, y := o.row(i)
-					_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
-					s += o.m[i] * df
-				}
+	return o.shift(zeroOf(o.slope, o.slopeSize()))
+}
+
+// slope returns the slope of the losses along a shift of all scores.
+func (o *Expected) slope(shift float64) float64 {
+	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+		s := 0.0
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				l, y := o.row(i)
+				_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
+				s += o.m[i] * df
 			}
-			return s
-		})
-	}
-	at := slope(0)
-	scale := 0.0
+		}
+		return s
+	})
+}
+
+// slopeSize is the sum of the rows' slopes regardless of sign: what a sum of them is small
+// against.
+func (o *Expected) slopeSize() float64 {
+	size := 0.0
 	for i, m := range o.m {
-		scale += m * math.Abs(o.df[i])
+		size += m * math.Abs(o.df[i])
 	}
-	if scale == 0 {
-		scale = 1
+	return size
+}
+
+// zeroOf returns the shift at which an increasing slope is zero, as far as a slope of this
+// size can be told from zero.
+func zeroOf(slope func(shift float64) float64, size float64) float64 {
+	at := slope(0)
+	if size == 0 {
+		size = 1
 	}
-	small := 1e-13 * scale
+	small := 1e-13 * size
 	if math.Abs(at) <= small {
-		return o.shift(0)
+		return 0
 	}
 	// Bracket the zero, then let the secant of the bracket work (Illinois).
 	step := 1e-3
@@ -270,7 +319,7 @@ func (o *Expected) centre() float64 {
 		fb = slope(b)
 	}
 	if fb != 0 && (fa > 0) == (fb > 0) {
-		return o.shift(a) // one class only: the further the better
+		return a // one class only: the further the better
 	}
 	best, fbest := a, fa
 	if math.Abs(fb) < math.Abs(fa) {
@@ -292,7 +341,7 @@ func (o *Expected) centre() float64 {
 		}
 		b, fb = c, fc
 	}
-	return o.shift(best)
+	return best
 }
 
 func (o *Expected) shift(by float64) float64 {
@@ -353,16 +402,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 		}
 	})
 	smoothing := o.eps * o.eps
-	var pen [3]float64 // the penalty as a polynomial in t
-	for i, r := range o.p.Penalty.R {
-		u := o.w[i]
-		if o.p.Penalty.Centre != nil {
-			u -= o.p.Penalty.Centre[i]
-		}
-		pen[0] += 0.5 * r * u * u
-		pen[1] += r * u * d[i]
-		pen[2] += 0.5 * r * d[i] * d[i]
-	}
+	pen := o.p.Penalty.along(o.w, d)
 	return func(t float64) (value, slope, curvature float64) {
 		type sums struct{ value, slope, curvature float64 }
 		group := make([]sums, len(o.sum.partial))
@@ -385,6 +425,28 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 		for _, s := range group {
 			value, slope, curvature = value+s.value, slope+s.slope, curvature+s.curvature
 		}
-		return value + pen[0] + t*(pen[1]+t*pen[2]), slope + pen[1] + 2*t*pen[2], curvature + 2*pen[2]
+		return pen.add(t, value, slope, curvature)
 	}
+}
+
+// polynomial is a penalty along a line.
+type polynomial [3]float64
+
+// along returns the penalty at w + t d as a polynomial in t.
+func (p Penalty) along(w, d []float64) (out polynomial) {
+	for i, r := range p.R {
+		u := w[i]
+		if p.Centre != nil {
+			u -= p.Centre[i]
+		}
+		out[0] += 0.5 * r * u * u
+		out[1] += r * u * d[i]
+		out[2] += 0.5 * r * d[i] * d[i]
+	}
+	return out
+}
+
+// add adds the penalty at t to the losses and their derivatives there.
+func (p polynomial) add(t, value, slope, curvature float64) (float64, float64, float64) {
+	return value + p[0] + t*(p[1]+t*p[2]), slope + p[1] + 2*t*p[2], curvature + 2*p[2]
 }
