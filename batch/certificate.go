@@ -365,15 +365,21 @@ func (o *Expected) smoothingGap() float64 { return o.kink }
 // ownRounding returns the noise's root mean square in the scores of the last Gap
 // and whether it is larger than the smoothing in almost every row.
 func (o *Expected) ownRounding() (spread float64, unscaled bool) {
-	sharp, sum, all := 0.0, 0.0, 0.0
+	sharp, variance, all := o.roundingSums()
+	return math.Sqrt(variance / all), sharp < 0.01*all
+}
+
+// roundingSums returns the weight of the rows with less variance than smoothing, the sum
+// of the variances and that of the weights.
+func (o *Expected) roundingSums() (sharp, variance, all float64) {
 	for i, m := range o.m {
 		all += m
-		sum += m * o.v[i]
+		variance += m * o.v[i]
 		if o.v[i] < o.eps*o.eps {
 			sharp += m
 		}
 	}
-	return math.Sqrt(sum / all), sharp < 0.01*all
+	return sharp, variance, all
 }
 
 // Line returns J along w + t d as a function of t with its first two

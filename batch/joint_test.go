@@ -1,0 +1,267 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+)
+
+// parts cuts events into parts and has each join the columns of all.
+func parts(t *testing.T, live *blankout.Linear, all []blankout.Example, c batch.ValidateConfig, of func(i int, e *blankout.Example) int, n int) []batch.JointPart {
+	t.Helper()
+	evidence := make([]*batch.Evidence, n)
+	for k := range evidence {
+		evidence[k] = batch.NewEvidence(live)
+	}
+	for i := range all {
+		if err := evidence[of(i, &all[i])].Learned(&all[i], all[i].Weight); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []batch.JointPart
+	var own []*batch.Part
+	for _, v := range evidence {
+		p, err := v.Part(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own = append(own, p)
+		out = append(out, batch.JointPart{Answerer: p, Columns: p.Columns(), Rows: p.Rows()})
+	}
+	columns := batch.Union(out)
+	for _, p := range own {
+		if err := p.Join(columns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// Events in parts have the exact solution that they have together.
+func TestJoint(t *testing.T) {
+	adultSchema, adult := events(t, "testdata/adult.svm.gz")
+	severalSchema, more := several(4, 800)
+	for _, tt := range []struct {
+		name   string
+		schema *blankout.Schema
+		all    []blankout.Example
+		change func(*online.Config)
+		cut    func(i int, e *blankout.Example) int
+	}{
+		{"logistic, dropout", adultSchema, adult, func(*online.Config) {}, func(i int, _ *blankout.Example) int { return i % 4 }},
+		{"logistic, no noise", adultSchema, adult, func(c *online.Config) { c.Noise = "none" }, func(i int, _ *blankout.Example) int { return i % 4 }},
+		{"parts of one class", adultSchema, adult, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return 2 * e.Label }}, // two are empty
+		{"hinge, dropout", adultSchema, adult, func(c *online.Config) { c.Loss = "hinge" }, func(i int, _ *blankout.Example) int { return min(i/10, 3) }},
+		{"squared hinge, Poisson", adultSchema, adult, func(c *online.Config) { c.Loss, c.Noise, c.Standardise = "squared-hinge", "poisson", string(blankout.StandardiseNone) }, func(i int, _ *blankout.Example) int { return i % 4 }},
+		{"groups", severalSchema, more, func(c *online.Config) { c.Noise = "dropout:0.1+group:0.3" }, func(i int, _ *blankout.Example) int { return i % 4 }},
+		{"four classes", severalSchema, more, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return e.Label % 4 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := online.DefaultConfig()
+			config.Noise = "dropout:0.3"
+			tt.change(&config)
+			learner, err := online.New(config, tt.schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range tt.all {
+				learner.Learn(&tt.all[i])
+			}
+			live := learner.Snapshot().Model()
+			c := batch.DefaultValidateConfig()
+			c.Loss, c.Noise, c.Tol = live.Loss, live.Noise, 1e-10
+			whole := batch.NewEvidence(live)
+			for i := range tt.all {
+				if err := whole.Learned(&tt.all[i], tt.all[i].Weight); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := whole.Exact(t.Context(), live, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut := parts(t, live, tt.all, c, tt.cut, 4)
+			got, err := batch.SolveTogether(t.Context(), live, cut, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d iterations, %d rounds, objective %.14g, gap %.2g", got.Iterations, got.Rounds, got.Objective, got.Gap)
+			if !got.Converged || !(got.Gap <= 4e-10*got.Objective) {
+				t.Errorf("gap %v of %v", got.Gap, got.Objective)
+			}
+			if math.Abs(got.Objective-want.Objective) > 1e-9*want.Objective || math.Abs(got.Live-want.Live) > 1e-12*want.Live {
+				t.Errorf("objectives %.14g and %.14g, together %.14g and %.14g", got.Live, got.Objective, want.Live, want.Objective)
+			}
+			if got.Events != uint64(len(tt.all)) || got.Outputs != want.Outputs || got.Noise != live.Noise || got.Loss != want.Loss {
+				t.Errorf("%+v", got.Head)
+			}
+			size, apart := 0.0, 0.0
+			for k := range got.Outputs {
+				for i := range want.Rows.Len() {
+					column, _ := want.Rows.Column(i)
+					a, b := got.Weight(column, k), want.Weight(column, k)
+					size, apart = size+b*b, apart+(a-b)*(a-b)
+				}
+			}
+			if !(apart <= 1e-8*size) {
+				t.Errorf("weights are %v apart, of %v", math.Sqrt(apart), math.Sqrt(size))
+			}
+			// Again: the same bits, whatever else the parts were asked meanwhile.
+			again, err := batch.SolveTogether(t.Context(), live, cut, c)
+			if err != nil || math.Float64bits(again.Objective) != math.Float64bits(got.Objective) || again.Rounds != got.Rounds {
+				t.Errorf("again: %.17g in %d rounds, %.17g in %d; %v", again.Objective, again.Rounds, got.Objective, got.Rounds, err)
+			}
+			// The certificate holds far from the minimum too, and so do gradient and curvature.
+			joint, ok, err := batch.NewJoint(t.Context(), cut, batch.Union(cut), 0, c)
+			if !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			w := make([]float64, joint.Dim())
+			for i := range w {
+				w[i] = math.Sin(float64(3 * i))
+			}
+			checkDerivatives(t, joint, w)
+			gap := joint.Gap(w) // may move the intercept
+			best, err := batch.Solve(t.Context(), joint, batch.Options{Tol: 1e-10})
+			if err != nil || joint.Err() != nil {
+				t.Fatal(err, joint.Err())
+			}
+			if above := joint.ValueGrad(w, nil) - best.Objective; !(gap >= above*(1-1e-9)) {
+				t.Errorf("the certificate is %v, %v above the minimum", gap, above)
+			}
+		})
+	}
+}
+
+// checkDerivatives compares gradient, Hessian and the values along a line with differences.
+func checkDerivatives(t *testing.T, j *batch.Joint, w []float64) {
+	t.Helper()
+	n := j.Dim()
+	d, grad, up, down, hd := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range d {
+		d[i] = math.Cos(float64(5 * i))
+	}
+	at := func(h float64, grad []float64) float64 {
+		u := slices.Clone(w)
+		for i := range u {
+			u[i] += h * d[i]
+		}
+		return j.ValueGrad(u, grad)
+	}
+	const h = 1e-5
+	above, below := at(h, up), at(-h, down)
+	value := at(0, grad)
+	j.HessVec(d, hd)
+	slope := batch.Dot(grad, d)
+	if numeric := (above - below) / (2 * h); math.Abs(slope-numeric) > 1e-5*(1+math.Abs(slope)) {
+		t.Errorf("slope %v, differences say %v", slope, numeric)
+	}
+	size, apart := 0.0, 0.0
+	for i := range hd {
+		numeric := (up[i] - down[i]) / (2 * h)
+		size, apart = size+hd[i]*hd[i], apart+(hd[i]-numeric)*(hd[i]-numeric)
+	}
+	if apart > 1e-4*size { // the hinge's curvature jumps at its kink
+		t.Errorf("Hessian times d is %v apart from differences, of %v", math.Sqrt(apart), math.Sqrt(size))
+	}
+	along := j.Line(d)
+	if v, s, _ := along(0); math.Abs(v-value) > 1e-12*value || math.Abs(s-slope) > 1e-9*math.Abs(slope) {
+		t.Errorf("the line begins with %v and %v, not %v and %v", v, s, value, slope)
+	}
+	if v, _, _ := along(h); math.Abs(v-above) > 1e-12*above {
+		t.Errorf("on the line %v, not %v", v, above)
+	}
+}
+
+// silent is a part that stops answering.
+type silent struct {
+	batch.Answerer
+	left int
+}
+
+func (s *silent) Answer(ctx context.Context, q *batch.Question) (*batch.Answer, error) {
+	if s.left--; s.left < 0 {
+		return nil, errors.New("the line is dead")
+	}
+	return s.Answerer.Answer(ctx, q)
+}
+
+// What a part cannot answer ends the solution with its error, and what it is asked wrongly
+// is an error.
+func TestJointErrors(t *testing.T) {
+	schema, all := several(2, 200)
+	learner, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		learner.Learn(&all[i])
+	}
+	live := learner.Snapshot().Model()
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise = live.Loss, live.Noise
+	half := func(i int, _ *blankout.Example) int { return i / 100 }
+	for left := range 12 {
+		cut := parts(t, live, all, c, half, 2)
+		cut[1].Answerer = &silent{cut[1].Answerer, left}
+		if _, err := batch.SolveTogether(t.Context(), live, cut, c); err == nil || !strings.Contains(err.Error(), "the line is dead") {
+			t.Errorf("after %d answers: %v", left, err)
+		}
+	}
+	cut := parts(t, live, all, c, half, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := batch.SolveTogether(ctx, live, cut, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	for what, q := range map[string]batch.Question{
+		"no such question":      {Ask: 99},
+		"an output too many":    {Ask: batch.AskLabels, Output: 1},
+		"a number too few":      {Ask: batch.AskGradient, W: make([]float64, 21)},
+		"no vector":             {Ask: batch.AskHessian},
+		"a vector too short":    {Ask: batch.AskHessian, W: make([]float64, 5)},
+		"along no line":         {Ask: batch.AskAlong, Scalars: []float64{1}},
+		"a negative output":     {Ask: batch.AskLabels, Output: -1},
+		"numbers without a use": {Ask: batch.AskLabels, Scalars: []float64{1}},
+	} {
+		if _, err := cut[0].Answer(t.Context(), &q); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	one := slices.DeleteFunc(slices.Clone(all), func(e blankout.Example) bool { return e.Label == 1 })
+	if _, err := batch.SolveTogether(t.Context(), live, parts(t, live, one, c, func(i int, _ *blankout.Example) int { return i % 2 }, 2), c); !errors.Is(err, batch.ErrOneClass) {
+		t.Errorf("one class: %v", err)
+	}
+	v := batch.NewEvidence(live)
+	c.Noise = "gaussian:0.1"
+	if _, err := v.Part(c); err == nil {
+		t.Error("noise of absent features was taken")
+	}
+	c.Noise, c.Loss = "none", "hinge"
+	if _, err := batch.SolveTogether(t.Context(), live, cut, c); err == nil || !strings.Contains(err.Error(), "kink") {
+		t.Errorf("the hinge without noise: %v", err)
+	}
+	c.Loss = "ramp"
+	ramp := batch.NewEvidence(live)
+	for i := range all {
+		if err := ramp.Learned(&all[i], 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := ramp.Part(c)
+	if err == nil {
+		if err = p.Join(p.Columns()); err == nil {
+			_, err = p.Answer(t.Context(), &batch.Question{Ask: batch.AskLabels})
+		}
+	}
+	if err == nil {
+		t.Error("an objective of its own was taken")
+	}
+}
