@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"blankout"
@@ -47,10 +46,12 @@ type Question struct {
 // Answer is what a part says.
 type Answer struct{ Sums, Vector []float64 }
 
-// Answerer is a part of a Joint, here (*Part) or elsewhere.
-type Answerer interface {
-	// Answer is called with one Question after the other. The Question is borrowed.
-	Answer(ctx context.Context, q *Question) (*Answer, error)
+// Parts is where the parts of a Joint are.
+type Parts interface {
+	// Ask puts a question to all parts, which work at the same time, and returns their
+	// answers in the order of the parts. It is called with one Question after the other,
+	// which is borrowed; so are the answers, until the next one.
+	Ask(ctx context.Context, q *Question) ([]*Answer, error)
 }
 
 // Part is the rows of one part of a data set. It is not safe for concurrent use.
@@ -163,7 +164,7 @@ func (p *Part) of(output int) (*partOf, error) {
 	return b, nil
 }
 
-// Answer implements Answerer. The Answer is the caller's until the next one is asked for.
+// Answer answers a question. The Answer is the caller's until the next one is asked for.
 func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -253,13 +254,6 @@ var (
 	answersIn = map[Ask]bool{AskGradient: true, AskHessian: true, AskDiagonal: true, AskBound: true}
 )
 
-// JointPart is a part of a Joint, the columns that it has, ascending, and how many events.
-type JointPart struct {
-	Answerer
-	Columns []uint32
-	Rows    int
-}
-
 // Joint is the regularised expected loss of Expected over rows that are in several parts.
 // The parts work at the same time; what they answer is added in their order, so that the
 // result does not depend on where a part is. It is an Objective, HessianVector and
@@ -267,8 +261,8 @@ type JointPart struct {
 // says why.
 type Joint struct {
 	ctx       context.Context
-	parts     []JointPart
-	place     [][]int
+	parts     Parts
+	place     [][]int // of each part's columns
 	columns   []uint32
 	output    int
 	penalty   Penalty
@@ -286,19 +280,16 @@ type Joint struct {
 }
 
 // Union returns the columns of all parts, ascending.
-func Union(parts []JointPart) []uint32 {
-	var all []uint32
-	for _, p := range parts {
-		all = append(all, p.Columns...)
-	}
+func Union(own [][]uint32) []uint32 {
+	all := slices.Concat(own...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// NewJoint returns the problem of one output over parts that have been told the columns of
-// all (Part.Join). ctx ends the questions. ok is false where the labels do not have both
-// sides: there is nothing to tell apart then.
-func NewJoint(ctx context.Context, parts []JointPart, columns []uint32, output int, c ValidateConfig) (j *Joint, ok bool, err error) {
+// NewJoint returns the problem of one output over parts whose columns are own, and which
+// have been told the Union of these (Part.Join). ctx ends the questions. ok is false where
+// the labels do not have both sides: there is nothing to tell apart then.
+func NewJoint(ctx context.Context, parts Parts, own [][]uint32, output int, c ValidateConfig) (j *Joint, ok bool, err error) {
 	noise, err := jointNoiseOf(c)
 	if err != nil {
 		return nil, false, err
@@ -312,6 +303,7 @@ func NewJoint(ctx context.Context, parts []JointPart, columns []uint32, output i
 		return nil, false, err
 	}
 	_, l2 := c.Penalisation(l.Facts().Cost)
+	columns := Union(own)
 	j = &Joint{ctx: ctx, parts: parts, columns: columns, output: output, penalty: Ridge(len(columns), l2, c.Intercept), intercept: c.Intercept, facts: l.Facts()}
 	j.w = make([]float64, len(j.penalty.R))
 	_, c1, c2 := noise.Coefficients()
@@ -323,8 +315,8 @@ func NewJoint(ctx context.Context, parts []JointPart, columns []uint32, output i
 			return nil, false, fmt.Errorf("loss %s without noise has a kink, and parts cannot be solved together exactly; solve it on one machine, or learn under noise", name)
 		}
 	}
-	for _, p := range parts {
-		place, err := placeOf(p.Columns, columns)
+	for _, own := range own {
+		place, err := placeOf(own, columns)
 		if err != nil {
 			return nil, false, err
 		}
@@ -345,23 +337,18 @@ func (j *Joint) Rounds() int { return j.rounds }
 func (j *Joint) ask(q *Question, out []float64) []float64 {
 	q.Output = j.output
 	sums := make([]float64, sumsOf[q.Ask])
-	answers := make([]*Answer, len(j.parts))
-	errs := make([]error, len(j.parts))
+	var answers []*Answer
 	if j.err == nil {
 		j.rounds++
-		var asking sync.WaitGroup
-		for i, p := range j.parts {
-			asking.Go(func() { answers[i], errs[i] = p.Answer(j.ctx, q) })
+		answers, j.err = j.parts.Ask(j.ctx, q)
+	}
+	if j.err == nil && len(answers) != len(j.place) {
+		j.err = fmt.Errorf("%d answers of %d parts", len(answers), len(j.place))
+	}
+	for i, a := range answers {
+		if j.err == nil && (len(a.Sums) != len(sums) || answersIn[q.Ask] && a.Vector != nil && len(a.Vector) != len(j.place[i])+len(j.w)-len(j.columns)) {
+			j.err = fmt.Errorf("part %d answers question %d with %d sums and a vector of %d", i, q.Ask, len(a.Sums), len(a.Vector))
 		}
-		asking.Wait()
-		for i, a := range answers {
-			switch {
-			case errs[i] != nil:
-			case len(a.Sums) != len(sums), answersIn[q.Ask] && a.Vector != nil && len(a.Vector) != len(j.place[i])+len(j.w)-len(j.columns):
-				errs[i] = fmt.Errorf("part %d answers question %d with %d sums and a vector of %d", i, q.Ask, len(a.Sums), len(a.Vector))
-			}
-		}
-		j.err = errors.Join(errs...)
 	}
 	clear(out)
 	if j.err != nil {
@@ -491,11 +478,12 @@ type Together struct {
 }
 
 // SolveTogether solves the exact problem of a live model on the events of all parts, whose
-// Columns are known and which have been told all columns (Union). Errors are ErrOneClass,
+// columns are own, and which have been told their Union. Who knows how many events they
+// have sets Events of the model. Errors are ErrOneClass,
 // of the configuration, of a part and of ctx.
-func SolveTogether(ctx context.Context, live *blankout.Linear, parts []JointPart, c ValidateConfig) (*Together, error) {
+func SolveTogether(ctx context.Context, live *blankout.Linear, parts Parts, own [][]uint32, c ValidateConfig) (*Together, error) {
 	begin := time.Now()
-	columns := Union(parts)
+	columns := Union(own)
 	d := &Data{columns: columns, Schema: live.Schema}
 	v := NewEvidence(live)
 	out := &Together{Converged: true, Columns: len(columns)}
@@ -503,7 +491,7 @@ func SolveTogether(ctx context.Context, live *blankout.Linear, parts []JointPart
 	exact := make(linear, len(now))
 	solved := 0
 	for k := range now {
-		j, ok, err := NewJoint(ctx, parts, columns, k, c)
+		j, ok, err := NewJoint(ctx, parts, own, k, c)
 		if err != nil {
 			return nil, err
 		}
@@ -538,10 +526,6 @@ func SolveTogether(ctx context.Context, live *blankout.Linear, parts []JointPart
 		return nil, err
 	}
 	out.Linear = v.model(d, live, exact, c.Noise, name)
-	out.Events = 0
-	for _, p := range parts {
-		out.Events += uint64(p.Rows)
-	}
 	out.Seconds = time.Since(begin).Seconds()
 	return out, nil
 }

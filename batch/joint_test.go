@@ -13,8 +13,18 @@ import (
 	"blankout/online"
 )
 
-// parts cuts events into parts and has each join the columns of all.
-func parts(t *testing.T, live *blankout.Linear, all []blankout.Example, c batch.ValidateConfig, of func(i int, e *blankout.Example) int, n int) []batch.JointPart {
+// here is parts in this process.
+type here []*batch.Part
+
+func (h here) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, error) {
+	out, errs := make([]*batch.Answer, len(h)), make([]error, len(h))
+	batch.Parallel(len(h), len(h), func(i int) { out[i], errs[i] = h[i].Answer(ctx, q) })
+	return out, errors.Join(errs...)
+}
+
+// parts cuts events into parts and has each join the columns of all, which it returns by
+// part.
+func parts(t *testing.T, live *blankout.Linear, all []blankout.Example, c batch.ValidateConfig, of func(i int, e *blankout.Example) int, n int) (here, [][]uint32) {
 	t.Helper()
 	evidence := make([]*batch.Evidence, n)
 	for k := range evidence {
@@ -25,23 +35,25 @@ func parts(t *testing.T, live *blankout.Linear, all []blankout.Example, c batch.
 			t.Fatal(err)
 		}
 	}
-	var out []batch.JointPart
-	var own []*batch.Part
+	var out here
+	var own [][]uint32
+	rows := 0
 	for _, v := range evidence {
 		p, err := v.Part(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		own = append(own, p)
-		out = append(out, batch.JointPart{Answerer: p, Columns: p.Columns(), Rows: p.Rows()})
+		out, own, rows = append(out, p), append(own, p.Columns()), rows+p.Rows()
 	}
-	columns := batch.Union(out)
-	for _, p := range own {
-		if err := p.Join(columns); err != nil {
+	if rows != len(all) {
+		t.Errorf("the parts have %d rows of %d", rows, len(all))
+	}
+	for _, p := range out {
+		if err := p.Join(batch.Union(own)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return out
+	return out, own
 }
 
 // Events in parts have the exact solution that they have together.
@@ -59,7 +71,9 @@ func TestJoint(t *testing.T) {
 		{"logistic, no noise", adultSchema, adult, func(c *online.Config) { c.Noise = "none" }, func(i int, _ *blankout.Example) int { return i % 4 }},
 		{"parts of one class", adultSchema, adult, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return 2 * e.Label }}, // two are empty
 		{"hinge, dropout", adultSchema, adult, func(c *online.Config) { c.Loss = "hinge" }, func(i int, _ *blankout.Example) int { return min(i/10, 3) }},
-		{"squared hinge, Poisson", adultSchema, adult, func(c *online.Config) { c.Loss, c.Noise, c.Standardise = "squared-hinge", "poisson", string(blankout.StandardiseNone) }, func(i int, _ *blankout.Example) int { return i % 4 }},
+		{"squared hinge, Poisson", adultSchema, adult, func(c *online.Config) {
+			c.Loss, c.Noise, c.Standardise = "squared-hinge", "poisson", string(blankout.StandardiseNone)
+		}, func(i int, _ *blankout.Example) int { return i % 4 }},
 		{"groups", severalSchema, more, func(c *online.Config) { c.Noise = "dropout:0.1+group:0.3" }, func(i int, _ *blankout.Example) int { return i % 4 }},
 		{"four classes", severalSchema, more, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return e.Label % 4 }},
 	} {
@@ -87,8 +101,8 @@ func TestJoint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cut := parts(t, live, tt.all, c, tt.cut, 4)
-			got, err := batch.SolveTogether(t.Context(), live, cut, c)
+			cut, own := parts(t, live, tt.all, c, tt.cut, 4)
+			got, err := batch.SolveTogether(t.Context(), live, cut, own, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +113,7 @@ func TestJoint(t *testing.T) {
 			if math.Abs(got.Objective-want.Objective) > 1e-9*want.Objective || math.Abs(got.Live-want.Live) > 1e-12*want.Live {
 				t.Errorf("objectives %.14g and %.14g, together %.14g and %.14g", got.Live, got.Objective, want.Live, want.Objective)
 			}
-			if got.Events != uint64(len(tt.all)) || got.Outputs != want.Outputs || got.Noise != live.Noise || got.Loss != want.Loss {
+			if got.Outputs != want.Outputs || got.Noise != live.Noise || got.Loss != want.Loss {
 				t.Errorf("%+v", got.Head)
 			}
 			size, apart := 0.0, 0.0
@@ -114,12 +128,12 @@ func TestJoint(t *testing.T) {
 				t.Errorf("weights are %v apart, of %v", math.Sqrt(apart), math.Sqrt(size))
 			}
 			// Again: the same bits, whatever else the parts were asked meanwhile.
-			again, err := batch.SolveTogether(t.Context(), live, cut, c)
+			again, err := batch.SolveTogether(t.Context(), live, cut, own, c)
 			if err != nil || math.Float64bits(again.Objective) != math.Float64bits(got.Objective) || again.Rounds != got.Rounds {
 				t.Errorf("again: %.17g in %d rounds, %.17g in %d; %v", again.Objective, again.Rounds, got.Objective, got.Rounds, err)
 			}
 			// The certificate holds far from the minimum too, and so do gradient and curvature.
-			joint, ok, err := batch.NewJoint(t.Context(), cut, batch.Union(cut), 0, c)
+			joint, ok, err := batch.NewJoint(t.Context(), cut, own, 0, c)
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
@@ -180,17 +194,17 @@ func checkDerivatives(t *testing.T, j *batch.Joint, w []float64) {
 	}
 }
 
-// silent is a part that stops answering.
+// silent is parts that stop answering.
 type silent struct {
-	batch.Answerer
+	here
 	left int
 }
 
-func (s *silent) Answer(ctx context.Context, q *batch.Question) (*batch.Answer, error) {
+func (s *silent) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, error) {
 	if s.left--; s.left < 0 {
 		return nil, errors.New("the line is dead")
 	}
-	return s.Answerer.Answer(ctx, q)
+	return s.here.Ask(ctx, q)
 }
 
 // What a part cannot answer ends the solution with its error, and what it is asked wrongly
@@ -209,16 +223,15 @@ func TestJointErrors(t *testing.T) {
 	c.Loss, c.Noise = live.Loss, live.Noise
 	half := func(i int, _ *blankout.Example) int { return i / 100 }
 	for left := range 12 {
-		cut := parts(t, live, all, c, half, 2)
-		cut[1].Answerer = &silent{cut[1].Answerer, left}
-		if _, err := batch.SolveTogether(t.Context(), live, cut, c); err == nil || !strings.Contains(err.Error(), "the line is dead") {
+		cut, own := parts(t, live, all, c, half, 2)
+		if _, err := batch.SolveTogether(t.Context(), live, &silent{cut, left}, own, c); err == nil || !strings.Contains(err.Error(), "the line is dead") {
 			t.Errorf("after %d answers: %v", left, err)
 		}
 	}
-	cut := parts(t, live, all, c, half, 2)
+	cut, own := parts(t, live, all, c, half, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := batch.SolveTogether(ctx, live, cut, c); !errors.Is(err, context.Canceled) {
+	if _, err := batch.SolveTogether(ctx, live, cut, own, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 	for what, q := range map[string]batch.Question{
@@ -236,7 +249,8 @@ func TestJointErrors(t *testing.T) {
 		}
 	}
 	one := slices.DeleteFunc(slices.Clone(all), func(e blankout.Example) bool { return e.Label == 1 })
-	if _, err := batch.SolveTogether(t.Context(), live, parts(t, live, one, c, func(i int, _ *blankout.Example) int { return i % 2 }, 2), c); !errors.Is(err, batch.ErrOneClass) {
+	cut, own = parts(t, live, one, c, func(i int, _ *blankout.Example) int { return i % 2 }, 2)
+	if _, err := batch.SolveTogether(t.Context(), live, cut, own, c); !errors.Is(err, batch.ErrOneClass) {
 		t.Errorf("one class: %v", err)
 	}
 	v := batch.NewEvidence(live)
@@ -245,7 +259,7 @@ func TestJointErrors(t *testing.T) {
 		t.Error("noise of absent features was taken")
 	}
 	c.Noise, c.Loss = "none", "hinge"
-	if _, err := batch.SolveTogether(t.Context(), live, cut, c); err == nil || !strings.Contains(err.Error(), "kink") {
+	if _, err := batch.SolveTogether(t.Context(), live, cut, own, c); err == nil || !strings.Contains(err.Error(), "kink") {
 		t.Errorf("the hinge without noise: %v", err)
 	}
 	c.Loss = "ramp"
