@@ -187,14 +187,7 @@ func (c *Commit) state(to *coder.Coder) {
 		to.Uint(&s.Records)
 		to.Uint(&s.Sum)
 	})
-	list(to, &c.Chunks, 32, func(r *ChunkRef) {
-		number(to, &r.Partition)
-		to.Int64(&r.Offset)
-		rows := int32(r.Rows)
-		number(to, &rows)
-		r.Rows = uint32(rows)
-		to.Uint(&r.Hash)
-	})
+	list(to, &c.Chunks, 32, func(r *ChunkRef) { refState(to, r) })
 	list(to, &c.Fields, 16, func(f *blankout.Field) {
 		text(to, &f.Name)
 		text(to, &f.Group)
@@ -203,6 +196,15 @@ func (c *Commit) state(to *coder.Coder) {
 		f.Kind = blankout.Kind(kind)
 		to.Failed = to.Failed || kind < 0 || kind > int32(blankout.Cross)
 	})
+}
+
+func refState(to *coder.Coder, r *ChunkRef) {
+	number(to, &r.Partition)
+	to.Int64(&r.Offset)
+	rows := int32(r.Rows)
+	number(to, &rows)
+	r.Rows = uint32(rows)
+	to.Uint(&r.Hash)
 }
 
 func memberState(to *coder.Coder, m *MemberID) {

@@ -244,6 +244,7 @@ type life struct {
 	turn    *stream.Generation // nil while the member is in none
 	source  stream.Opened
 	schema  *blankout.Schema // that the source's decoder adds to
+	loaded  int64            // the ledger's end when it was loaded
 	known   int              // fields of schema that the fold knows
 
 	changed []uint32                        // columns that differ between fold and work, besides those of the interval
@@ -263,9 +264,10 @@ type life struct {
 	modelOf   int64
 	modelAt   time.Time
 	modelCost time.Duration
-	jobs      chan func() // what jobs come back with: a base, a validation
+	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
 	busy      bool        // with a base
 	validator validator
+	solving   solving
 	warned    map[string]bool // kinds of warnings logged
 
 	peers map[MemberID]*Peer
@@ -296,7 +298,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 2), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 3), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -349,9 +351,12 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		l.source.Close()
 	}
 	l.joins.stop()
-	if l.validator.cancel != nil {
-		l.validator.cancel()
+	for _, cancel := range []context.CancelFunc{l.validator.cancel, l.solving.cancel} {
+		if cancel != nil {
+			cancel()
+		}
 	}
+	l.solving.next = nil
 	leaving, cancel := context.WithTimeout(context.Background(), connect.RequestTimeout)
 	defer cancel()
 	if crashed {
@@ -360,7 +365,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := place.Leave(leaving); err != nil {
 		l.log.Warn("the group was left without telling it", "err", err)
 	}
-	for l.busy || l.validator.cancel != nil {
+	for l.busy || l.validator.cancel != nil || l.solving.cancel != nil {
 		(<-l.jobs)()
 	}
 	l.report("stopped")
@@ -414,6 +419,7 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	l.loaded = end
 	config := l.Config.Ledger(l.Kafka.ConnectConfig, l.log)
 	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
 		return err
@@ -437,7 +443,7 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 	}
 	l.moved = time.Now()
 	if l.Validator != nil {
-		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.records())
+		l.validator.schedule = validate.NewSchedule(l.Validator.Config, recordsOf(l.replica.fold.Offsets()))
 	}
 	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
 		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
@@ -452,6 +458,9 @@ func (l *life) apply(e mixed) error {
 	}
 	if e.mark != nil {
 		l.compare(e.mark.Base, 1, e.mark.Hash)
+	}
+	if e.call != nil && e.offset >= l.loaded { // those of before have been answered by others
+		l.answer(e.call)
 	}
 	changed, base, err := l.replica.apply(e)
 	var rejected *Rejection
@@ -1016,6 +1025,7 @@ type mixed struct {
 	offset int64
 	commit *Commit  // nil: it is none
 	mark   *Mark    // nil: it is none
+	call   *Call    // nil: it is none
 	chunks []*Chunk // nil for one that is not there, and never will be
 	gone   []bool   // for one that was trimmed
 	err    error    // final
@@ -1075,6 +1085,9 @@ func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, v
 	if err != nil {
 		if m, err := DecodeMark(value); err == nil {
 			e.mark = m
+		}
+		if c, err := DecodeCall(value); err == nil {
+			e.call = c
 		}
 		return e // for all readers the same
 	}

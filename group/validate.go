@@ -22,14 +22,6 @@ func (m *Member) holdout() uint64 {
 	return m.Validator.Config.Holdout
 }
 
-// records is how many the fold has counted in.
-func (l *life) records() (n uint64) {
-	for _, p := range l.replica.fold.Offsets() {
-		n += p.Records
-	}
-	return n
-}
-
 // validateIfDue begins a validation if one is asked for, or due and this member's to make:
 // its writer's, so that a group makes each once. The model is the fold, so that every
 // member would come to the same report.
@@ -37,7 +29,7 @@ func (l *life) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return
 	}
-	records := l.records()
+	records := recordsOf(l.replica.fold.Offsets())
 	due := l.validator.schedule.Due(records)
 	if due {
 		l.validator.schedule.Begun(records)
