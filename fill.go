@@ -205,9 +205,16 @@ const leastChance = 1e-5
 
 // widen returns the score whose probability is the one to be expected of a score of the
 // mean f and the variance v, were it normal. Nothing is certain of what was filled in:
-// v makes an answer less so.
+// v makes an answer less so. Where labels are numbers the score is one whose value is the
+// one to be expected: v widens its Interval instead.
 func (h *Head) widen(f, v float64) float64 {
 	if !(v > 0) {
+		return f
+	}
+	switch target := h.Target(); {
+	case target == loss.Count:
+		return f + min(v, maxVariance)/2
+	case target != loss.Sign:
 		return f
 	}
 	c := Calibration{A: 1}

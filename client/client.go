@@ -481,7 +481,7 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	if loss.IsRegression(m.Loss) {
 		value := m.Value(scores[0])
 		p.Value = &value
-		if low, high := m.Interval(value); low <= high {
+		if low, high := m.Interval(value, blankout.ScoreVariance(m.Model, e)); low <= high {
 			p.Low, p.High = &low, &high
 		}
 	} else {

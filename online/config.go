@@ -159,15 +159,12 @@ func (c Config) parse() (settings, error) {
 		return s, &blankout.KeyError{Key: "missing", Err: err}
 	}
 	s.numbers = s.loss.Facts().Regression
-	if s.numbers && s.missingRule == blankout.MissingAuto {
-		s.missingRule = blankout.MissingAsIs
-	}
 	if c.CovarianceFields < 0 || c.CovarianceFields > blankout.MaxCovariance {
 		return s, blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, blankout.MaxCovariance)
 	}
-	s.fills = c.CovarianceFields > 0 && !s.numbers && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll)
+	s.fills = c.CovarianceFields > 0 && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll)
 	if s.missingRule == blankout.MissingFill && !s.fills {
-		return s, blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0, standardise = \"auto\" or \"all\", and labels that are classes; use auto, as-is or rescale", c.Missing)
+		return s, blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardise = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
 	}
 	if _, err := blankout.ParseTransform(c.Transform); err != nil {
 		return s, &blankout.KeyError{Key: "transform", Err: err}

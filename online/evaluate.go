@@ -36,7 +36,8 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 // the features as they are, and the errors of what the published model answers.
 type evaluation struct {
 	l       *Learner
-	weights *blankout.Table // rows of Scaler's statistics and published weights
+	weights *blankout.Table  // rows of Scaler's statistics and published weights
+	model   *blankout.Linear // what answers numbers where events lack some
 	kappa   float64
 	sum     evaluated
 }
@@ -50,6 +51,9 @@ func newEvaluation(l *Learner) *evaluation {
 	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.set.loss, l.config.C)}
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
+	}
+	if l.set.numbers && l.filling.covariance != nil {
+		e.model = l.Published()
 	}
 	return e
 }
@@ -212,8 +216,11 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		}
 		sum.weight += e.Weight
 		if l.set.numbers {
-			value := l.unit.value(w.f[0])
-			low, high := w.head.Interval(value)
+			value, v := l.unit.value(w.f[0]), 0.0
+			if w.model != nil && w.model.Answer(e).Rule != "" {
+				value, v = w.model.Value(w.model.Score(e, w.f)[0]), blankout.ScoreVariance(w.model, e)
+			}
+			low, high := w.head.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
 			continue
 		}

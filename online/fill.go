@@ -394,17 +394,26 @@ const (
 )
 
 // lossesBy returns what an event of which x and left say what is left loses under each rule,
-// for nulls or for what is left out.
+// for nulls or for what is left out: the log-loss, and where labels are numbers the Config's.
 func (l *Learner) lossesBy(m *blankout.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses blankout.RuleLosses) {
 	rules := l.missing.model
 	for i, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill} {
+		if l.set.numbers && rule == blankout.MissingRescale { // is for classes
+			losses[i] = losses[0]
+			continue
+		}
 		forced := rules.Forced(rule)
 		if kind == forNull {
 			forced = rules.WithRules(forced.Null, rules.Absent)
 		} else {
 			forced = rules.WithRules(rules.Null, forced.Absent)
 		}
-		losses[i] = l.logLoss(m.WithMissing(forced).ScoreLacking(x, left, l.filling.answer), label)
+		scores := m.WithMissing(forced).ScoreLacking(x, left, l.filling.answer)
+		if l.set.numbers {
+			losses[i], _, _ = l.set.loss.At(l.now.target, l.unit.own(scores[0]), 0)
+		} else {
+			losses[i] = l.logLoss(scores, label)
+		}
 	}
 	return losses
 }

@@ -168,7 +168,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	st.rates = make([]float64, 2*l.n)
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
-	l.missing = newMissing(set.missingRule, s.Known, l.k)
+	first := set.missingRule
+	if set.numbers && first == blankout.MissingAuto {
+		first = blankout.MissingAsIs // until there is evidence
+	}
+	l.missing = newMissing(first, s.Known, l.k)
 	l.filling.grouping = blankout.NewGrouping(s)
 	l.fade.growth = 1
 	l.measures = newMeasures(c, set, l.k)
@@ -248,7 +252,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		return l.now.scores
 	}
 	if l.set.numbers {
-		l.measureTarget(e.Target, e.Weight)
+		l.measureTarget(e)
 	} else {
 		told := l.now.scores
 		if earlier != nil {

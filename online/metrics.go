@@ -214,7 +214,7 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	value := blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0])
 	low, high := math.NaN(), math.NaN()
 	if m := l.measures.sums.Numbers; m.samples >= 2 {
-		low, high = m.Residual.Interval(l.unit.target, value)
+		low, high = m.Residual.Interval(l.unit.target, value, blankout.ScoreVariance(l.modelOf(l.chosen), e))
 	}
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }

@@ -147,6 +147,9 @@ func (l *Learner) answer() {
 	}
 	if now.filled {
 		copy(scores, l.filling.answer[:l.active])
+		if l.set.numbers {
+			scores[0] = l.unit.own(scores[0])
+		}
 	}
 }
 

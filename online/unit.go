@@ -214,12 +214,13 @@ type Baseline struct {
 
 const residualMemory = 2000
 
-// measureNumber counts in the published value at hand for a target.
-func (l *Learner) measureNumber(y, weight, value float64) {
+// measureNumber counts in the published value at hand for a target; v is the variance of its
+// score, see blankout.ScoreVariance.
+func (l *Learner) measureNumber(y, weight, value, v float64) {
 	m := l.measures.sums.Numbers
 	low, high := math.NaN(), math.NaN()
 	if m.samples >= 2 {
-		low, high = m.Residual.Interval(l.unit.target, value)
+		low, high = m.Residual.Interval(l.unit.target, value, v)
 	}
 	own := l.targetLoss()
 	m.Total.Add(own, y, weight, value, low, high, 1)
@@ -234,12 +235,13 @@ func (l *Learner) measureNumber(y, weight, value float64) {
 	if m.samples >= 16 { // the first ones fade soon
 		rate = 1 / (8 + m.samples/2)
 	}
-	if most := targetClip * m.Residual.Deviation; m.samples > targetWarmup && most > 0 {
+	lacking := m.Residual.Lacking(l.unit.target, value, v)
+	if most := targetClip * math.Sqrt(m.Residual.Deviation*m.Residual.Deviation+lacking); m.samples > targetWarmup && most > 0 {
 		r = min(max(r, m.Residual.Mean-most), m.Residual.Mean+most)
 	}
 	off := r - m.Residual.Mean
 	m.Residual.Mean += rate * off
-	m.Residual.Deviation = math.Sqrt((1 - rate) * (m.Residual.Deviation*m.Residual.Deviation + rate*off*off))
+	m.Residual.Deviation = math.Sqrt(max(0, (1-rate)*(m.Residual.Deviation*m.Residual.Deviation+rate*off*off)-rate*lacking))
 
 	b := &m.Baseline
 	wrong, mean := math.Abs(y-value), math.Abs(y-l.unit.mean)
@@ -263,6 +265,14 @@ func (l *Learner) measureNumber(y, weight, value float64) {
 
 // MeanError returns the mean's error over all events, NaN without any.
 func (b *Baseline) MeanError() float64 { return b.Absolute / b.Weight }
+
+// varianceOf returns the variance of the published score of an event for what it lacks.
+func (l *Learner) varianceOf(e *blankout.Example) float64 {
+	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
+		return 0
+	}
+	return blankout.ScoreVariance(l.modelOf(l.chosen), e)
+}
 
 // forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
 // of the survivors of deletion at rate d, which are not scaled, the score is b + (1-d) g in
@@ -288,6 +298,10 @@ func (l *Learner) forecastNumber(y float64) {
 			}
 			r := y - l.unit.value(b+(1-d)*g)
 			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
+		}
+		if l.missing.event.filled {
+			r := y - blankout.ValueOf(l.unit.target, l.filling.levels[v*l.k])
+			wrong[0] = r * r
 		}
 		l.levels[v].forecast.add(0, wrong[:])
 	}
@@ -339,13 +353,19 @@ func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float
 
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and
 // then takes it into the unit.
-func (l *Learner) measureTarget(y, weight float64) {
-	f := l.now.scores[0]
-	l.measureNumber(y, weight, l.unit.value(f))
+func (l *Learner) measureTarget(e *blankout.Example) {
+	f, y, weight := l.now.scores[0], e.Target, e.Weight
+	l.measureNumber(y, weight, l.unit.value(f), l.varianceOf(e))
+	l.now.target = l.unit.standard(l.unit.clip(y))
+	if l.missing.event.lack.Some() && !l.shared() {
+		l.compareOwn(e, e.Label)
+	}
+	if l.fillsIn() {
+		l.compareDrawn(e, e.Label)
+	}
 	l.forecastNumber(y)
 	l.now.scores[0] = l.unit.score(f)
 	if l.period > 0 {
-		l.now.target = l.unit.standard(l.unit.clip(y))
 		return
 	}
 	clipped := l.unit.clip(y)

@@ -347,7 +347,7 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 	missing := texts("missing", func(p client.Prediction) string { return strings.Join(p.Missing, ",") })
 	if loss.IsRegression(m.Loss) {
 		outputs := []tensor{numbers("value", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}
-		if low, high := m.Interval(0); low <= high {
+		if low, high := m.Interval(0, 0); low <= high {
 			outputs = append(outputs, numbers("low", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Low) }),
 				numbers("high", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.High) }))
 		}

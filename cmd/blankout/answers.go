@@ -89,7 +89,7 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 	}
 	a.line = a.line[:0]
 	if a.regression {
-		_, err := fmt.Fprintln(a.out, strings.Join(a.number(scores[0]), " "))
+		_, err := fmt.Fprintln(a.out, strings.Join(a.number(e, scores[0]), " "))
 		return err
 	}
 	if k := a.model.Head.Predict(scores); k < len(a.classes) {
@@ -107,10 +107,10 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 
 // number returns the value that a score predicts and, where the model knows its
 // residuals, the bounds of its interval.
-func (a *answers) number(score float64) []string {
+func (a *answers) number(e *blankout.Example, score float64) []string {
 	value := a.model.Value(score)
 	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}
-	if low, high := a.model.Interval(value); low <= high {
+	if low, high := a.model.Interval(value, blankout.ScoreVariance(a.model.Model, e)); low <= high {
 		row[1], row[2] = strconv.FormatFloat(low, 'g', -1, 64), strconv.FormatFloat(high, 'g', -1, 64)
 	} else if a.csv == nil {
 		row = row[:1]
@@ -126,7 +126,7 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 	}
 	a.row = append(a.row[:0], id)
 	if a.regression {
-		a.row = append(a.row, a.number(scores[0])...)
+		a.row = append(a.row, a.number(e, scores[0])...)
 	} else {
 		k := a.model.Head.Predict(scores)
 		a.row = append(a.row, a.model.Schema.Classes[k], number(probabilities[k]))

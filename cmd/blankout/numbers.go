@@ -28,12 +28,12 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add counts in an example that has a score.
-func (m *numberMeasures) add(e *blankout.Example, h *blankout.Head, score float64) {
+// add counts in an example that has a score, of the blankout.ScoreVariance.
+func (m *numberMeasures) add(e *blankout.Example, h *blankout.Head, score, variance float64) {
 	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)
-		low, high := h.Interval(value)
+		low, high := h.Interval(value, variance)
 		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
 	}
 }

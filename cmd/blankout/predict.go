@@ -143,8 +143,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	shown := printable(classes)
 	measures := measure.NewEvaluation(len(classes))
 	score, rules := read.Score, map[blankout.MissingRule]int{} // examples known to lack fields by rule
+	variance := func(e *blankout.Example) float64 { return blankout.ScoreVariance(read.Model, e) }
 	if o.remove > 0 || o.groups > 0 {
-		if score, err = deleting(read.Model, o, schema, rules); err != nil {
+		if score, variance, err = deleting(read.Model, o, schema, rules); err != nil {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		s := score(e, scores)
 		if numbers != nil {
-			numbers.add(e, head, s[0])
+			numbers.add(e, head, s[0], variance(e))
 			if o.out == "" {
 				return nil
 			}
@@ -233,12 +234,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules map[blankout.MissingRule]int) (func(*blankout.Example, []float64) []float64, error) {
+func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules map[blankout.MissingRule]int) (func(*blankout.Example, []float64) []float64, func(*blankout.Example) float64, error) {
 	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
 		if err := c.Grouping.Check(); err != nil {
-			return nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
+			return nil, nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
 		}
 	}
 	n := 0
@@ -246,6 +247,12 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules 
 	var field []uint16
 	var left blankout.Example
 	var dead []bool
+	variance := func(e *blankout.Example) float64 {
+		if linear, ok := m.(*blankout.Linear); ok && o.known {
+			return linear.VarianceLacking(left.Features, &left)
+		}
+		return blankout.ScoreVariance(m, e)
+	}
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		field = m.About().Scaler.FieldsOf(e, x.Index, field)
@@ -261,7 +268,7 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules 
 			rules[rule]++
 		}
 		return m.ScoreLacking(left.Features, &left, out)
-	}, nil
+	}, variance, nil
 }
 
 // printable returns names as they are shown.

@@ -50,6 +50,24 @@ def test_filled_in(program, args, classes):
             assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.rule == "fill")
 
 
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+@pytest.mark.parametrize("missing", ["fill", "as-is", "auto"])
+def test_numbers_filled_in(program, loss, missing):
+    """What an event lacks widens its interval, whether it is filled in or not."""
+
+    def label(k, r):
+        return k + r.randrange(3) if loss == "poisson" else 10 + 2 * k + r.random()
+
+    data = program.events("t.jsonl", events(900, 70, nulls=0.02, label=label))
+    program("train", "-q", "-f", program.write("c.toml", RECORD), "-d", data, "-m", "m", "--solver", "online", "--loss", loss)
+    asked = events(200, 71, nulls=0.4, label=label)
+    answers = compare(program, program.home / "m", asked, missing=missing, tol=TOL).answers(asked)
+    widths = [(a.high - a.low) / (max(a.value, 1e-9) ** 0.5 if loss == "poisson" else 1) for a in answers if a.low > 0]
+    assert max(widths) > (1.001 if loss == "poisson" else 1.02) * min(widths)
+    if missing == "fill":
+        assert "fill" in {a.rule for a in answers}
+
+
 def test_known_columns_filled_in(program):
     x, y = rows(400, 1)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--known", "--missing", "fill", "--covariance-fields", "256", "--standardise", "auto")

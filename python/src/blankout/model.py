@@ -28,6 +28,7 @@ CLASS_LOSSES = (
 )
 NUMBER_LOSSES = ("linear", "absolute", "quantile", "huber", "poisson")
 INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
+MAX_VARIANCE = 10.0  # of the logarithm of a count
 MOST_UNKNOWN = 20  # features that an answer names as unknown
 
 
@@ -289,6 +290,7 @@ class Model:
         scores = self._score(batch)
         chosen = self._decide(scores)
         chances = None if self._numbers else self._probabilities(scores)
+        variances = self._variances(batch) if self._numbers else []
         out = []
         for i in range(len(batch)):
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
@@ -302,7 +304,7 @@ class Model:
                     shown = range(min(len(self.classes_), len(self._schema.classes)))
                     a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
             if self._numbers:
-                a.update(self._interval(self._value(scores[i, 0])))
+                a.update(self._interval(self._value(scores[i, 0]), variances[i]))
             a["unknown"] = self._unknown(batch, i)
             if explain > 0:
                 a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
@@ -313,13 +315,39 @@ class Model:
         """Return what scores predict where labels are numbers: of counts the exponential."""
         return np.exp(score) if self._counts else score
 
-    def _interval(self, value: float) -> dict[str, float]:
+    def _variances(self, batch: Batch) -> list[float]:
+        """Return the variance that each event's score has for the numbers that are missing from it."""
+        out = [0.0] * len(batch)
+        if self._covariance is None or batch.present is None and not self._missing.known:
+            return out
+        rows, columns, x, _ = self._standardised(batch)
+        ends = np.searchsorted(rows, np.arange(len(batch) + 1))
+        for i in range(len(batch)):
+            verdict = self._verdict(batch, i)
+            filled = verdict.parts is not None
+            if not filled and verdict.rule:  # what would be filled in is open, all of it
+                verdict = self._missing.forced("fill").answer(self._schema.fields, batch, i, self._covariance)
+            if verdict.parts is None:
+                continue
+            own = slice(ends[i], ends[i + 1])
+            r = self._repair(columns[own], x[own], verdict)
+            out[i] = float(r.variance[0])
+            if not filled:
+                here, places = self._covariance.places(columns[own])
+                out[i] += float(x[own][here] @ r.extra[places, 0] + r.shift[0]) ** 2
+            out[i] *= verdict.scale**2
+        return out
+
+    def _interval(self, value: float, variance: float) -> dict[str, float]:
         """Return a value with the bounds that nine of ten targets lie between, if they are known."""
         if self._residual is None:
             return {"value": float(value)}
         mean, deviation = self._residual
         unit = math.sqrt(max(value, 1e-9)) if self._counts else 1.0  # Pearson's residuals of counts
-        low, high = (float(value + unit * (mean + side * 1.6448536269514722 * deviation)) for side in (-1, 1))
+        if self._counts:  # the logarithm is normal
+            variance = value * math.expm1(min(variance, MAX_VARIANCE))
+        width = 1.6448536269514722 * math.sqrt(deviation * deviation + variance)
+        low, high = (float(value + unit * (mean + side * width)) for side in (-1, 1))
         return {"value": float(value), "low": max(low, 0.0) if self._counts else low, "high": high}
 
     def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
@@ -378,6 +406,8 @@ class Model:
         r = self._repair(columns, x, verdict)
         here, places = self._covariance.places(columns)
         score = score + verdict.scale * (x[here] @ r.extra[places] + r.shift)
+        if self._numbers:
+            return score + (verdict.scale**2 * np.minimum(r.variance, MAX_VARIANCE) / 2 if self._counts else 0.0)
         a, b = (1.0, 0.0) if self._pairs else (self._a, self._b)
         return np.array([widen(f, verdict.scale**2 * v, a, b) for f, v in zip(score.tolist(), r.variance.tolist())])
 
