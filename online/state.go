@@ -27,6 +27,7 @@ type Snapshot struct {
 	fill    []byte // likewise, where numbers may be filled in
 	metrics Metrics
 	health  *Health
+	start   Moment // of the block of events whose health is being found
 }
 
 // Snapshot returns the state as it is now. It copies what was written since the
@@ -41,7 +42,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	s := &Snapshot{model: (&blankout.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health()}
+	s := &Snapshot{model: (&blankout.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.health.start}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -99,7 +100,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 
 // Warnings is Learner.Warnings of the state, with nothing more to come.
 func (s *Snapshot) Warnings(settings Fingerprint) []Warning {
-	return s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, settings, true)
+	return append(s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, settings, true), oddTime(s.start.Time, settings)...)
 }
 
 // Blocks is Snapshot().Blocks().

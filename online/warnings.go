@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"blankout"
@@ -26,7 +27,7 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnPrior}
+var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnTime, warnPrior}
 
 const (
 	warnUnlabelled = "no-labels"        // no event has had a label
@@ -34,6 +35,7 @@ const (
 	warnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
 	warnKinds      = "mixed-kinds"      // a field comes as values of several kinds
 	warnNoCurve    = "no-curve"         // a name in field_curves is of no number
+	warnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
 	warnPrior      = "worse-than-prior" // the class shares alone would have predicted better
 )
 
@@ -168,7 +170,30 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve())...)
+	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), oddTime(l.health.start.Time, settings))...)
+}
+
+// OddTime says why the time of a record, in milliseconds since 1970, is hardly one that was
+// meant: it lies in January 1970, where seconds are that are read as milliseconds, or
+// after the year 2100, where microseconds and nanoseconds are. It is "" where it may be.
+func OddTime(ms int64, field string) string {
+	at := time.UnixMilli(ms).UTC()
+	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
+		return ""
+	}
+	return fmt.Sprintf("record.time = %q reads %d as the time %s: it wants milliseconds since 1970 or RFC 3339 times; "+
+		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339))
+}
+
+// oddTime warns of a time that is hardly one that was meant, where a field holds times.
+func oddTime(ms int64, settings Fingerprint) []Warning {
+	if settings["time"] == "" {
+		return nil
+	}
+	if text := OddTime(ms, settings["time"]); text != "" {
+		return []Warning{{warnTime, text}}
+	}
+	return nil
 }
 
 // noCurve warns of names in field_curves that no number has come by.

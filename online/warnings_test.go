@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -258,5 +259,39 @@ func TestMixedKinds(t *testing.T) {
 	w := l.Warnings(nil, false)
 	if len(w) != 1 || w[0].Kind != "mixed-kinds" || !strings.Contains(w[0].Text, `"amount\x1b" (numeric in 9`) || !strings.Contains(w[0].Text, "categorical in ") || strings.Contains(w[0].Text, "country") {
 		t.Errorf("%v; %+v", w, l.missing.kinds)
+	}
+}
+
+// Times that are read in the wrong unit are told, with the field and the value, and a
+// learner that goes on tells them again; times of today are not, and neither are those of
+// records where no field holds them.
+func TestOddTime(t *testing.T) {
+	settings := Fingerprint{"time": "at"}
+	for _, c := range []struct {
+		time int64
+		want bool
+	}{{1_767_225_600, true}, {1_767_225_600_000, false}, {1_767_225_600_000_000, true}, {0, false}, {-1, false}} {
+		l := mustNew(t, DefaultConfig(), 2)
+		for i := range 1200 {
+			e := &blankout.Example{Label: i % 2, Weight: 1, Time: c.time, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
+			l.Learn(e)
+		}
+		restored, err := Restore(DefaultConfig(), must(l.Blocks()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range [][]Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.Snapshot().Warnings(settings)} {
+			if slices.Contains(kinds(w), warnTime) != c.want {
+				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
+			}
+			for _, w := range w {
+				if w.Kind == warnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
+					t.Error(w.Text)
+				}
+			}
+		}
+		if w := l.Warnings(Fingerprint{}, false); slices.Contains(kinds(w), warnTime) {
+			t.Errorf("%v where no field holds the time", kinds(w))
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"blankout"
+	"blankout/online"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -26,6 +27,7 @@ const (
 
 // A sample is what the first records of a file or topic hold, read as a configuration says.
 type sample struct {
+	time                       int64 // of the first record that has one
 	schema                     *blankout.Schema
 	fields                     sampled
 	records, labelled, refused int
@@ -58,6 +60,9 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			if e.Label != blankout.Unlabelled {
 				out.labelled++
 			}
+			if out.time == 0 {
+				out.time = e.Time
+			}
 			values += e.Features.Len()
 			out.fields.add(e, out.schema, out.records)
 		}
@@ -79,6 +84,9 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	}
 	if s.records > s.refused && s.labelled == 0 && !c.Unlabelled {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
+	}
+	if text := online.OddTime(s.time, c.Time); c.Time != "" && text != "" {
+		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.fields.suspicious(s.schema)...)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
