@@ -217,6 +217,10 @@ func TestAvroEvolves(t *testing.T) {
 	if len(s.Fields) != 3 || s.Fields[1].Name != "at.lat" || s.Fields[2].Name != "new" {
 		t.Errorf("%+v", s.Fields)
 	}
+	// The older version again, now that the newer one with its default of 1 is known.
+	if d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, 1}, double(5)...)}, &e); e.Refused != nil || total(&e) != 5 || slices.Contains(e.Field, 2) {
+		t.Errorf("a record of version 1 has features of sum %v of the fields %v: the default of a later version is no reading", total(&e), e.Field)
+	}
 	d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 3, 2}}, &e)
 	if e.Refused != nil || !slices.Equal(e.Missing, []uint16{2}) {
 		t.Errorf("null: %v, %v", e.Missing, e.Refused)
