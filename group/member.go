@@ -36,6 +36,7 @@ type Config struct {
 	MixTopic   string `toml:"mix_topic"`  // of the ledger; "": NAME-mix
 	BaseTopic  string `toml:"base_topic"` // "": NAME-base
 	Partitions int    `toml:"partitions"` // of a created mix topic, for chunks
+	Instance   string `toml:"instance"`   // stream.MembershipConfig.Instance
 	// An interval of a member ends after Share of the events that the group has learned,
 	// divided among the members that learn, between IntervalMin and IntervalEvents; or
 	// after IntervalMax.
@@ -327,7 +328,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	defer func() { l.entries.stop() }()
 	membership := stream.DefaultMembershipConfig()
 	membership.ConnectConfig, membership.Group, membership.Topics, membership.Log = connect, m.Config.Name, m.topics(), l.log
-	membership.SessionTimeout, membership.RebalanceTimeout = m.Config.SessionTimeout, m.Config.RebalanceTimeout
+	membership.SessionTimeout, membership.RebalanceTimeout, membership.Instance = m.Config.SessionTimeout, m.Config.RebalanceTimeout, m.Config.Instance
 	place, err := stream.NewMembership(ctx, membership)
 	if err != nil {
 		return err
