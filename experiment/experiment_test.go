@@ -41,7 +41,7 @@ func TestAll(t *testing.T) {
 				}
 			}
 			before := files(t, out)
-			again := Options{Size: Quick, Out: out, Seed: 1, Threads: 1, Progress: func(p Progress) {
+			again := Options{Size: Quick, Out: out, Seed: 1, Threads: 1, Progress: func(p Status) {
 				if p.Done != p.Reused {
 					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
 				}

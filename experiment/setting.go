@@ -39,11 +39,11 @@ type Options struct {
 	Threads int // 0: one for each processor; no result depends on it
 	// Progress is called after each cell and every second, by several goroutines,
 	// one call at a time. May be nil.
-	Progress func(Progress)
+	Progress func(Status)
 }
 
-// Progress is how far an experiment has come.
-type Progress struct {
+// Status is how far an experiment has come.
+type Status struct {
 	Experiment  string
 	Done, Known int // cells; Known grows while the experiment finds out
 	Reused      int // of Done, from an earlier run
@@ -65,9 +65,9 @@ type Setting struct {
 	result     Result
 	figures    []figure
 
-	mu       sync.Mutex
-	progress Progress
-	report   func(Progress)
+	mu     sync.Mutex
+	status Status
+	report func(Status)
 }
 
 // Run runs an experiment and writes its results to o.Out: results.json,
@@ -100,7 +100,7 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.cells.close()) }()
-	s.progress.Experiment = e.Name
+	s.status.Experiment = e.Name
 	s.result = Result{Experiment: e.Name, Paper: e.Paper + ", " + e.Part, Size: s.Size, Samples: s.samples, Seed: s.Seed, Protocol: protocol}
 	s.result.Command = "blankout experiment " + e.Name
 	if !s.samples && len(e.Needs) > 0 {
@@ -135,7 +135,7 @@ func (s *Setting) watched(ctx context.Context) error {
 			case <-done:
 				return
 			case <-tick.C:
-				s.tell(func(*Progress) {})
+				s.tell(func(*Status) {})
 			}
 		}
 	})
@@ -145,12 +145,12 @@ func (s *Setting) watched(ctx context.Context) error {
 }
 
 // tell changes the progress and reports it.
-func (s *Setting) tell(change func(p *Progress)) {
+func (s *Setting) tell(change func(p *Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(&s.progress)
+	change(&s.status)
 	if s.report != nil {
-		s.report(s.progress)
+		s.report(s.status)
 	}
 }
 
@@ -278,14 +278,14 @@ func (s *Setting) Load(ctx context.Context, schema *blankout.Schema, folder, fil
 
 // Say shows what is being done.
 func (s *Setting) Say(format string, args ...any) {
-	s.tell(func(p *Progress) { p.Doing = fmt.Sprintf(format, args...) })
+	s.tell(func(p *Status) { p.Doing = fmt.Sprintf(format, args...) })
 }
 
 // Expect announces n cells, for the progress.
 func (s *Setting) Expect(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.progress.Known += n
+	s.status.Known += n
 }
 
 // Cell returns the value of a cell: from an earlier run, or else computed and
@@ -307,7 +307,7 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 		})
 	}
 	if err == nil {
-		s.tell(func(p *Progress) {
+		s.tell(func(p *Status) {
 			p.Done++
 			p.Known = max(p.Known, p.Done)
 			if found {

@@ -11,11 +11,11 @@ import (
 	"blankout/record"
 )
 
-// ahead reads and decodes a File in goroutines of its own: one reads, and where
+// pipeline reads and decodes a File in goroutines of its own: one reads, and where
 // lines can be decoded apart from each other others decode, block by block. Next
 // gives the blocks out in the order of the file, so that nothing depends on the
 // number of threads.
-type ahead struct {
+type pipeline struct {
 	free, ready chan *block // to fill, and in the order of the file
 	work        chan *block // to decode
 	stop        chan struct{}
@@ -60,11 +60,11 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 		p.ctx = ctx
 	}
 	n := 2*threads + 3
-	a := &ahead{free: make(chan *block, n), ready: make(chan *block, n), work: make(chan *block, n), stop: make(chan struct{}), cancel: cancel}
+	a := &pipeline{free: make(chan *block, n), ready: make(chan *block, n), work: make(chan *block, n), stop: make(chan struct{}), cancel: cancel}
 	for range n {
 		a.free <- &block{decoded: make(chan struct{}, 1)}
 	}
-	f.ahead = a
+	f.pipeline = a
 	if pack == nil {
 		pack = func([]blankout.Example) any { return nil }
 	}
@@ -112,7 +112,7 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	})
 }
 
-func (a *ahead) next(ctx context.Context, f *File, b *blankout.Batch) error {
+func (a *pipeline) next(ctx context.Context, f *File, b *blankout.Batch) error {
 	if a.err != nil {
 		return a.err
 	}
@@ -176,4 +176,4 @@ func (f *File) decodeLabels(k *block) {
 
 // Packed returns what the function given to Ahead has made of the Examples that Next
 // returned last.
-func (f *File) Packed() any { return f.ahead.held.packed }
+func (f *File) Packed() any { return f.pipeline.held.packed }

@@ -33,8 +33,8 @@ type File struct {
 	decoder record.Decoder
 	schema  *blankout.Schema
 
-	block block // without reading ahead
-	ahead *ahead
+	block    block // without reading ahead
+	pipeline *pipeline
 }
 
 // batchExamples bounds a Batch; it ends earlier with the lines at hand.
@@ -101,8 +101,8 @@ func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if f.ahead != nil {
-		return f.ahead.next(ctx, f, b)
+	if f.pipeline != nil {
+		return f.pipeline.next(ctx, f, b)
 	}
 	if p := f.records.pump; p != nil {
 		p.ctx = ctx
@@ -185,10 +185,10 @@ func (f *File) place(e *blankout.Example) {
 // Close ends reading ahead and closes the file. A read of standard input that is
 // under way when its context ends goes on in the background until there is input.
 func (f *File) Close() error {
-	if f.ahead != nil {
-		close(f.ahead.stop)
-		f.ahead.cancel()
-		f.ahead.done.Wait()
+	if f.pipeline != nil {
+		close(f.pipeline.stop)
+		f.pipeline.cancel()
+		f.pipeline.done.Wait()
 	}
 	return f.records.Close()
 }

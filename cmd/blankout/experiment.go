@@ -120,7 +120,7 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 		options.Size = experiment.Full
 	}
 	screen := p.newScreen(10 * time.Second)
-	options.Progress = func(g experiment.Progress) {
+	options.Progress = func(g experiment.Status) {
 		if screen.due() {
 			screen.progress(experimentProgress(g))
 		}
@@ -177,7 +177,7 @@ func verdicts(claims []experiment.Claim) string {
 	return fmt.Sprintf("%d claims reproduced, %d not, %d undecided", count[experiment.Reproduced], count[experiment.NotReproduced], count[experiment.Undecided])
 }
 
-func experimentProgress(g experiment.Progress) string {
+func experimentProgress(g experiment.Status) string {
 	line := fmt.Sprintf("%s: %d of %d", g.Experiment, g.Done, g.Known)
 	if g.Reused > 0 {
 		line += fmt.Sprintf(" (%d from before)", g.Reused)
