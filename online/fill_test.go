@@ -502,3 +502,47 @@ func TestFillRefused(t *testing.T) {
 		t.Errorf("%v, %d columns", l.missing.model, len(l.filling.columns))
 	}
 }
+
+// What was true of many events does not outlive a drift: some hundred comparisons later the
+// other rule is chosen.
+func TestRulesForget(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var c ruleChoice
+	rule, plain := blankout.MissingRescale, blankout.MissingRescale
+	compare := func(n int, fill float64) (took int) {
+		was := rule
+		for i := range n {
+			c.take(blankout.RuleLosses{1, 1, 1 + fill + 0.5*r.NormFloat64()})
+			if rule = c.choose(rule, plain); rule != was {
+				return i + 1
+			}
+		}
+		return n
+	}
+	if compare(20_000, 0.1); rule != blankout.MissingRescale {
+		t.Fatal(rule)
+	}
+	if took := compare(1000, -0.1); rule != blankout.MissingFill {
+		t.Errorf("%s after %d comparisons", rule, took)
+	}
+}
+
+// Of the first events enough are compared under masks that all ranges of the share missing
+// have a rule of their own.
+func TestMasksDrawn(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	s := &alikeStream{r: rand.New(rand.NewPCG(5, 2)), fields: 10}
+	for range 2000 {
+		l.Learn(s.next())
+	}
+	compared := 0.0
+	for bin, c := range l.filling.rules[forNull] {
+		compared += c.events
+		if rule := l.missing.model.Null[bin]; bin > 0 && rule != blankout.MissingFill {
+			t.Errorf("range %d: %s after %v comparisons", bin, rule, c.events)
+		}
+	}
+	if compared < 190 {
+		t.Errorf("%v comparisons in 2,000 events", compared)
+	}
+}
