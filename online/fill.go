@@ -571,10 +571,10 @@ func (l *Learner) samplesFill(point int) bool {
 }
 
 // fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
-// has deleted so much. What a filled in event lacks more is not forecast.
+// has deleted so much, be it everything. What a filled in event lacks more is not forecast.
 func (l *Learner) fillsLack(deleted blankout.Lack) bool {
 	present := deleted.Named + deleted.Silent
-	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 && present > 0 &&
+	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 &&
 		l.missing.model.Null[blankout.MissingBin(deleted.Null/(deleted.Null+present))] == blankout.MissingFill
 }
 

@@ -1,0 +1,175 @@
+package main
+
+// This file measures what is best learned from an event that arrives with nulls: the fields
+// that are there alone, as the learner does, or also what is expected of those that are not.
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout"
+	sums "blankout/measure"
+	"blankout/online"
+)
+
+// nullStreams are those whose fields become null; of group columns each runs die together
+// where groups do, and what is left is a group each.
+var nullStreams = []struct {
+	name, file       string
+	classes, columns int
+	group            int
+}{
+	{"elec2", "stream.svm.gz", 2, 8, 2},
+	{"gas_drift", "stream.svm.gz", 6, 128, 8},
+	{"covtype_10k", "train.svm.gz", 7, 54, 5},
+}
+
+const nullSeeds = 5
+
+// nulls compares the two ways on events that have lost a share of their fields, or groups of
+// fields, by the progressive error of what is answered.
+func (c *comparison) nulls() error {
+	fmt.Fprint(c.w, "## Learning from events with nulls, progressive error of one pass, %\n\n| stream | null | present fields alone | expected values as well | difference |\n|---|---|---|---|---|\n")
+	for _, d := range nullStreams {
+		s, err := load(c.path(d.name, d.file), d.classes)
+		if err != nil {
+			return err
+		}
+		for _, group := range []int{1, d.group} {
+			for _, share := range []float64{0.1, 0.3, 0.5} {
+				var alone, filled, more []float64
+				for seed := range uint64(nullSeeds) {
+					a, err := learnNulls(s, d.columns, group, share, seed, false)
+					if err != nil {
+						return err
+					}
+					b, err := learnNulls(s, d.columns, group, share, seed, true)
+					if err != nil {
+						return err
+					}
+					alone, filled, more = append(alone, a), append(filled, b), append(more, b-a)
+				}
+				what := "fields"
+				if group > 1 {
+					what = fmt.Sprintf("groups of %d", group)
+				}
+				fmt.Fprintf(c.w, "| %s | %.0f %% of the %s | %.2f | %.2f | %+.2f ± %.2f |\n", d.name, 100*share, what,
+					stat.Mean(alone, nil), stat.Mean(filled, nil), stat.Mean(more, nil), stat.StdDev(more, nil)/math.Sqrt(nullSeeds))
+			}
+		}
+	}
+	fmt.Fprintln(c.w)
+	return nil
+}
+
+// learnNulls learns a set, whose columns become fields, with the fields of a share of the
+// groups null in each event, and returns the progressive error, %.
+func learnNulls(s *set, columns, group int, share float64, seed uint64, fill bool) (float64, error) {
+	schema := blankout.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
+	for i := range columns {
+		f := blankout.Field{Name: strconv.Itoa(i + 1), Kind: blankout.Numeric}
+		if group > 1 {
+			f.Group = strconv.Itoa(i / group)
+		}
+		schema.AddField(f)
+	}
+	l, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		return 0, err
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	var model *blankout.Linear
+	scores, wrong := make([]float64, schema.Outputs()), 0
+	for i := range s.examples {
+		e := nulled(&s.examples[i], columns, group, share, r)
+		copy(scores, l.Score(&e, make([]float64, len(scores))))
+		if blankout.Predict(scores) != e.Label {
+			wrong++
+		}
+		if !fill {
+			l.Learn(&e)
+			continue
+		}
+		if i%50 == 0 { // what is expected changes slowly
+			model = l.Published()
+		}
+		e = expected(model, &e)
+		l.LearnLater(&e, scores, &sums.Classes{})
+	}
+	return 100 * float64(wrong) / float64(len(s.examples)), nil
+}
+
+// nulled returns an event of fields, some of which are null.
+func nulled(e *blankout.Example, columns, group int, share float64, r *rand.Rand) blankout.Example {
+	out := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}
+	at, dead := 0, false
+	for column := range uint32(columns) {
+		x := 0.0
+		if at < e.Features.Len() && e.Features.Index[at] == column {
+			x = e.Features.Value[at]
+			at++
+		}
+		if int(column)%group == 0 {
+			dead = r.Float64() < share
+		}
+		if dead {
+			out.Missing = append(out.Missing, uint16(column+1))
+			continue
+		}
+		out.Field = append(out.Field, uint16(column+1))
+		out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, x)
+	}
+	return out
+}
+
+// expected returns the event with what the model expects in place of the nulls.
+func expected(m *blankout.Linear, e *blankout.Example) blankout.Example {
+	m = m.WithMissing(m.Missing.Forced(blankout.MissingFill))
+	parts := m.Answer(e).Parts
+	if parts == nil {
+		return *e
+	}
+	c, x := m.Covariance, make([]float64, len(parts))
+	known := m.Standardised(e, blankout.Vec{})
+	for i, column := range known.Index {
+		if at, ok := slices.BinarySearch(c.Columns, column); ok {
+			x[at] = known.Value[i]
+		}
+	}
+	m.TellParts(known, parts)
+	c.Fill(parts).Expect(x)
+	out := *e
+	out.Field, out.Missing, out.Features = nil, nil, blankout.Vec{}
+	at := 0
+	add := func(column uint32, value float64) {
+		out.Field = append(out.Field, uint16(column+1))
+		out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, value)
+	}
+	for _, id := range e.Missing {
+		column := uint32(id - 1)
+		for ; at < e.Features.Len() && e.Features.Index[at] < column; at++ {
+			add(e.Features.Index[at], e.Features.Value[at])
+		}
+		place, ok := slices.BinarySearch(c.Columns, column)
+		row := m.Rows.Row(column)
+		if !ok || row == nil || parts[place] != blankout.Filled {
+			out.Missing = append(out.Missing, id)
+			continue
+		}
+		s := m.Scaler.Standardisation(row[m.Layout.Stats:])
+		raw := s.Centre + s.Scale*x[place]
+		if s.Unit != 0 {
+			raw = s.Unit * math.Sinh(raw)
+		}
+		add(column, raw)
+	}
+	for ; at < e.Features.Len(); at++ {
+		add(e.Features.Index[at], e.Features.Value[at])
+	}
+	return out
+}
