@@ -14,9 +14,11 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -189,8 +191,8 @@ func (c *Config) CheckJoin() error {
 		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabelled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:
 		return blankout.KeyErrorf("topics", "topics: with labels that come later [suspect] keeps no events: leave its topic and file empty")
-	case loss.IsRegression(c.Learner.Loss):
-		return blankout.KeyErrorf("topics", "topics: labels that come later are classes so far, and those of loss %s are numbers", c.Learner.Loss)
+	case loss.IsRegression(c.Learner.Loss) && c.Labels.Default != "" && !isNumber(c.Labels.Default):
+		return blankout.KeyErrorf("default", "default %q: the labels of loss %s are numbers; name one, or leave default empty", c.Labels.Default, c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
 		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
 	case c.Validate.HoldoutTopic != "":
@@ -593,4 +595,9 @@ func (l *Loaded) Values() (map[string]Shown, error) {
 		out[k.String()] = Shown{parsed.X, l.origins[k.String()]}
 	}
 	return out, nil
+}
+
+func isNumber(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	return err == nil && !math.IsInf(x, 0) && !math.IsNaN(x)
 }

@@ -65,7 +65,7 @@ func BenchmarkJoin(b *testing.B) {
 	before := b.Elapsed()
 	b.StartTimer()
 	for _, id := range ids {
-		if _, _, err := j.Label(id, 1, 1); err != nil {
+		if _, _, err := j.Label(&blankout.Example{Key: id, Label: 1, Weight: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}

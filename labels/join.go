@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/internal/failpoint"
+	"blankout/loss"
 )
 
 // Join matches labels with events. Its methods are called with the records of a Merge,
@@ -49,7 +51,8 @@ type State struct {
 	Clocks []Clock `json:"clocks"`
 	Counts
 	// Learned is what the events that were learned would have been told then; the
-	// progressive measures have what they were told when they came.
+	// progressive measures have what they were told when they came. Where labels are
+	// numbers Wrong sums the absolute errors.
 	Weight  float64 `json:"learned_weight"`
 	Wrong   float64 `json:"learned_wrong"`
 	LogLoss float64 `json:"learned_log_loss"`
@@ -175,13 +178,19 @@ func (c *Counts) Delay(q float64) float64 {
 // KeepsLate says whether late labels go to the dead letters.
 func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }
 
-// DefaultClass returns the class that an event without a label is learned as, -1 if there
-// is none: none is configured, or it is none of the classes.
-func (j *Join) DefaultClass(s *blankout.Schema) int {
-	if j.config.Default == "" {
-		return -1
+// SetDefault gives an event without a label what it is learned as, if anything is
+// configured, and that is one of the classes or, where labels are numbers, a number.
+func (j *Join) SetDefault(e *blankout.Example, s *blankout.Schema) {
+	if j.config.Default == "" || e.Label != blankout.Unlabelled {
+		return
 	}
-	return slices.Index(s.Classes, j.config.Default)
+	if s.Target == loss.Sign {
+		e.Label = slices.Index(s.Classes, j.config.Default)
+		return
+	}
+	if x, err := strconv.ParseFloat(j.config.Default, 64); err == nil {
+		e.Label, e.Target = 0, x
+	}
 }
 
 // Learned adds the measures of an event as it is learned.
@@ -311,15 +320,15 @@ func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Ou
 	return Matches, w, err
 }
 
-// Label says that a label has come. Where the event is to be learned with it, it returns
+// Label says that a label has come: the Key, Label, Target and Weight of e. Where the event is to be learned with it, it returns
 // that.
-func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, error) {
-	s := &j.state
+func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
+	s, id := &j.state, e.Key
 	st, since, ok, err := j.store.find(id)
 	if err != nil {
 		return 0, nil, fmt.Errorf("looking for the event of a label: %w", err)
 	}
-	same := st.labelled && st.class == class && st.weight == weight
+	same := st.labelled && st.class == e.Label && st.target == e.Target && st.weight == e.Weight
 	early := false
 	switch {
 	case ok && st.event > s.First:
@@ -347,7 +356,7 @@ func (j *Join) Label(id []byte, class int, weight float64) (Outcome, *Waited, er
 			return 0, nil, err
 		}
 	}
-	st.labelled, st.class, st.weight, st.told = true, class, weight, s.Now
+	st.labelled, st.class, st.target, st.weight, st.told = true, e.Label, e.Target, e.Weight, s.Now
 	if err := j.put(&deed{tick: s.Tick, label: true, time: s.Now, id: id}, &st); err != nil {
 		return 0, nil, err
 	}
@@ -422,7 +431,7 @@ func (j *Join) learn(body []byte, st *standing) (*Waited, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Label = st.class
+	w.Label, w.Target = st.class, st.target
 	w.Weight *= st.weight
 	return w, nil
 }

@@ -273,7 +273,7 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 			}
 			var w *Waited
 			if b.Labels {
-				_, w, err = j.join.Label(e.Key, e.Label, e.Weight)
+				_, w, err = j.join.Label(e)
 			} else {
 				_, w, err = j.join.Event(e, b.Partition, []float64{testScore(int(tick))})
 			}

@@ -110,7 +110,7 @@ func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
 	}
 	var err error
 	if b.Labels {
-		_, _, err = s.join.Label(e.Key, e.Label, e.Weight)
+		_, _, err = s.join.Label(e)
 	} else {
 		_, _, err = s.join.Event(e, b.Partition, nil)
 	}
@@ -128,9 +128,7 @@ func (s *Joined) expire() error {
 			return err
 		}
 		e := *w.Example
-		if class := s.join.DefaultClass(s.schema); e.Label == blankout.Unlabelled && class >= 0 {
-			e.Label = class
-		}
+		s.join.SetDefault(&e, s.schema)
 		s.queue = append(s.queue, settled{e, s.topic, w.Partition})
 	}
 }

@@ -163,7 +163,7 @@ func TestForget(t *testing.T) {
 	label := func(id string, class int, at int64) (Outcome, *Waited) {
 		t.Helper()
 		j.Advance("labels", 0, at)
-		o, w, err := j.Label([]byte(id), class, 1)
+		o, w, err := j.Label(&blankout.Example{Key: []byte(id), Label: class, Weight: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

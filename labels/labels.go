@@ -27,7 +27,8 @@ type Config struct {
 	// Wait is how long an event waits, by the time of the logs.
 	Wait time.Duration `toml:"wait"`
 	Late Late          `toml:"late"`
-	// Default is the class of an event that got no label; "" passes it on without one.
+	// Default is the class, or the number, of an event that got no label; "" passes it on
+	// without one.
 	Default string `toml:"default"`
 	// MaxPending bounds the events within Wait, PendingMemory the bytes of RAM for them.
 	MaxPending    uint64 `toml:"max_pending"`

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/record"
 )
 
@@ -93,7 +94,7 @@ const batchExamples = 512
 // whose default class is added first.
 func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
 	m := &Merge{schema: schema, join: join, idle: join.config.Idle, now: math.MinInt64}
-	if join.config.Default != "" { // in a stream of clicks no label may ever name it
+	if join.config.Default != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it
 		schema.Class([]byte(join.config.Default))
 	}
 	clocks := join.state.Clocks
@@ -349,6 +350,7 @@ type LabelDecoder struct {
 // NewLabelDecoder returns a LabelDecoder whose decoder is made by of, for a Schema of its own.
 func NewLabelDecoder(of func(*blankout.Schema) (record.Decoder, error), events *blankout.Schema) (*LabelDecoder, error) {
 	own := blankout.NewSchema(1, nil, events.MaxClasses)
+	own.Target = events.Target
 	decoder, err := of(own)
 	if err != nil {
 		return nil, err

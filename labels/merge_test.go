@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/record"
 )
 
@@ -176,7 +178,7 @@ func TestOpenForeignStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, w, err := j.Label([]byte("a"), 1, 2)
+	outcome, w, err := j.Label(&blankout.Example{Key: []byte("a"), Label: 1, Weight: 2})
 	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Scores[0] != 1 {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
@@ -222,7 +224,7 @@ func TestMaxPending(t *testing.T) {
 	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
 		t.Errorf("%q went: %+v", went, n)
 	}
-	if outcome, _, err := j.Label([]byte("a"), 1, 1); err != nil || outcome != IsLate {
+	if outcome, _, err := j.Label(&blankout.Example{Key: []byte("a"), Label: 1, Weight: 1}); err != nil || outcome != IsLate {
 		t.Errorf("a label of what went: %v, %v", outcome, err)
 	}
 }
@@ -260,5 +262,56 @@ func TestLaneEnds(t *testing.T) {
 				t.Errorf("from %d to %d: %d records, then at %d", from, at, count, last)
 			}
 		}
+	}
+}
+
+// A label that is a number waits for its event and is kept over a restart: the same number
+// again says nothing new, another one corrects it.
+func TestNumberLabels(t *testing.T) {
+	c, directory := testConfig(1000), t.TempDir()
+	c.Default = "2.5"
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Advance("events", 0, 1)
+	if _, _, err := j.Event(&blankout.Example{Key: []byte("a"), Label: blankout.Unlabelled, Weight: 1}, 0, []float64{7}); err != nil {
+		t.Fatal(err)
+	}
+	say := func(target float64) (Outcome, float64) {
+		o, w, err := j.Label(&blankout.Example{Key: []byte("a"), Target: target, Weight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w == nil {
+			return o, math.NaN()
+		}
+		return o, w.Target
+	}
+	if o, y := say(3.5); o != Matches || y != 3.5 {
+		t.Fatalf("%v with %v", o, y)
+	}
+	f := j.Freeze()
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Open(c, directory, f.state); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if o, _ := say(3.5); o != Repeats {
+		t.Errorf("the same number again: %v", o)
+	}
+	if o, y := say(0); o != Corrects || y != 0 {
+		t.Errorf("another number: %v with %v", o, y)
+	}
+	s := blankout.NewSchema(1, nil, 2)
+	s.Target = loss.Real
+	e := blankout.Example{Label: blankout.Unlabelled}
+	if j.SetDefault(&e, s); e.Label != 0 || e.Target != 2.5 {
+		t.Errorf("the default is %v", e.Target)
 	}
 }

@@ -89,6 +89,7 @@ type standing struct {
 	came     int64  // when that was
 	labelled bool
 	class    int
+	target   float64 // instead of a class, where labels are numbers
 	weight   float64
 	told     int64 // when the label came
 }
@@ -105,6 +106,9 @@ func (s *standing) state(c *coder.Coder) {
 	c.Int(&s.class)
 	c.Float(&s.weight)
 	c.Int64(&s.told)
+	if c.Decode && len(c.In) > 0 || !c.Decode && s.target != 0 {
+		c.Float(&s.target) // of classes nothing is written
+	}
 }
 
 // openStore opens the store in a directory and goes back to the tick, whose sum says that

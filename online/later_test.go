@@ -44,3 +44,31 @@ func TestLearnLater(t *testing.T) {
 		t.Errorf("learned later it scores %v, at once %v", a, b)
 	}
 }
+
+// Where the label is a number the progressive measures have the error of what the event was
+// told when it came, and the other is measured apart.
+func TestLearnNumberLater(t *testing.T) {
+	c := DefaultConfig()
+	c.Loss = "squared"
+	later, plain := numberLearner(t, c), numberLearner(t, c)
+	events := numbersOf(300, later.unit.target, 1)
+	last := events[299]
+	arrival := slices.Clone(later.Score(last, make([]float64, 1)))
+	for _, e := range events[:299] {
+		later.Learn(e)
+		plain.Learn(e)
+	}
+	before := later.Metrics().Numbers.Total.Absolute
+	var fresh measure.Classes
+	later.LearnLater(last, arrival, &fresh)
+	told := plain.Learn(last)[0]
+	if got, want := later.Metrics().Numbers.Total.Absolute-before, math.Abs(last.Target-arrival[0]); math.Abs(got-want) > 1e-6*want {
+		t.Errorf("the progressive absolute error grew by %v, want %v, that of the arrival", got, want)
+	}
+	if want := math.Abs(last.Target - told); math.Abs(fresh.Wrong-want) > 1e-6 || fresh.Weight != 1 || want > 0.5*math.Abs(last.Target-arrival[0]) {
+		t.Errorf("at learning %+v, want an error of %v", fresh, want)
+	}
+	if a, b := later.Score(last, make([]float64, 1))[0], plain.Score(last, make([]float64, 1))[0]; a != b {
+		t.Errorf("learned later it scores %v, at once %v", a, b)
+	}
+}

@@ -221,7 +221,8 @@ func (l *Learner) Learn(e *blankout.Example) []float64 { return l.learn(e, nil, 
 
 // LearnLater learns an event whose label has come later than the event. The scores are
 // those that it was given when it came, by Score: they are what the progressive measures
-// count. What the weights say now is added to fresh.
+// count. What the weights say now is added to fresh; where labels are numbers its Wrong
+// takes the absolute error.
 func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measure.Classes) []float64 {
 	return l.learn(e, scores, fresh)
 }
@@ -252,7 +253,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		return l.now.scores
 	}
 	if l.set.numbers {
-		l.measureTarget(e)
+		l.measureTarget(e, earlier, fresh)
 	} else {
 		told := l.now.scores
 		if earlier != nil {

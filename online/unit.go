@@ -352,10 +352,17 @@ func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float
 }
 
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and
-// then takes it into the unit.
-func (l *Learner) measureTarget(e *blankout.Example) {
+// then takes it into the unit. earlier is what the event was told when it came, if its label
+// comes later; what it would be told now is added to fresh.
+func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
 	f, y, weight := l.now.scores[0], e.Target, e.Weight
-	l.measureNumber(y, weight, l.unit.value(f), l.varianceOf(e))
+	told := l.unit.value(f)
+	if earlier != nil {
+		fresh.Add(true, weight, 0, 1)
+		fresh.Wrong += weight * math.Abs(y-told)
+		told = blankout.ValueOf(l.unit.target, earlier[0])
+	}
+	l.measureNumber(y, weight, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))
 	if l.missing.event.lack.Some() && !l.shared() {
 		l.compareOwn(e, e.Label)

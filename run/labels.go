@@ -46,7 +46,7 @@ func (l *loop) tryJoin(b *blankout.Batch, e *blankout.Example) error {
 	var w *labels.Waited
 	var err error
 	if b.Labels {
-		outcome, w, err = j.Label(e.Key, e.Label, e.Weight)
+		outcome, w, err = j.Label(e)
 	} else {
 		l.told = l.Learner.Score(e, slices.Grow(l.told[:0], l.Learner.Schema().Outputs()))
 		outcome, w, err = j.Event(e, b.Partition, l.told)
@@ -65,9 +65,7 @@ func (l *loop) tryJoin(b *blankout.Batch, e *blankout.Example) error {
 
 // learnExpired takes up an event that waited in vain.
 func (l *loop) learnExpired(w *labels.Waited) {
-	if class := l.Labels.DefaultClass(l.Learner.Schema()); class >= 0 {
-		w.Label = class
-	}
+	l.Labels.SetDefault(w.Example, l.Learner.Schema())
 	l.learnWaited(w)
 }
 

@@ -124,7 +124,7 @@ var metrics = []metric{
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Share of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
 		func(v *view, emit func(float64, ...string)) {
-			if v.status.Labels != nil {
+			if v.status.Labels != nil && v.status.Metrics.Numbers == nil {
 				emit(v.status.AtLearning.Error())
 			}
 		}},

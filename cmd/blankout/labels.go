@@ -21,7 +21,6 @@ import (
 	"blankout"
 	"blankout/config"
 	"blankout/labels"
-	"blankout/loss"
 	"blankout/measure"
 	"blankout/record"
 	"blankout/run"
@@ -39,7 +38,6 @@ func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.L
 
 // checkJoin returns what does not go with labels that come later.
 func checkJoin(c *config.Config, o runFlags) error {
-	lossName, _, _ := strings.Cut(c.Learner.Loss, ":")
 	switch {
 	case o.data != "" && o.labels == "":
 		return usageError{fmt.Errorf("-d %s: labels come later (labels.topics): name their file with --labels", o.data)}
@@ -47,8 +45,6 @@ func checkJoin(c *config.Config, o runFlags) error {
 		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 	case o.learners.N > 1:
 		return usageError{fmt.Errorf("--learners %d: labels come later, which several learners of one model cannot join yet: leave --learners out", o.learners.N)}
-	case loss.IsRegression(lossName):
-		return usageError{fmt.Errorf("loss %s: a target that is a number cannot come later than its event yet", c.Learner.Loss)}
 	case o.data == "-" || o.labels == "-":
 		return usageError{errors.New("events and labels that are joined cannot come from standard input")}
 	}
@@ -155,7 +151,9 @@ func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p 
 		if err != nil || !file {
 			return &labels.Deferred{}, err
 		}
-		clock, err := of(blankout.NewSchema(1, nil, 2))
+		read := blankout.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it refuses has no time
+		read.Target = s.Target
+		clock, err := of(read)
 		return &labels.Deferred{Clock: clock}, err
 	}
 	opened, err := p.Open(ctx, s, from)
@@ -185,8 +183,6 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *blankout.Sch
 		return nil, usageError{errors.New("--labels: the labels are those of one -d")}
 	case path == "-" || d.join.labels == "-":
 		return nil, usageError{errors.New("events and labels that are joined cannot come from standard input")}
-	case d.record.Target != loss.Sign:
-		return nil, usageError{errors.New("--labels: a target that is a number cannot come later than its event yet")}
 	}
 	if err := c.Check(); err != nil {
 		return nil, usageError{fmt.Errorf("[labels] %w", err)}
@@ -296,6 +292,7 @@ type labelSummary struct {
 	// the scores that they were given as they came.
 	LearningError   *float64 `json:"learning_error"`
 	LearningLogLoss *float64 `json:"learning_log_loss"`
+	LearningMAE     *float64 `json:"learning_mae,omitempty"` // where labels are numbers, instead
 }
 
 func summariseLabels(s *run.Status) *labelSummary {
@@ -303,5 +300,8 @@ func summariseLabels(s *run.Status) *labelSummary {
 		return nil
 	}
 	at := s.AtLearning
-	return &labelSummary{*s.Labels, measure.Defined(100 * at.Error()), measure.Defined(at.MeanLogLoss())}
+	if s.Metrics.Numbers != nil {
+		return &labelSummary{Counts: *s.Labels, LearningMAE: measure.Defined(at.Error())}
+	}
+	return &labelSummary{Counts: *s.Labels, LearningError: measure.Defined(100 * at.Error()), LearningLogLoss: measure.Defined(at.MeanLogLoss())}
 }
