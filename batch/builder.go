@@ -34,12 +34,13 @@ type Packed struct {
 	chunk *chunk
 	ends  []uint32 // of the rows in the chunk
 	bad   error    // of the row behind them
-	at    uint32   // number of the chunk, once the first row has been added
+	added bool     // the chunk, with the first row that was
+	at    uint32   // its number then
 }
 
 // Pack copies the features of examples in and checks them, without Labels,
 // Weights or what has been refused. It may be called by many goroutines at the
-// same time; of what it returns all rows must be added before Data is called.
+// same time; what is to be added of what it returns must be so before Data is called.
 func (b *Builder) Pack(examples []blankout.Example) *Packed {
 	n := 0
 	for i := range examples {
@@ -56,7 +57,7 @@ func (b *Builder) Pack(examples []blankout.Example) *Packed {
 }
 
 // AddPacked adds e, the example whose features are row i of p: the rows of p in
-// their order. Its errors are Add's.
+// their order, of which any may be left out. Its errors are Add's.
 func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -67,8 +68,9 @@ func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
 	from := uint32(0)
 	if i > 0 {
 		from = p.ends[i-1]
-	} else {
-		p.at = uint32(len(b.d.chunks))
+	}
+	if !p.added {
+		p.added, p.at = true, uint32(len(b.d.chunks))
 		b.d.chunks = append(b.d.chunks, p.chunk)
 	}
 	b.add(e, rowRef{p.at, from, p.ends[i] - from})

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -162,6 +163,36 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 		for i := range want {
 			if out[i] != want[i] {
 				t.Fatalf("%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
+			}
+		}
+	}
+}
+
+// Rows that are passed over, the first of a part too, leave the others what they are.
+func TestPackedRowsPassedOver(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	es := randomExamples(r, 300, 200, func(int) float64 { return r.NormFloat64() })
+	for _, part := range []int{7, 100, 300} {
+		var b, plain Builder
+		for of := range slices.Chunk(es, part) {
+			p := b.Pack(of)
+			for i := range of {
+				if i%4 == 0 {
+					continue
+				}
+				if err := errors.Join(b.AddPacked(p, i, &of[i]), plain.Add(&of[i])); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got, want := b.Data(nil), plain.Data(nil)
+		if got.Rows() != want.Rows() {
+			t.Fatalf("%d rows, want %d", got.Rows(), want.Rows())
+		}
+		for i := range got.Rows() {
+			a, b := got.Vec(i, blankout.Vec{}), want.Vec(i, blankout.Vec{})
+			if !slices.Equal(a.Index, b.Index) || !slices.Equal(a.Value, b.Value) || got.Label(i) != want.Label(i) {
+				t.Fatalf("parts of %d: row %d is %v, want %v", part, i, a, b)
 			}
 		}
 	}
