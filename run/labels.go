@@ -75,6 +75,7 @@ func (l *loop) learnWaited(w *labels.Waited) {
 	case validate.HeldOut(w.Partition, w.Offset, l.validator.holdout):
 		l.current.HeldOut++
 		if w.Label != blankout.Unlabelled && online.Usable(w.Example) {
+			l.recent.offer(w.Example)
 			l.assess(w.Example)
 		}
 		return
@@ -84,6 +85,7 @@ func (l *loop) learnWaited(w *labels.Waited) {
 		return
 	}
 	l.current.Learned++
+	l.recent.offer(w.Example)
 	l.Learner.LearnLater(w.Example, w.Scores, &fresh)
 	l.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
 }

@@ -399,6 +399,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		case validate.HeldOut(b.Partition, e.Offset, l.validator.holdout):
 			l.current.HeldOut++
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
+			l.recent.offer(e)
 			if e.Label != blankout.Unlabelled && online.Usable(e) {
 				l.assess(e)
 			}
@@ -408,6 +409,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		default:
 			l.current.Learned++
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
+			l.recent.offer(e)
 		}
 		if err := l.learnOne(e); err != nil {
 			return err

@@ -99,6 +99,7 @@ type Runner struct {
 	published  atomic.Pointer[Published]
 	exact      atomic.Pointer[blankout.Linear]
 	validation atomic.Bool // one is asked for
+	recent     recentRing
 }
 
 // Config says when Run saves, publishes and stops.

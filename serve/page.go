@@ -118,6 +118,7 @@ type Report struct {
 	Ended      bool                       `json:"ended,omitempty"` // there is no more to learn from
 	Reporting  bool                       `json:"reporting"`       // GET /v1/reports is there
 	Group      bool                       `json:"group"`           // GET /v1/group is there
+	Without    bool                       `json:"without"`         // GET /v1/without is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
 	Unlabelled uint64                     `json:"unlabelled"`
@@ -340,6 +341,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	shown := len(marks)
 	for {
 		now := reportOf(s.collector.view())
+		now.Without = s.service.Recent != nil && s.service.Model != nil
 		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, s.service.Group != nil && s.service.Group() != nil
 		if send("status", now) != nil {
 			return

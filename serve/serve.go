@@ -121,6 +121,9 @@ type Service struct {
 	OnDisk  bool
 	// Reports are those of validations; nil serves none.
 	Reports *Reports
+	// Recent returns some of the newest events that had a label, the oldest first, for
+	// questions about what the model would make of them; nil answers none.
+	Recent func() []blankout.Example
 	// Validate asks for a validation; nil takes no such requests.
 	Validate func() error
 	// Group returns the Status of a member of a group, nil before the first; nil for a
@@ -384,6 +387,9 @@ func (t *site) handler() http.Handler {
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
 		inference{models, s.Version}.routes(mux)
+	}
+	if s.Model != nil && s.Recent != nil {
+		mux.HandleFunc("GET /v1/without", t.without)
 	}
 	if s.Group != nil {
 		mux.HandleFunc("GET /v1/group", func(w http.ResponseWriter, r *http.Request) {

@@ -90,7 +90,7 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
-		Version: "v1.2.3", Status: r.Status, Model: serve.Latest(r.Published, recordConfig),
+		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, recordConfig),
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
 		},

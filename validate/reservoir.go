@@ -70,6 +70,18 @@ func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
 	}
 }
 
+// Events returns the events of the sample in the order of time. They are shared.
+func (r *Reservoir) Events() []blankout.Example {
+	out := make([]blankout.Example, len(r.events))
+	for i := range out {
+		out[i] = r.events[i].Example
+	}
+	slices.SortFunc(out, func(a, b blankout.Example) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Offset, b.Offset))
+	})
+	return out
+}
+
 // Encode returns the block "reservoir": the same for the same events in any order, nil
 // where none is to be kept.
 func (r *Reservoir) Encode() []byte {

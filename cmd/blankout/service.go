@@ -272,6 +272,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 			return consuming.Load().stats()
 		},
 		Registry: c.Record.Registry,
+		Recent:   s.runner.Recent,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
 		History: filepath.Join(c.Checkpoint.Directory, "history.json"),
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -20,6 +21,7 @@ import (
 	"blankout/online"
 	"blankout/run"
 	"blankout/serve"
+	"blankout/validate"
 )
 
 func (p *program) ui() *cobra.Command {
@@ -97,6 +99,12 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 		}
 		s.History = filepath.Join(filepath.Dir(file), "history.json")
+		sample, err := validate.NewReservoir(math.MaxInt32, validate.ReadReservoir(opened.Blocks))
+		if err != nil {
+			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
+		}
+		events := sample.Events()
+		s.Recent = func() []blankout.Example { return events }
 	}
 	s.Status = func() *run.Status { return status }
 	if reports == "" {

@@ -282,7 +282,8 @@ function drawAdoption() {
 }
 
 // chosen is the id of the report that is looked at, "" for the newest.
-let chosenReport = "", opened = {};
+// otherReport is that of the one beside it, "" for none.
+let chosenReport = "", otherReport = "", opened = {};
 
 function drawReport() {
   const choose = $("report");
@@ -293,7 +294,11 @@ function drawReport() {
     choose.replaceChildren(...reports.map((r, i) => el("option", {value: i ? r.id : ""}, (i ? "" : "newest: ") + `${whole(r.records)} records, ${clock(r.time)}`)));
     choose.value = chosenReport;
     if (choose.selectedIndex < 0) choose.value = chosenReport = "";
+    $("report-other").replaceChildren(el("option", {value: ""}, "compare with …"), ...reports.map(r => el("option", {value: r.id}, `${whole(r.records)} records, ${clock(r.time)}`)));
+    $("report-other").value = otherReport;
+    if ($("report-other").selectedIndex < 0) $("report-other").value = otherReport = "";
   }
+  $("report-other").hidden = choose.hidden;
   const r = chosenReport ? opened[chosenReport] : reports[0];
   if (!r || !r.live || !r.exact) return;
   const relative = r.relative_gap, box = $("exact");
@@ -301,13 +306,18 @@ function drawReport() {
   const numbers = r.live.mae !== undefined;
   const own = x => x == null ? none : x.toPrecision(4); // in the target's own unit
   const pct = numbers ? own : x => x == null ? none : x.toFixed(2) + " %";
-  const line = (name, get, write) => [name, write(get(r.live)), write(get(r.exact))];
+  const other = otherReport && otherReport !== r.id && opened[otherReport] || null;
+  const sides = other ? [r.live, r.exact, other.live, other.exact] : [r.live, r.exact];
+  const line = (name, get, write) => [name, ...sides.map(s => write(get(s)))];
+  // Of a whole report, where two are compared: the number stands under its first side.
+  const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
     el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * relative).toPrecision(3) + " %", el("small", {}, " above the ", explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
-    rows(["", "live", "exact"], [
+    el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
-        [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise)]),
+        [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise),
+      ...both("above exact", x => x.relative_gap, x => x == null ? none : (100 * x).toPrecision(3) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
     r.newest ? el("p", {class: "note", id: "newest"}, `On the newest ${whole(r.newest.events)} events ${r.newest.measured_on === "holdout" ? "held out" : "learned"} ` +
       ({exact: "the exact solution is better", live: "the live weights are better", neither: "neither is better by more than chance"})[r.newest.better] +
       (numbers ? `: RMSE ${own(r.newest.live.numbers.rmse)} live, ${own(r.newest.exact.numbers.rmse)} exact, MAE ${own(r.newest.live.numbers.mae)} and ${own(r.newest.exact.numbers.mae)}; deviance lower by ${own(r.newest.gain)} (standard error ${r.newest.standard_error.toPrecision(2)}).` :
@@ -321,25 +331,78 @@ function drawReport() {
   }
   if (now) drawForecast(now);
   drawAdoption();
-  const failures = (r.failures || []).slice(0, 12);
-  $("failures").hidden = !failures.length;
-  const worst = Math.max(...failures.map(f => f.rise), 1e-9);
-  $("failures-table").replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
-    const bar = el("span", {class: "bar"});
-    bar.style.width = Math.max(0, 100 * f.rise / worst) + "%";
-    return [f.name, f.kind, Math.round(100 * f.share) + " %", pct(f.live), (f.rise >= 0 ? "+" : "") + (numbers ? own(f.rise) : f.rise.toFixed(2)), el("td", {class: "bars"}, bar)];
-  })));
+  drawFailures((r.failures || []).slice(0, 12), pct, numbers ? own : x => x.toFixed(2));
 }
 
-$("report").addEventListener("change", async e => {
-  chosenReport = e.target.value;
-  if (chosenReport && !opened[chosenReport]) {
-    const answer = await fetch("v1/reports/" + encodeURIComponent(chosenReport));
+// The single points of failure; one that is chosen is looked at more closely.
+function drawFailures(failures, error, rise) {
+  $("failures").hidden = !failures.length;
+  const key = JSON.stringify([failures, now && now.without]), table = $("failures-table");
+  if (table.dataset.key === key) return; // who has come here by the keyboard stays
+  table.dataset.key = key;
+  const worst = Math.max(...failures.map(f => f.rise), 1e-9);
+  table.replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
+    const bar = el("span", {class: "bar"});
+    bar.style.width = Math.max(0, 100 * f.rise / worst) + "%";
+    const name = now && now.without ? el("button", {type: "button", "aria-expanded": "false", "aria-controls": "without"}, f.name) : f.name;
+    return [name, f.kind, Math.round(100 * f.share) + " %", error(f.live), (f.rise >= 0 ? "+" : "") + rise(f.rise), el("td", {class: "bars"}, bar)];
+  })));
+  if (!now || !now.without) return;
+  [...table.querySelectorAll("tbody tr")].forEach((row, i) => {
+    const f = failures[i];
+    row.dataset.name = f.name;
+    row.dataset.kind = f.kind;
+    row.addEventListener("click", () => readWithout(gone && gone.kind === f.kind && gone.name === f.name ? null : f));
+  });
+  drawWithout();
+}
+
+// What the error comes to without something, as the server has worked it out: {kind, name, answer or error}.
+let gone = null;
+async function readWithout(f) {
+  const asked = gone = f && {kind: f.kind, name: f.name};
+  drawWithout();
+  if (!f) return;
+  try {
+    const answer = await fetch(`v1/without?kind=${f.kind}&name=${encodeURIComponent(f.name)}`), body = await answer.json();
+    if (answer.ok) asked.answer = body; else asked.error = body.error;
+  } catch (e) { asked.error = "no connection"; }
+  if (gone === asked) drawWithout();
+}
+function drawWithout() {
+  for (const row of document.querySelectorAll("#failures-table tr[data-name]")) {
+    const chosen = gone !== null && row.dataset.name === gone.name && row.dataset.kind === gone.kind;
+    row.className = chosen ? "chosen" : "";
+    row.querySelector("button").setAttribute("aria-expanded", String(chosen));
+  }
+  $("without").hidden = !gone;
+  if (!gone) return;
+  const a = gone.answer, numbers = now && now.numbers, scale = numbers ? 1 : 100, tip = numbers ? precise : percent;
+  text("without-name", `If the ${gone.kind} ${gone.name} dies`);
+  text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its rule for that; most of these events it has learned.` : "Working it out."));
+  const now_ = {name: "as it is", colour: "--b", dash: true}, without = {name: "without it", colour: "--a"};
+  legend("legend-without", [now_, without]);
+  let count = 0;
+  const spans = a ? a.recent.map(s => [count += s.events, s]) : [], y = numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %";
+  text("without-recent", a && a.since ? `On recent events, ${clock(a.since)} to ${clock(spans[spans.length - 1][1].until)}, oldest first:` : "On recent events, oldest first:");
+  const of = list => a ? list.map((e, i) => [a.deletions[i], e == null ? null : e / scale]) : [];
+  const empty = gone.error ? "Nothing to show." : "Working it out.";
+  chart("chart-without-forecast", {label: "Forecast of the error without " + gone.name, empty, join: true, range: [0, .9], marks: [0, .2, .4, .6, .8], x: v => Math.round(100 * v) + " %", y, tip,
+    series: [{...now_, points: of(a && a.forecast_with)}, {...without, points: of(a && a.forecast_without)}]});
+  chart("chart-without-recent", {label: "Error on recent events without " + gone.name, empty, join: true, x: whole, y, tip,
+    series: [{...now_, points: spans.map(([n, s]) => [n, s.with / scale])}, {...without, points: spans.map(([n, s]) => [n, s.without / scale])}]});
+}
+
+async function openReport(id) {
+  if (id && !opened[id]) {
+    const answer = await fetch("v1/reports/" + encodeURIComponent(id));
     if (!answer.ok) return;
-    opened[chosenReport] = await answer.json();
+    opened[id] = await answer.json();
   }
   drawReport();
-});
+}
+$("report").addEventListener("change", e => openReport(chosenReport = e.target.value));
+$("report-other").addEventListener("change", e => openReport(otherReport = e.target.value));
 
 // Reports are there if validation is on.
 async function readReports() {
@@ -350,7 +413,7 @@ async function readReports() {
   if (list.length) {
     if (!opened[list[0].id]) {
       const whole = await fetch("v1/reports/" + encodeURIComponent(list[0].id));
-      if (whole.ok) opened = {...(chosenReport && opened[chosenReport] ? {[chosenReport]: opened[chosenReport]} : {}), [list[0].id]: await whole.json()};
+      if (whole.ok) opened = {...Object.fromEntries([chosenReport, otherReport].filter(id => opened[id]).map(id => [id, opened[id]])), [list[0].id]: await whole.json()};
     }
     list[0] = opened[list[0].id] || list[0];
   }
@@ -592,4 +655,4 @@ function lost() {
 source.onerror = lost;
 setInterval(() => { if (heard && Date.now() - heard > 5000) lost(); }, 1000);
 setInterval(() => { if (now) readAll(); }, 10000);
-for (const e of [window, matchMedia("(prefers-color-scheme: dark)")]) e.addEventListener(e === window ? "resize" : "change", () => { draw(); drawReport(); drawCurves(); });
+for (const e of [window, matchMedia("(prefers-color-scheme: dark)")]) e.addEventListener(e === window ? "resize" : "change", () => { draw(); drawReport(); drawCurves(); drawWithout(); });

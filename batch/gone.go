@@ -1,0 +1,168 @@
+package batch
+
+// This file says what predictions come to if something dies of which they made use.
+
+import (
+	"fmt"
+	"slices"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// Gone is what becomes of a model's error on some events if a group, a field or a feature is
+// gone from all of them: declared missing, and answered as the model answers such events.
+// Errors are in percent, of numbers the root of the mean squared error.
+type Gone struct {
+	Kind   string `json:"kind"` // of Failure: group, field or feature
+	Name   string `json:"name"`
+	Events int    `json:"events"`
+	Held   int    `json:"held"`  // of the events, so many hold it
+	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 is unknown
+	// With and Without are the errors on these events.
+	With    float64 `json:"with"`
+	Without float64 `json:"without"`
+	// Recent are the same, span by span of the events, the oldest first.
+	Recent []GoneSpan `json:"recent"`
+	// Deletions are the shares of the features that go missing at random besides;
+	// ForecastWith and ForecastWithout the errors forecast for them, as those of
+	// Standing.Robustness are.
+	Deletions       []float64  `json:"deletions"`
+	ForecastWith    []*float64 `json:"forecast_with"`
+	ForecastWithout []*float64 `json:"forecast_without"`
+}
+
+// GoneSpan is about some of the events, one after the other.
+type GoneSpan struct {
+	Events  int     `json:"events"`
+	Until   int64   `json:"until"` // time of the last, milliseconds since 1970; 0 is unknown
+	With    float64 `json:"with"`
+	Without float64 `json:"without"`
+}
+
+// goneSpans is how many spans Gone.Recent has at most.
+const goneSpans = 16
+
+// UnknownPartError says that no event holds a part of this name.
+type UnknownPartError struct {
+	Kind, Name string
+	Events     int
+}
+
+func (e *UnknownPartError) Error() string {
+	return fmt.Sprintf("none of %d recent events holds a %s %q", e.Events, e.Kind, e.Name)
+}
+
+// WithoutPart finds out what m's error on events, which have labels and are in the order of
+// the stream, comes to if a part is gone. The error is an *UnknownPartError where no event
+// holds the part.
+func WithoutPart(m *blankout.Linear, events []blankout.Example, kind, name string, deletions []float64) (*Gone, error) {
+	dies, err := diesWith(&m.Head, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gone{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
+	left := make([]blankout.Example, len(events))
+	var dead []bool
+	for i := range events {
+		e := &events[i]
+		dead = dead[:0]
+		for j, column := range e.Features.Index {
+			id := uint16(0)
+			if e.Field != nil {
+				id = e.Field[j]
+			}
+			dead = append(dead, dies(id, column))
+		}
+		if slices.Contains(dead, true) {
+			g.Held++
+		}
+		m.Delete(e, e.Features, e.Field, dead, true, &left[i])
+		left[i].Label, left[i].Target, left[i].Weight, left[i].Time, left[i].Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
+	}
+	if g.Held == 0 {
+		return nil, &UnknownPartError{kind, name, len(events)}
+	}
+	g.Since = events[0].Time
+	g.With, g.Without = servedError(m, events), servedError(m, left)
+	spans := min(goneSpans, len(events))
+	for i := range spans {
+		from, to := i*len(events)/spans, (i+1)*len(events)/spans
+		g.Recent = append(g.Recent, GoneSpan{to - from, events[to-1].Time, servedError(m, events[from:to]), servedError(m, left[from:to])})
+	}
+	for _, side := range []struct {
+		events []blankout.Example
+		to     *[]*float64
+	}{{events, &g.ForecastWith}, {left, &g.ForecastWithout}} {
+		v := NewEvidence(m)
+		for i := range side.events {
+			if err := v.HeldOut(&side.events[i]); err != nil {
+				return nil, err
+			}
+		}
+		d := v.measured(v.heldOut)
+		w := v.weights(v.all(), m, DefaultConfig()).decided(v.all(), m)
+		for _, x := range w.robustness(d, deletions, func(int) {}) {
+			*side.to = append(*side.to, defined(x))
+		}
+	}
+	return g, nil
+}
+
+// diesWith returns what says whether a feature dies with a part: a product dies with either
+// of its fields.
+func diesWith(h *blankout.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
+	if kind == "feature" {
+		called := h.Namer()
+		known := map[uint32]bool{}
+		return func(_ uint16, column uint32) bool {
+			dies, ok := known[column]
+			if !ok {
+				dies = called(column) == name
+				known[column] = dies
+			}
+			return dies
+		}, nil
+	}
+	if kind != "group" && kind != "field" {
+		return nil, fmt.Errorf("kind %q: want one of group, field, feature", kind)
+	}
+	fields, factors := h.Schema.Fields, h.Schema.Factors()
+	of := func(id int) string {
+		if id == 0 || id >= len(fields) {
+			return ""
+		}
+		if kind == "group" {
+			return fields[id].Group
+		}
+		return fields[id].Name
+	}
+	return func(field uint16, _ uint32) bool {
+		if int(field) >= len(factors) {
+			return false
+		}
+		f := factors[field]
+		return name != "" && (of(int(field)) == name || of(f[0]) == name || of(f[1]) == name)
+	}, nil
+}
+
+// servedError is m's error on events, as it answers them.
+func servedError(m *blankout.Linear, events []blankout.Example) float64 {
+	d := measured{target: m.Target()}
+	scores, cost, weight := make([]float64, max(2, m.Outputs, len(m.Schema.Classes))), 0.0, 0.0
+	for i := range events {
+		e := &events[i]
+		s := m.Score(e, scores)
+		weight += e.Weight
+		if d.target != loss.Sign {
+			off := e.Target - m.Value(s[0])
+			cost += e.Weight * off * off
+		} else if m.Predict(s) != e.Label {
+			cost += e.Weight
+		}
+	}
+	if weight == 0 {
+		return 0
+	}
+	return d.error(cost, weight)
+}

@@ -1,0 +1,100 @@
+package batch
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// goneModel is a model of the numbers a and b, of the group pair, of c and of the product
+// a^c, and events that it answers rightly by a alone.
+func goneModel() (*blankout.Linear, []blankout.Example) {
+	s := blankout.NewSchema(6, []string{"no", "yes"}, 2)
+	s.Crosses = [][2]string{{"a", "c"}}
+	for i, name := range []string{"a", "b", "c", "a^c"} {
+		s.AddField(blankout.Field{Name: name, Kind: []blankout.Kind{blankout.Numeric, blankout.Numeric, blankout.Numeric, blankout.Cross}[i]})
+	}
+	s.Fields[1].Group, s.Fields[2].Group = "pair", "pair"
+	m := blankout.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
+	m.Missing = blankout.NewMissing(blankout.DefaultMissingRules(), blankout.DefaultMissingRules(), nil, nil, nil)
+	r := rand.New(rand.NewPCG(1, 1))
+	var events []blankout.Example
+	for i := range 300 {
+		label := r.IntN(2)
+		a := float64(2*label-1) * (1 + r.Float64())
+		b, c := r.NormFloat64(), r.NormFloat64()
+		events = append(events, blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{a, b, c, a * c / 100}}, Field: []uint16{1, 2, 3, 4}, Label: label, Weight: 1, Time: int64(1000 + i)})
+	}
+	return m, events
+}
+
+// The errors without a part are those of events from which the slow way takes it: entry by
+// entry, declared missing; its products go with it. The forecast at 0 is that error too.
+func TestWithoutPart(t *testing.T) {
+	m, events := goneModel()
+	for _, c := range []struct {
+		kind, name string
+		dead       []uint16 // fields that die
+		null       []uint16
+	}{{"field", "a", []uint16{1, 4}, []uint16{1}}, {"field", "c", []uint16{3, 4}, []uint16{3}}, {"group", "pair", []uint16{1, 2, 4}, []uint16{1, 2}}} {
+		g, err := WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, without, perSpan := 0.0, 0.0, 0.0
+		for i := range events {
+			e := &events[i]
+			left := blankout.Example{Missing: c.null, Label: e.Label, Weight: 1}
+			for j, id := range e.Field {
+				if !slices.Contains(c.dead, id) {
+					left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[j]), append(left.Features.Value, e.Features.Value[j])
+					left.Field = append(left.Field, id)
+				}
+			}
+			if m.Predict(m.Score(e, make([]float64, 2))) != e.Label {
+				with += 100. / 300
+			}
+			if m.Predict(m.Score(&left, make([]float64, 2))) != e.Label {
+				without += 100. / 300
+			}
+		}
+		if math.Abs(g.With-with) > 1e-9 || math.Abs(g.Without-without) > 1e-9 || g.Held != 300 || g.Events != 300 || g.Since != 1000 {
+			t.Errorf("%s %s: %+v, want %v and %v", c.kind, c.name, g, with, without)
+		}
+		n := 0
+		for _, s := range g.Recent {
+			n += s.Events
+			perSpan += float64(s.Events) * s.Without / 300
+		}
+		if n != 300 || len(g.Recent) != goneSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[goneSpans-1].Until != 1299 {
+			t.Errorf("%s %s: spans %+v", c.kind, c.name, g.Recent)
+		}
+		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {
+			t.Errorf("%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
+		}
+		if *g.ForecastWith[1] <= *g.ForecastWith[0] {
+			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
+		}
+	}
+	// A feature of no field, as of svmlight, goes alone.
+	for i := range events {
+		events[i].Field = nil
+	}
+	g, err := WithoutPart(m, events, "feature", m.Namer()(1), []float64{0})
+	if err != nil || g.With > 10 || g.Without < 30 {
+		t.Errorf("feature: %+v, %v", g, err)
+	}
+	for _, c := range [][2]string{{"field", "z"}, {"field", ""}, {"group", "a"}, {"feature", "nothing"}} {
+		var unknown *UnknownPartError
+		if _, err := WithoutPart(m, events, c[0], c[1], []float64{0}); !errors.As(err, &unknown) {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	if _, err := WithoutPart(m, events, "sensor", "a", nil); err == nil {
+		t.Error("another kind is taken")
+	}
+}

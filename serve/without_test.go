@@ -1,0 +1,134 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+	"blankout/validate"
+)
+
+// GET /v1/without says what /v1/predict answers where a field is null.
+func TestWithout(t *testing.T) {
+	runner, service := learned(t)
+	address := start(t, serve.DefaultConfig(), service)
+	ask := func(query string) (int, string) {
+		status, text, _ := call(t, "GET", address+"/v1/without"+query, "")
+		return status, text
+	}
+	if status, text := ask("?name=word"); status != 503 {
+		t.Errorf("before the start: %d %s", status, text)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{"": 400, "?kind=sensor&name=word": 400, "?name=nothing": 404, "?kind=group&name=word": 404} {
+		if status, text := ask(query); status != want {
+			t.Errorf("%s: %d %s", query, status, text)
+		}
+	}
+	var g batch.Gone
+	status, text := ask("?name=word")
+	if err := json.Unmarshal([]byte(text), &g); status != 200 || err != nil {
+		t.Fatalf("%d %v %s", status, err, text)
+	}
+	wrong := 0.0
+	for i := range 400 {
+		_, text, _ := call(t, "POST", address+"/v1/predict", fmt.Sprintf(`{"word":null,"x":%d}`, i%3))
+		var answer struct{ Predictions []struct{ Class string } }
+		if err := json.Unmarshal([]byte(text), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if answer.Predictions[0].Class != [2]string{"no", "yes"}[i%2] {
+			wrong += 100. / 400
+		}
+	}
+	if g.Events != 400 || g.Held != 400 || g.With != 0 || math.Abs(g.Without-wrong) > 1e-9 || len(g.Deletions) != 10 || len(g.ForecastWithout) != 10 || math.Abs(*g.ForecastWithout[0]-wrong) > 1e-9 || len(g.Recent) != 16 {
+		t.Errorf("%+v, want the error %v without the word", g, wrong)
+	}
+	if status, text := ask("?kind=feature&name=" + url.QueryEscape("word=yes1")); status != 200 {
+		t.Errorf("a word: %d %s", status, text)
+	}
+}
+
+// In a real browser a single point of failure is chosen by mouse and by keyboard, and two
+// validations are put side by side.
+func TestFailuresAndReportsInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := learned(t)
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
+	runner.Report = service.Reports.Add
+	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
+		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+			return stream.OpenFile(from[0].Topic, written(), s)
+		}}
+	// Of 404 records: two reports, for learning waits for the first.
+	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
+	address := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reports := service.Reports.List()
+	if len(reports) < 2 {
+		t.Fatalf("%d reports", len(reports))
+	}
+	for _, l := range looks {
+		t.Run(l.name, func(t *testing.T) {
+			b.look(t, address, l.scheme, l.width, "document.querySelectorAll('#failures-table tbody button').length > 0")
+			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
+			drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
+			if l.width > 500 { // the bar, by mouse
+				at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)
+				var x, y float64
+				if _, err := fmt.Sscan(at, &x, &y); err != nil {
+					t.Fatal(err)
+				}
+				for _, kind := range []string{"mousePressed", "mouseReleased"} {
+					b.call(t, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
+				}
+			} else { // by keyboard
+				b.value(t, "document.querySelector('#failures-table tbody button').focus()")
+				b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"})
+				b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13})
+			}
+			b.await(t, drawn)
+			b.value(t, "document.querySelector('#failures').scrollIntoView()")
+			b.shows(t, map[string]any{
+				"document.querySelector('#without-name').textContent":                                                                          "If the field word dies",
+				"/^0.00 % → .* % on 400 of the newest events, of which 400 hold it/.test(document.querySelector('#without-note').textContent)": true,
+				"document.querySelector('#failures-table tbody button').getAttribute('aria-expanded')":                                         "true",
+				"document.documentElement.scrollWidth <= innerWidth":                                                                           true,
+				"document.querySelector('#chart-without-recent canvas').getBoundingClientRect().right <= innerWidth":                           true,
+			})
+			b.picture(t, "without-"+l.name)
+			b.value(t, "document.querySelector('#failures-table tbody button').click()")
+			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
+
+			// The older report is opened beside the newest.
+			b.value(t, fmt.Sprintf("(() => { const s = document.querySelector('#report-other'); s.value = %q; s.dispatchEvent(new Event('change')); })()", reports[1].ID))
+			b.await(t, "document.querySelectorAll('#exact thead th').length === 5")
+			b.value(t, "document.querySelector('#exact').scrollIntoView()")
+			cells := "[...[...document.querySelectorAll('#exact tbody tr')].find(r => r.textContent.startsWith('%s')).children].map(e => e.textContent.replace(/\\u202f/g, ''))"
+			b.shows(t, map[string]any{
+				fmt.Sprintf(cells, "records") + ".join('|')": fmt.Sprintf("records|%d||%d|", reports[0].Records, reports[1].Records),
+				fmt.Sprintf(cells, "objective") + ".slice(1).every(x => x !== '–') && " + fmt.Sprintf(cells, "objective") + "[1] !== " + fmt.Sprintf(cells, "objective") + "[3]": true,
+				"document.documentElement.scrollWidth <= innerWidth": true,
+			})
+			b.picture(t, "compared-"+l.name)
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
