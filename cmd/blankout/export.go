@@ -34,7 +34,11 @@ both a feature's part of a score is weight (x - centre)/scale.`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if format != "json" && format != "text" {
-				return usageError{fmt.Errorf("export: --format %q: want json or text", format)}
+				why := "want json or text"
+				if format == "onnx" {
+					why = "it is written by the Python package: blankout.load(MODEL).to_onnx()"
+				}
+				return usageError{fmt.Errorf("export: --format %q: %s", format, why)}
 			}
 			if err := p.runExport(model, format, out); err != nil {
 				return fmt.Errorf("export: %w", err)
