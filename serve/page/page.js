@@ -137,7 +137,7 @@ function legend(id, series) {
 }
 
 // What has come so far.
-let points = [], marks = [], now = null, heard = 0, reports = [];
+let points = [], marks = [], now = null, heard = 0, reports = [], measures = null;
 
 function add(p) {
   const last = points[points.length - 1];
@@ -240,7 +240,9 @@ function drawStream(s) {
   const counts = [];
   if ((s.classes || []).length) counts.push(rows(["class", "events"], s.classes.map(c => [c.name || "not seen yet", whole(c.events)])));
   const reasons = Object.entries(s.refused_by || {});
-  if (reasons.length) counts.push(rows(["refused because of", "records", "kept"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])));
+  const firsts = Object.entries(measures && measures.refused || {}).filter(([, r]) => r.first);
+  if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused because of", "records", "kept"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",
+    ...firsts.map(([r, of]) => el("p", {class: "note refusal"}, `The first refused because of ${r}: ${of.first}`))));
   const p = s.predictions, age = x => x == null ? none : x < 1 ? Math.round(1000 * x) + " ms" : span(x);
   if (p) counts.push(rows(["predictions", ""], [["scored", whole(p.scored)], ["refused", whole(p.refused)], ["lag", whole(p.lag)], ["newest event, when scored", age(p.newest_age_seconds)], ["age of the model used", age(p.staleness_seconds)], ...(p.trouble ? [["trouble", p.trouble]] : [])]));
   if ((s.snapshots || []).length) counts.push(rows(["snapshots to", "published", "newest"], s.snapshots.map(q => [q.place + (q.trouble ? ": " + q.trouble : ""), whole(q.snapshots), q.published == null ? none : age((s.t - q.published) / 1000) + " old"])));
@@ -422,7 +424,6 @@ async function readReports() {
 }
 
 // What is known of the predictions of two classes: calibration, and what another threshold would have meant.
-let measures = null;
 async function readMeasures() {
   const answer = await fetch("v1/measures");
   if (!answer.ok) return;
