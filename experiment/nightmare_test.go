@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"blankout"
+	"blankout/batch"
 )
 
 // TestCorruptedCopies: the copies without their zeros are those that batch draws.
@@ -57,19 +58,97 @@ func TestCorruptedCopies(t *testing.T) {
 	}
 }
 
-// TestTune: each level takes the setting of the least validation error, of equal
-// ones that of the lower log-loss, whatever the test images say.
+// TestTune: each level takes the setting of the least validation error, the first of equal
+// ones, whatever the test images say, and methods are compared above a share only.
 func TestTune(t *testing.T) {
-	c := nightmareConfig{Levels: []float64{0, 0.5}}
+	c := nightmareConfig{Levels: []float64{0, 0.6, 0.7}, Test: 2}
 	contenders := []contender{{method: "a", setting: "1"}, {method: "a", setting: "2"}, {method: "b", setting: "3"}}
-	cells := []nightmareCell{
-		{Validation: []float64{10, 20}, LogLoss: []float64{1, 1}, Test: [][]float64{{12, 14}, {1, 1}}},
-		{Validation: []float64{11, 20}, LogLoss: []float64{1, 0.5}, Test: [][]float64{{0, 0}, {30, 32}}},
-		{Validation: []float64{50, 60}, LogLoss: []float64{2, 2}, Test: [][]float64{{51, 51}, {61, 61}}},
+	cell := func(validation []float64, wrong ...mistakes) nightmareCell {
+		return nightmareCell{Validation: [2][]float64{nil, validation}, Wrong: [2][]mistakes{nil, wrong}}
 	}
-	got := tune(c, contenders, cells)
-	if len(got) != 2 || !slices.Equal(got[0].errors, []float64{13, 31}) || !slices.Equal(got[0].settings, []string{"1", "2"}) || !slices.Equal(got[1].errors, []float64{51, 61}) {
+	cells := []nightmareCell{
+		cell([]float64{10, 20, 30}, mistakes{1, 1}, mistakes{1, 0}, mistakes{0, 1}),
+		cell([]float64{11, 20, 29}, mistakes{0, 0}, mistakes{0, 0}, mistakes{1, 1}),
+		cell([]float64{50, 60, 70}, mistakes{1, 1}, mistakes{0, 0}, mistakes{0, 1}),
+	}
+	got := tune(c, 1, contenders, cells)
+	if len(got) != 2 || !slices.Equal(got[0].settings, []string{"1", "1", "2"}) || !slices.Equal(got[0].wrong[2], mistakes{1, 1}) || !slices.Equal(got[1].settings, []string{"3", "3", "3"}) {
 		t.Errorf("%+v", got)
+	}
+	// Above 0.5 the first image has a more wrong twice in two levels, the second never.
+	if d := c.less(got[0], got[1], 0.5); d.Mean != 50 {
+		t.Errorf("difference %v, want 50", d)
+	}
+}
+
+// TestMeet: the survivors are the training noise's, or the same pixels as they are; of a
+// model whose intercept decides, dividing them changes the answer.
+func TestMeet(t *testing.T) {
+	c := nightmareConfig{Levels: []float64{0, 0.5}}
+	m := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5}}, []float64{-2})
+	image := blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
+	images := make([]blankout.Example, 400)
+	for i := range images {
+		images[i] = image
+	}
+	wrong := c.meet(m, images, 3)
+	for as, want := range [2][2]float64{{0, 50}, {0, 0}} {
+		for level, share := range want {
+			if got := wrong[as][level].error(); math.Abs(got-share) > 8 || share == 0 && got != 0 {
+				t.Errorf("survivors %s, level %g: %g %% wrong, want about %g", survivorsAs[as], c.Levels[level], got, share)
+			}
+		}
+	}
+}
+
+// TestChains: a solver starts from the neighbouring level's weights, and says the same to
+// its tolerance.
+func TestChains(t *testing.T) {
+	s := &Setting{Size: Quick}
+	c := &nightmareConfig{Tol: 1e-6}
+	contenders, err := nightmareContenders(s, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows := 0
+	for i, x := range contenders {
+		if x.follows {
+			follows++
+			if before := contenders[i-1]; before.method != x.method || before.batch.Cost != x.batch.Cost || before.batch.Noise == x.batch.Noise {
+				t.Errorf("%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
+			}
+		}
+	}
+	if follows != 5 { // a second level for each method with noise
+		t.Errorf("%d contenders start from others' weights, want 5", follows)
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	var examples []blankout.Example
+	for i := range 60 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		for d := range uint32(8) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, r.Float64()+float64(i%2)*0.3)
+		}
+		examples = append(examples, e)
+	}
+	d, err := dataOf(Binary(), examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w [][]float64
+	for _, x := range contenders[:2] { // Dropout-SVM
+		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fit, err := batch.Train(t.Context(), d, *contenders[1].batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range fit.Problems[0].W {
+		if math.Abs(v-w[0][i]) > 1e-2*(1+math.Abs(v)) {
+			t.Errorf("weight %d: %g from the weights of another level, %g from zero", i, w[0][i], v)
+		}
 	}
 }
 
