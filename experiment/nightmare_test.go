@@ -101,12 +101,10 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestChains: a solver starts from the neighbouring level's weights, and says the same to
-// its tolerance.
+// TestChains: contenders of neighbouring levels and equal costs follow each other, and only
+// what follows starts from the weights of the one before.
 func TestChains(t *testing.T) {
-	s := &Setting{Size: Quick}
-	c := &nightmareConfig{Tol: 1e-6}
-	contenders, err := nightmareContenders(s, c)
+	contenders, err := nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +117,8 @@ func TestChains(t *testing.T) {
 			}
 		}
 	}
-	if follows != 5 { // a second level for each method with noise
-		t.Errorf("%d contenders start from others' weights, want 5", follows)
+	if want := 8 * (3 + 3 + 1 + 3 + 1); follows != want { // the levels after the first, by cost
+		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
 	var examples []blankout.Example
@@ -135,20 +133,28 @@ func TestChains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var w [][]float64
-	for _, x := range contenders[:2] { // Dropout-SVM
-		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fit, err := batch.Train(t.Context(), d, *contenders[1].batch)
+	x := contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.method == dropoutLogistic })+1]
+	exact, err := batch.Train(t.Context(), d, *x.batch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, v := range fit.Problems[0].W {
-		if math.Abs(v-w[0][i]) > 1e-2*(1+math.Abs(v)) {
-			t.Errorf("weight %d: %g from the weights of another level, %g from zero", i, w[0][i], v)
+	hasty := *x.batch
+	hasty.MaxIterations = 1
+	x.batch = &hasty
+	var ends []float64 // how far from the solution one iteration ends
+	for _, x.follows = range []bool{true, false} {
+		w := [][]float64{slices.Clone(exact.Problems[0].W)}
+		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
+			t.Fatal(err)
 		}
+		far := 0.0
+		for i, v := range exact.Problems[0].W {
+			far = max(far, math.Abs(v-w[0][i]))
+		}
+		ends = append(ends, far)
+	}
+	if ends[0] > ends[1]/2 {
+		t.Errorf("one iteration ends %g from the solution that it starts from, %g from it when it starts from zero", ends[0], ends[1])
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 )
 
 // TestMcNemar: the interval holds the true difference as often as it says, also where few
@@ -158,9 +159,13 @@ func TestChosenOnTheOthers(t *testing.T) {
 }
 
 // TestRepeats: no result depends on the number of threads; two runs differ in the time
-// that they took and in nothing else.
+// that they took and in nothing else. A long test looks at every experiment.
 func TestRepeats(t *testing.T) {
-	for _, e := range []Experiment{rareFeatures, onlineRules} {
+	all := []Experiment{rareFeatures, onlineRules}
+	if longtest.Asked() {
+		all = All()
+	}
+	for _, e := range all {
 		var results [2][]byte
 		for i, threads := range []int{1, 4} {
 			out := t.TempDir()
