@@ -138,12 +138,11 @@ func TestChains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hasty := *x.batch
-	hasty.MaxIterations = 1
-	x.batch = &hasty
-	var ends []float64 // how far from the solution one iteration ends
 	for _, x.follows = range []bool{true, false} {
-		w := [][]float64{slices.Clone(exact.Problems[0].W)}
+		w := [][]float64{make([]float64, len(exact.Problems[0].W))}
+		for i := range w[0] {
+			w[0][i] = 0.5
+		}
 		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
 			t.Fatal(err)
 		}
@@ -151,10 +150,9 @@ func TestChains(t *testing.T) {
 		for i, v := range exact.Problems[0].W {
 			far = max(far, math.Abs(v-w[0][i]))
 		}
-		ends = append(ends, far)
-	}
-	if ends[0] > ends[1]/2 {
-		t.Errorf("one iteration ends %g from the solution that it starts from, %g from it when it starts from zero", ends[0], ends[1])
+		if (far > 0) != x.follows || far > 1e-2 {
+			t.Errorf("follows %t: weights end %g from those that started at zero: want equal bits where it follows none, other bits within the tolerance where it does", x.follows, far)
+		}
 	}
 }
 
