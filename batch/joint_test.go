@@ -142,7 +142,10 @@ func TestJoint(t *testing.T) {
 				w[i] = math.Sin(float64(3 * i))
 			}
 			checkDerivatives(t, joint, w)
-			gap := joint.Gap(w) // may move the intercept
+			gap := joint.Gap(w) // may move the intercept, and is that of where it is then
+			if again := joint.Gap(w); math.Abs(again-gap) > 1e-6*gap {
+				t.Errorf("the certificate is %v, and %v where the intercept does not move", gap, again)
+			}
 			best, err := batch.Solve(t.Context(), joint, batch.Options{Tol: 1e-10})
 			if err != nil || joint.Err() != nil {
 				t.Fatal(err, joint.Err())

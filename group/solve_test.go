@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -23,8 +24,9 @@ import (
 )
 
 // solvers runs members that can validate until stop is called, and waits until they have
-// written a base that counts at least so many records in.
-func (e *events) solvers(n int, least uint64, change func(*Member)) (members []*Member, stop func()) {
+// written a base that counts at least so many records in, of every partition. more, if it is not nil, produces
+// some meanwhile: a base comes after so many commits, and how many these are is chance.
+func (e *events) solvers(n int, least uint64, more func(), change func(*Member)) (members []*Member, stop func()) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.t.Context(), 100*time.Second)
 	var running sync.WaitGroup
@@ -55,12 +57,15 @@ func (e *events) solvers(n int, least uint64, change func(*Member)) (members []*
 			if err != nil {
 				e.t.Fatal(err)
 			}
-			if recordsOf(r.fold.Offsets()) >= least {
+			if at := r.fold.Offsets(); recordsOf(at) >= least && len(at) == int(e.partitions) && !slices.ContainsFunc(at, func(p blankout.Position) bool { return p.Records == 0 }) {
 				break
 			}
 		}
 		if time.Sleep(20 * time.Millisecond); ctx.Err() != nil {
 			e.t.Fatal("no base comes")
+		}
+		if more != nil {
+			more()
 		}
 	}
 	return members, func() { cancel(); running.Wait() }
@@ -69,7 +74,7 @@ func (e *events) solvers(n int, least uint64, change func(*Member)) (members []*
 // The members of a group solve its exact problem together as one machine does.
 func TestSolve(t *testing.T) {
 	e := newEvents(t, 4, 700)
-	members, stop := e.solvers(2, 2000, func(m *Member) { m.Validator.Config.Tol = 1e-10 })
+	members, stop := e.solvers(2, 2000, func() { e.produce(20) }, func(m *Member) { m.Validator.Config.Tol = 1e-10 })
 	defer stop()
 	for { // both have partitions
 		a, b := members[0].Status(), members[1].Status()
@@ -191,7 +196,7 @@ func TestSolveA9a(t *testing.T) {
 		m.Validator.Config.Holdout, m.Validator.Config.Events, m.Validator.Config.Tol = 0, 0, 1e-10
 		m.Settings = nil
 	}
-	_, stop := e.solvers(2, total-2000, setup)
+	_, stop := e.solvers(2, total/2, nil, setup)
 	defer stop()
 	m := e.member(testLog(t, "asks"))
 	setup(m)
@@ -218,7 +223,7 @@ func TestSolveErrors(t *testing.T) {
 	if _, _, err := Solve(t.Context(), m, nil, nil); err == nil || !strings.Contains(err.Error(), "no base yet") {
 		t.Errorf("without a base: %v", err)
 	}
-	members, stop := e.solvers(1, 1000, func(*Member) {})
+	_, stop := e.solvers(1, 1000, func() { e.produce(20) }, func(*Member) {})
 	// The member crashes after the first answers.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -226,9 +231,46 @@ func TestSolveErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "silent") {
 		t.Errorf("a member that has gone: %v", err)
 	}
-	_ = members
 	if _, _, err := Solve(t.Context(), m, nil, nil); err == nil || !strings.Contains(err.Error(), "no member of group g answers for events/") {
 		t.Errorf("without members: %v", err)
+	}
+	// Who comes later does not answer what was asked before.
+	before := e.claims(m)
+	e.complete.Store(true)
+	later := e.member(testLog(t, "later"))
+	e.validating(later)
+	later.Validator.Config.Events = 0
+	since := time.Now()
+	later.Until = func(s *Status) bool { return e.all(s) && time.Since(since) > time.Second }
+	if err := later.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := e.claims(m); before == 0 || after != before {
+		t.Errorf("%d claims, and %d after a member came", before, after)
+	}
+}
+
+// claims counts what members have said that they will answer.
+func (e *events) claims(m *Member) (n int) {
+	e.t.Helper()
+	reader, err := stream.ReadLedger(e.t.Context(), m.Config.solveTopic(e.connect(), m.Log), "", 0, true)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer reader.Close()
+	for {
+		records, err := reader.Next(e.t.Context())
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		for _, r := range records {
+			if m, err := decodeMessage(r.Value); err == nil && m.About == aboutClaim {
+				n++
+			}
+		}
 	}
 }
 

@@ -119,11 +119,15 @@ func TestMembersValidate(t *testing.T) {
 	if a, b := last[0].Live.Objective, last[1].Live.Objective; math.Abs(a-b) > 1e-12*a {
 		t.Errorf("the members' objectives are %v and %v, of the same model and events", a, b)
 	}
-	due := 0
+	due, at := 0, map[uint64]bool{}
 	for _, list := range reports {
 		for _, v := range list {
 			if v.Records < 4000 {
 				due++
+				if at[v.Records/1000] {
+					t.Errorf("two validations after %d thousand records", v.Records/1000)
+				}
+				at[v.Records/1000] = true
 			}
 			if v.Records < 1000 {
 				t.Errorf("validated after %d records", v.Records)
@@ -156,6 +160,14 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	}
 	if s := other.Status(); s != nil {
 		t.Errorf("it had a status: %+v", s)
+	}
+	// Nor is a commit of such a one accepted.
+	marks := map[uint64]bool{}
+	for _, settings := range []online.Fingerprint{nil, {"holdout": "5"}, {"holdout": "7"}, {"holdout": "5", "drop": "x"}} {
+		marks[NewFold(newLearner(t), settings, nil).Fingerprint()] = true
+	}
+	if len(marks) != 4 || !marks[FingerprintHash(newLearner(t).Fingerprint())] {
+		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
 	// A base of a program that did not write settings is gone on from.
 	topic, err := stream.OpenBases(ctx, m.Config.Bases(e.connect(), m.Log))
