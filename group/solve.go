@@ -66,6 +66,20 @@ func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	if m.Validator == nil {
 		return nil, nil, errors.New("nothing says what the exact problem is: the member has no Validator")
 	}
+	for attempt := 1; ; attempt++ {
+		solved, exact, err := solve(ctx, m, progress, ready)
+		if attempt < loadTries && errors.Is(err, errBaseGone) {
+			continue // newer ones were written while a member came to read it
+		}
+		return solved, exact, err
+	}
+}
+
+// errBaseGone says that a member could not read the base of a call any more.
+var errBaseGone = errors.New("the base is gone: newer ones have been written since")
+
+// solve is one try of Solve.
+func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *blankout.Linear, error) {
 	begin := time.Now()
 	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
 	where.Create = false
@@ -207,6 +221,9 @@ func (a *asker) listen(ctx context.Context) (*message, error) {
 			a.heardAt[h.Author] = time.Now()
 			a.bytes += uint64(len(h.vector))
 			if h.About == aboutFailure && slices.ContainsFunc(a.parts, func(p part) bool { return p.Member == h.Author }) {
+				if len(h.Counts) > 0 {
+					return nil, fmt.Errorf("member %s: %w", h.Author, errBaseGone)
+				}
 				return nil, fmt.Errorf("member %s: %s", h.Author, h.Text)
 			}
 			return h.message, nil
@@ -381,7 +398,11 @@ func (w *worker) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil && ctx.Err() == nil { // who asks need not wait
-			_ = w.say(ctx, &message{About: aboutFailure, Text: err.Error()})
+			failure := &message{About: aboutFailure, Text: err.Error()}
+			if errors.Is(err, errBaseGone) {
+				failure.Counts = []uint64{1}
+			}
+			_ = w.say(ctx, failure)
 		}
 		err = errors.Join(err, w.topic.Close())
 	}()
@@ -481,7 +502,7 @@ func (w *worker) read(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(bases, func(b stream.Base) bool { return b.Offset == w.call.Base })
 	if i < 0 {
-		return fmt.Errorf("base %d is gone: newer ones have been written since; ask again", w.call.Base)
+		return fmt.Errorf("base %d: %w", w.call.Base, errBaseGone)
 	}
 	replica, err := readReplica(w.Learner, w.Settings, bases[i].Data, w.Config.BaseEvery)
 	if err != nil {

@@ -64,7 +64,7 @@ const (
 	aboutWorking                   // it is at work
 	aboutReady                     // it has read Part, of so many Counts; the vector is its columns
 	aboutAnswer                    // a batch.Answer of Part to the question of Round
-	aboutFailure                   // it cannot go on: Text
+	aboutFailure                   // it cannot go on: Text; with Counts, because the base is gone
 )
 
 // message is a record of the solve topic.
