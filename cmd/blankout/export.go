@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 )
 
 func (p *program) export() *cobra.Command {
@@ -141,6 +142,7 @@ func (x *exported) print(w io.Writer) {
 
 type corruptFlags struct {
 	data   dataFlags
+	model  string
 	noise  string
 	copies int
 	scale  bool
@@ -157,9 +159,11 @@ func (p *program) corrupt() *cobra.Command {
 		Long: `corrupt writes noisy copies of every example as svmlight, for learners that know
 no noise. Dropout leaves the survivors as they are unless --rescale multiplies
 them by 1/(1-Q). The masks of the first copies are those of predict --delete with
-the same seed.`,
+the same seed. With -m examples are read as the model's events were, and columns,
+names and groups are the model's.`,
 		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm\n" +
-			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json",
+			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json\n" +
+			"  blankout corrupt -m model -d mails.jsonl --refused skip --noise dropout:0.5 -o copies.svm",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := blankout.ParseNoise(o.noise)
@@ -181,8 +185,9 @@ the same seed.`,
 			return nil
 		},
 	}
-	o.data.add(c)
+	o.data.addForModel(c)
 	f := c.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, whose events these are")
 	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
 	f.IntVar(&o.copies, "copies", 1, "copies of every example")
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
@@ -199,15 +204,45 @@ func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
 	return n.Coefficients()
 }
 
+// corruptSchema decides how examples are read, and returns the model's Schema, or where
+// none is named a new one.
+func (p *program) corruptSchema(o *corruptFlags) (*blankout.Schema, error) {
+	if o.model == "" {
+		if err := o.data.resolve(nil); err != nil {
+			return nil, err
+		}
+		return o.data.record.Schema(), nil
+	}
+	m, err := readModel(o.model)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.data.resolve(m); err != nil {
+		return nil, err
+	}
+	if o.data.settings.file == "" {
+		p.sayReadAs(m)
+	}
+	o.data.regroup(m.Schema)
+	schema := m.Schema.Clone()
+	if loss.IsRegression(m.Loss) {
+		// Of a file that was written when each number was a class, too.
+		schema.Target, schema.Classes = loss.LabelsOf(m.Loss), nil
+	} else {
+		schema.MaxClasses = max(maxClasses, len(schema.Classes)) // copies may have labels that the model does not know
+	}
+	return schema, nil
+}
+
 func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) error {
-	if err := o.data.resolve(nil); err != nil {
+	schema, err := p.corruptSchema(o)
+	if err != nil {
 		return err
 	}
 	w, err := p.create(o.out)
 	if err != nil {
 		return err
 	}
-	schema := o.data.record.Schema()
 	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: blankout.NewGrouping(schema)}
 	_, grouped := noise.(blankout.GroupDropout)
 	_, c1, _ := noise.Coefficients()
@@ -225,7 +260,12 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 			}
 		}
 		label := "0"
-		if e.Label >= 0 {
+		switch numbers := schema.Target != loss.Sign; {
+		case numbers && e.Label < 0:
+			return unusable{errors.New("no label: svmlight would have it be the number 0")}
+		case numbers:
+			label = strconv.FormatFloat(e.Target, 'g', -1, 64)
+		case e.Label >= 0:
 			label = schema.Classes[e.Label]
 		}
 		for _, v := range e.Features.Value {
