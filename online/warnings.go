@@ -51,6 +51,9 @@ const (
 	// than this share of all labelled ones and of those refused for their label.
 	strayShare = 0.05
 	strayLeast = 10 // of either
+	// A class of one event is one, too, where so many are labelled, of a stream that goes
+	// on ten times warnAfter, and there are so few classes that none is expected to be rare.
+	singleAfter, singleOf = 100, 20
 	// priorBlock is the number of labelled events over which the log-loss is
 	// compared with that of the class shares.
 	priorBlock = 2000
@@ -300,6 +303,25 @@ func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint
 					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labelled, len(classes), others.Count, blankout.Printable(others.First))
 				break
 			}
+		}
+	}
+	least := uint64(10 * warnAfter)
+	if final {
+		least = singleAfter
+	}
+	if strays := slices.ContainsFunc(out, func(w Warning) bool { return w.Kind == warnStrayLabel }); !strays && labelled >= least && len(classes) <= singleOf {
+		var single []string
+		for label, n := range m.Classes {
+			if n == 1 && label < len(classes) {
+				single = append(single, strconv.Quote(classes[label]))
+			}
+		}
+		switch len(single) {
+		case 0:
+		case 1:
+			add(warnStrayLabel, "class %s has one example of %d: is it a class? (record.classes leaves others out)", single[0], labelled)
+		default:
+			add(warnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labelled)
 		}
 	}
 	if n := m.Numbers; n != nil && n.Baseline.Exceeded {

@@ -119,6 +119,13 @@ func TestStreamWarnings(t *testing.T) {
 	refused := func(reason blankout.Reason) *blankout.Example {
 		return &blankout.Example{Refused: &blankout.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
 	}
+	one := func(r *rand.Rand, i int) *blankout.Example {
+		e := drawn(r)
+		if e.Label = 1; i == 0 {
+			e.Label = 0
+		}
+		return e
+	}
 	for _, c := range []struct {
 		name   string
 		next   func(r *rand.Rand, i int) *blankout.Example
@@ -175,11 +182,15 @@ func TestStreamWarnings(t *testing.T) {
 			}
 			return e
 		}, 2000, false, []string{warnRefused, warnStrayLabel}, `the label "c0" of 1 of`},
+		{"a class of one event", one, 300, true, []string{warnStrayLabel}, `class "c0" has one example of 300: is it a class?`},
+		{"one event of few", one, 99, true, nil, ""},
+		{"one event, and more to come", one, 9999, false, nil, ""},
+		{"one event of many", one, 10000, false, []string{warnStrayLabel}, `class "c0" has one example of 10000`},
 		{"a rare class", func(r *rand.Rand, i int) *blankout.Example {
 			e := drawn(r)
 			if i == 0 {
 				return refused(blankout.ReasonLabel)
-			} else if i%500 != 1 {
+			} else if i%200 != 1 {
 				e.Label = 1
 			}
 			return e
