@@ -152,16 +152,16 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// The configuration that the README shows is one.
-func TestReadmeConfiguration(t *testing.T) {
-	data, err := os.ReadFile("../README.md")
+// The configuration that docs/start.md shows is one.
+func TestStartConfiguration(t *testing.T) {
+	data, err := os.ReadFile("../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(data), "```toml\n")
 	text, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
-		t.Fatal("README.md shows no configuration")
+		t.Fatal("docs/start.md shows no configuration")
 	}
 	file := filepath.Join(t.TempDir(), "service.toml")
 	write(t, file, text)

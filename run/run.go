@@ -224,7 +224,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer cancel()
 	l.report("stopping")
 	l.endSolving(deadline)
-	if broken := (*panicError)(nil); !errors.As(err, &broken) {
+	if broken := (*panicError)(nil); errors.As(err, &broken) {
+		err = errors.Join(err, l.endSaving(deadline)) // of what was learned before
+	} else {
 		err = errors.Join(err, l.saveAtEnd(deadline))
 		l.warn(true)
 		l.publish()

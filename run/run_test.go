@@ -656,6 +656,29 @@ func TestErrorsNameTheRecord(t *testing.T) {
 	}
 }
 
+// A save of what was learned before learning panicked is over when Run returns.
+func TestPanicAwaitsSave(t *testing.T) {
+	s := start(t, t.TempDir(), records, 1)
+	s.Config.SaveEvents = records / 2
+	begun, ended := make(chan bool), false
+	save := s.Save
+	s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		close(begun)
+		time.Sleep(100 * time.Millisecond)
+		defer func() { ended = true }()
+		return save(blocks)
+	}
+	s.source.spoil = func(e *blankout.Example) {
+		if e.Offset == records-1 {
+			<-begun
+			e.Label = 1000
+		}
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "learning this record panics") || !ended {
+		t.Errorf("the save had ended: %v; %v", ended, err)
+	}
+}
+
 // A save that hangs does not keep the program from ending.
 func TestShutdownTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

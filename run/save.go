@@ -182,13 +182,10 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 	for tried := false; ; {
 		switch {
 		case l.saver.running():
-			select {
-			case take := <-l.finished:
-				take()
-				err = l.saver.err
-			case <-deadline.Done():
-				return fmt.Errorf("the last checkpoint was not written within %v; a restart continues from the one before", l.Config.ShutdownTimeout)
+			if err := l.endSaving(deadline); err != nil {
+				return err
 			}
+			err = l.saver.err
 		case l.saver.final != nil:
 			return l.saver.final
 		case l.Save == nil || !l.saver.moved:
@@ -203,6 +200,19 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 			l.beginSave()
 		}
 	}
+}
+
+// endSaving waits for a save in flight.
+func (l *loop) endSaving(deadline context.Context) error {
+	for l.saver.running() {
+		select {
+		case take := <-l.finished:
+			take()
+		case <-deadline.Done():
+			return fmt.Errorf("the last checkpoint was not written within %v; a restart continues from the one before", l.Config.ShutdownTimeout)
+		}
+	}
+	return nil
 }
 
 // suspectsAtEnd makes a last attempt to bring the suspects to safety.
