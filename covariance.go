@@ -9,10 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/lapack/lapack64"
-
 	"blankout/internal/coder"
 )
 
@@ -182,22 +178,7 @@ type Fill struct {
 	c                *Covariance
 	observed, filled []int // places
 	unobserved       []int // u where P_uu is factorised, else nil
-	whole            blas64.Triangular
-}
-
-// factorise returns the factor U of a positive matrix U'U of n columns, whose memory it takes,
-// and whether rounding has let it. It is mat.Cholesky without the estimate of the condition,
-// which took two fifths of the time at 256 columns: the shrinkage bounds the condition.
-func factorise(n int, matrix []float64) (u blas64.Triangular, positive bool) {
-	return lapack64.Potrf(blas64.Symmetric{Uplo: blas.Upper, N: n, Data: matrix, Stride: max(1, n)})
-}
-
-// solve replaces the columns of b by the solutions x of U'U x = b.
-func solve(u blas64.Triangular, b blas64.General) { lapack64.Potrs(u, b) }
-
-// column returns the numbers as a matrix of one column.
-func column(x []float64) blas64.General {
-	return blas64.General{Rows: len(x), Cols: 1, Data: x, Stride: 1}
+	whole            triangle
 }
 
 // Fill returns how what is missing follows, nil where nothing is missing. The Fills of the
@@ -234,15 +215,12 @@ func (c *Covariance) inverse() []float64 {
 		if !positive {
 			return // then nothing is filled in by it
 		}
-		if _, positive = lapack64.Potri(u); !positive {
-			return
-		}
+		c.precision = u.inverse()
 		for i := range n {
 			for j := range i {
-				u.Data[i*n+j] = u.Data[j*n+i]
+				c.precision[i*n+j] = c.precision[j*n+i]
 			}
 		}
-		c.precision = u.Data
 	})
 	return c.precision
 }
@@ -286,7 +264,7 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 		right[a] = f.dot(i, w)
 	}
 	solved := slices.Clone(right)
-	solve(f.whole, column(solved))
+	f.whole.solve(solved)
 	for a, i := range f.observed {
 		extra[i] = solved[a]
 		shift -= extra[i] * c.Mean[i]
@@ -328,7 +306,7 @@ func (f *Fill) solvePrecise(right func(place int) float64) []float64 {
 	for a, i := range f.unobserved {
 		out[a] = right(i)
 	}
-	solve(f.whole, column(out))
+	f.whole.solve(out)
 	return out
 }
 
@@ -371,7 +349,7 @@ func (f *Fill) Expect(x []float64) {
 	for a, i := range f.observed {
 		solved[a] = x[i] - c.Mean[i]
 	}
-	solve(f.whole, column(solved))
+	f.whole.solve(solved)
 	for _, i := range f.filled {
 		row := c.row(i)
 		for a, j := range f.observed {
@@ -400,7 +378,7 @@ func (f *Fill) From() []float64 {
 			solved = append(solved, sign*matrix[i*n+j])
 		}
 	}
-	solve(f.whole, blas64.General{Rows: len(left), Cols: k, Data: solved, Stride: k})
+	f.whole.solveAll(solved, k)
 	for a, i := range left {
 		for b := range right {
 			if f.unobserved == nil {
@@ -423,12 +401,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 		}
 	}
 	if f.unobserved != nil {
-		u := f.whole // others may use f at the same time
-		u.Data = slices.Clone(u.Data)
-		r, positive := lapack64.Potri(u) // the upper triangle
-		if !positive {
-			return
-		}
+		r := f.whole.inverse()
 		var filled []int // their places in unobserved
 		for a, i := range f.unobserved {
 			if _, is := slices.BinarySearch(f.filled, i); is {
@@ -437,7 +410,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 		}
 		for b, i := range f.filled {
 			for d, j := range f.filled[:b+1] {
-				add(i, j, r.Data[filled[d]*r.Stride+filled[b]])
+				add(i, j, r[filled[d]*f.whole.n+filled[b]])
 			}
 		}
 		return
@@ -452,17 +425,8 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 	}
 	k, solved := len(f.filled), slices.Clone(left) // B'
 	if m > 0 {
-		columns := make([]float64, 0, len(left)) // C_om, then B
-		for a := range m {
-			for b := range k {
-				columns = append(columns, left[b*m+a])
-			}
-		}
-		solve(f.whole, blas64.General{Rows: m, Cols: k, Data: columns, Stride: k})
 		for b := range k {
-			for a := range m {
-				solved[b*m+a] = columns[a*k+b]
-			}
+			f.whole.solve(solved[b*m:][:m])
 		}
 	}
 	for b, i := range f.filled {
