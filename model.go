@@ -27,7 +27,7 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 }
 
 // Model is what has been learned, as everything needs it that answers events: a
-// [Linear], or the kernel machine of package batch/kernel. What only a linear model can
+// [Linear], or the kernel machine of package kernel. What only a linear model can
 // tell, such as weights and what a feature adds to a score, its own methods tell: a
 // caller that wants them asserts the type. A Model is immutable and safe for
 // concurrent use.

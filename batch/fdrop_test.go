@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
+	"blankout/kernel"
 )
 
 func fdropProblem(d *Data, y []float64, c float64, intercept Intercept) Problem {
@@ -100,7 +101,7 @@ func TestFDROPLargeK(t *testing.T) {
 func TestFDROPReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
-	gram, err := NewCachedGram(LinearKernel{}, d, 1<<20, 1)
+	gram, err := NewCachedGram(kernel.Linear{}, d, 1<<20, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
+	"blankout/kernel"
 )
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {
 	x, y := problems.Gaussian(2, 8300, 5, true)
-	if r := NewKernelRows(LinearKernel{}, denseData(t, x, y)); len(r.shards) != 2 {
-		t.Errorf("%d rows in %d shards, want 2: the tests of threads rely on it", len(x), len(r.shards))
+	if r := NewKernelRows(kernel.Linear{}, denseData(t, x, y)); r.Shards() != 2 {
+		t.Errorf("%d rows in %d shards, want 2: the tests of threads rely on it", len(x), r.Shards())
 	}
 }
 
 func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
 	x, y := problems.Gaussian(4, 30, 4, false)
 	d := denseData(t, x, y)
-	c, err := NewCachedGram(LinearKernel{}, d, 3*8*30, 1)
+	c, err := NewCachedGram(kernel.Linear{}, d, 3*8*30, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

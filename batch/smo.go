@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"blankout/kernel"
 )
 
 // GramRows is a symmetric positive semidefinite matrix that is read row by row:
@@ -569,7 +571,7 @@ func (s *solver) smo(ctx context.Context, o *Expected) error {
 		}
 	}
 	d := o.p.Data.Subset(rows)
-	k, err := NewCachedGram(LinearKernel{}, d, 1<<30, o.p.Threads)
+	k, err := NewCachedGram(kernel.Linear{}, d, 1<<30, o.p.Threads)
 	if err != nil {
 		return err
 	}

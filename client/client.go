@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/batch/kernel"
 	"blankout/checkpoint"
+	"blankout/kernel"
 	"blankout/loss"
 	"blankout/record"
 )

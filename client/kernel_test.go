@@ -8,9 +8,10 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/kernel"
 	"blankout/record"
 )
 
@@ -29,7 +30,7 @@ func kernelModel(t testing.TB) *client.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := kernel.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	m, err := svm.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/measure"
 	"blankout/simulate"
 
@@ -275,8 +275,8 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 }
 
 // machine returns the support vector machine, or DropSVM for a q other than "".
-func (c dropConfig) machine(cost, q, p string) (m kernel.Machine, err error) {
-	m = kernel.Machine{Config: batch.DefaultConfig(), Kernel: kernel.DefaultConfig()}
+func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
+	m = svm.Machine{Config: batch.DefaultConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
 	if err := m.Config.Set("c", cost); err != nil || q == "" {
 		return m, err
@@ -290,7 +290,7 @@ func (c dropConfig) machine(cost, q, p string) (m kernel.Machine, err error) {
 }
 
 // grid returns the accuracies of the settings of a grid on test examples.
-func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first kernel.Machine, grid []batch.Axis) ([]float64, error) {
+func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first svm.Machine, grid []batch.Axis) ([]float64, error) {
 	t, _, err := batch.Select(ctx, train, first, batch.Selection{Validation: test, Grid: grid, Threads: 1})
 	if err != nil {
 		return nil, err
@@ -302,7 +302,7 @@ func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first ker
 	return all, nil
 }
 
-// keep returns p as the setting of kernel.Machine, what is kept.
+// keep returns p as the setting of svm.Machine, what is kept.
 func (c dropConfig) keep() batch.Axis {
 	axis := batch.Axis{Key: "keep"}
 	for _, p := range c.Dropped {
@@ -344,7 +344,7 @@ func (c dropConfig) vectors(ctx context.Context, train *batch.Data, plain, cost,
 		if err != nil {
 			return v, err
 		}
-		fit, err := kernel.Train(ctx, train, m.Config, m.Kernel)
+		fit, err := svm.Train(ctx, train, m.Config, m.Kernel)
 		if err != nil {
 			return v, err
 		}
@@ -433,7 +433,7 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting) error {
 				return f, err
 			}
 			m := all[t.Best[0]]
-			trained, err := kernel.Train(ctx, train, m.Config, m.Kernel)
+			trained, err := svm.Train(ctx, train, m.Config, m.Kernel)
 			if err != nil {
 				return f, err
 			}

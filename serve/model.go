@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/batch/kernel"
 	"blankout/client"
+	"blankout/kernel"
 	"blankout/record"
 	"blankout/run"
 )

@@ -32,9 +32,10 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/kernel"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -465,7 +466,7 @@ func TestFollowedKernelModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	machine, err := kernel.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
+	machine, err := svm.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
 		kernel.RBF{Sigma: 1}, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	"testing"
 
 	"blankout"
-	"blankout/batch/kernel"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/kernel"
 	"blankout/online"
 	"blankout/record"
 	"blankout/run"

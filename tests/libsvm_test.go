@@ -15,7 +15,8 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
+	"blankout/kernel"
 )
 
 // Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) must find the
@@ -28,11 +29,11 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	}
 	for _, name := range []string{"dense", "sparse", "counts"} {
 		x, y, data := goldenProblem(t, name)
-		k, err := kernel.Resolve(kernel.RBF{}, data)
+		k, err := svm.Resolve(kernel.RBF{}, data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		gram, err := kernel.NewGram(k, data, 2)
+		gram, err := svm.NewGram(k, data, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 				}
 			}
 			compare(t, fmt.Sprintf("%s rbf c=%v", name, cost), tool, gram, y, cost, rows, "-t", "2", "-g", gamma)
-			for _, drop := range []kernel.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
+			for _, drop := range []svm.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
 				dk, err := drop.Kernel(gram)
 				if err != nil {
 					t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/batch/kernel"
 	"blankout/checkpoint"
+	"blankout/kernel"
 	"blankout/online"
 	"blankout/run"
 )

@@ -15,7 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/loss"
 	"blankout/simulate"
 )
@@ -75,9 +75,9 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 		}
 	}
 	var t *batch.Ranking
-	if kernel.IsLoss(o.config.Loss) {
-		var all []kernel.Machine
-		if t, all, err = batch.Select(ctx, d, kernel.Machine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {
+	if svm.IsLoss(o.config.Loss) {
+		var all []svm.Machine
+		if t, all, err = batch.Select(ctx, d, svm.Machine{Config: o.config, Kernel: o.kernel.config}, s); err == nil {
 			o.config, o.kernel.config = all[t.Best[0]].Config, all[t.Best[0]].Kernel
 		}
 	} else {

@@ -18,7 +18,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
@@ -156,7 +156,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if n := o.covariance; n < 0 || n > blankout.MaxCovariance {
 		return fmt.Errorf("--covariance-fields %d: want 0 to %d", n, blankout.MaxCovariance)
 	}
-	if o.online.config.Missing == string(blankout.MissingFill) && (o.covariance == 0 || kernel.IsLoss(o.config.Loss)) {
+	if o.online.config.Missing == string(blankout.MissingFill) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
 		return fmt.Errorf("--missing fill: only a linear model with a covariance fills in: add --covariance-fields 256")
 	}
 	o.standardise = string(blankout.StandardiseNone)
@@ -188,7 +188,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
 	}
 	check := o.config.Check
-	if kernel.IsLoss(o.config.Loss) {
+	if svm.IsLoss(o.config.Loss) {
 		check = o.checkKernel
 	}
 	return check()
@@ -244,7 +244,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		screen.progress(fmt.Sprintf("problem %d of %d, iteration %d: objective %.6g, certified gap %.1e of it", g.Problem+1, g.Problems, g.Iteration, g.Objective, g.Gap/math.Abs(g.Objective)))
 	}
 	solve := o.trainLinear
-	if kernel.IsLoss(o.config.Loss) {
+	if svm.IsLoss(o.config.Loss) {
 		solve = o.trainKernel
 	}
 	fit, err := solve(ctx, d, scaler)
@@ -267,7 +267,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.Certificate = &fit.Gap
 	}
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
-	if scaler == nil && !kernel.IsLoss(o.config.Loss) {
+	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
 			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
 		}
@@ -443,7 +443,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	var x blankout.Vec
 	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
-	fit.Presence = o.online.config.Presence == "auto" && !kernel.IsLoss(o.config.Loss) && o.config.Bends(axes)
+	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = blankout.Transform(t)
 	}

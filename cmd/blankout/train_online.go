@@ -21,7 +21,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/config"
 	"blankout/loss"
 	"blankout/online"
@@ -97,8 +97,8 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	}{
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
-		{kernel.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{!kernel.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
+		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
+		{!svm.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
 		{!loss.IsRegression(lossName), []string{"missing", "covariance-fields"}, "is for classes: a number is predicted of what is left as it is"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},

@@ -11,21 +11,21 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 	"blankout/loss"
 	"blankout/measure"
 )
 
 // kernelFlags are those of --loss dropsvm.
 type kernelFlags struct {
-	config kernel.Config
-	// Flags whose text kernel.Config.Set reads.
+	config svm.Config
+	// Flags whose text svm.Config.Set reads.
 	strength, epochs string
 	memory           int
 }
 
 func (k *kernelFlags) add(f *pflag.FlagSet) {
-	k.config = kernel.DefaultConfig()
+	k.config = svm.DefaultConfig()
 	f.StringVar(&k.config.Kernel, "kernel", k.config.Kernel, "of dropsvm: linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]")
 	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty; 0 is the ordinary support vector machine, auto 1/n for\nn examples")
 	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "of dropsvm: probability that an entry of the kernel matrix stays")
@@ -100,9 +100,9 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 	return t, nil
 }
 
-// trainKernel runs kernel.Train.
+// trainKernel runs svm.Train.
 func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *blankout.Linear) (*trained, error) {
-	fit, err := kernel.Train(ctx, d, o.config, o.kernel.config)
+	fit, err := svm.Train(ctx, d, o.config, o.kernel.config)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/kernel"
 )
 
 var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2", "chi2:0.7"}
@@ -18,11 +19,11 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 	x, y := problems.Gaussian(1, 40, 9, true)
 	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
-		k, err := Parse(name)
+		k, err := kernel.Parse(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Parse(k.String()); err != nil || again != k {
+		if again, err := kernel.Parse(k.String()); err != nil || again != k {
 			t.Errorf("%s: reads back as %v, %v", name, again, err)
 		}
 		if k, err = Resolve(k, d); err != nil {
@@ -46,16 +47,16 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 				}
 				var want float64
 				switch k := k.(type) {
-				case batch.LinearKernel:
+				case kernel.Linear:
 					want = xy
-				case Polynomial:
+				case kernel.Polynomial:
 					want = math.Pow(1+xy, float64(k.Degree))
-				case RBF:
+				case kernel.RBF:
 					want = math.Exp(-d2 / (2 * k.Sigma * k.Sigma))
 					if i != j {
 						mean, pairs = mean+math.Sqrt(d2), pairs+1
 					}
-				case Chi2:
+				case kernel.Chi2:
 					want = math.Exp(-chi / (2 * k.Sigma * k.Sigma))
 					if i != j {
 						mean, pairs = mean+math.Sqrt(chi), pairs+1
@@ -66,7 +67,7 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 				}
 			}
 		}
-		if name == "rbf" && math.Abs(k.(RBF).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(Chi2).Sigma-mean/pairs) > 1e-12 {
+		if name == "rbf" && math.Abs(k.(kernel.RBF).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(kernel.Chi2).Sigma-mean/pairs) > 1e-12 {
 			t.Errorf("%s: the default width is %v, want the mean distance %v", name, k, mean/pairs)
 		}
 	}
@@ -76,7 +77,7 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	// More rows than two shards of batch.KernelRows, so that rows too are computed in parallel.
 	x, y := problems.Gaussian(2, 8300, 5, true)
 	d := denseData(t, x, y, nil)
-	for _, k := range []batch.Kernel{batch.LinearKernel{}, RBF{1.3}, Chi2{1.1}} {
+	for _, k := range []kernel.Kernel{kernel.Linear{}, kernel.RBF{Sigma: 1.3}, kernel.Chi2{Sigma: 1.1}} {
 		one, err := batch.NewCachedGram(k, d, 0, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -110,23 +111,23 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 
 func TestKernelRefusesBadInput(t *testing.T) {
 	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
-		if k, err := Parse(s); err == nil {
-			t.Errorf("Parse(%q) = %v", s, k)
+		if k, err := kernel.Parse(s); err == nil {
+			t.Errorf("kernel.Parse(%q) = %v", s, k)
 		}
 	}
 	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1}, nil)
-	if _, err := Resolve(Chi2{1}, d); err == nil {
+	if _, err := Resolve(kernel.Chi2{Sigma: 1}, d); err == nil {
 		t.Error("chi2 took a negative feature")
 	}
 	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1}, nil)
-	if _, err := NewGram(Polynomial{3}, huge, 1); err == nil {
+	if _, err := NewGram(kernel.Polynomial{Degree: 3}, huge, 1); err == nil {
 		t.Error("an infinite kernel value passed")
 	}
-	if _, err := Resolve(RBF{}, huge); err == nil {
+	if _, err := Resolve(kernel.RBF{}, huge); err == nil {
 		t.Error("an infinite width passed")
 	}
 	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1}, nil)
-	if k, err := Resolve(RBF{}, same); err != nil || k != (RBF{1}) {
+	if k, err := Resolve(kernel.RBF{}, same); err != nil || k != (kernel.RBF{Sigma: 1}) {
 		t.Errorf("identical examples: %v, %v", k, err)
 	}
 }
@@ -138,7 +139,7 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {
-		k, _ := Parse(name)
+		k, _ := kernel.Parse(name)
 		k, err := Resolve(k, d)
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +149,7 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cost := range []float64{0.01, 1, 30} {
-			if _, ok := k.(Polynomial); ok {
+			if _, ok := k.(kernel.Polynomial); ok {
 				cost /= 30 // badly conditioned: millions of steps at 30
 			}
 			c := constant(cost, len(y))
@@ -213,7 +214,7 @@ func TestSMODegenerate(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float64{{1, 0}, {1, 0}, {0, 1}, {0, 1}}
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
-		g, err := NewGram(RBF{1}, denseData(t, x, y, nil), 1)
+		g, err := NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestSMODegenerate(t *testing.T) {
 	}
 	// The same point in both classes, and a singular matrix: w = 0 is the answer.
 	y := []float64{1, -1, 1, -1}
-	g, err := NewGram(batch.LinearKernel{}, denseData(t, x, y, nil), 1)
+	g, err := NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

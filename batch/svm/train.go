@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 // This file goes from a Config and Data to a kernel machine.
 
@@ -12,12 +12,13 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/kernel"
 	"blankout/loss"
 )
 
 // Config says what Train solves, beside the batch.Config.
 type Config struct {
-	Kernel string // as Parse reads it
+	Kernel string // as kernel.Parse reads it
 	// Drop is the penalty; Q = 0 is the ordinary support vector machine, Q =
 	// AutoStrength 1/n for n examples.
 	Drop DropSVM
@@ -43,7 +44,7 @@ func DefaultConfig() Config {
 // Fit is what Train found. Its Iterations are steps of SMO.
 type Fit struct {
 	batch.Solution
-	Model  *Model
+	Model  *kernel.Model
 	Jitter float64 // the largest of DropKernel
 	// Vectors counts the support vectors of the dual, summed over the problems.
 	// With a penalty the model's expansion has every example all the same.
@@ -88,7 +89,7 @@ func IsLoss(loss string) bool {
 // Check returns the first thing wrong with the settings, and with those of c that
 // a kernel machine has, that can be told without data.
 func (k Config) Check(c batch.Config) error {
-	if _, err := Parse(k.Kernel); err != nil {
+	if _, err := kernel.Parse(k.Kernel); err != nil {
 		return err
 	}
 	drop := k.Drop
@@ -138,7 +139,7 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 	if t.problems, err = c.Subproblems(t.data); err != nil {
 		return nil, err
 	}
-	if t.kernel, err = Parse(k.Kernel); err != nil {
+	if t.kernel, err = kernel.Parse(k.Kernel); err != nil {
 		return nil, err
 	}
 	if t.kernel, err = Resolve(t.kernel, t.data); err != nil {
@@ -200,7 +201,7 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 
 type trainer struct {
 	data      *batch.Data
-	kernel    batch.Kernel
+	kernel    kernel.Kernel
 	c         batch.Config
 	k         Config
 	kappa, l2 float64

@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 // This file varies the settings of kernel machines for a search over a grid.
 

@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/kernel"
 )
 
 func TestDropSVMGolden(t *testing.T) {
@@ -58,11 +59,11 @@ func TestDropSVMGolden(t *testing.T) {
 			total++
 			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
 				d := denseData(t, g.X, g.Y, nil)
-				k, err := Resolve(RBF{}, d)
+				k, err := Resolve(kernel.RBF{}, d)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if sigma := k.(RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
+				if sigma := k.(kernel.RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
 					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
 				}
 				gram, err := NewGram(k, d, 2)
@@ -112,7 +113,7 @@ func TestDropSVMGolden(t *testing.T) {
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y, nil)
-	gram, err := NewGram(RBF{2}, d, 1)
+	gram, err := NewGram(kernel.RBF{Sigma: 2}, d, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 	x[7] = x[3] // a duplicate makes every K singular
 	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, k := range []batch.Kernel{RBF{1.5}, batch.LinearKernel{}, Polynomial{2}} {
+	for _, k := range []kernel.Kernel{kernel.RBF{Sigma: 1.5}, kernel.Linear{}, kernel.Polynomial{Degree: 2}} {
 		gram, err := NewGram(k, d, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +195,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
 	d := denseData(t, x, y, nil)
-	gram, err := NewGram(RBF{2}, d, 1)
+	gram, err := NewGram(kernel.RBF{Sigma: 2}, d, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

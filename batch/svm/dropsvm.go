@@ -1,4 +1,4 @@
-package kernel
+package svm
 
 // This file holds DropSVM: its penalty, the kernel that it comes to and its square-loss form.
 

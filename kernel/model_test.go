@@ -7,37 +7,47 @@ import (
 	"testing"
 
 	"blankout"
-	"blankout/batch"
-	"blankout/batch/internal/problems"
 )
 
-func testModel(t *testing.T, k batch.Kernel) (*Model, *batch.Data, []float64) {
+// testModel returns a model of two outputs of 20 random vectors.
+func testModel(t *testing.T, k Kernel) (m *Model, vectors []blankout.Vec, coef []float64) {
 	t.Helper()
-	x, y := problems.Gaussian(61, 30, 6, true)
-	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
-	coef := make([]float64, 2*len(x))
-	for i := range coef {
-		if i%6 > 1 { // every third row has no coefficient
-			coef[i] = r.NormFloat64()
+	for range 20 {
+		var x blankout.Vec
+		for c := range uint32(6) {
+			if r.IntN(3) > 0 {
+				x.Index, x.Value = append(x.Index, c), append(x.Value, math.Abs(r.NormFloat64()))
+			}
 		}
+		vectors, coef = append(vectors, x), append(coef, r.NormFloat64(), r.NormFloat64())
 	}
-	m, err := NewModel(blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}, k, d, coef)
+	head := blankout.Head{Schema: blankout.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
+	m, err := NewModel(head, k, vectors, coef)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, d, coef
+	return m, vectors, coef
+}
+
+// slow is the kernel of two vectors by its definition, column by column.
+func slow(k Kernel, x, y blankout.Vec) float64 {
+	sum := func(x, y blankout.Vec) (s float64) {
+		for i, c := range x.Index {
+			if j := slices.Index(y.Index, c); j >= 0 {
+				s += k.Pair(x.Value[i], y.Value[j])
+			}
+		}
+		return s
+	}
+	return k.Of(sum(x, y), sum(x, x), sum(y, y))
 }
 
 func TestModelScores(t *testing.T) {
-	for _, k := range []batch.Kernel{batch.LinearKernel{}, RBF{1.5}, Polynomial{3}, Chi2{1.2}} {
-		m, d, coef := testModel(t, k)
+	for _, k := range []Kernel{Linear{}, RBF{1.5}, Polynomial{3}, Chi2{1.2}} {
+		m, vectors, coef := testModel(t, k)
 		if m.Support() != 20 {
 			t.Fatalf("%d support vectors, want 20", m.Support())
-		}
-		gram, err := NewGram(k, d, 1)
-		if err != nil {
-			t.Fatal(err)
 		}
 		each, err := m.EachBlock()
 		if err != nil {
@@ -48,10 +58,11 @@ func TestModelScores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range d.Rows() {
-			e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
+		for i, x := range vectors {
+			e := blankout.Example{Features: x}
 			want := []float64{0.5, -1}
-			for j, v := range gram.Row(i) {
+			for j, y := range vectors {
+				v := slow(k, x, y)
 				want[0] += coef[2*j] * v
 				want[1] += coef[2*j+1] * v
 			}
@@ -71,7 +82,7 @@ func TestModelScores(t *testing.T) {
 			other.Features.Value = append(other.Features.Value, 2)
 			far := m.Score(&other, make([]float64, 2))
 			switch k.(type) {
-			case batch.LinearKernel, Polynomial:
+			case Linear, Polynomial:
 				if !slices.Equal(far, got) {
 					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
 				}
@@ -127,16 +138,26 @@ func TestReadModelRefuses(t *testing.T) {
 	if _, err := ReadModel(nan); err == nil {
 		t.Error("read columns out of range")
 	}
+	for i, name := range []string{1: "columns", 2: "ends", 3: "index"} {
+		if name == "" {
+			continue
+		}
+		turned := slices.Clone(blocks) // the first two numbers the other way round
+		turned[i].Data = slices.Concat(turned[i].Data[4:8], turned[i].Data[:4], turned[i].Data[8:])
+		if _, err := ReadModel(turned); err == nil {
+			t.Errorf("read support/%s out of order", name)
+		}
+	}
 }
 
 // The statistics of a Scaler travel with the model.
 func TestModelStandardises(t *testing.T) {
-	m, d, _ := testModel(t, RBF{1.5})
+	m, _, _ := testModel(t, RBF{1.5})
 	m.Scaler.Mode = blankout.StandardiseAll
 	m.Layout = blankout.Layout{Width: blankout.ScalerWidth}
 	m.Rows = blankout.NewTable(blankout.ScalerWidth)
-	for c := range d.Columns() {
-		copy(m.Rows.Touch(d.Column(c)), []float64{10, 0, 1, 3, 0.25}) // centre 3, scale 4
+	for c := range uint32(6) {
+		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // centre 3, scale 4
 	}
 	each, err := m.EachBlock()
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernel_test
+package svm_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/kernel"
+	"blankout/batch/svm"
 )
 
 // A circle within a ring: no line parts them, a kernel machine does.
@@ -22,9 +22,9 @@ func ExampleTrain() {
 	}
 	data := b.Data(blankout.NewSchema(1, []string{"circle", "ring"}, 2))
 
-	config, machine := batch.DefaultConfig(), kernel.DefaultConfig()
+	config, machine := batch.DefaultConfig(), svm.DefaultConfig()
 	config.Cost, machine.Kernel = 10, "poly:2"
-	fit, err := kernel.Train(context.Background(), data, config, machine)
+	fit, err := svm.Train(context.Background(), data, config, machine)
 	if err != nil {
 		fmt.Println(err)
 		return
