@@ -141,7 +141,6 @@ type Member struct {
 
 	crash      func() bool // of tests: says that Run is to end as a process that is killed does
 	status     atomic.Pointer[Status]
-	exact      atomic.Pointer[blankout.Linear]
 	validation atomic.Bool // one is asked for
 }
 
@@ -221,10 +220,6 @@ func (m *Member) Validate() error {
 	return nil
 }
 
-// Exact returns the latest exact solution of this member, nil if there is none yet. It may
-// be called by anyone at any time.
-func (m *Member) Exact() *blankout.Linear { return m.exact.Load() }
-
 // Status returns the latest one; nil before Run has folded the ledger for the first time.
 func (m *Member) Status() *Status { return m.status.Load() }
 
@@ -268,6 +263,7 @@ type life struct {
 	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
 	busy      bool        // with a base
 	validator validator
+	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
 	solving   solving
 	warned    map[string]bool // kinds of warnings logged
 
@@ -966,6 +962,9 @@ func (l *life) report(notReady string) {
 		}
 	}
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
+	if s.NotReady == "" {
+		s.NotReady = l.failing()
+	}
 	s.Peers = make([]Peer, 0, len(l.peers))
 	for id, p := range l.peers {
 		if s.At.Sub(p.At) > time.Hour {
@@ -985,6 +984,18 @@ func (l *life) report(notReady string) {
 	if l.Observe != nil {
 		l.Observe(&s)
 	}
+}
+
+// failing says what cannot be read, "" if there is nothing.
+func (l *life) failing() string {
+	if why := l.entries.reader.Failing(); why != "" {
+		return why
+	}
+	if source, ok := l.source.(*stream.Consumer); ok {
+		stats := source.Stats()
+		return stats.Failing()
+	}
+	return ""
 }
 
 // joins is the goroutine that joins: it may wait for others.

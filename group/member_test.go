@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"blankout"
@@ -434,5 +435,39 @@ func TestConfigCheck(t *testing.T) {
 		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+}
+
+// A member that cannot read the events, or the ledger, says so, and no longer than that.
+func TestMemberSaysWhatCannotBeRead(t *testing.T) {
+	e := newEvents(t, 2, 300)
+	m := e.member(testLog(t, "cut off"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var away atomic.Bool
+	e.broker.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		e.broker.KeepControl()
+		if away.Load() {
+			return nil, errors.New("away"), true // the connection breaks
+		}
+		return nil, nil, false // answered as ever
+	})
+	told := ""
+	m.Observe = func(s *Status) {
+		switch {
+		case told == "" && s.Metrics.Events > 0 && s.NotReady == "":
+			away.Store(true)
+		case s.NotReady != "" && away.Load():
+			told = s.NotReady
+			away.Store(false)
+		case told != "" && s.NotReady == "":
+			cancel()
+		}
+	}
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(told, "cannot be read (") || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("while the broker was away it said %q, and afterwards %q", told, m.Status().NotReady)
 	}
 }

@@ -39,7 +39,7 @@ func (l *life) validateIfDue() {
 	}
 	l.validation.Store(false)
 	state := l.replica.fold.Learner().Snapshot()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.exact.Load()}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.exact}
 	l.current.Validation.Running = true
 	ctx, cancel := context.WithCancel(context.Background())
 	l.validator.cancel = cancel
@@ -57,7 +57,7 @@ func (l *life) validateIfDue() {
 			cancel()
 			l.validator.cancel = nil
 			if r.Exact != nil {
-				l.exact.Store(r.Exact)
+				l.exact = r.Exact
 			}
 			l.current.Validation.Take(validator.Config, r, log)
 		}

@@ -110,9 +110,6 @@ func (l *Learner) Share(peers int, events uint64) error {
 	return nil
 }
 
-// Unshare makes the Learner one that learns alone.
-func (l *Learner) Unshare() { l.share = nil }
-
 // CheckShared says, naming the key, why a Learner with these settings cannot share
 // learning with others; nil if it can.
 func (c Config) CheckShared() error {

@@ -434,11 +434,10 @@ func (r *run) commit(ctx context.Context) {
 
 func (r *run) report() {
 	s := *r.stats
-	s.Partitions = r.reader.Stats().Partitions
-	for _, p := range s.Partitions {
-		if p.Failing != "" && s.Trouble == "" {
-			s.Trouble = fmt.Sprintf("%s/%d cannot be read (%s)", p.Topic, p.Partition, p.Failing)
-		}
+	source := r.reader.Stats()
+	s.Partitions = source.Partitions
+	if s.Trouble == "" {
+		s.Trouble = source.Failing()
 	}
 	r.Predictor.stats.Store(&s)
 }

@@ -216,7 +216,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 		log("an exact solution was not adopted, the learned state stays", "records", at, "reason", a.Reason)
 	}
 	if a != nil && a.Report != nil {
-		l.exact.Store(a.Exact)
+		l.exact = a.Exact
 		s.Last = a.Report
 		s.Done++
 	}

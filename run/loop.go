@@ -50,8 +50,9 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
-	team      *team        // nil where one learns alone
-	shared    *sharedBatch // the batch at hand
+	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
+	team      *team            // nil where one learns alone
+	shared    *sharedBatch     // the batch at hand
 }
 
 func newLoop(r *Runner) *loop {

@@ -97,7 +97,6 @@ type Runner struct {
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	exact      atomic.Pointer[blankout.Linear]
 	validation atomic.Bool // one is asked for
 	recent     recentRing
 }

@@ -25,10 +25,6 @@ func (r *Runner) Validate() error {
 	return nil
 }
 
-// Exact returns the latest exact solution, nil if there is none yet. It may be
-// called by anyone at any time.
-func (r *Runner) Exact() *blankout.Linear { return r.exact.Load() }
-
 // ValidationStatus is about validations since Run began.
 type ValidationStatus struct {
 	validate.Status
@@ -88,7 +84,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact.Load()}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact}
 	if l.Labels != nil {
 		subject.Labelled = l.Labels.Labelled()
 	}
@@ -118,7 +114,7 @@ func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
 func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
 	if r.Report != nil {
-		l.exact.Store(r.Exact)
+		l.exact = r.Exact
 	}
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }

@@ -191,18 +191,7 @@ func (s Service) failing() string {
 	if source == nil {
 		return ""
 	}
-	failing, first := 0, ""
-	for _, p := range source.Partitions {
-		if p.Failing != "" {
-			if failing++; failing == 1 {
-				first = fmt.Sprintf("%s/%d cannot be read (%s)", p.Topic, p.Partition, p.Failing)
-			}
-		}
-	}
-	if failing > 1 {
-		first += fmt.Sprintf(" and %d more partitions", failing-1)
-	}
-	return first
+	return source.Failing()
 }
 
 func (s Service) model() *client.Model {

@@ -722,6 +722,23 @@ type PartitionStats struct {
 	Failing string
 }
 
+// Failing says which partition cannot be read, why, and how many others neither; "" while
+// all can be.
+func (s *ConsumerStats) Failing() string {
+	failing, first := 0, ""
+	for _, p := range s.Partitions {
+		if p.Failing != "" {
+			if failing++; failing == 1 {
+				first = fmt.Sprintf("%s/%d cannot be read (%s)", p.Topic, p.Partition, p.Failing)
+			}
+		}
+	}
+	if failing > 1 {
+		first += fmt.Sprintf(" and %d more partitions", failing-1)
+	}
+	return first
+}
+
 // Stats returns the counters. It may be called from any goroutine.
 func (c *Consumer) Stats() ConsumerStats {
 	s := ConsumerStats{Fetches: c.fetches.Load(), Bytes: c.bytes.Load(), Records: c.records.Load()}

@@ -247,14 +247,10 @@ func (r *LedgerReader) Lag() int64 {
 	return lag
 }
 
-// Failing says why the ledger cannot be read, as PartitionStats does.
+// Failing says why the ledger cannot be read, "" while it can be.
 func (r *LedgerReader) Failing() string {
-	for _, p := range r.reader.Stats().Partitions {
-		if p.Failing != "" {
-			return p.Failing
-		}
-	}
-	return ""
+	s := r.reader.Stats()
+	return s.Failing()
 }
 
 // Chunk returns the record at a place, which is the caller's; nil if there is none and

@@ -234,7 +234,7 @@ func (s *topicSource) Look(ctx context.Context) (*client.Model, error) {
 			} else if quiet && s.returned < 0 {
 				return nil, fmt.Errorf("topic %s holds no complete snapshot yet", s.topic)
 			} else if failing := s.failing(); quiet && failing != "" {
-				return nil, fmt.Errorf("topic %s cannot be read (%s)", s.topic, failing)
+				return nil, errors.New(failing)
 			} else if quiet {
 				return nil, nil
 			}
@@ -248,7 +248,7 @@ func (s *topicSource) Look(ctx context.Context) (*client.Model, error) {
 					continue // on its way
 				}
 				if s.next < s.end {
-					return nil, fmt.Errorf("topic %s cannot be read (%s)", s.topic, s.failing())
+					return nil, errors.New(s.failing())
 				}
 				quiet = true
 				continue
@@ -282,12 +282,8 @@ func (s *topicSource) patience() time.Duration {
 }
 
 func (s *topicSource) failing() string {
-	for _, p := range s.reader.Stats().Partitions {
-		if p.Failing != "" {
-			return p.Failing
-		}
-	}
-	return ""
+	source := s.reader.Stats()
+	return source.Failing()
 }
 
 // fail gives up a reader whose stream has ended: the next look begins anew.
