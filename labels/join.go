@@ -33,6 +33,7 @@ type Join struct {
 	store  *store
 	state  State
 	idle   atomic.Uint64    // counted by the Merge
+	late   atomic.Uint64    // likewise: Counts.LatePartitions
 	event  blankout.Example // what Waited returns, and its scores
 	scores []float64
 	// settles is set for a Joined: Expired returns events with a label too. over says that
@@ -86,6 +87,9 @@ type Counts struct {
 	Forgotten uint64 `json:"forgotten,omitempty"`
 	// Idle counts the times that a silent partition was passed over, since Open.
 	Idle uint64 `json:"-"`
+	// LatePartitions are those that were added to a topic and whose first record came before
+	// one that had been taken by then, since Open.
+	LatePartitions uint64 `json:"-"`
 	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
 	// and no less than half of that.
 	Delays []uint64 `json:"delays"`
@@ -138,7 +142,7 @@ func (j *Join) State() State {
 // Counts returns what became of events and labels so far.
 func (j *Join) Counts() Counts {
 	c := j.state.Counts
-	c.Delays, c.Idle = slices.Clone(c.Delays), j.idle.Load()
+	c.Delays, c.Idle, c.LatePartitions = slices.Clone(c.Delays), j.idle.Load(), j.late.Load()
 	if len(j.store.next) > 0 {
 		c.Age = j.state.Now - j.store.next[0].time
 	}

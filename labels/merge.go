@@ -31,7 +31,15 @@ import (
 // A partition that has been silent for Config.Idle is passed over until it has a record
 // again. What it has then counts as having come no earlier than what was passed on
 // meanwhile.
+//
+// A partition that is added while others are read takes part as soon as Added tells of it.
+// The order depends on the logs alone if its first record came after what was passed on by
+// then; else the records before that point go next, and the partition is counted as one
+// that is late. So is a partition that was added while nothing was read.
 type Merge struct {
+	// Added, if it is set, returns the partitions that were added since it was called last.
+	// Next calls it often.
+	Added  func(context.Context) ([]Lane, error)
 	schema *blankout.Schema
 	join   *Join
 	lanes  []*lane
@@ -49,6 +57,8 @@ type Lane struct {
 	Next func(context.Context, *blankout.Batch) error
 	// Decoder makes an event of a record, or the Key, Label and Weight of a label.
 	Decoder record.Decoder
+	// Late, if it is set, is called if the partition is counted as one that is late.
+	Late func()
 }
 
 // End has the lane, of which nothing has been read, end before the record at an offset.
@@ -77,6 +87,7 @@ type lane struct {
 	ended bool
 	clock int64 // of the record before the one at hand
 
+	begun  bool // it has shown a record
 	silent bool // it is passed over
 }
 
@@ -100,22 +111,47 @@ func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
 	clocks := join.state.Clocks
 	for _, l := range lanes {
 		clock := int64(math.MinInt64)
-		if i, ok := slices.BinarySearchFunc(clocks, Clock{Topic: l.Topic, Partition: l.Partition}, compareClock); ok {
+		i, ok := slices.BinarySearchFunc(clocks, Clock{Topic: l.Topic, Partition: l.Partition}, compareClock)
+		if ok {
 			clock = clocks[i].Time
 		}
 		m.now = max(m.now, clock)
-		m.lanes = append(m.lanes, &lane{Lane: l, clock: clock})
+		m.lanes = append(m.lanes, &lane{Lane: l, clock: clock, begun: ok})
 	}
+	m.sort()
+	return m
+}
+
+// sort puts the lanes in the order that decides between records of equal times.
+func (m *Merge) sort() {
 	slices.SortStableFunc(m.lanes, func(a, b *lane) int {
 		of := map[bool]int{true: 1}
 		return cmp.Or(cmp.Compare(of[a.Labels], of[b.Labels]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	return m
+}
+
+// add takes up the partitions that were added.
+func (m *Merge) add(ctx context.Context) error {
+	if m.Added == nil {
+		return nil
+	}
+	added, err := m.Added(ctx)
+	if err != nil || len(added) == 0 {
+		return err
+	}
+	for _, l := range added {
+		m.lanes = append(m.lanes, &lane{Lane: l, clock: math.MinInt64})
+	}
+	m.sort()
+	return nil
 }
 
 // Next fills b with the next records, all of one partition.
 func (m *Merge) Next(ctx context.Context, b *blankout.Batch) error {
 	for {
+		if err := m.add(ctx); err != nil {
+			return err
+		}
 		var first *lane
 		open := false
 		for _, l := range m.lanes {
@@ -175,10 +211,13 @@ func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	return passed, err
 }
 
-// waitForAny waits until one of the lanes that are passed over has something, and returns
-// it if that is a batch without records.
+// waitForAny waits until one of the lanes that are passed over has something, or there is
+// a further lane. It returns the lane if it has a batch without records.
 func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
-	for {
+	for n := len(m.lanes); ; {
+		if err := m.add(ctx); err != nil || len(m.lanes) > n {
+			return nil, err
+		}
 		for _, l := range m.lanes {
 			if l.ended {
 				continue
@@ -209,10 +248,36 @@ func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
 		return false, err
 	}
 	l.at = 0
-	if l.silent && len(l.batch.Examples) > 0 {
+	if len(l.batch.Examples) == 0 {
+		return true, nil
+	}
+	if !l.begun && m.isLate(l) {
+		m.join.late.Add(1)
+		if l.Late != nil {
+			l.Late()
+		}
+	}
+	l.begun = true
+	if l.silent {
 		l.silent, l.clock = false, max(l.clock, m.now)
 	}
-	return len(l.batch.Examples) == 0, nil
+	return false, nil
+}
+
+// isLate says whether the record at hand of a lane, which is its first, came before one that
+// was passed on.
+func (m *Merge) isLate(l *lane) bool {
+	if l.silent { // that is counted already
+		return false
+	}
+	behind := false // of equal times lanes after l go later
+	for _, other := range m.lanes {
+		if behind && other.clock == l.time() {
+			return true
+		}
+		behind = behind || other == l
+	}
+	return l.time() < m.now
 }
 
 // begin makes b a Batch of a lane without records.

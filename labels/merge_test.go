@@ -103,6 +103,66 @@ func TestMergePassesOverSilence(t *testing.T) {
 	}
 }
 
+// A partition that was added is late if its first record goes before one that was passed
+// on; of equal times the order of the partitions says that.
+func TestMergeCountsLatePartitions(t *testing.T) {
+	for _, c := range []struct {
+		partition int32
+		labels    bool
+		time      int64
+		late      bool
+	}{
+		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // all events go before labels of their time
+		{1, true, 9, true}, {1, true, 10, false}, {0, true, 10, true},
+	} {
+		schema := record.DefaultConfig().Schema()
+		config := testConfig(1000)
+		config.Idle = 0
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer join.Close()
+		decoder, err := record.NewDecoder(record.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lane := func(partition int32, labels bool, records ...arrived) Lane {
+			topic := map[bool]string{false: "events", true: "labels"}[labels]
+			sent := make(chan []arrived, 1)
+			sent <- records
+			s := &slow{memory{topic: topic, partition: partition, size: func() int { return 1 }}, sent}
+			return Lane{Topic: topic, Partition: partition, Labels: labels, Next: s.next, Decoder: decoder}
+		}
+		event := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
+		label := func(offset, time int64) arrived {
+			return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
+		}
+		m := NewMerge(schema, []Lane{lane(0, false, event(0, 10), event(1, 99)), lane(1-c.partition, true, label(0, 10), label(1, 99))}, join)
+		var b blankout.Batch
+		for passed := 0; passed < 2; passed += len(b.Examples) {
+			if err := m.Next(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		of := event
+		if c.labels {
+			of = label
+		}
+		added, said := []Lane{lane(c.partition, c.labels, of(0, c.time), of(1, c.time))}, 0
+		added[0].Late = func() { said++ }
+		m.Added = func(context.Context) (l []Lane, _ error) { l, added = added, nil; return l, nil }
+		for range 2 {
+			if err := m.Next(t.Context(), &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Time != c.time {
+				t.Fatalf("%+v: %v, %+v", c, err, b)
+			}
+		}
+		if n := join.Counts().LatePartitions; (n == 1) != c.late || uint64(said) != n {
+			t.Errorf("%+v: %d late partitions, said %d times", c, n, said)
+		}
+	}
+}
+
 // What cannot be joined is refused, and says why.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()

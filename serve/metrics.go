@@ -122,6 +122,8 @@ var metrics = []metric{
 		})},
 	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
+	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels, since the start, whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Share of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Labels != nil && v.status.Metrics.Numbers == nil {

@@ -147,6 +147,11 @@ func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 }
 
 // startTime returns Start as ListOffsets takes it, the earliest for an offset.
+// allTopics returns the topics, unlabelled ones included, in order.
+func (c *ConsumerConfig) allTopics() []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabelledTopics))))
+}
+
 func (c *ConsumerConfig) startTime() (int64, error) {
 	if _, ok := c.startOffset(); ok {
 		return kafka.FirstOffset, nil
@@ -215,7 +220,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	topics := slices.Compact(slices.Sorted(slices.Values(slices.Concat(config.Topics, config.UnlabelledTopics))))
+	topics := config.allTopics()
 	k, err := connect(ctx, config.ConnectConfig, topics, config.Log)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"blankout"
 	"blankout/record"
@@ -111,14 +112,56 @@ func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	topics := slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabelledTopics))))
-	k, err := connect(ctx, c.ConnectConfig, topics, c.Log)
+	k, err := connect(ctx, c.ConnectConfig, c.allTopics(), c.Log)
 	if err != nil {
 		return nil, err
 	}
 	defer k.close()
+	return in.partitions(ctx, c, k)
+}
+
+// Watch calls found with what Partitions returns, every metadata_interval until ctx ends.
+// It creates no topic. When the brokers cannot be asked it waits: those who read the
+// partitions meet the same trouble and report it.
+func (in Input) Watch(ctx context.Context, found func([]Partition)) {
+	c, err := in.consumer()
+	if err != nil || !in.isTopic() {
+		return
+	}
+	c.CreateTopics = false
+	tick := time.NewTicker(c.MetadataInterval)
+	defer tick.Stop()
+	var k *cluster
+	defer func() {
+		if k != nil {
+			k.close()
+		}
+	}()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if k == nil {
+			if k, err = connect(ctx, c.ConnectConfig, c.allTopics(), nil); err != nil {
+				k = nil
+				continue
+			}
+		}
+		asking, cancel := context.WithTimeout(ctx, c.RequestTimeout)
+		all, err := in.partitions(asking, c, k)
+		cancel()
+		if err == nil {
+			found(all)
+		}
+	}
+}
+
+// partitions returns an Input for each partition of the topics of c.
+func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([]Partition, error) {
 	var all []Partition
-	for _, topic := range topics {
+	for _, topic := range c.allTopics() {
 		numbers, err := k.ensureTopic(ctx, topic, c.CreateTopics, c.CreatePartitions)
 		if err != nil {
 			return nil, err

@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -100,11 +102,20 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 			all = append(all, consumer)
 		}
 	}
-	r.Source = labels.NewMerge(r.Schema, lanes, r.Labels)
+	merge := labels.NewMerge(r.Schema, lanes, r.Labels)
+	r.Source = merge
 	if len(all) == 0 {
 		return nil
 	}
 	consuming.Store(&all)
+	if !c.Kafka.UntilEnd {
+		a := &addedPartitions{schema: r.Schema, known: map[string]bool{}, consuming: consuming, log: log}
+		for i := range lanes {
+			a.known[laneName(lanes[i].Topic, lanes[i].Partition)] = true
+		}
+		merge.Added = a.open
+		s.close = append(s.close, a.watch(events, later))
+	}
 	if group := c.Kafka.Group; group != "" && o.data == "" {
 		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return all[0].Commit(ctx, group, offsets) }
 	}
@@ -132,10 +143,20 @@ func openLanes(ctx context.Context, s *blankout.Schema, from blankout.Offsets, e
 			if err != nil {
 				return nil, all, err
 			}
+			if log != nil {
+				lane.Late = sayLate(log, p)
+			}
 			lanes, all = append(lanes, *lane), append(all, opened)
 		}
 	}
 	return lanes, all, nil
+}
+
+// sayLate is a Lane's Late.
+func sayLate(log *slog.Logger, p stream.Partition) func() {
+	return func() {
+		log.Warn("a partition that was added has records older than what has been learned: they are learned next, and this run is not repeated to the byte", "topic", p.Topic, "partition", p.Number)
+	}
 }
 
 // openLane opens a partition whose records are decoded as Merge wants it.
@@ -162,6 +183,73 @@ func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p 
 	}
 	lane.Next = opened.Next
 	return lane, opened, nil
+}
+
+// addedPartitions opens the partitions that are added to the topics while events and labels
+// are joined.
+type addedPartitions struct {
+	schema    *blankout.Schema
+	found     [2]atomic.Pointer[[]stream.Partition] // of events and of labels
+	known     map[string]bool                       // by laneName
+	consuming *atomic.Pointer[consumers]
+	opened    []stream.Opened
+	log       *slog.Logger
+}
+
+func laneName(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
+
+// watch looks for partitions until the function that it returns is called, which closes
+// what was opened. Nobody may call open meanwhile.
+func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	for i, in := range []stream.Input{events, later} {
+		watching.Go(func() { in.Watch(ctx, func(all []stream.Partition) { a.found[i].Store(&all) }) })
+	}
+	return func() error {
+		cancel()
+		watching.Wait()
+		var errs []error
+		for _, o := range a.opened {
+			errs = append(errs, o.Close())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// open opens the partitions that watch has found, from their beginning. What cannot be
+// opened is tried again when it is found again.
+func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err error) {
+	for i := range a.found {
+		all := a.found[i].Swap(nil)
+		if all == nil {
+			continue
+		}
+		for _, p := range *all {
+			name := laneName(p.Topic, p.Number)
+			if a.known[name] {
+				continue
+			}
+			p.Kafka.Start, p.Kafka.Log = "earliest", a.log
+			lane, opened, err := openLane(ctx, a.schema, nil, p, i == 1)
+			if err != nil {
+				if ctx.Err() == nil {
+					a.log.Warn("a partition that was added cannot be read yet", "topic", p.Topic, "partition", p.Number, "err", err)
+				}
+				continue
+			}
+			a.known[name] = true
+			a.opened = append(a.opened, opened)
+			if consumer, ok := opened.(*stream.Consumer); ok {
+				both := append(slices.Clone(*a.consuming.Load()), consumer)
+				a.consuming.Store(&both)
+			}
+			lane.Late = sayLate(a.log, p)
+			a.log.Info("new partition", "topic", p.Topic, "partition", p.Number)
+			lanes = append(lanes, *lane)
+		}
+	}
+	return lanes, nil
 }
 
 // joinFlags are the flags of a command that reads events and their labels to their end.

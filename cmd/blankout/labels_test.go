@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"blankout"
+	"blankout/labels"
+	"blankout/record"
+	"blankout/stream"
+)
+
+// Partitions added while events and labels are joined are read from their beginning. Where
+// their records came after all that was taken by then the order is that of a reader who
+// knew them from the first; else they are counted.
+func TestAddedPartitionsAreJoined(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) { testAddedPartitions(t, late) })
+	}
+}
+
+func testAddedPartitions(t *testing.T, late bool) {
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 1, "answers": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	newClient := func() *kgo.Client {
+		client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	write := func(topic string, partition int32, times ...int64) {
+		client := newClient() // a new one knows all partitions
+		defer client.Close()
+		for _, at := range times {
+			value := fmt.Sprintf(`{"x":%d,"label":"yes"}`, at)
+			r := kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "%d", at%100), Value: []byte(value), Timestamp: time.UnixMilli(at)}
+			if err := client.ProduceSync(t.Context(), &r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var one, both stream.Input
+	one.Record, one.Kafka = record.DefaultConfig(), stream.DefaultConsumerConfig()
+	one.Kafka.Brokers, one.Kafka.MetadataInterval, one.Kafka.Start = broker.Brokers(), 20*time.Millisecond, "latest"
+	one.Kafka.UntilEnd = false
+	inputs := func(c stream.Input) (events, later stream.Input) {
+		events, later = c, c
+		events.Record.Unlabelled = true
+		events.Kafka.Topics, later.Kafka.Topics = []string{"clicks"}, []string{"answers"}
+		return events, later
+	}
+	log := slog.New(slog.DiscardHandler)
+	open := func(in stream.Input) (*labels.Merge, *labels.Join, []labels.Lane, consumers, *blankout.Schema) {
+		s := one.Record.Schema()
+		c := labels.DefaultConfig()
+		c.Idle = 0
+		j, err := labels.Open(c, t.TempDir(), labels.State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { j.Close() })
+		events, later := inputs(in)
+		lanes, opened, err := openLanes(t.Context(), s, nil, events, later, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all consumers
+		for _, o := range opened {
+			t.Cleanup(func() { o.Close() })
+			all = append(all, o.(*stream.Consumer))
+		}
+		return labels.NewMerge(s, lanes, j), j, lanes, all, s
+	}
+	var order []string
+	read := func(m *labels.Merge, most time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), most)
+		defer cancel()
+		var b blankout.Batch
+		err := m.Next(ctx, &b)
+		if err == nil {
+			for _, e := range b.Examples {
+				order = append(order, fmt.Sprintf("%s/%d@%d", b.Topic, b.Partition, e.Offset))
+			}
+		}
+		return err
+	}
+
+	merge, join, lanes, all, schema := open(one)
+	var consuming atomic.Pointer[consumers]
+	consuming.Store(&all)
+	a := &addedPartitions{schema: schema, known: map[string]bool{}, consuming: &consuming, log: log}
+	for _, l := range lanes {
+		a.known[laneName(l.Topic, l.Partition)] = true
+	}
+	merge.Added = a.open
+	stop := a.watch(inputs(one))
+	defer stop()
+	for consuming.Load() == &all && len(order) < 6 { // both begin at their end
+		if err := read(merge, 50*time.Millisecond); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if len(order) == 0 {
+			write("clicks", 0, 1001, 1002, 1003, 2001)
+			write("answers", 0, 1501, 1502, 2002)
+		}
+	}
+	client := newClient()
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 2, "clicks", "answers"); err != nil {
+		t.Fatal(err)
+	}
+	first := int64(2500)
+	if late {
+		first = 1100
+	}
+	write("clicks", 1, first+4, first+5) // before anyone knows the partition
+	for tries := 0; len(*consuming.Load()) < 4; tries++ {
+		if tries == 1000 {
+			t.Fatalf("%d partitions are read, want 4", len(*consuming.Load()))
+		}
+		if err := read(merge, 50*time.Millisecond); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	write("clicks", 1, 3004)
+	write("clicks", 0, 3001, 9000)
+	write("answers", 1, 3104, 9000)
+	write("answers", 0, 3101, 9000)
+	write("clicks", 1, 9000)
+	begun := len(order)
+	for len(order) < begun+7 {
+		if err := read(merge, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	live := order
+	order = nil
+	both = one
+	both.Kafka.UntilEnd, both.Kafka.Start = true, "earliest"
+	whole, _, _, _, _ := open(both)
+	for err == nil {
+		err = read(whole, 10*time.Second)
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	n := join.Counts().LatePartitions
+	if late {
+		if n != 1 || !slices.Contains(live, "clicks/1@0") || !slices.Contains(live, "clicks/1@1") {
+			t.Errorf("%d late partitions, want 1; read %q", n, live)
+		}
+		return
+	}
+	if len(order) < len(live) || !slices.Equal(live, order[:len(live)]) || n != 0 {
+		t.Errorf("%d late partitions, and the order differs:\n%q\n%q", n, live, order)
+	}
+}
