@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
 )
@@ -57,24 +58,37 @@ func ParseDelay(s string) (Delay, error) {
 // DelayUsage says how a Delay is written.
 func DelayUsage() string { return delayUsage }
 
-// Delayed is what became of a learner whose labels came later. Errors are in percent,
-// log-losses in nats.
+// Delayed is what became of a learner whose labels came later.
 type Delayed struct {
 	Delay string  `json:"delay"`
 	Mean  float64 `json:"mean"` // of the distribution, in events
 	// Events are the labelled ones, AtEnd those of them whose label came after the last
 	// event: no event was scored by weights that had learned them.
-	Events uint64 `json:"events"`
-	AtEnd  uint64 `json:"at_end"`
-	// Error and LogLoss are of the scores that the events were given as they came,
-	// LearningError and LearningLogLoss of those that they would have been given as they
-	// were learned.
+	Events          uint64 `json:"events"`
+	AtEnd           uint64 `json:"at_end"`
+	*DelayedClasses        // nil where labels are numbers
+	*DelayedNumbers        // else this is nil
+	// Over has the Error, or the MAE, of so many stretches of the stream, in order.
+	Over numbers `json:"over"`
+}
+
+// DelayedClasses has errors in percent and log-losses in nats. Error and LogLoss are of the
+// scores that the events were given as they came, LearningError and LearningLogLoss of those
+// that they would have been given as they were learned.
+type DelayedClasses struct {
 	Error           float64 `json:"progressive_error"`
 	LogLoss         float64 `json:"progressive_log_loss"`
 	LearningError   float64 `json:"learning_error"`
 	LearningLogLoss float64 `json:"learning_log_loss"`
-	// Over has the Error of so many stretches of the stream, in order.
-	Over numbers `json:"over"`
+}
+
+// DelayedNumbers has the mean absolute error and the root of the mean squared one, in the
+// unit of the labels: MAE and RMSE of the values that were predicted as the events came,
+// LearningMAE of those that would have been as they were learned.
+type DelayedNumbers struct {
+	MAE         float64 `json:"progressive_mae"`
+	RMSE        float64 `json:"progressive_rmse"`
+	LearningMAE float64 `json:"learning_mae"`
 }
 
 // due is an event whose label comes when event at has been scored.
@@ -112,7 +126,8 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
-	head := blankout.Head{Schema: s, Threshold: c.Threshold}
+	head := blankout.Head{Schema: s, Loss: c.Loss, Threshold: c.Threshold}
+	ofNumbers := head.Target() != loss.Sign
 	var fresh measure.Classes
 	var waiting dues
 	learn := func(w due) {
@@ -130,8 +145,11 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 		scores := l.Score(e, make([]float64, 0, s.Outputs()))
 		bin := i * bins / len(events)
 		weight[bin] += e.Weight
-		if head.Predict(scores) != e.Label {
-			result.Over[bin] += e.Weight
+		switch {
+		case ofNumbers:
+			result.Over[bin] += e.Weight * math.Abs(e.Target-head.Value(scores[0]))
+		case head.Predict(scores) != e.Label:
+			result.Over[bin] += 100 * e.Weight
 		}
 		result.Events++
 		heap.Push(&waiting, due{float64(i) + d.draw(r), i, scores})
@@ -144,30 +162,49 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 		learn(heap.Pop(&waiting).(due))
 	}
 	for i := range result.Over {
-		result.Over[i] *= 100 / weight[i] // NaN where there was none
+		result.Over[i] /= weight[i] // NaN where there was none
 	}
 	m := l.Metrics()
-	result.Error, result.LogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
-	result.LearningError, result.LearningLogLoss = 100*fresh.Error(), fresh.MeanLogLoss()
+	if ofNumbers {
+		all := &m.Numbers.Total
+		result.DelayedNumbers = &DelayedNumbers{MAE: all.MAE(), RMSE: all.RMSE(), LearningMAE: fresh.Error()}
+	} else {
+		result.DelayedClasses = &DelayedClasses{100 * m.Total.Error(), m.Total.MeanLogLoss(), 100 * fresh.Error(), fresh.MeanLogLoss()}
+	}
 	return result, nil
 }
 
-// DelayTable writes a table of what came of several Delays.
+// DelayTable writes a table of what came of several Delays of one stream.
 func DelayTable(w io.Writer, results []*Delayed) error {
-	if _, err := fmt.Fprint(w, "| label delay (events) | mean | error % | log-loss | error % when learned | labels after the end |\n|---|---|---|---|---|---|\n"); err != nil {
+	columns, form := "error % | log-loss | error % when learned", "%.2f | %.4f | %.2f"
+	if ofNumbers(results) {
+		columns, form = "MAE | RMSE | MAE when learned", "%.4g | %.4g | %.4g"
+	}
+	if _, err := fmt.Fprintf(w, "| label delay (events) | mean | %s | labels after the end |\n|---|---|---|---|---|---|\n", columns); err != nil {
 		return err
 	}
 	for _, r := range results {
-		if _, err := fmt.Fprintf(w, "| %s | %.6g | %.2f | %.4f | %.2f | %d of %d |\n", r.Delay, r.Mean, r.Error, r.LogLoss, r.LearningError, r.AtEnd, r.Events); err != nil {
+		three := []any{}
+		if n, c := r.DelayedNumbers, r.DelayedClasses; n != nil {
+			three = append(three, n.MAE, n.RMSE, n.LearningMAE)
+		} else {
+			three = append(three, c.Error, c.LogLoss, c.LearningError)
+		}
+		if _, err := fmt.Fprintf(w, "| %s | %.6g | %s | %d of %d |\n", r.Delay, r.Mean, fmt.Sprintf(form, three...), r.AtEnd, r.Events); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func ofNumbers(results []*Delayed) bool { return len(results) > 0 && results[0].DelayedNumbers != nil }
+
 // DelayFigure returns the error over the stream, a line for each Delay.
 func DelayFigure(results []*Delayed) *Figure {
 	f := &Figure{Title: "Labels that come later", X: "share of the stream (%)", Y: "error of the scores as events came (%)"}
+	if ofNumbers(results) {
+		f.Y = "mean absolute error as events came"
+	}
 	for _, r := range results {
 		s := Series{Name: "delay " + r.Delay, Form: BareLine, Y: r.Over}
 		for i := range r.Over {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
 )
@@ -117,6 +118,53 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 	}
 }
 
+// Of labels that are numbers the MAE and RMSE of the values told as the events came.
+func TestDelayOfNumbers(t *testing.T) {
+	_, events := delayEvents(1200)
+	s := blankout.NewSchema(10, nil, 2)
+	s.Target = loss.Real
+	for i := range events {
+		if e := &events[i]; e.Label >= 0 {
+			e.Target, e.Label = 50+3*e.Features.Value[0]*float64(2*e.Label-1)+e.Features.Value[1], 0
+		}
+	}
+	c := online.DefaultConfig()
+	c.Loss, c.Noise = "squared", "dropout:0.2"
+	before := 0.0
+	for _, text := range []string{"0", "fixed:1", "exponential:60"} {
+		d, err := ParseDelay(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Learn(t.Context(), c, s, events, 7, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
+		want := &m.Numbers.Total
+		if got.DelayedClasses != nil || got.MAE != want.MAE() || got.RMSE != want.RMSE() || got.LearningMAE != fresh.Error() || got.AtEnd != atEnd {
+			t.Errorf("%s: %+v, want %v, %v, %v, %d", text, got.DelayedNumbers, want.MAE(), want.RMSE(), fresh.Error(), atEnd)
+		}
+		var sum, weight float64
+		for bin, mae := range got.Over {
+			var w float64
+			for i := range events {
+				if i*12/len(events) == bin && events[i].Label != blankout.Unlabelled {
+					w += events[i].Weight
+				}
+			}
+			sum, weight = sum+mae*w, weight+w
+		}
+		if math.Abs(sum/weight-got.MAE) > 1e-9 {
+			t.Errorf("%s: stretches of %v, all %v", text, sum/weight, got.MAE)
+		}
+		if got.MAE <= before {
+			t.Errorf("%s: MAE %v, %v with a smaller delay, although the stream turns round", text, got.MAE, before)
+		}
+		before = got.MAE
+	}
+}
+
 // Labels that come at once are learned as any stream is.
 func TestNoDelayIsLearn(t *testing.T) {
 	s, events := delayEvents(800)
@@ -163,7 +211,7 @@ func TestParseDelay(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := DelayTable(&b, []*Delayed{{Delay: "fixed:3", Mean: 3, Error: 12.5, LogLoss: 0.25, LearningError: 10, Events: 100, AtEnd: 3}}); err != nil || !strings.Contains(b.String(), "| fixed:3 | 3 | 12.50 | 0.2500 | 10.00 | 3 of 100 |") {
+	if err := DelayTable(&b, []*Delayed{{Delay: "fixed:3", Mean: 3, DelayedClasses: &DelayedClasses{Error: 12.5, LogLoss: 0.25, LearningError: 10}, Events: 100, AtEnd: 3}}); err != nil || !strings.Contains(b.String(), "| fixed:3 | 3 | 12.50 | 0.2500 | 10.00 | 3 of 100 |") {
 		t.Errorf("%s%v", b.String(), err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout/loss"
 	"blankout/simulate"
 )
 
@@ -51,9 +50,6 @@ func (p *program) runDelays(ctx context.Context, o *simulateFlags, screen *scree
 	learner, err := o.learner(changes)
 	if err != nil {
 		return err
-	}
-	if loss.LabelsOf(learner.Loss) != loss.Sign {
-		return usageError{fmt.Errorf("loss %s: a target that is a number cannot come later than its event yet", learner.Loss)}
 	}
 	data, err := o.dataFor(nil)
 	if err != nil {
