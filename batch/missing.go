@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 )
 
 const (
@@ -88,10 +89,15 @@ func parseFields(key string) (f fieldsOf) {
 // Missing returns what m, which was trained on d, is to make of events that lack
 // fields: the rule given, or for MissingAuto the best one for each range of the share
 // missing. It is nil where the events have no fields whose absence can be known, and m
-// no Covariance of columns that a caller may declare missing.
+// no Covariance of columns that a caller may declare missing. What is best is told by the
+// log-loss or, where labels are numbers, by the model's loss without noise; there no rule
+// multiplies what is left.
 func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule) *blankout.Missing {
 	fields := d.Schema.Fields
 	rules := blankout.DefaultMissingRules()
+	if m.About().Target() != loss.Sign {
+		rules = everyRange(blankout.MissingAsIs)
+	}
 	missing := blankout.NewMissing(rules, rules, nil, nil, nil)
 	switch {
 	case slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }):
@@ -152,6 +158,7 @@ type masker struct {
 	left           blankout.Example
 	x, scaled      blankout.Vec
 	scores, chance []float64
+	ofNumbers      loss.Loss // nil where labels are classes
 }
 
 func newMasker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing) *masker {
@@ -160,6 +167,9 @@ func newMasker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing
 		first: firstFields(fields), unit: make([]uint64, len(fields)), own: make([]uint64, d.Columns()),
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
+	if h.Target() != loss.Sign {
+		t.ofNumbers, _ = loss.Parse(h.Loss) // Target has read it
+	}
 	groups := blankout.NewGrouping(d.Schema)
 	for id, f := range fields {
 		if id > 0 && f.Kind.Named() {
@@ -277,8 +287,7 @@ func (t *masker) delete(i int, by mask) blankout.Lack {
 	return t.head.Lack(left)
 }
 
-// loss is the log-loss of what delete has left of event i, every feature multiplied by
-// scale.
+// loss is what what delete has left of event i loses, every feature multiplied by scale.
 func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {
@@ -288,10 +297,15 @@ func (t *masker) loss(i int, scale float64) float64 {
 		}
 		x.Value = t.scaled.Value
 	}
-	return t.logLoss(i, t.m.ScoreVec(x, t.scores))
+	return t.lossOf(i, t.m.ScoreVec(x, t.scores))
 }
 
-func (t *masker) logLoss(i int, scores []float64) float64 {
+// lossOf is what event i loses with these scores: the log-loss, or the model's own loss.
+func (t *masker) lossOf(i int, scores []float64) float64 {
+	if t.ofNumbers != nil {
+		v, _, _ := t.ofNumbers.At(t.Target(i), scores[0], 0)
+		return v
+	}
 	t.chance = t.m.About().Probabilities(scores, t.chance)
 	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
 }
@@ -342,9 +356,12 @@ func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) f
 	}
 	var sums [blankout.MissingBins]blankout.RuleComparison
 	compare := func(i, b int, k blankout.Lack) {
-		losses := blankout.RuleLosses{t.loss(i, asIs.Scale(k)), t.loss(i, rescaled.Scale(k)), math.Inf(1)}
+		losses := blankout.RuleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
+		if losses[1] = losses[0]; t.ofNumbers == nil {
+			losses[1] = t.loss(i, rescaled.Scale(k))
+		}
 		if filled != nil {
-			losses[2] = t.logLoss(i, filled.ScoreLacking(t.x, &t.left, t.scores))
+			losses[2] = t.lossOf(i, filled.ScoreLacking(t.x, &t.left, t.scores))
 		}
 		sums[b].Add(1, t.Weight(i), losses)
 	}
@@ -372,6 +389,38 @@ func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) f
 		now[b] = sums[b].Better(now[b])
 	}
 	return now
+}
+
+// Residual returns how far off m, a model of numbers that was trained on d and knows what it
+// makes of events that lack fields, is from the targets of d, less what it cannot know of
+// these events: see blankout.Residual. It is nil if there is nothing to tell.
+func (p *Presence) Residual(m *blankout.Linear, d *Data) *blankout.Residual {
+	missing := m.Missing
+	if missing == nil {
+		missing = blankout.NewMissing(everyRange(blankout.MissingAsIs), everyRange(blankout.MissingAsIs), nil, nil, nil)
+	}
+	if len(p.rows.of) != d.Rows() {
+		return nil
+	}
+	t := newMasker(p, m, d, missing)
+	var labelled []int
+	for i := range d.Rows() {
+		if d.Label(i) >= 0 && d.Weight(i) > 0 {
+			labelled = append(labelled, i)
+		}
+	}
+	var r residuals
+	target := m.Target()
+	for _, i := range evenly(labelled, covarianceRows) {
+		t.delete(i, mask{})
+		value := m.Value(m.ScoreLacking(t.x, &t.left, t.scores)[0])
+		v := 0.0
+		if m.Covariance != nil {
+			v = m.VarianceLacking(t.x, &t.left)
+		}
+		r.add(target, d.Target(i), value, v, d.Weight(i))
+	}
+	return r.all()
 }
 
 // everyRange returns one rule for every share.

@@ -110,7 +110,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 				}
 				forecast := k.loss(i, scale)
 				if filled := m.Answer(&k.left).Rule == blankout.MissingFill; filled {
-					forecast = k.logLoss(i, m.ScoreLacking(k.x, &k.left, k.scores))
+					forecast = k.lossOf(i, m.ScoreLacking(k.x, &k.left, k.scores))
 				} else if r == blankout.MissingFill && lack.Null > 0 {
 					fallback++
 				}

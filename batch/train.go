@@ -197,7 +197,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 		}
 		y, w, value := d.Target(i), d.Weight(i), f.Model.Value(score)
 		sums.Add(l, y, w, value, math.NaN(), math.NaN(), 1)
-		residuals.add(target, y, value, w)
+		residuals.add(target, y, value, 0, w)
 	}
 	if r := residuals.all(); r != nil {
 		f.Model.Residual = r
@@ -209,9 +209,11 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 type residuals struct {
 	blankout.Residual
 	weight, squares float64
+	lacking         float64 // sum of what of the squares is for what events lack
 }
 
-func (r *residuals) add(target loss.Target, y, value, weight float64) {
+// add counts in a target and the value that was predicted with a score of the variance v.
+func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	if weight == 0 {
 		return
 	}
@@ -220,6 +222,7 @@ func (r *residuals) add(target loss.Target, y, value, weight float64) {
 	step := off - r.Mean
 	r.Mean += step * weight / r.weight
 	r.squares += weight * step * (off - r.Mean)
+	r.lacking += weight * r.Lacking(target, value, v)
 }
 
 // all is nil if what was added has no weight.
@@ -227,7 +230,7 @@ func (r *residuals) all() *blankout.Residual {
 	if r.weight == 0 {
 		return nil
 	}
-	r.Deviation = math.Sqrt(r.squares / r.weight)
+	r.Deviation = math.Sqrt(max(0, r.squares-r.lacking) / r.weight)
 	return &r.Residual
 }
 

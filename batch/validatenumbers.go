@@ -128,7 +128,7 @@ func (e *Exact) residual(u *unit, d measured) *blankout.Residual {
 	var r residuals
 	scores := make([]float64, 1)
 	for i := range d.Rows() {
-		r.add(u.target, d.Target(i), e.Value(e.weights.scores(d, i, scores)[0]), d.Weight(i))
+		r.add(u.target, d.Target(i), e.Value(e.weights.scores(d, i, scores)[0]), 0, d.Weight(i))
 	}
 	return r.all()
 }

@@ -99,7 +99,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
 		{!svm.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
-		{!loss.IsRegression(lossName), []string{"missing", "covariance-fields"}, "is for classes: a number is predicted of what is left as it is"},
+		{!loss.IsRegression(lossName) || o.online.config.Missing != string(blankout.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {

@@ -92,9 +92,12 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
-	if !loss.IsRegression(o.config.Loss) {
-		fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
-		fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
+	fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
+	if fit.Model.Residual != nil {
+		if r := o.presence.Residual(fit.Model, d); r != nil {
+			fit.Model.Residual = r
+		}
 	}
 	t.model = fit.Model
 	return t, nil

@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// numberEvents returns events of which five fields go together, and whose targets follow
+// from them.
+func numberEvents(n int, target loss.Target, seed uint64) (*blankout.Schema, []blankout.Example) {
+	s := blankout.NewSchema(8, nil, 2)
+	s.Target = target
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(seed, 6))
+	out := make([]blankout.Example, n)
+	for i := range out {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		x := []float64{a + 0.5*r.NormFloat64(), 3 + 2*a + b, b + 0.5*r.NormFloat64(), 100 * (a - b + 0.5*r.NormFloat64()), r.NormFloat64()}
+		f := x[0] - x[1]/2 + x[2] + x[3]/200 + x[4]
+		e := blankout.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
+			Features: blankout.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
+		if target == loss.Count {
+			e.Target = 0
+			for at := r.ExpFloat64(); at < 20*math.Exp(f/4); at += r.ExpFloat64() {
+				e.Target++
+			}
+		}
+		out[i] = e
+	}
+	return s, out
+}
+
+// Nine of ten targets lie within the interval of an exact model, however much an event
+// lacks, whether those that it was trained on lacked as much or nothing; and the rule is to
+// fill in where those lacked nothing.
+func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
+	for _, lossName := range []string{"linear", "absolute", "poisson"} {
+		for _, lacked := range []float64{0, 0.3} {
+			for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs} {
+				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
+				r := rand.New(rand.NewPCG(1, 8))
+				blank := func(e *blankout.Example, share float64) *blankout.Example {
+					return kill(e, func(uint16) bool { return r.Float64() < share })
+				}
+				var b Builder
+				var p Presence
+				var fit Standardiser
+				for i := range events {
+					e := blank(&events[i], lacked)
+					e.Target = events[i].Target
+					p.Add(e)
+					fit.Observe(e, s)
+					if err := b.Add(e); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d, scaler, err := fit.Fit(b.Data(s), blankout.StandardiseAll)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := DefaultConfig()
+				c.Loss, c.L2 = lossName, 1
+				f, err := Train(t.Context(), d, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := f.Model.WithScaler(scaler)
+				m = m.WithCovariance(p.Covariance(m, d, 256))
+				m.Missing = p.Missing(m, d, rule)
+				m.Residual = p.Residual(m, d)
+				if got := m.Missing.Null[2]; rule == blankout.MissingAuto && lacked == 0 && got != blankout.MissingFill {
+					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
+				}
+				_, fresh := numberEvents(3000, s.Target, 6)
+				for _, share := range []float64{0, 0.1, 0.3} {
+					t.Run(fmt.Sprintf("%s/%s/trained with %v/%v", lossName, rule, lacked, share), func(t *testing.T) {
+						in := 0.0
+						for i := range fresh {
+							e := blank(&fresh[i], share)
+							value := m.Value(m.Score(e, make([]float64, 1))[0])
+							low, high := m.Interval(value, blankout.ScoreVariance(m, e))
+							if y := fresh[i].Target; low <= y && y <= high {
+								in++
+							}
+						}
+						in /= float64(len(fresh))
+						if !(in > 0.87 && in < 0.93) {
+							t.Errorf("%.3f of the targets lie within their interval", in)
+						}
+					})
+				}
+			}
+		}
+	}
+}
