@@ -22,7 +22,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Store is a directory of checkpoints with one owner at a time. Files are named
+// Store is a directory of checkpoints, or the objects of a store (OpenObjects), with one
+// owner at a time. Files are named
 // by a sequence number that only grows, so the newest has the largest name:
 //
 //	checkpoint-000000000042.blankout
@@ -34,11 +35,15 @@ type Store struct {
 	// others (dead letters, a broker) can go on writing. 0 lets a Save fill the disk.
 	MinFree int64
 
-	dir  string
-	keep int
-	fs   fileSystem
-	lock *flock.Flock
-	last int64 // size of the last checkpoint
+	// Ousted names the learner that had the objects of a store before and did not give
+	// them up, "" for none: it was killed, or it still runs and will be told at its next save.
+	Ousted string
+
+	dir   string
+	keep  int
+	fs    fileSystem
+	owner owner
+	last  int64 // size of the last checkpoint
 	// sound says of the checkpoints that this Store has written, or read to the last
 	// byte, whether they can be used.
 	sound map[string]bool
@@ -86,17 +91,28 @@ func Open(dir string, keep int) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.takeLock(); err != nil {
-		return nil, err
+	return s, s.own(s.takeLock)
+}
+
+// owner is the ownership of a directory.
+type owner interface {
+	// lost returns nil as long as the directory is owned, an ErrLost if it is no longer, and
+	// any other error of looking as it is.
+	lost() error
+	Close() error
+}
+
+// own takes the directory and clears what a crash has left behind, which only its owner may.
+func (s *Store) own(take func() (owner, error)) (err error) {
+	if s.owner, err = take(); err != nil {
+		return err
 	}
 	s.fs = owned{s.fs, s}
-	// Only the owner may look for what a crash has left behind.
 	_, err = s.nextSequence()
 	if err = errors.Join(err, s.removeTemporary()); err != nil {
 		s.Close()
-		return nil, err
 	}
-	return s, nil
+	return err
 }
 
 func open(fsys fileSystem, dir string, keep int) (*Store, error) {
@@ -109,39 +125,43 @@ func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 	return &Store{dir: dir, keep: keep, fs: fsys, sound: map[string]bool{}}, nil
 }
 
-func (s *Store) takeLock() error {
+func (s *Store) takeLock() (owner, error) {
 	path := filepath.Join(s.dir, lockName)
 	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(private))
 	ok, err := lock.TryLock()
 	if err != nil {
-		return fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
+		return nil, fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
 	}
 	if !ok {
 		owner := ""
 		if pid := readOwner(path); pid != "" {
 			owner = " (process " + pid + ")"
 		}
-		return fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or give this one a directory of its own", s.dir, owner)
+		return nil, fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or give this one a directory of its own", s.dir, owner)
 	}
-	s.lock = lock
 	writeOwner(path) // for the message above only
-	return nil
+	return fileLock{lock, s.dir}, nil
 }
 
-// lost returns nil as long as the lock that is held is the file at its path. It returns
-// an ErrLost if another file is there, or none, and any other error of looking as it is.
-func (s *Store) lost() error {
-	path := filepath.Join(s.dir, lockName)
-	held, err := s.lock.Stat()
+// fileLock is a locked file in a directory. The directory is lost if another file is at
+// its path, or none.
+type fileLock struct {
+	*flock.Flock
+	dir string
+}
+
+func (l fileLock) lost() error {
+	path := filepath.Join(l.dir, lockName)
+	held, err := l.Stat()
 	if err != nil {
-		return fmt.Errorf("%s: looking at the lock: %w", s.dir, err)
+		return fmt.Errorf("%s: looking at the lock: %w", l.dir, err)
 	}
 	there, err := os.Stat(path)
 	switch {
 	case err == nil && os.SameFile(held, there):
 		return nil
 	case err != nil && !notFound(err):
-		return fmt.Errorf("%s: looking at the lock: %w", s.dir, err)
+		return fmt.Errorf("%s: looking at the lock: %w", l.dir, err)
 	}
 	what := "is gone"
 	if err == nil {
@@ -151,7 +171,7 @@ func (s *Store) lost() error {
 		}
 	}
 	return fmt.Errorf("%s: %w: %s %s; the directory or the lock was moved, removed or replaced, and nothing more is written there. Make sure that only one learner uses the directory and that the checkpoints to continue from are in it, then start again",
-		s.dir, ErrLost, path, what)
+		l.dir, ErrLost, path, what)
 }
 
 // owned is the fileSystem of a Store that holds the lock of its directory: before it
@@ -162,29 +182,29 @@ type owned struct {
 }
 
 func (o owned) ReadDir(dir string) ([]string, error) {
-	if err := o.store.lost(); err != nil {
+	if err := o.store.owner.lost(); err != nil {
 		return nil, err
 	}
 	return o.fileSystem.ReadDir(dir)
 }
 
 func (o owned) MkdirAll(dir string) error {
-	return firstError(o.store.lost(), func() error { return o.fileSystem.MkdirAll(dir) })
+	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.MkdirAll(dir) })
 }
 
 func (o owned) Create(name string, mode fs.FileMode) (file, error) {
-	if err := o.store.lost(); err != nil {
+	if err := o.store.owner.lost(); err != nil {
 		return nil, err
 	}
 	return o.fileSystem.Create(name, mode)
 }
 
 func (o owned) Rename(from, to string) error {
-	return firstError(o.store.lost(), func() error { return o.fileSystem.Rename(from, to) })
+	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.Rename(from, to) })
 }
 
 func (o owned) Remove(name string) error {
-	return firstError(o.store.lost(), func() error { return o.fileSystem.Remove(name) })
+	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.Remove(name) })
 }
 
 // The owner's process id follows the first byte of the lock file, which Windows
@@ -220,7 +240,7 @@ func (s *Store) removeTemporary() error {
 	for _, name := range names {
 		if checkpoint, ok := strings.CutSuffix(name, temporarySuffix); ok {
 			if _, ok := sequence(checkpoint); ok {
-				if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil && !notFound(err) {
+				if err := s.fs.Remove(join(s.dir, name)); err != nil && !notFound(err) {
 					return fmt.Errorf("removing what an interrupted save left: %w", err)
 				}
 			}
@@ -236,7 +256,7 @@ const startsName = "starts"
 // included: a number that grows with every start, whatever becomes of the
 // checkpoints, and fits 32 bits. It is safe on the disk before it is returned.
 func (s *Store) NextStart() (uint64, error) {
-	path := filepath.Join(s.dir, startsName)
+	path := join(s.dir, startsName)
 	n := uint64(0)
 	switch data, err := s.fs.ReadFile(path); {
 	case err == nil:
@@ -260,10 +280,18 @@ func (s *Store) NextStart() (uint64, error) {
 
 // Close gives the directory up.
 func (s *Store) Close() error {
-	if s.lock == nil {
+	if s.owner == nil {
 		return nil
 	}
-	return s.lock.Close()
+	return s.owner.Close()
+}
+
+// join returns the name of a file in a directory, or of an object behind a prefix.
+func join(dir, name string) string {
+	if strings.Contains(dir, "://") {
+		return dir + "/" + name
+	}
+	return filepath.Join(dir, name)
 }
 
 // Dir returns the directory.
@@ -271,6 +299,17 @@ func (s *Store) Dir() string { return s.dir }
 
 // List returns the names of the checkpoints in a directory, the newest first.
 func List(dir string) ([]string, error) { return list(osFS{}, dir) }
+
+// Sort returns those of names that are of checkpoints, the newest first.
+func Sort(names []string) []string {
+	names = slices.DeleteFunc(names, func(name string) bool { _, ok := sequence(name); return !ok })
+	slices.SortFunc(names, func(a, b string) int {
+		na, _ := sequence(a)
+		nb, _ := sequence(b)
+		return cmp.Compare(nb, na)
+	})
+	return names
+}
 
 // Newest returns the file that a path stands for: itself, or of a directory the
 // newest checkpoint in it, by its name. The error is ErrNone if it has none.
@@ -294,13 +333,7 @@ func list(fsys fileSystem, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(name string) bool { _, ok := sequence(name); return !ok })
-	slices.SortFunc(all, func(a, b string) int {
-		na, _ := sequence(a)
-		nb, _ := sequence(b)
-		return cmp.Compare(nb, na)
-	})
-	return all, nil
+	return Sort(all), nil
 }
 
 func sequence(name string) (uint64, bool) {
@@ -353,7 +386,7 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) 
 		return Saved{}, err
 	}
 	name := fileName(next)
-	size, err := replaceFile(s.fs, filepath.Join(s.dir, name), private, func(w io.Writer) error {
+	size, err := replaceFile(s.fs, join(s.dir, name), private, func(w io.Writer) error {
 		return Write(&guarded{w: w, store: s}, kind, blocks)
 	})
 	if err != nil {
@@ -373,7 +406,7 @@ func (s *Store) prune(names []string) (err error) {
 	}
 	sound := 1 // the one just saved
 	for _, name := range names {
-		path := filepath.Join(s.dir, name)
+		path := join(s.dir, name)
 		if sound == s.keep {
 			err = errors.Join(err, s.fs.Remove(path))
 			delete(s.sound, name)
@@ -406,7 +439,7 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	}
 	var refused []Refusal
 	for _, name := range names {
-		f, err := readFile(s.fs, filepath.Join(s.dir, name))
+		f, err := readFile(s.fs, join(s.dir, name))
 		if err == nil {
 			s.sound[name] = true
 			return f, refused, nil
@@ -426,7 +459,7 @@ func (s *Store) LoadName(name string) (*File, error) {
 	if _, ok := sequence(name); !ok {
 		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
 	}
-	f, err := readFile(s.fs, filepath.Join(s.dir, name))
+	f, err := readFile(s.fs, join(s.dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("loading a checkpoint: %w", err)
 	}
@@ -442,13 +475,13 @@ func (s *Store) SetAside() (string, error) {
 		return "", err
 	}
 	newest, _ := sequence(names[0])
-	aside := filepath.Join(s.dir, fmt.Sprintf("%s%012d", asidePrefix, newest))
+	aside := join(s.dir, fmt.Sprintf("%s%012d", asidePrefix, newest))
 	if err := s.fs.MkdirAll(aside); err != nil {
 		return "", fmt.Errorf("setting checkpoints aside: %w", err)
 	}
 	// The oldest is moved first, so that an interruption leaves the newest in use.
 	for _, name := range slices.Backward(names) {
-		if err := s.fs.Rename(filepath.Join(s.dir, name), filepath.Join(aside, name)); err != nil {
+		if err := s.fs.Rename(join(s.dir, name), join(aside, name)); err != nil {
 			return "", fmt.Errorf("setting checkpoints aside: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -87,10 +89,17 @@ type Checkpoint struct {
 	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
 }
 
+// Objects says that the directory is the objects behind a prefix of a store.
+func (c *Checkpoint) Objects() bool { return strings.HasPrefix(c.Directory, "s3://") }
+
 func (c *Checkpoint) check() error {
 	switch {
 	case c.Directory == "":
 		return blankout.KeyErrorf("directory", "directory: none given")
+	case c.Objects() && s3.CheckAddress(c.Directory) != nil:
+		return blankout.KeyErrorf("directory", "directory: %w", s3.CheckAddress(c.Directory))
+	case !c.Objects() && strings.Contains(c.Directory, "://"):
+		return blankout.KeyErrorf("directory", "directory: %q, want a directory or s3://BUCKET/PREFIX", c.Directory)
 	case c.Keep < 1:
 		return blankout.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
@@ -184,9 +193,16 @@ func (c *Config) checkLabels() error {
 	return c.CheckJoin()
 }
 
+// LabelsDirectory returns where the events that wait for labels are kept.
+func (c *Config) LabelsDirectory() string {
+	return cmp.Or(c.Labels.Directory, filepath.Join(c.Checkpoint.Directory, "labels"))
+}
+
 // CheckJoin returns the first setting that does not go with labels that come later.
 func (c *Config) CheckJoin() error {
 	switch {
+	case c.Checkpoint.Objects() && c.Labels.Directory == "":
+		return blankout.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabelledTopics) > 0:
 		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabelled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:

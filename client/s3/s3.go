@@ -25,6 +25,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"blankout"
+	"blankout/checkpoint"
 	"blankout/client"
 )
 
@@ -129,6 +130,37 @@ func (o *object) read(ctx context.Context, before string, limit int64) (data []b
 	return data, info.ETag, nil
 }
 
+// newest is read of the object or, where there is none of that name but checkpoints behind
+// it, of the newest of these; at says of which.
+func (o *object) newest(ctx context.Context, before string, limit int64) (at string, data []byte, tag string, err error) {
+	data, tag, err = o.read(ctx, before, limit)
+	if !missing(err) {
+		return o.where, data, tag, err
+	}
+	behind := &Checkpoints{o}
+	names, err2 := behind.List()
+	if err2 != nil {
+		return o.where, nil, "", errors.Join(err, err2)
+	}
+	if names = checkpoint.Sort(names); len(names) == 0 {
+		return o.where, nil, "", err
+	}
+	newest := behind.object(names[0])
+	data, tag, err = newest.read(ctx, before, limit)
+	return newest.where, data, tag, err
+}
+
+// Read returns the bytes of the object at s3://BUCKET/KEY or, where there is none, of the newest
+// checkpoint behind it, and the address of what was read.
+func Read(ctx context.Context, c Config, where string) (data []byte, at string, err error) {
+	o, err := open(c, where)
+	if err != nil {
+		return nil, "", err
+	}
+	at, data, _, err = o.newest(ctx, "", maxBytes)
+	return data, at, err
+}
+
 // status is that of the store's answer, 0 if an error is none.
 func status(err error) int {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
@@ -169,7 +201,7 @@ type source struct {
 func (s *source) Close() error { return nil }
 
 func (s *source) Look(ctx context.Context) (*client.Model, error) {
-	data, tag, err := s.read(ctx, s.tag, s.options.MaxBytes)
+	at, data, tag, err := s.newest(ctx, s.tag, s.options.MaxBytes)
 	if err != nil {
 		return s.fallBack(ctx, err)
 	}
@@ -178,7 +210,7 @@ func (s *source) Look(ctx context.Context) (*client.Model, error) {
 	}
 	m, err := s.decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.where, err)
+		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	s.tag = tag
 	if s.cache != "" {
@@ -245,7 +277,7 @@ func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, erro
 	p := &Publisher{object: object}
 	data, tag, err := p.read(ctx, "", maxBytes)
 	switch {
-	case status(err) == http.StatusNotFound && minio.ToErrorResponse(errors.Unwrap(err)).Code == minio.NoSuchKey:
+	case missing(err):
 		return p, nil
 	case err != nil:
 		return nil, fmt.Errorf("snapshots: %w", err)
@@ -270,7 +302,7 @@ func (p *Publisher) Publish(ctx context.Context, m *client.Model) error {
 		return fmt.Errorf("snapshots: %w", err)
 	}
 	for {
-		info, err := p.put(ctx, data.Bytes())
+		info, err := p.put(ctx, data.Bytes(), p.tag)
 		if err == nil {
 			p.tag, p.version, p.unsure = info.ETag, m.Version, nil
 			return nil
@@ -294,13 +326,13 @@ func (p *Publisher) Publish(ctx context.Context, m *client.Model) error {
 	}
 }
 
-// put writes the object if it is still what the Publisher knows.
-func (p *Publisher) put(ctx context.Context, data []byte) (minio.UploadInfo, error) {
+// put writes the object if its entity tag is before, "" if there is none yet.
+func (o *object) put(ctx context.Context, data []byte, before string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true}
-	if p.tag == "" {
+	if before == "" {
 		options.SetMatchETagExcept("*")
 	} else {
-		options.SetMatchETag(p.tag)
+		options.SetMatchETag(before)
 	}
-	return p.store.Client.PutObject(ctx, p.bucket, p.key, bytes.NewReader(data), int64(len(data)), options)
+	return o.store.Client.PutObject(ctx, o.bucket, o.key, bytes.NewReader(data), int64(len(data)), options)
 }

@@ -78,7 +78,7 @@ func TestObject(t *testing.T) {
 	}
 	p := publisher(t, s)
 	publish(t, p, model(1, 0.5))
-	if calls := s.Take(); calls != "GET 404, GET 404, PUT 200" {
+	if calls := s.Take(); calls != "GET 404, GET 200, GET 404, PUT 200" {
 		t.Errorf("calls %s", calls)
 	}
 	f, err := client.Follow(t.Context(), where, options(config(s)))

@@ -411,15 +411,11 @@ func readModel(path string) (*client.Model, error) {
 	if strings.Contains(path, "://") {
 		return openModel(path)
 	}
-	path, err := checkpoint.Newest(path)
+	file, at, _, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	file, err := checkpoint.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return modelOf(file, path)
+	return modelOf(file, at)
 }
 
 // write replaces the file at path by a model of the events that d has read.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -147,19 +146,11 @@ type blockSize struct {
 }
 
 func inspectFile(path string, weights int) (*inspection, error) {
-	path, err := checkpoint.Newest(path)
+	file, path, bytes, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := checkpoint.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	i := &inspection{File: path, Kind: file.Kind, Bytes: info.Size()}
+	i := &inspection{File: path, Kind: file.Kind, Bytes: int64(bytes)}
 	rows := blockSize{Name: "rows"}
 	for _, b := range file.Blocks {
 		if ok, _ := filepath.Match("rows/*", b.Name); ok {

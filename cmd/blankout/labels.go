@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +57,7 @@ func checkJoin(c *config.Config, o runFlags) error {
 
 // openJoin opens what waits for labels, as a checkpoint has it.
 func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log *slog.Logger) (*labels.Join, error) {
-	directory := cmp.Or(c.Labels.Directory, filepath.Join(c.Checkpoint.Directory, "labels"))
+	directory := c.LabelsDirectory()
 	if o.reset {
 		aside := directory + time.Now().UTC().Format("-20060102T150405.000")
 		if err := os.Rename(directory, aside); err == nil {

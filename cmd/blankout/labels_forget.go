@@ -3,11 +3,9 @@ package main
 // This file takes events away that wait for their labels.
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +54,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 	if err != nil {
 		return err
 	}
-	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep) // so that no learner uses it
+	store, err := openCheckpoints(&c.Config) // so that no learner uses it
 	if err != nil {
 		return err
 	}
@@ -75,7 +73,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 	if !ok {
 		return usageError{fmt.Errorf("%s is of a learner whose labels do not come later", file.Name)}
 	}
-	join, err := labels.Open(c.Labels, cmp.Or(c.Labels.Directory, filepath.Join(c.Checkpoint.Directory, "labels")), state)
+	join, err := labels.Open(c.Labels, c.LabelsDirectory(), state)
 	if is[*labels.StateError](err) {
 		return refusedError{err}
 	}

@@ -10,10 +10,13 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"blankout"
+	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/client/kafka"
 	"blankout/client/s3"
@@ -174,4 +177,34 @@ func openModel(where string) (*client.Model, error) {
 		return nil, fmt.Errorf("reading the model: %w", err)
 	}
 	return m, nil
+}
+
+// readCheckpoint reads a checkpoint, of a directory or of what lies behind s3://BUCKET/PREFIX
+// the newest, or any other file of a model; at is its path or address.
+func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, err error) {
+	var data []byte
+	if strings.HasPrefix(path, "s3://") {
+		l, err := config.Load(config.Source{Env: os.Environ()})
+		if err != nil {
+			return nil, path, 0, usageError{err}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		data, at, err = s3.Read(ctx, l.S3, path)
+		if err != nil {
+			return nil, path, 0, err
+		}
+	} else {
+		if at, err = checkpoint.Newest(path); err != nil {
+			return nil, path, 0, err
+		}
+		if data, err = os.ReadFile(at); err != nil {
+			return nil, at, 0, err
+		}
+	}
+	if file, err = checkpoint.Decode(data); err != nil {
+		return nil, at, 0, fmt.Errorf("%s: %w", at, err)
+	}
+	file.Name = filepath.Base(at)
+	return file, at, len(data), nil
 }

@@ -20,6 +20,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/client/s3"
 	"blankout/config"
 	"blankout/labels"
 	"blankout/online"
@@ -195,9 +196,12 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 
 // openStore opens the checkpoints.
 func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Store, error) {
-	store, err := checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
+	store, err := openCheckpoints(c)
 	if err != nil {
 		return nil, err
+	}
+	if store.Ousted != "" {
+		log.Warn("another learner had the checkpoints and did not give them up: if it still runs, it stops when it saves next", "checkpoints", store.Dir(), "learner", store.Ousted)
 	}
 	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
@@ -205,6 +209,30 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 		log.Warn("an earlier program wrote these files so that other users of this machine can read them, and they hold events; new ones only their owner can. To close one: chmod go= FILE", "files", len(open), "first", open[0])
 	}
 	return store, nil
+}
+
+// openCheckpoints opens the directory or the objects of checkpoints.
+func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
+	if !c.Checkpoint.Objects() {
+		return checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
+	}
+	objects, err := s3.OpenCheckpoints(c.S3, c.Checkpoint.Directory)
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.OpenObjects(objects, c.Checkpoint.Keep)
+}
+
+// history is the file of the page's history: beside the checkpoints, or where these are
+// objects in the cache of [s3], "" for none.
+func history(c *config.Config) string {
+	switch {
+	case !c.Checkpoint.Objects():
+		return filepath.Join(c.Checkpoint.Directory, "history.json")
+	case c.S3.Cache != "":
+		return filepath.Join(c.S3.Cache, "history.json")
+	}
+	return ""
 }
 
 // readable returns the checkpoints, those set aside too, and reports that others than
@@ -274,7 +302,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		Registry: c.Record.Registry,
 		Recent:   s.runner.Recent,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
-		History: filepath.Join(c.Checkpoint.Directory, "history.json"),
+		History: history(c),
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats

@@ -16,7 +16,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/online"
 	"blankout/run"
@@ -76,11 +75,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		s.Status = func() *run.Status { return &run.Status{NotReady: "on disk"} }
 		return s, s.Reports.Add(v)
 	}
-	file, err := checkpoint.Newest(path)
-	if err != nil {
-		return s, err
-	}
-	opened, err := checkpoint.ReadFile(file)
+	opened, file, _, err := readCheckpoint(path)
 	if err != nil {
 		return s, err
 	}

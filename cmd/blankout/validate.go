@@ -218,11 +218,7 @@ func readSaved(path string) (*saved, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a checkpoint with -m")}
 	}
-	path, err := checkpoint.Newest(path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := checkpoint.ReadFile(path)
+	file, path, _, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}

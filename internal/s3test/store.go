@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +50,26 @@ func (s *Store) Put(path string, data []byte) {
 	if s.objects[path] = data; data == nil {
 		delete(s.objects, path)
 	}
+}
+
+// Get returns an object, nil if there is none.
+func (s *Store) Get(path string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[path]
+}
+
+// Names returns those of the objects whose paths begin so, up to the next slash, sorted.
+func (s *Store) Names(path string) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.objects {
+		if rest, ok := strings.CutPrefix(name, path); ok && !strings.Contains(rest, "/") {
+			names = append(names, rest)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Lose has so many writes succeed without their answers' saying so.
@@ -98,6 +119,9 @@ func (s *Store) answer(w http.ResponseWriter, r *http.Request) int {
 	if !strings.HasPrefix(r.URL.Path, "/models/") {
 		return refuse(http.StatusNotFound, "NoSuchBucket")
 	}
+	if r.Method == http.MethodGet && r.URL.Path == "/models/" {
+		return s.list(w, r)
+	}
 	match, none := unquote(r.Header.Get("If-Match")), unquote(r.Header.Get("If-None-Match"))
 	switch {
 	case r.Method == http.MethodGet && !ok:
@@ -111,6 +135,10 @@ func (s *Store) answer(w http.ResponseWriter, r *http.Request) int {
 		w.Header().Set("Content-Length", strconv.Itoa(len(there)))
 		_, _ = w.Write(there)
 		return http.StatusOK
+	case r.Method == http.MethodDelete:
+		delete(s.objects, r.URL.Path)
+		w.WriteHeader(http.StatusNoContent)
+		return http.StatusNoContent
 	case r.Method == http.MethodPut && (none == "*" && ok || match != "" && (!ok || match != tagOf(there))):
 		return refuse(http.StatusPreconditionFailed, "PreconditionFailed")
 	case r.Method == http.MethodPut:
@@ -127,6 +155,44 @@ func (s *Store) answer(w http.ResponseWriter, r *http.Request) int {
 		return http.StatusOK
 	}
 	return refuse(http.StatusMethodNotAllowed, "MethodNotAllowed")
+}
+
+// list answers ListObjectsV2, two names at a time.
+func (s *Store) list(w http.ResponseWriter, r *http.Request) int {
+	query := r.URL.Query()
+	prefix, delimiter, after := query.Get("prefix"), query.Get("delimiter"), query.Get("continuation-token")
+	var names []string
+	for path := range s.objects {
+		name := strings.TrimPrefix(path, "/models/")
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		if dir, _, within := strings.Cut(rest, delimiter); within && delimiter != "" {
+			name = prefix + dir + delimiter
+		}
+		if name > after && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	more := len(names) > 2
+	names = names[:min(len(names), 2)]
+	w.Header().Set("Content-Type", "application/xml")
+	fmt.Fprintf(w, "<ListBucketResult><Name>models</Name><Prefix>%s</Prefix><KeyCount>%d</KeyCount><IsTruncated>%v</IsTruncated>", prefix, len(names), more)
+	for _, name := range names {
+		if strings.HasSuffix(name, "/") {
+			fmt.Fprintf(w, "<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>", name)
+		} else {
+			data := s.objects["/models/"+name]
+			fmt.Fprintf(w, "<Contents><Key>%s</Key><LastModified>2009-10-12T17:50:00.000Z</LastModified><ETag>%q</ETag><Size>%d</Size></Contents>", name, tagOf(data), len(data))
+		}
+	}
+	if more {
+		fmt.Fprintf(w, "<NextContinuationToken>%s</NextContinuationToken>", names[len(names)-1])
+	}
+	fmt.Fprint(w, "</ListBucketResult>")
+	return http.StatusOK
 }
 
 func unquote(tag string) string { return strings.Trim(tag, `"`) }

@@ -1,0 +1,55 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blankout/internal/longtest"
+	"blankout/internal/s3test"
+)
+
+// Checkpoints in a store hold what those on a disk hold: the program is killed at every place
+// where it touches the store, or that fails, or the store is away; the next life makes up for it.
+func TestCrashWithStore(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t, "short")
+	whole := newLearner(t, program, broker.Brokers()[0], "short")
+	whole.finish(t)
+	for _, point := range []string{
+		"checkpoint.create=kill@1", "checkpoint.create=kill@3", "checkpoint.create=error@3",
+		"checkpoint.write=kill@4", "checkpoint.rename=kill@1", "checkpoint.rename=kill@3", "checkpoint.rename=error@3",
+		"checkpoint.written=kill@1", "checkpoint.written=kill@3", "checkpoint.written=error@3",
+		"checkpoint.remove=kill@1", "checkpoint.remove=error@1", "run.commit=kill@1",
+	} {
+		store := s3test.Start()
+		t.Cleanup(store.Close)
+		l := newLearner(t, program, broker.Brokers()[0], "short")
+		l.flags = append(l.flags, "--set=checkpoint.directory=s3://models/crash", "--set=s3.region="+s3test.Region, "--set=s3.endpoint="+store.URL, "--set=checkpoint.keep=1")
+		keys := []string{"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey}
+		l.env = append(keys, "BLANKOUT_FAILPOINTS="+point)
+		err := l.live(t, 0, nil)
+		if place, what, _ := strings.Cut(point, "="); strings.HasPrefix(what, "kill") && err == nil {
+			t.Errorf("%s: the place was not reached", point)
+		} else if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
+			t.Errorf("%s: nobody was told: %v\n%s", point, err, l.log())
+		}
+		l.env = keys
+		l.finish(t)
+		if strings.Contains(point, "kill") && !strings.Contains(l.log(), "another learner had the checkpoints") && point != "checkpoint.create=kill@1" {
+			t.Errorf("%s: nobody was told of the learner that was killed\n%s", point, l.log())
+		}
+		if err := os.MkdirAll(l.checkpoints(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range store.Names("/models/crash/checkpoint-") {
+			name = "checkpoint-" + name
+			if err := os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.check(t, "short", whole)
+	}
+}
