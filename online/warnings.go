@@ -29,6 +29,10 @@ type Warning struct {
 // WarningKinds lists the kinds of Warnings.
 var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnTime, warnPrior}
 
+// OfRecords says whether a Warning is about the records that came, and not about what has
+// been made of them: when the same come again it tells nothing new, and counts them twice.
+func (w Warning) OfRecords() bool { return w.Kind != warnPrior && w.Kind != warnNoCurve }
+
 const (
 	warnUnlabelled = "no-labels"        // no event has had a label
 	warnRefused    = "refused"          // more than maxRefused of the records were refused

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 
 	"blankout"
 	"blankout/measure"
@@ -81,7 +82,14 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Progressive, result.ProgressiveNumbers = m.Total, m.Numbers
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
-		result.Warnings = status.Warnings
+		// What is wrong with the records the first pass has said, which counts each once.
+		first := slices.DeleteFunc(result.Warnings, func(w online.Warning) bool { return !w.OfRecords() })
+		for _, w := range status.Warnings {
+			if pass == 0 || !w.OfRecords() {
+				first = append(first, w)
+			}
+		}
+		result.Warnings = first
 		result.Passes++
 		if result.Passes < t.Passes {
 			t.Learner.EndPass()

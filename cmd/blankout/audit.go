@@ -21,6 +21,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/online"
 	"blankout/record"
 )
 
@@ -153,6 +154,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 		}
 	}
 	out := bufio.NewWriter(p.stdout)
+	a.warn = p.warn
 	err = a.run(c.Context(), out)
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
@@ -175,6 +177,8 @@ type auditor struct {
 	class  int
 	names  namer
 	events int
+	warn   func(string)
+	odd    bool // an odd time was told
 }
 
 // namer names the features of events as those have them.
@@ -207,6 +211,12 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *packedBatch, i int, place func() string) error {
 			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
 				return errEnough
+			}
+			if field := a.flags.data.record.Time; field != "" && !a.odd {
+				if text := online.OddTime(b.Examples[i].Time, field); text != "" {
+					a.odd = true
+					a.warn(place() + ": " + text)
+				}
 			}
 			x, err := a.explain(&b.Examples[i])
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,6 +235,12 @@ func (p *program) corruptSchema(o *corruptFlags) (*blankout.Schema, error) {
 	return schema, nil
 }
 
+// isSvmlightLabel says whether a class can be the label of a line.
+func isSvmlightLabel(class string) bool {
+	x, err := strconv.ParseFloat(class, 64)
+	return class != "" && !strings.ContainsAny(class, " \t\r\n\v\f#:,") && (err != nil || !math.IsNaN(x) && !math.IsInf(x, 0))
+}
+
 func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) error {
 	schema, err := p.corruptSchema(o)
 	if err != nil {
@@ -266,7 +273,9 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 		case numbers:
 			label = strconv.FormatFloat(e.Target, 'g', -1, 64)
 		case e.Label >= 0:
-			label = schema.Classes[e.Label]
+			if label = schema.Classes[e.Label]; !isSvmlightLabel(label) {
+				return unusable{fmt.Errorf("class %q: svmlight has no label with a space, a colon, a comma or #, and none that is empty or not finite; rename it, or skip it with --refused skip", label)}
+			}
 		}
 		for _, v := range e.Features.Value {
 			if c1 != 0 && v < 0 {
