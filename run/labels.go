@@ -39,6 +39,7 @@ func (l *loop) tryJoin(b *blankout.Batch, e *blankout.Example) error {
 	if e.Refused != nil {
 		l.current.Refused++
 		l.current.RefusedBy[e.Refused.Reason]++
+		l.current.RefusedSamples = withSample(l.current.RefusedSamples, refusedSample(b, e))
 		l.Learner.Learn(e) // which counts it
 		return nil
 	}

@@ -333,7 +333,7 @@ func (l *loop) share(b *blankout.Batch) *sharedBatch {
 func (l *loop) learnOne(e *blankout.Example) error {
 	t := l.team
 	if t == nil {
-		l.Learner.Learn(e)
+		l.confuse(e, l.Learner.Learn(e))
 		return nil
 	}
 	if !t.running() {

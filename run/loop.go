@@ -33,6 +33,7 @@ type loop struct {
 	unreported bool
 	warned     map[string]warned
 	alarms     uint64         // of the drift detector, those logged
+	confusion  [][]float64    // see Status
 	first      online.Metrics // as Run began
 
 	healthChanges uint64 // alarms about fields raised and ended, those logged
@@ -393,6 +394,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		case e.Refused != nil:
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
+			l.current.RefusedSamples = withSample(l.current.RefusedSamples, refusedSample(b, e))
 			if err := l.learnOne(e); err != nil { // which counts it
 				return err
 			}
@@ -415,8 +417,11 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		if err := l.learnOne(e); err != nil {
 			return err
 		}
-		if s, ok := l.Learner.Suspicion(); ok && l.Suspects != nil {
-			l.aside.suspects = append(l.aside.suspects, suspect{i, s})
+		if s, ok := l.Learner.Suspicion(); ok {
+			l.current.SuspectSamples = withSample(l.current.SuspectSamples, suspectSample(b, e, l.Learner.Schema().Classes[s.Class], s))
+			if l.Suspects != nil {
+				l.aside.suspects = append(l.aside.suspects, suspect{i, s})
+			}
 		}
 	}
 	return nil
@@ -444,6 +449,7 @@ func (l *loop) report(notReady string) {
 	s.NotReady = cmp.Or(notReady, l.saver.trouble, l.adopter.trouble)
 	s.Save, s.Published = l.saver.status, l.publisher.count
 	s.RefusedBy, s.DeadLetters = maps.Clone(s.RefusedBy), maps.Clone(s.DeadLetters)
+	s.Confusion = l.confusionNow()
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {
 		high, ok := l.highWater[partition{p.Topic, p.Partition}]

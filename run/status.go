@@ -45,7 +45,12 @@ type Status struct {
 	LearnTime  time.Duration // spent in the Learner
 	// Newest is the newest usable record as it came, nil where records are not kept
 	// (record.Config.KeepValue) and where it is larger than maxNewest.
-	Newest     []byte
+	Newest []byte
+	// RefusedSamples and SuspectSamples are some of the newest records that were put aside.
+	RefusedSamples, SuspectSamples []Sample
+	// Confusion counts the events learned since Run began by their class and by the one that
+	// was predicted, where there may be more than two classes and one Learner learns alone.
+	Confusion  [][]float64
 	Save       SaveStatus
 	Published  uint64         // Models handed to readers
 	Metrics    online.Metrics // the Learner's

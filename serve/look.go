@@ -17,6 +17,7 @@ import (
 	"blankout/client"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/run"
 )
 
 // newestEvent is the answer of GET /v1/newest.
@@ -24,6 +25,8 @@ type newestEvent struct {
 	Format string `json:"format"` // in which POST /v1/predict takes it
 	Event  string `json:"event"`
 	Label  string `json:"label"` // the field that holds the label
+	// Groups are fields that fail together, by the group's name.
+	Groups map[string][]string `json:"groups,omitempty"`
 }
 
 // newest answers GET /v1/newest: the newest record that could be used, as it came; nothing
@@ -38,14 +41,17 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 	if !utf8.Valid(event) {
 		format, event = "json", []byte("{}") // the records are binary, and questions about them JSON
 	}
-	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label})
+	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, m.Record.Groups})
 }
 
 // measured is the answer of GET /v1/measures: what is known of the predictions, each made
 // before its event was learned. Every number of events counts importance.
 type measured struct {
-	Classes   []string       `json:"classes"`
-	Confusion *[2][2]float64 `json:"confusion"` // events by true and predicted class
+	Classes   []string    `json:"classes"`
+	Confusion [][]float64 `json:"confusion"` // events by true and predicted class
+	// Since is when the events of Confusion begin, milliseconds: those of two classes with
+	// the learner, those of more when its program was started.
+	Since *int64 `json:"since,omitempty"`
 	// Reliability groups the events by the probability of the positive class: the mean
 	// probability, and the share that was positive.
 	Reliability []reliability       `json:"reliability,omitempty"`
@@ -53,6 +59,9 @@ type measured struct {
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]online.Refusals `json:"refused,omitempty"`
+	// Samples are some of the newest records refused, Suspects events whose label is doubted.
+	Samples  []run.Sample `json:"samples,omitempty"`
+	Suspects []run.Sample `json:"suspects,omitempty"`
 }
 
 type reliability struct {
@@ -63,18 +72,25 @@ type reliability struct {
 
 // measures answers GET /v1/measures.
 func (t *site) measures(w http.ResponseWriter, r *http.Request) {
-	m, metrics := t.service.model(), t.service.status().Metrics
+	m, status := t.service.model(), t.service.status()
+	metrics := status.Metrics
 	if m == nil {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
-	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy}
+	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
 	if b := metrics.Binary; b != nil {
-		answer.Confusion = &b.Confusion
+		answer.Confusion = [][]float64{b.Confusion[0][:], b.Confusion[1][:]}
 		for _, bin := range b.Diagram() {
 			answer.Reliability = append(answer.Reliability, reliability(bin))
 		}
 		answer.Thresholds = b.Thresholds()
+	} else if status.Confusion != nil {
+		n := min(len(m.Schema.Classes), len(status.Confusion))
+		for _, row := range status.Confusion[:n] {
+			answer.Confusion = append(answer.Confusion, row[:n])
+		}
+		answer.Since = milli(status.Started)
 	}
 	reply(w, http.StatusOK, answer)
 }

@@ -429,6 +429,8 @@ async function readMeasures() {
   if (!answer.ok) return;
   measures = await answer.json();
   const r = measures.reliability || [], t = measures.thresholds || [];
+  drawConfusion();
+  drawAside();
   $("calibration").hidden = r.length < 2;
   if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
     series: [{name: "came true", colour: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", colour: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
@@ -444,6 +446,29 @@ async function readMeasures() {
   chart("chart-threshold", {label: "Precision by recall", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
     series: [{name: "precision", colour: "--a", points: t.map(x => [x.positives / all.positives, x.positives / (x.positives + x.negatives)])}]});
   drawThreshold();
+}
+// Of more than two classes: who is taken for whom, those with the most events first.
+const mostClasses = 12;
+function drawConfusion() {
+  const m = measures.confusion || [];
+  $("confusion").hidden = m.length < 3;
+  if (m.length < 3) return;
+  const of = m.map(row => row.reduce((a, b) => a + b, 0));
+  const list = m.map((_, k) => k).sort((a, b) => of[b] - of[a] || a - b).slice(0, mostClasses);
+  $("confusion-table").replaceChildren(rows(["is", ...list.map(k => "→ " + measures.classes[k]), "recall"], list.map(k => [measures.classes[k], ...list.map(j => {
+    const cell = el("td", j === k ? {class: "right"} : {}, whole(m[k][j]));
+    if (j !== k && of[k]) cell.style.background = `color-mix(in srgb, var(--bad) ${Math.round(60 * m[k][j] / of[k])}%, transparent)`;
+    return cell;
+  }), percent(of[k] ? m[k][k] / of[k] : null)])));
+  text("confusion-note", `Events by their class and by the one predicted before they were learned, since the program was started` + (measures.since ? ` at ${clock(measures.since)}.` : ".") +
+    (m.length > list.length ? ` The ${list.length} classes with the most events of ${m.length}.` : ""));
+}
+// What was refused or is doubted, record by record.
+function drawAside() {
+  const shown = [["Refused, the newest first", measures.samples], ["Labels that are doubted", measures.suspects]].filter(([, list]) => (list || []).length);
+  $("aside").hidden = !shown.length;
+  $("aside-tables").replaceChildren(...shown.flatMap(([title, list]) => [el("h3", {}, title), el("div", {class: "scroll"},
+    rows(["where", "why", "record"], list.map(s => [`${s.topic.split("/").pop()}/${s.partition} at ${s.offset}`, s.why, el("td", {class: "record"}, s.text || "not kept")])))]));
 }
 const cost = (x, all) => (+$("cost-false").value || 0) * x.negatives + (+$("cost-miss").value || 0) * (all.positives - x.positives);
 function drawThreshold() {
@@ -548,12 +573,13 @@ async function tryNewest() {
   const answer = await fetch("v1/newest");
   if (answer.status !== 200) return;
   const got = await answer.json();
-  tried = {format: got.format, text: got.event, fields: null};
+  tried = {format: got.format, text: got.event, fields: null, groups: {}};
   try {
     const event = JSON.parse(got.event);
     if (event && typeof event === "object" && !Array.isArray(event)) {
       tried.fields = {};
       for (const k in event) if (k !== got.label) tried.fields[k] = {value: event[k], on: true};
+      for (const g in got.groups || {}) { const names = got.groups[g].filter(k => tried.fields[k]); if (names.length > 1) tried.groups[g] = names; }
     }
   } catch (e) { /* not JSON: its text is edited as it is */ }
   $("try").hidden = false;
@@ -569,7 +595,13 @@ function drawForm() {
     form.replaceChildren(el("span", {class: "group"}, "A record of the stream, in the stream's format."), area);
     return;
   }
-  form.replaceChildren(el("span", {class: "group"}, "Untick a field to switch it off: it is then null, known to be missing."), ...Object.entries(tried.fields).flatMap(([name, f]) => {
+  const groups = Object.entries(tried.groups).map(([name, fields]) => {
+    const on = el("input", {type: "checkbox", "data-group": name, ...(fields.some(k => tried.fields[k].on) ? {checked: ""} : {})});
+    on.addEventListener("change", () => { for (const k of fields) tried.fields[k].on = on.checked; drawForm(); ask(); });
+    return el("label", {title: fields.join(", ")}, on, " ", name);
+  });
+  form.replaceChildren(el("span", {class: "group"}, "Untick a field to switch it off: it is then null, known to be missing."),
+    ...(groups.length ? [el("span", {class: "group"}, "All of a group: ", ...groups.flatMap(g => [g, " "]))] : []), ...Object.entries(tried.fields).flatMap(([name, f]) => {
     const on = el("input", {type: "checkbox", "aria-label": "use " + name, ...(f.on ? {checked: ""} : {})});
     const label = el("label", f.on ? {} : {class: "off"}, name);
     const value = el("input", {type: "text", "aria-label": name, spellcheck: "false"});

@@ -1,0 +1,80 @@
+package run
+
+// This file keeps what people are shown of records one by one: some of those that were
+// put aside, and which classes are taken for which.
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"blankout"
+	"blankout/online"
+)
+
+// Sample is one of the newest records that were put aside.
+type Sample struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Why       string `json:"why"`
+	Text      string `json:"text"` // the beginning of the record, where records are kept
+}
+
+const (
+	shownSamples = 20  // so many of the newest are kept
+	shownText    = 400 // bytes of each
+	// shownClasses bounds the classes of a confusion matrix.
+	shownClasses = 50
+)
+
+// refusedSample is the Sample of a refused record.
+func refusedSample(b *blankout.Batch, e *blankout.Example) Sample {
+	value := e.Refused.Value
+	if value == nil {
+		value = e.Value
+	}
+	return sample(b, e, e.Refused.Error(), value)
+}
+
+// suspectSample is the Sample of an event whose label is doubted.
+func suspectSample(b *blankout.Batch, e *blankout.Example, class string, s online.Suspicion) Sample {
+	return sample(b, e, fmt.Sprintf("labelled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
+}
+
+func sample(b *blankout.Batch, e *blankout.Example, why string, value []byte) Sample {
+	text := value[:min(len(value), shownText)]
+	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}
+}
+
+// withSample returns the newest Samples, the newest first, in a list of its own: a Status
+// has the one before.
+func withSample(list []Sample, s Sample) []Sample {
+	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
+}
+
+// confuse counts an event by its class and the one that its scores said before it was
+// learned. Of two classes the Learner's own measures say it.
+func (l *loop) confuse(e *blankout.Example, scores []float64) {
+	classes := min(l.Learner.Schema().Outputs(), shownClasses)
+	if e.Label < 0 || e.Label >= classes || classes < 2 || len(scores) < 2 {
+		return
+	}
+	if l.confusion == nil {
+		l.confusion = make([][]float64, classes)
+		for k := range l.confusion {
+			l.confusion[k] = make([]float64, classes)
+		}
+	}
+	if predicted := blankout.Predict(scores); predicted < classes {
+		l.confusion[e.Label][predicted] += e.Weight
+	}
+}
+
+// confusionNow returns a copy of the confusion matrix, nil if there is none.
+func (l *loop) confusionNow() (out [][]float64) {
+	for _, row := range l.confusion {
+		out = append(out, slices.Clone(row))
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout"
+	"blankout/online"
+	"blankout/run"
+	"blankout/serve"
+)
+
+// threeClasses are events of three classes of which one is often taken for another, and of
+// two groups of fields; some cannot be used.
+func threeClasses() []byte {
+	var lines bytes.Buffer
+	for i := range 900 {
+		class := []string{"apple", "pear", "plum"}[i%3]
+		word := class
+		if i%5 == 0 {
+			word = "pear"
+		}
+		fmt.Fprintf(&lines, `{"label":%q,"word":"%s%d","left":%d,"right":%d}`+"\n", class, word, i%2, i%7, i%4)
+		if i%300 == 7 {
+			fmt.Fprintf(&lines, "{spoilt <b>%d</b>\n", i)
+		}
+	}
+	return lines.Bytes()
+}
+
+// What is taken for what of three classes, and the records put aside: the matrix adds up to
+// the learner's own count of errors, and the samples are the newest, as they came.
+func TestConfusionAndSamples(t *testing.T) {
+	runner, service := runnerOver(t, threeClasses())
+	var err error
+	if runner.Learner, err = online.New(suspicious(), manyClasses(runner)); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, text, _ := call(t, "GET", url+"/v1/measures", "")
+	var m struct {
+		Classes           []string
+		Confusion         [][]float64
+		Since             int64
+		Samples, Suspects []run.Sample
+	}
+	if err := json.Unmarshal([]byte(text), &m); status != 200 || err != nil {
+		t.Fatalf("%d %v %s", status, err, text)
+	}
+	if len(m.Confusion) != 3 || len(m.Classes) != 3 || m.Since == 0 {
+		t.Fatalf("%+v", m)
+	}
+	wrong, all := 0.0, 0.0
+	for i, row := range m.Confusion {
+		for j, n := range row {
+			if all += n; i != j {
+				wrong += n
+			}
+		}
+	}
+	total := runner.Status().Metrics.Total
+	if all != 900 || wrong != total.Wrong {
+		t.Errorf("%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
+	}
+	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
+		t.Errorf("samples: %+v", m.Samples)
+	}
+	if n := runner.Status().Metrics.Suspects; n == 0 || len(m.Suspects) != int(min(n, 20)) || !strings.HasPrefix(m.Suspects[0].Why, "labelled ") || !strings.Contains(m.Suspects[0].Text, `"label"`) {
+		t.Errorf("%d suspects: %+v", n, m.Suspects)
+	}
+}
+
+// The same on the page, and a group of fields that is switched off as one.
+func TestAsideInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := runnerOver(t, threeClasses())
+	var err error
+	if runner.Learner, err = online.New(suspicious(), manyClasses(runner)); err != nil {
+		t.Fatal(err)
+	}
+	record := written()
+	record.Groups = map[string][]string{"sides": {"left", "right"}}
+	service.Model = serve.Latest(runner.Published, record)
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, scheme string
+		width        int
+	}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"phone", "light", 390}} {
+		t.Run(c.name, func(t *testing.T) {
+			b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": c.scheme}}})
+			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": 2600, "deviceScaleFactor": 1, "mobile": c.width < 500})
+			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+			b.until(t, "document.querySelectorAll('#confusion-table tbody tr').length", 3.0)
+			b.until(t, "document.querySelector('#try-answer .bigclass') != null", true)
+			for expression, want := range map[string]any{
+				"[...document.querySelectorAll('#confusion-table th')].map(e => e.textContent).join('|').replace(/ /g, '')":      "is|→apple|→pear|→plum|recall",
+				"document.querySelector('#confusion').hidden":                                                                    false,
+				"document.querySelector('#aside').hidden":                                                                        false,
+				"document.querySelector('#aside-tables tbody tr td.record').textContent":                                         "{spoilt <b>607</b>",
+				"document.querySelectorAll('#aside-tables h3').length":                                                           2.0,
+				"document.querySelector('#try-form [data-group=sides]').checked":                                                 true,
+				"document.documentElement.scrollWidth <= innerWidth":                                                             true,
+				"[...document.querySelectorAll('#confusion, #aside')].every(e => e.getBoundingClientRect().right <= innerWidth)": true,
+			} {
+				if got := b.value(t, expression); got != want {
+					t.Errorf("%s: %v, want %v", expression, got, want)
+				}
+			}
+			b.value(t, "document.querySelector('#try-form [data-group=sides]').click()")
+			if got := b.value(t, "[...document.querySelectorAll('#try-form .off')].map(e => e.textContent).join(' ')"); got != "left right" {
+				t.Errorf("switched off: %v", got)
+			}
+			b.until(t, "/Missing: left, right/.test(document.querySelector('#try-answer').innerText)", true)
+			b.picture(t, "aside-"+c.name)
+		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// Dragging over a chart shows that span on all charts over time, a double click everything
+// again; and when the server is gone the page says since when, and greys what it shows.
+func TestZoomAndLostConnectionInBrowser(t *testing.T) {
+	b := browse(t)
+	runner, service := learned(t)
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, service, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 1600, "deviceScaleFactor": 1, "mobile": false})
+	b.call(t, "Page.navigate", map[string]any{"url": server.URL() + "/"})
+	b.until(t, "Number(document.querySelector('#chart-error')?.dataset.points) >= 4", true)
+	const chosen = "document.querySelector('#ranges button[aria-pressed=true]')?.textContent ?? 'none'"
+	const shown = "(s => s.max - s.min)(plots['chart-error'].plot.scales.x)"
+	all := b.value(t, shown).(float64)
+	place := func(share float64) map[string]any {
+		box := "document.querySelector('#chart-error .u-over').getBoundingClientRect()"
+		x := b.value(t, fmt.Sprintf("%s.left + %v * %s.width", box, share, box)).(float64)
+		y := b.value(t, box+".top + 40").(float64)
+		return map[string]any{"x": x, "y": y, "button": "left", "clickCount": 1}
+	}
+	mouse := func(kind string, at map[string]any) {
+		at["type"] = kind
+		b.call(t, "Input.dispatchMouseEvent", at)
+	}
+	mouse("mouseMoved", place(.3))
+	mouse("mousePressed", place(.3))
+	mouse("mouseMoved", place(.45))
+	mouse("mouseMoved", place(.6))
+	mouse("mouseReleased", place(.6))
+	b.until(t, chosen, "none")
+	if part := b.value(t, shown).(float64); part > .45*all || part < .15*all {
+		t.Errorf("a drag over .3 of the chart shows %v ms of %v", part, all)
+	}
+	if same := b.value(t, "plots['chart-error'].plot.scales.x.min === plots['chart-loss'].plot.scales.x.min"); same != true {
+		t.Error("the other charts show another span")
+	}
+	for clicks := range 2 {
+		at := place(.5)
+		at["clickCount"] = clicks + 1
+		mouse("mousePressed", at)
+		mouse("mouseReleased", at)
+	}
+	b.until(t, chosen, "All")
+	if again := b.value(t, shown).(float64); again < all {
+		t.Errorf("after a double click %v ms are shown, were %v", again, all)
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+
+	if err := server.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "document.querySelector('#state').textContent", "no connection")
+	b.until(t, "/^The server does not answer. What is shown is .* old.$/.test(document.querySelector('#why').textContent)", true)
+	for expression, want := range map[string]any{
+		"document.title.startsWith('? ')":                                           true,
+		"document.body.classList.contains('stale')":                                 true,
+		"Number(getComputedStyle(document.querySelector('.tile .v')).opacity) < .6": true,
+		"document.querySelector('#events').textContent":                             "400",
+	} {
+		if got := b.value(t, expression); got != want {
+			t.Errorf("%s: %v, want %v", expression, got, want)
+		}
+	}
+}
+
+// until waits for an expression to have a value.
+func (b *browser) until(t *testing.T, expression string, want any) {
+	t.Helper()
+	for tries := 0; ; tries++ {
+		got := b.value(t, expression)
+		if got == want {
+			return
+		}
+		if tries == 300 {
+			t.Fatalf("%s is %v, want %v; the page shows: %v", expression, got, want, b.value(t, "document.body?.innerText"))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// suspicious is a learner that doubts labels.
+func suspicious() online.Config {
+	c := online.DefaultConfig()
+	c.Loss, c.Suspect = "t-logistic:1.6", 0.8
+	return c
+}
+
+// manyClasses has the events of a runner be of up to five classes.
+func manyClasses(r *run.Runner) *blankout.Schema {
+	r.Schema.MaxClasses = 5
+	return r.Schema
+}
