@@ -23,7 +23,8 @@ import (
 // The crash tests of labels that come later: events and labels lie in two partitions
 // each, and the learner of their pairs is killed. Its checkpoint must be, byte for byte,
 // that of one that was left alone, although there are several partitions: the order in
-// which they are taken depends on the logs alone.
+// which they are taken depends on the logs alone. Learners of classes and of numbers take
+// turns.
 
 // joinBroker starts a broker with topics of clicks and of answers, some of which come
 // late, twice, too early, never, or cannot be read.
@@ -56,9 +57,12 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 		}
 		all = append(all, message{"clicks", stream.Message{Key: id, Value: []byte(value), Time: at}})
 		for n := range []int{0, 1, 1, 1, 1, 2}[r.IntN(6)] {
-			label := strconv.FormatBool(x+0.3*r.NormFloat64() > 0) // a second one may say something else
+			label, amount := false, 10+3*x
+			if x+0.3*r.NormFloat64() > 0 { // a second one may say something else
+				label, amount = true, amount+2
+			}
 			delay := int64(r.ExpFloat64()*20_000) - 500 + int64(n)*3000
-			all = append(all, message{"answers", stream.Message{Key: id, Value: fmt.Appendf(nil, `{"label":%q}`, label), Time: at + delay}})
+			all = append(all, message{"answers", stream.Message{Key: id, Value: fmt.Appendf(nil, `{"label":"%t","amount":%.4f}`, label, amount), Time: at + delay}})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
@@ -82,8 +86,13 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	}
 }
 
-func newJoiner(t *testing.T, program, broker string) *learner {
+// joinKinds says what learners of clicks and answers learn: a field of the answers.
+var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared", "amount"}}
+
+// newJoiner returns a learner of one of joinKinds.
+func newJoiner(t *testing.T, program, broker string, kind int) *learner {
 	l := newLearner(t, program, broker, "clicks")
+	l.flags = append(l.flags, "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label)
 	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.wait=50s", "--set=labels.idle=0s", "--set=labels.pending_memory=16777216",
 		"--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
@@ -115,26 +124,28 @@ func TestCrashJoin(t *testing.T) {
 // crashJoin kills learners of clicks and answers on a broker so many times.
 func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Helper()
-	whole := newJoiner(t, program, broker)
-	whole.finish(t)
-	for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`} {
-		state, _, _ := whole.state(t)
-		if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
-			t.Errorf("the records of the test leave out %s", block)
-		}
-	}
+	whole := make([]*learner, len(joinKinds))
 	took := time.Hour
-	for range 2 {
-		l := newJoiner(t, program, broker)
+	for kind := range joinKinds {
+		whole[kind] = newJoiner(t, program, broker, kind)
+		whole[kind].finish(t)
+		state, _, _ := whole[kind].state(t)
+		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`} {
+			if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
+				t.Errorf("%s: the records of the test leave out %s", joinKinds[kind].loss, block)
+			}
+		}
+		l := newJoiner(t, program, broker, kind)
 		begin := time.Now()
 		l.finish(t)
 		took = min(took, time.Since(begin))
-		l.checkJoined(t, whole)
+		l.checkJoined(t, whole[kind])
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
 	killed, rounds, resumed := 0, 0, 0
-	for killed < kills {
-		l := newJoiner(t, program, broker)
+	for killed < kills || rounds < len(whole) {
+		kind := rounds % len(whole)
+		l := newJoiner(t, program, broker, kind)
 		for done := false; !done; {
 			err := l.live(t, time.Duration(r.Float64()*float64(took)), (*os.Process).Kill)
 			switch exit := (*exec.ExitError)(nil); {
@@ -149,7 +160,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 				t.Fatalf("ended by itself: %v\n%s", err, l.log())
 			}
 		}
-		l.checkJoined(t, whole)
+		l.checkJoined(t, whole[kind])
 		rounds++
 	}
 	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
@@ -160,14 +171,19 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := joinBroker(t, 6_000).Brokers()[0]
-	whole := newJoiner(t, program, broker)
-	whole.finish(t)
+	whole := make([]*learner, len(joinKinds))
+	for kind := range joinKinds {
+		whole[kind] = newJoiner(t, program, broker, kind)
+		whole[kind].finish(t)
+	}
+	kind := 0
 	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
 		for _, what := range []string{"kill@1", "kill@3", "error@2"} {
 			if place == "labels.goback" && what != "kill@1" {
 				continue // once in a life
 			}
-			l := newJoiner(t, program, broker)
+			kind = (kind + 1) % len(whole)
+			l := newJoiner(t, program, broker, kind)
 			if place == "labels.goback" {
 				l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.rename=kill@3"}
 				l.live(t, 0, nil)
@@ -182,7 +198,7 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 			}
 			l.env = nil
 			l.finish(t)
-			l.checkJoined(t, whole)
+			l.checkJoined(t, whole[kind])
 		}
 	}
 }
