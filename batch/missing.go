@@ -393,16 +393,13 @@ func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) f
 
 // Residual returns how far off m, a model of numbers that was trained on d and knows what it
 // makes of events that lack fields, is from the targets of d, less what it cannot know of
-// these events: see blankout.Residual. It is nil if there is nothing to tell.
+// these events: see blankout.Residual. It is nil if there is nothing to tell, as where no event
+// can lack a field.
 func (p *Presence) Residual(m *blankout.Linear, d *Data) *blankout.Residual {
-	missing := m.Missing
-	if missing == nil {
-		missing = blankout.NewMissing(everyRange(blankout.MissingAsIs), everyRange(blankout.MissingAsIs), nil, nil, nil)
-	}
-	if len(p.rows.of) != d.Rows() {
+	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil
 	}
-	t := newMasker(p, m, d, missing)
+	t := newMasker(p, m, d, m.Missing)
 	var labelled []int
 	for i := range d.Rows() {
 		if d.Label(i) >= 0 && d.Weight(i) > 0 {
