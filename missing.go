@@ -82,13 +82,16 @@ func (c *RuleComparison) Better(now MissingRule) MissingRule {
 }
 
 // MissingBins is the number of ranges of the share of an event's fields that is
-// missing, each of which has a rule: up to 0.1, 0.3, 0.5, 0.7, and above.
+// missing, each of which has a rule: up to each of the MissingEdges, and above.
 const MissingBins = 5
+
+// MissingEdges are the shares at which one range ends, itself included.
+var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7}
 
 // MissingBin returns the range that a share is in.
 func MissingBin(share float64) int {
 	bin := 0
-	for _, edge := range [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7} {
+	for _, edge := range MissingEdges {
 		if share > edge {
 			bin++
 		}

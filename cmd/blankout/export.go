@@ -1,6 +1,6 @@
 package main
 
-// The command export writes a model as JSON or text; corrupt writes noisy copies of a data
+// The command export writes a model as JSON, text or ONNX; corrupt writes noisy copies of a data
 // file.
 
 import (
@@ -20,29 +20,36 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/client"
+	"blankout/client/onnx"
 	"blankout/loss"
 )
 
 func (p *program) export() *cobra.Command {
-	var model, format, out string
+	var model, format, missing, out string
 	c := &cobra.Command{
-		Use:   "export -m MODEL --format json|text",
-		Short: "Write the weights of a linear model as JSON or as text",
+		Use:   "export -m MODEL --format json|text|onnx",
+		Short: "Write a linear model as JSON, as text or as an ONNX graph",
 		Long: `export writes every weight of a linear model, checkpoint or snapshot. As text it
 is a line for each feature: its name, or its column, the weight of each output,
 centre and scale; as JSON one object that holds everything a score is made of. In
-both a feature's part of a score is weight (x - centre)/scale.`,
-		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json",
+both a feature's part of a score is weight (x - centre)/scale. As onnx it is a
+graph for ONNX runtimes, with an input for each field, or one array of columns by
+number; what such a graph cannot say, such as numbers filled in for missing ones,
+is refused by name.`,
+		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if format != "json" && format != "text" {
-				why := "want json or text"
-				if format == "onnx" {
-					why = "it is written by the Python package: blankout.load(MODEL).to_onnx()"
-				}
-				return usageError{fmt.Errorf("export: --format %q: %s", format, why)}
+			rule, err := blankout.ParseMissingRule(missing)
+			if !slices.Contains(exportFormats, format) {
+				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(exportFormats, ", "))
+			} else if err == nil && rule != blankout.MissingAuto && format != "onnx" {
+				err = fmt.Errorf("--missing %s: %s holds weights, and no answers; only onnx does", rule, format)
 			}
-			if err := p.runExport(model, format, out); err != nil {
+			if err != nil {
+				return usageError{fmt.Errorf("export: %w", err)}
+			}
+			if err := p.runExport(model, format, rule, out); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return nil
@@ -50,11 +57,15 @@ both a feature's part of a score is weight (x - centre)/scale.`,
 	}
 	f := c.Flags()
 	f.StringVarP(&model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVar(&format, "format", "text", "json or text")
+	f.StringVar(&format, "format", "text", "json, text or onnx")
+	f.StringVar(&missing, "missing", "auto", "of onnx, the `RULE` for missing fields: as-is, rescale, or auto for the model's own")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"json", "text"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions([]string{"auto", "as-is", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
+
+var exportFormats = []string{"json", "text", "onnx"}
 
 // exported is the JSON form of a model: its head and its features.
 type exported struct {
@@ -71,14 +82,17 @@ type exportedFeature struct {
 	blankout.Standardisation
 }
 
-func (p *program) runExport(model, format, out string) error {
+func (p *program) runExport(model, format string, rule blankout.MissingRule, out string) error {
 	read, err := readModel(model)
 	if err != nil {
 		return err
 	}
 	m, ok := read.Model.(*blankout.Linear)
 	if !ok {
-		return usageError{fmt.Errorf("%s: a kernel model has no weights to export", model)}
+		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", model)}
+	}
+	if format == "onnx" {
+		return p.exportONNX(model, client.New(m.WithMissing(m.Missing.Forced(rule)), read.Record), out)
 	}
 	w, err := p.create(out)
 	if err != nil {
@@ -95,6 +109,22 @@ func (p *program) runExport(model, format, out string) error {
 	} else {
 		x.print(w)
 	}
+	return errors.Join(err, w.Close())
+}
+
+func (p *program) exportONNX(name string, m *client.Model, out string) error {
+	data, err := onnx.Encode(m)
+	if err != nil {
+		if unsayable := (*onnx.UnsayableError)(nil); errors.As(err, &unsayable) {
+			return usageError{fmt.Errorf("%s: %w", name, err)}
+		}
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	w, err := p.create(out)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
 	return errors.Join(err, w.Close())
 }
 

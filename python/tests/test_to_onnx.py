@@ -1,8 +1,9 @@
-"""The ONNX graph says what the model says, as onnxruntime runs it; what it cannot is refused by name."""
+"""The ONNX graphs of the package and of the program say what the model says, as onnxruntime runs them; what they cannot is refused by name."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -13,9 +14,17 @@ from test_scores import EXACT, RECORD, rows, svmlight
 KEPT = ("near", "far", "heavy", "count", "colour", "zip", "new")
 
 
-def compare(model, feeds, x):
-    """Compare the graph's outputs for feeds with what the model says of x."""
-    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
+def compare(program, model, feeds, x, *args):
+    """Compare the outputs of both graphs for feeds with what the model, of the file m, says of x."""
+    program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx", *args)
+    exported = onnx.load(program.home / "m.onnx")
+    onnx.checker.check_model(exported)
+    for graph in (model.to_onnx(), exported):
+        compare_graph(graph, model, feeds, x)
+
+
+def compare_graph(graph, model, feeds, x):
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
     out = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
     scores = model.decision_function(x)
     np.testing.assert_allclose(out["score"], scores.reshape(out["score"].shape), rtol=1e-9, atol=1e-9)
@@ -34,7 +43,7 @@ def test_columns_by_number(program, mode, classes, solver):
     model = blankout.load(program.home / "m")
     asked, _ = rows(100, 2, classes=classes)
     asked[0, 1] = 1e9  # a wild reading
-    compare(model, {"x": asked}, asked)
+    compare(program, model, {"x": asked}, asked)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +76,7 @@ def test_fields(program, args, classes):
             feeds[name] = np.array([[e[name] or ""] for e in asked], dtype=object)
         else:
             feeds[name] = np.array([[np.nan if e[name] is None else float(e[name])] for e in asked])
-    compare(model, feeds, asked)
+    compare(program, model, feeds, asked)
     rules = {a.rule for a in model.answers(asked)}
     assert rules >= {"as-is"} if "as-is" in args or "poisson" in args else len(rules) > 1
 
@@ -85,7 +94,7 @@ def test_presence(program, solver):
     assert [len(k) for k in model._curves.knots] == [1]
     asked = [{k: e.get(k) for k in ("near", "far", "heavy")} for e in data[:100]] + [dict.fromkeys(("near", "far", "heavy"))]
     feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
-    compare(model, feeds, asked)
+    compare(program, model, feeds, asked, "--missing", "rescale")
 
 
 def test_presence_by_number(program):
@@ -97,7 +106,15 @@ def test_presence_by_number(program):
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online")
     model = blankout.load(program.home / "m")
     assert [len(k) for k in model._curves.knots] == [1]
-    compare(model, {"x": x[-100:]}, x[-100:])
+    compare(program, model, {"x": x[-100:]}, x[-100:])
+
+
+def refused(program, said):
+    with pytest.raises(blankout.Unsayable, match=said):
+        blankout.load(program.home / "m").to_onnx()
+    with pytest.raises(AssertionError, match=said):
+        program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx")
+    assert not (program.home / "m.onnx").exists()
 
 
 @pytest.mark.parametrize(
@@ -113,8 +130,7 @@ def test_presence_by_number(program):
 def test_refused_by_name(program, args, said):
     x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
-    with pytest.raises(blankout.Unsayable, match=said):
-        blankout.load(program.home / "m").to_onnx()
+    refused(program, said)
 
 
 @pytest.mark.parametrize(
@@ -131,5 +147,4 @@ def test_fields_refused_by_name(program, args, kept, said):
     program.write("c.toml", RECORD)
     data = [{k: v for k, v in e.items() if k in ("label", *kept)} for e in events(200, 62)]
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args, *EXACT)
-    with pytest.raises(blankout.Unsayable, match=said):
-        blankout.load(program.home / "m").to_onnx()
+    refused(program, said)

@@ -1,0 +1,201 @@
+package onnx
+
+// This file holds the bytes of a graph: the messages of onnx.proto (version 8 of the format)
+// that such a graph is made of, with the numbers that their fields have there.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The operators' versions: those of ONNX and of its machine learning domain.
+const (
+	formatVersion = 8
+	operators     = 18
+	domainML      = "ai.onnx.ml"
+	operatorsML   = 3
+)
+
+// elementType is a TensorProto.DataType.
+type elementType uint64
+
+const (
+	int64s  elementType = 7
+	texts   elementType = 8
+	bools   elementType = 9
+	doubles elementType = 11
+)
+
+// graph collects nodes and constants. Tensors go by name.
+type graph struct {
+	nodes, constants, inputs, outputs [][]byte
+}
+
+// attribute is a setting of a node: an int, []int64 or []string.
+type attribute struct {
+	name  string
+	value any
+}
+
+// add appends a node and returns the name of its only output.
+func (g *graph) add(op string, inputs []string, attributes ...attribute) string {
+	return g.named(fmt.Sprintf("value%d", len(g.nodes)), op, inputs, attributes...)
+}
+
+// named is add for an output of that name.
+func (g *graph) named(output, op string, inputs []string, attributes ...attribute) string {
+	var b []byte
+	for _, name := range inputs {
+		b = text(b, 1, name)
+	}
+	b = text(text(b, 2, output), 4, op)
+	for _, a := range attributes {
+		b = message(b, 5, a.encode())
+	}
+	if op == "LabelEncoder" {
+		b = text(b, 7, domainML)
+	}
+	g.nodes = append(g.nodes, b)
+	return output
+}
+
+func (a attribute) encode() []byte {
+	b := text(nil, 1, a.name)
+	switch v := a.value.(type) {
+	case int:
+		return number(number(b, 3, uint64(v)), 20, 2)
+	case []int64:
+		for _, x := range v {
+			b = number(b, 8, uint64(x))
+		}
+		return number(b, 20, 7)
+	case []string:
+		for _, s := range v {
+			b = text(b, 9, s)
+		}
+		return number(b, 20, 8)
+	}
+	panic(fmt.Sprintf("an attribute of type %T", a.value))
+}
+
+// constant appends a tensor of that shape, whose elements encode appends to its message,
+// and returns its name.
+func (g *graph) constant(t elementType, shape []int, encode func(b []byte) []byte) string {
+	name := fmt.Sprintf("constant%d", len(g.constants))
+	var b []byte
+	for _, n := range shape {
+		b = number(b, 1, uint64(n))
+	}
+	g.constants = append(g.constants, text(encode(number(b, 2, uint64(t))), 8, name))
+	return name
+}
+
+// raw is the field of elements of a fixed width, little-endian.
+const raw = 9
+
+// doubles makes a constant of values in rows of the given width; 0 is no rows, but a vector.
+func (g *graph) doubles(width int, values ...float64) string {
+	return g.constant(doubles, shape(width, len(values)), func(b []byte) []byte {
+		data := make([]byte, 0, 8*len(values))
+		for _, x := range values {
+			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(x))
+		}
+		return message(b, raw, data)
+	})
+}
+
+// ints makes a constant vector.
+func (g *graph) ints(values ...int64) string {
+	return g.constant(int64s, []int{len(values)}, func(b []byte) []byte {
+		data := make([]byte, 0, 8*len(values))
+		for _, x := range values {
+			data = binary.LittleEndian.AppendUint64(data, uint64(x))
+		}
+		return message(b, raw, data)
+	})
+}
+
+// bools makes a constant of one row.
+func (g *graph) bools(values []bool) string {
+	return g.constant(bools, []int{1, len(values)}, func(b []byte) []byte {
+		data := make([]byte, len(values))
+		for i, x := range values {
+			if x {
+				data[i] = 1
+			}
+		}
+		return message(b, raw, data)
+	})
+}
+
+// texts makes a constant vector.
+func (g *graph) texts(values []string) string {
+	return g.constant(texts, []int{len(values)}, func(b []byte) []byte {
+		for _, s := range values {
+			b = text(b, 6, s)
+		}
+		return b
+	})
+}
+
+func shape(width, n int) []int {
+	if width == 0 {
+		return []int{n}
+	}
+	return []int{n / width, width}
+}
+
+// input says what is fed under a name: n rows of the given width.
+func (g *graph) input(name string, t elementType, width int) string {
+	g.inputs = append(g.inputs, value(name, t, width))
+	return name
+}
+
+// output says that a tensor is what is asked for: n rows of the given width, or with width 0 n
+// elements.
+func (g *graph) output(name string, t elementType, width int) {
+	g.outputs = append(g.outputs, value(name, t, width))
+}
+
+// value is a ValueInfoProto.
+func value(name string, t elementType, width int) []byte {
+	shape := message(nil, 1, text(nil, 2, "n"))
+	if width > 0 {
+		shape = message(shape, 1, number(nil, 1, uint64(width)))
+	}
+	tensor := message(number(nil, 1, uint64(t)), 2, shape)
+	return message(text(nil, 1, name), 2, message(nil, 1, tensor))
+}
+
+// encode returns the ModelProto.
+func (g *graph) encode() []byte {
+	var b []byte
+	all := func(field protowire.Number, messages [][]byte) {
+		for _, m := range messages {
+			b = message(b, field, m)
+		}
+	}
+	all(1, g.nodes)
+	b = text(b, 2, "blankout")
+	all(5, g.constants)
+	all(11, g.inputs)
+	all(12, g.outputs)
+	m := message(text(number(nil, 1, formatVersion), 2, "blankout"), 7, b)
+	m = message(m, 8, number(text(nil, 1, ""), 2, operators))
+	return message(m, 8, number(text(nil, 1, domainML), 2, operatorsML))
+}
+
+func number(b []byte, field protowire.Number, x uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), x)
+}
+
+func text(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+func message(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}
