@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"blankout/client"
 	"blankout/client/s3"
 	"blankout/group"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/serve"
@@ -111,6 +113,87 @@ func TestPageInBrowser(t *testing.T) {
 			}
 			b.picture(t, "page-"+c.name)
 		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// priced returns events whose label is a price, of which every seventh lacks a number.
+func priced(n int) []byte {
+	var lines bytes.Buffer
+	r := rand.New(rand.NewPCG(8, 8))
+	for i := range n {
+		size, rooms := 60+20*r.NormFloat64(), 1+r.IntN(5)
+		price, area := 1000+12*size+80*float64(rooms)+60*r.NormFloat64(), fmt.Sprintf("%.1f", size)
+		if i%7 == 3 {
+			area = "null"
+		}
+		fmt.Fprintf(&lines, `{"label":%.2f,"ts":%d,"size":%s,"rooms":%d,"town":"t%d"}`+"\n", price, time.Now().UnixMilli(), area, rooms, i%3)
+		if i%200 == 7 {
+			fmt.Fprintf(&lines, `{"label":"on request","ts":%d,"size":1,"rooms":1}`+"\n", time.Now().UnixMilli())
+		}
+	}
+	return lines.Bytes()
+}
+
+// The page of a learner of numbers in a real browser: its errors are MAE and RMSE in the
+// unit of the labels, nothing on it is of classes, and a tried event has its interval.
+func TestNumbersInBrowser(t *testing.T) {
+	b := browse(t)
+	c := online.DefaultConfig()
+	c.Loss = "squared"
+	runner, service := runnerOf(t, c, priced(2000))
+	var err error
+	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
+		t.Fatal(err)
+	}
+	runner.Report = service.Reports.Add
+	recordConfig := written()
+	recordConfig.Target = loss.Real
+	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+			return stream.OpenFile(from[0].Topic, recordConfig, s)
+		}}
+	runner.Validator.Config.Events, runner.Validator.Config.Holdout = 900, 5
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := runner.Status().Metrics.Numbers
+	for _, width := range []int{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			name := fmt.Sprintf("%s-%d", scheme, width)
+			t.Run(name, func(t *testing.T) {
+				b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": scheme}}})
+				b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": map[int]int{1280: 2600, 390: 4600}[width], "deviceScaleFactor": 1, "mobile": width < 500})
+				b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+				for tries := 0; b.value(t, "document.querySelector('#try-answer .bigclass') != null && document.querySelector('#chart-error')?.dataset.series == 2 && document.querySelector('#chart-gap')?.dataset.series == 1") != true; tries++ {
+					if tries == 300 {
+						t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				page := "document.body.innerText"
+				for expression, want := range map[string]any{
+					"document.querySelector('#error').textContent":                                                        fmt.Sprintf("%.4g", m.Window.MAE()),
+					"document.querySelector('#loss').textContent":                                                         fmt.Sprintf("%.4g", m.Window.RMSE()),
+					"/^Mean absolute error/.test(document.querySelector('#error').previousElementSibling.textContent)":    true,
+					"/^Root mean squared error/.test(document.querySelector('#loss').previousElementSibling.textContent)": true,
+					"/between [\\d.]+ and [\\d.]+/.test(document.querySelector('#try-answer .bigclass').innerText)":       true,
+					"/NaN|undefined|\\[object|, for :|\\de\\+\\d|probabilit|nats/i.test(" + page + ")":                    false,
+					"/log-loss/i.test(" + page + ")":                                                                      false,
+					"document.querySelector('#refused').textContent":                                                      "10",
+					"document.documentElement.scrollWidth <= innerWidth":                                                  true,
+					"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)": true,
+				} {
+					if got := b.value(t, expression); got != want {
+						t.Errorf("%s: %v, want %v", expression, got, want)
+					}
+				}
+				b.picture(t, "numbers-"+name)
+			})
+		}
 	}
 	for _, complaint := range b.complaints {
 		t.Errorf("the browser complains: %s", complaint)

@@ -36,6 +36,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/kernel"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -72,19 +73,25 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 // runnerOver returns a Runner that is to learn from these lines, and its Service.
 func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
+	return runnerOf(t, online.DefaultConfig(), lines)
+}
+
+// runnerOf is runnerOver for a configuration of the learner.
+func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	if err := os.WriteFile(path, lines, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	recordConfig := written()
-	recordConfig.KeepValue = true
+	recordConfig.KeepValue, recordConfig.Target = true, loss.LabelsOf(c.Loss)
 	schema := recordConfig.Schema()
 	source, err := stream.OpenFile(path, recordConfig, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { source.Close() })
-	learner, err := online.New(online.DefaultConfig(), schema)
+	learner, err := online.New(c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}

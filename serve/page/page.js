@@ -14,7 +14,8 @@ const short = n => n == null ? none : n >= 1e9 ? (n / 1e9).toPrecision(3) + " G"
 const fixed = (x, digits) => x == null ? none : x.toFixed(digits);
 const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1) + " %";
 // How an error is shown: a share, or of numbers in the target's own unit.
-const errorOf = s => s.numbers ? x => x == null ? none : x.toPrecision(4) : percent;
+const own = x => x == null ? none : Math.abs(x) >= 1000 && Math.abs(x) < 1e7 ? x.toFixed(0) : x.toPrecision(4);
+const errorOf = s => s.numbers ? own : percent;
 const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
 const bytes = n => n < 1024 ? n + " B" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KiB" : n < 1 << 30 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / (1 << 30)).toFixed(1) + " GiB";
 const span = s => s < 1 ? "now" : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
@@ -179,8 +180,9 @@ function draw() {
   $("loss").previousElementSibling.textContent = (s.numbers ? "Root mean squared error" : "Log-loss") + ", recent";
   text("error", errorOf(s)(s.error));
   text("error-note", "total " + errorOf(s)(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)));
-  text("loss", fixed(s.loss, 4));
-  text("loss-note", "total " + fixed(s.loss_total, 4));
+  const lossOf = s.numbers ? own : x => fixed(x, 4);
+  text("loss", lossOf(s.loss));
+  text("loss-note", "total " + lossOf(s.loss_total));
   const c = s.checkpoint;
   $("saved").className = "v" + (c.failed ? " warn" : "");
   text("saved", c.at == null ? "none" : s.t - c.at < 1000 ? "now" : span((s.t - c.at) / 1000));
@@ -188,7 +190,7 @@ function draw() {
   text("saved-note", c.at == null ? "" : bytes(c.bytes) + ` · learning paused ${(1000 * c.pause_seconds).toFixed(1)} ms` + (c.failed ? ` · ${c.failed} failed` : ""));
   $("drift").className = "v" + (s.drift.alarms ? " warn" : "");
   text("drift", whole(s.drift.alarms));
-  text("drift-note", s.drift.alarms ? `last at event ${whole(s.drift.event)}: ${fixed(s.drift.before, 3)} → ${fixed(s.drift.after, 3)} nats` : "log-loss is steady");
+  text("drift-note", s.drift.alarms ? `last at event ${whole(s.drift.event)}: ${fixed(s.drift.before, 3)} → ${fixed(s.drift.after, 3)} ${s.numbers ? "deviations of the labels" : "nats"}` : (s.numbers ? "the error" : "log-loss") + " is steady");
   const letters = Object.values(s.dead_letters || {}).reduce((a, b) => a + b, 0);
   $("refused").className = "v" + (s.dead_letter_failures ? " bad" : s.refused ? " warn" : "");
   text("refused", whole(s.refused));
@@ -196,9 +198,14 @@ function draw() {
 
   const recent = {name: "recent", colour: "--a"}, total = {name: "since the beginning", colour: "--b", dash: true};
   legend("legend-error", [recent, total]);
+  if (s.numbers) {
+    text("title-error", "Mean absolute error over time");
+    text("title-loss", "Root mean squared error over time");
+    text("note-loss", "In the unit of the labels; large errors weigh more.");
+  }
   chart("chart-error", {time: true, label: s.numbers ? "Mean absolute error over time" : "Error over time", x: clock, y: s.numbers ? v => +v.toPrecision(3) : v => +(100 * v).toPrecision(3) + " %", tip: errorOf(s), series: [
     {...recent, points: points.map(p => [p.t, p.error])}, {...total, points: points.map(p => [p.t, p.error_total])}]});
-  chart("chart-loss", {time: true, label: s.numbers ? "Root mean squared error over time" : "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: v => fixed(v, 4), series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
+  chart("chart-loss", {time: true, label: s.numbers ? "Root mean squared error over time" : "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: lossOf, series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
   chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", colour: "--a", points: rate}]});
   chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", colour: "--a", points: points.map(p => [p.t, p.lag])}]});
   drawForecast(s);
@@ -306,7 +313,6 @@ function drawReport() {
   const relative = r.relative_gap, box = $("exact");
   box.className = "";
   const numbers = r.live.mae !== undefined;
-  const own = x => x == null ? none : x.toPrecision(4); // in the target's own unit
   const pct = numbers ? own : x => x == null ? none : x.toFixed(2) + " %";
   const other = otherReport && otherReport !== r.id && opened[otherReport] || null;
   const sides = other ? [r.live, r.exact, other.live, other.exact] : [r.live, r.exact];
@@ -322,7 +328,7 @@ function drawReport() {
       ...both("above exact", x => x.relative_gap, x => x == null ? none : (100 * x).toPrecision(3) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
     r.newest ? el("p", {class: "note", id: "newest"}, `On the newest ${whole(r.newest.events)} events ${r.newest.measured_on === "holdout" ? "held out" : "learned"} ` +
       ({exact: "the exact solution is better", live: "the live weights are better", neither: "neither is better by more than chance"})[r.newest.better] +
-      (numbers ? `: RMSE ${own(r.newest.live.numbers.rmse)} live, ${own(r.newest.exact.numbers.rmse)} exact, MAE ${own(r.newest.live.numbers.mae)} and ${own(r.newest.exact.numbers.mae)}; deviance lower by ${own(r.newest.gain)} (standard error ${r.newest.standard_error.toPrecision(2)}).` :
+      (numbers ? `: RMSE ${own(r.newest.live.numbers.rmse)} live, ${own(r.newest.exact.numbers.rmse)} exact, MAE ${own(r.newest.live.numbers.mae)} and ${own(r.newest.exact.numbers.mae)}; deviance lower by ${own(r.newest.gain)} (standard error ${own(r.newest.standard_error)}).` :
         `: log-loss ${fixed(r.newest.live.log_loss, 4)} live, ${fixed(r.newest.exact.log_loss, 4)} exact (standard error of the difference ${r.newest.standard_error.toPrecision(2)}), error ${pct(r.newest.live.error)} and ${pct(r.newest.exact.error)}.`)) : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
       `${whole(r.records_read)} records${r.verified ? ", the very ones learned" : ` read again, ${Math.round(100 * r.coverage)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
@@ -508,7 +514,7 @@ function drawLargest() {
   }
   const o = list[+choose.value || 0], most = Math.max(...o.weights.map(w => Math.abs(w.weight)), 1e-300);
   $("largest-table").replaceChildren(rows(["feature", "weight", ""], o.weights.map(w => [w.feature, precise(w.weight), el("td", {class: "bars"}, signed(w.weight / most))])));
-  text("largest-note", `Of ${whole(largest.columns)} columns, for ${o.class}: what speaks for it is positive. Numbers are standardised.`);
+  text("largest-note", `Of ${whole(largest.columns)} columns${o.class ? `, for ${o.class}: what speaks for it` : ": what raises the prediction"} is positive. Numbers are standardised.`);
 }
 $("largest-class").addEventListener("change", drawLargest);
 // The curves of numbers, those that move the score most first: so many unless all are asked for.
@@ -639,7 +645,7 @@ async function ask() {
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
     el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability))),
     names.length ? rows(["class", "probability"], names.map(([c, v]) => [c, percent(v)])) : "",
-    (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + Math.abs(c.score).toPrecision(3), el("td", {class: "bars"}, signed(c.score / most))])) : "",
+    (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + (p.value != null ? own(Math.abs(c.score)) : Math.abs(c.score).toPrecision(3)), el("td", {class: "bars"}, signed(c.score / most))])) : "",
     ...says.map(t => el("p", {class: "note"}, t)));
 }
 $("try-form").addEventListener("submit", e => e.preventDefault());
