@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any, Mapping
 
 from .model import Model
 from .places import place
@@ -23,15 +24,19 @@ class Follower:
             the one from before.
     """
 
-    def __init__(self, where: str | os.PathLike[str], interval: float | None = 1.0, token: str = "", missing: str = "auto"):
+    def __init__(self, where: str | os.PathLike[str], interval: float | None = 1.0, token: str = "", missing: str = "auto", kafka: Mapping[str, Any] | None = None):
         if interval is not None and not interval > 0:
             raise ValueError(f"interval {interval}: want a number of seconds above 0, or None")
-        self._place = place(where, token, missing)
+        self._place = place(where, token, missing, kafka)
         self._lock = threading.Lock()  # one look at a time
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.trouble: Exception | None = None
-        model = self._place.look()
+        try:
+            model = self._place.look()
+        except BaseException:
+            self._place.close()
+            raise
         assert model is not None  # a first look has nothing to compare with
         self._model = model
         if interval is not None:
@@ -62,6 +67,7 @@ class Follower:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+        self._place.close()
 
     def __enter__(self) -> "Follower":
         return self
@@ -88,10 +94,10 @@ def _follows(newer: Model, model: Model) -> bool:
     return newer.published is not None and (model.published is None or newer.published > model.published)
 
 
-def follow(where: str | os.PathLike[str], *, interval: float | None = 1.0, token: str = "", missing: str = "auto") -> Follower:
+def follow(where: str | os.PathLike[str], *, interval: float | None = 1.0, token: str = "", missing: str = "auto", kafka: Mapping[str, Any] | None = None) -> Follower:
     """Read a model and keep up with newer ones; see Follower. The arguments are those of load.
 
     Args:
         interval: seconds between two looks; None looks only when refresh() is called.
     """
-    return Follower(where, interval, token, missing)
+    return Follower(where, interval, token, missing, kafka)

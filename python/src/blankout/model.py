@@ -191,7 +191,11 @@ class Model:
         Raises:
             FileError: the data cannot be used; the sentence says why.
         """
-        file = decode(data)
+        return cls.from_file(decode(data), missing)
+
+    @classmethod
+    def from_file(cls, file: File, missing: str = "auto") -> "Model":
+        """Read a model from the blocks of a file; see from_bytes."""
         try:
             return cls(file, missing)
         except (KeyError, TypeError, AttributeError, IndexError) as e:

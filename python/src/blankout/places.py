@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import urllib.error
@@ -9,7 +10,7 @@ import urllib.parse
 import urllib.request
 import warnings
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Mapping, Protocol
 
 from .errors import FileError, NewerError
 from .model import Model
@@ -25,32 +26,46 @@ class Place(Protocol):
     def look(self) -> Model | None:
         """Return the newest model, None if that is the one returned last."""
 
+    def close(self) -> None:
+        """Let go of what the place has open."""
 
-def place(where: str | os.PathLike[str], token: str = "", missing: str = "auto") -> Place:
+
+def place(
+    where: str | os.PathLike[str], token: str = "", missing: str = "auto", kafka: Mapping[str, Any] | None = None
+) -> Place:
     """Return the place that an address or path names."""
     text = os.fspath(where)
     scheme = text.partition("://")[0].lower() if "://" in text else ""
     if scheme in ("http", "https"):
         return Server(text, token, missing)
     if scheme == "kafka":
-        raise ValueError(f"{text}: this package reads no topics: give the learner's HTTP address or a file")
+        from .topics import Topic  # which needs a client of Kafka, and nothing else here does
+
+        return Topic(text, missing, LARGEST, kafka)
+    if scheme:
+        raise ValueError(f"{text}: want a path, http://HOST:PORT or kafka://HOST:PORT/TOPIC")
     return OnDisk(Path(text), missing)
 
 
-def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto") -> Model:
+def load(
+    where: str | os.PathLike[str], *, token: str = "", missing: str = "auto", kafka: Mapping[str, Any] | None = None
+) -> Model:
     """Read a model.
 
     Args:
         where: a checkpoint, snapshot or model file; a directory of checkpoints, of which the
-            newest sound one counts; or the address of a learner, http://HOST:PORT.
+            newest sound one counts; the address of a learner, http://HOST:PORT; or its topic
+            of snapshots, kafka://HOST:PORT/TOPIC.
         token: what the server wants, if it wants any.
         missing: the rule for missing features: "auto" (the model's own), "as-is", "rescale" or "fill".
+        kafka: further settings of the KafkaConsumer of kafka-python, security_protocol for instance.
 
     Raises:
         FileError: what is there cannot be used: damaged, foreign, or of a newer program.
         OSError: it cannot be read, or the server does not answer.
     """
-    model = place(where, token, missing).look()
+    with contextlib.closing(place(where, token, missing, kafka)) as at:
+        model = at.look()
     assert model is not None  # a first look has nothing to compare with
     return model
 
@@ -61,6 +76,9 @@ class OnDisk:
     def __init__(self, path: Path, missing: str):
         self._path, self._missing = path, missing
         self._last: tuple | None = None  # what identified the file returned last
+
+    def close(self) -> None:
+        pass
 
     def look(self) -> Model | None:
         if not self._path.is_dir():
@@ -105,6 +123,9 @@ class Server:
         self._token, self._missing = token, missing
         self._tag = ""  # of the model returned last
         self._opener = urllib.request.build_opener(_KeepToken)
+
+    def close(self) -> None:
+        pass
 
     def look(self) -> Model | None:
         headers = {"Accept-Encoding": "identity", "Accept": "application/octet-stream"}

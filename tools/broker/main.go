@@ -1,0 +1,30 @@
+// Command broker runs the embedded Kafka broker by itself, with the topics that it is given,
+// for tests in other languages:
+//
+//	go run ./tools/broker events models
+//
+// It writes its address to standard output and ends when its standard input does.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"blankout/stream"
+)
+
+func main() {
+	topics := map[string]int32{}
+	for _, name := range os.Args[1:] {
+		topics[name] = 1
+	}
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "broker:", err)
+		os.Exit(1)
+	}
+	defer broker.Close()
+	fmt.Println(broker.Brokers()[0])
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
