@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -64,15 +65,15 @@ other losses; with --l2 X it is X|w|^2 + sum loss.
 --solver online makes passes of the online learner instead: of every event the
 prediction is made before it is learned, which gives the progressive error. There
 --noise is auto and --standardise auto unless given.`,
-		Example: "  blankout train -d train.svm -m model\n" +
-			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -m model --json\n" +
+		Example: "  blankout train -d train.svm -o model\n" +
+			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
-			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -m model\n" +
-			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -m model\n" +
-			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -m model\n" +
-			"  blankout train -d train.svm --solver online --passes 2 -m model\n" +
-			"  blankout train -d train.svm --solver online --learners 2 -m model\n" +
-			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -m model",
+			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -o model\n" +
+			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -o model\n" +
+			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -o model\n" +
+			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
+			"  blankout train -d train.svm --solver online --learners 2 -o model\n" +
+			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -o model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
@@ -95,7 +96,9 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	o.data.join.add(c)
 	o.online.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`")
+	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (-m too)")
+	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
+	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
@@ -136,6 +139,9 @@ prediction is made before it is learned, which gives the progressive error. Ther
 // check fills in what follows from the flags and returns the first thing wrong
 // with them.
 func (o *trainFlags) check(c *cobra.Command) error {
+	if c.Flags().Changed("output") && c.Flags().Changed("model") {
+		return errors.New("-o and -m both name the file of the model: give one of them")
+	}
 	if c.Flags().Changed("l2") {
 		if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
 			return fmt.Errorf("-c and --l2 both weigh the losses against the penalty: give one of them")
