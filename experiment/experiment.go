@@ -31,6 +31,7 @@ var experiments = []Experiment{
 	amazon,
 	cifar,
 	quadraticPenalty,
+	glmPenalty,
 	rareFeatures,
 	text,
 	imdb,
