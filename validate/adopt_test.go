@@ -15,6 +15,8 @@ import (
 	"blankout/loss"
 	"blankout/online"
 	"blankout/validate"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // examples is a Source of one batch.
@@ -224,6 +226,62 @@ func TestAdoptMetric(t *testing.T) {
 		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1]; math.Abs(got-want) > 1e-9*want {
 			t.Errorf("column %d: metric %v, want %v", d, got, want)
 		}
+	}
+}
+
+// Where labels are numbers the metric is that of their own unit, divided by the square of
+// what the learner measures them in, the same for every column.
+func TestAdoptMetricOfNumbers(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Loss, c.Noise = "squared", "dropout:0.3"
+	schema := blankout.NewSchema(12, nil, 2)
+	schema.Target = loss.Real
+	l, err := online.New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	var all []blankout.Example
+	var at blankout.Offsets
+	p := at.At("x", 0, 0)
+	var y []float64
+	for i := range 300 {
+		e := blankout.Example{Offset: int64(i), Weight: []float64{1, 1, 2.5}[i%3], Fingerprint: r.Uint64(), Target: 500 + 30*r.NormFloat64()}
+		for j := range uint32(8) {
+			if r.IntN(3) > 0 {
+				x := r.NormFloat64()
+				e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+				e.Target += 10 * float64(j) * x
+			}
+		}
+		l.Learn(&e)
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			t.Fatal(err)
+		}
+		all, y = append(all, e), append(y, e.Target)
+	}
+	_, a := adopt(t, c, l, all, at)
+	m := a.Learner.Snapshot().Model()
+	own := make([]float64, 8)
+	for i := range all {
+		e := &all[i]
+		x := m.Standardised(e, blankout.Vec{})
+		off := m.Score(e, make([]float64, 1))[0] - e.Target
+		repeats := math.Ceil(e.Weight)
+		for j, d := range x.Index {
+			z := x.Value[j]
+			g := e.Weight / repeats * (off*z + 0.3/0.7*z*z*m.Weight(d, 0))
+			own[d] += repeats * g * g
+		}
+	}
+	first := m.Rows.Row(0)[blankout.ScalerWidth+1] / own[0]
+	for d, own := range own {
+		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1] / own; math.Abs(got-first) > 1e-9*first {
+			t.Errorf("column %d: the metric is %v of that in the labels' own unit, of column 0 %v", d, got, first)
+		}
+	}
+	if v := stat.Variance(y, nil) * first; !(v > 0.5 && v < 2) {
+		t.Errorf("the metric times the variance of the labels is %v of that in their own unit", v)
 	}
 }
 
