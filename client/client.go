@@ -178,7 +178,7 @@ type Prediction struct {
 	// are left out where labels are numbers.
 	Class       string  `json:"class,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
-	// Probabilities are those of all classes, if there are more than two.
+	// Probabilities are those of all classes.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
 	Scores        []float64          `json:"scores"` // of two classes the positive one's
 	// Missing names the fields that are known to be missing: null, or left out
@@ -192,6 +192,8 @@ type Prediction struct {
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
 	Unknown []string `json:"unknown,omitempty"`
+	// Stranger says that the event has features and the model has met none of them.
+	Stranger bool `json:"-"`
 	// Explanation holds what adds most to the score of Class (of two classes the
 	// positive one's), the largest first, if that was asked for.
 	Explanation []Contribution `json:"explanation,omitempty"`
@@ -270,7 +272,8 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	}
 	scores := m.Score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
-	unknown := m.unknown(e)
+	unknown, known := m.unknown(e)
+	p.Stranger = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {
 		why = m.explain(e, class, explain, p.Rule == blankout.MissingFill)
@@ -353,25 +356,27 @@ type Feature struct {
 }
 
 // unknown returns the features of an event that the model has never met, at most
-// maxUnknown.
-func (m *Model) unknown(e *blankout.Example) (out []Feature) {
+// maxUnknown, and whether it has met any other.
+func (m *Model) unknown(e *blankout.Example) (out []Feature, known bool) {
 	linear, ok := m.Model.(*blankout.Linear)
 	if !ok {
-		return nil
+		return nil, true
 	}
 	for i, column := range e.Features.Index {
 		if linear.Rows.Row(column) != nil {
+			known = true
+			continue
+		}
+		if len(out) == maxUnknown {
 			continue
 		}
 		f := Feature{Column: column}
 		if len(e.Field) > 0 {
 			f.Field = e.Field[i]
 		}
-		if out = append(out, f); len(out) == maxUnknown {
-			break
-		}
+		out = append(out, f)
 	}
-	return out
+	return out, known
 }
 
 // EventNames finds the names that features have in one event. A model's dictionary
@@ -459,7 +464,8 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 // The event's Value must have been kept.
 func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
-	if unknown := m.unknown(e); len(unknown) > 0 {
+	if unknown, known := m.unknown(e); len(unknown) > 0 {
+		p.Stranger = !known
 		named, err := names.Of(e.Value, s, unknown)
 		if err != nil {
 			return p, err
@@ -487,7 +493,7 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	} else {
 		p.Class, p.Probability = m.className(class), chances[class]
 	}
-	if len(scores) > 1 {
+	if p.Value == nil {
 		p.Probabilities = map[string]float64{}
 		for k := range min(len(chances), len(m.Schema.Classes)) {
 			p.Probabilities[m.className(k)] = chances[k]

@@ -356,6 +356,9 @@ func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events 
 		}
 		var data []byte
 		p, err := m.Predict(event, explain)
+		if err == nil && p.Stranger {
+			err = fmt.Errorf("the model has met no feature of the event: %s", strings.Join(p.Unknown, ", "))
+		}
 		if err == nil {
 			data, err = json.Marshal(answer{Prediction: &p})
 		}

@@ -49,7 +49,7 @@ class Answer:
 
     Attributes:
         class_, probability: the predicted class and its probability; None where labels are numbers.
-        probabilities: by class, of more than two classes.
+        probabilities: by class.
         value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
             targets lie between; None where the model does not know them.
         scores: as decision_function has them.
@@ -304,9 +304,8 @@ class Model:
             if chances is not None:
                 a["class_"] = str(self.classes_[chosen[i]])
                 a["probability"] = float(chances[i, chosen[i]])
-                if scores.shape[1] > 1:
-                    shown = range(min(len(self.classes_), len(self._schema.classes)))
-                    a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
+                shown = range(min(len(self.classes_), len(self._schema.classes)))
+                a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
             if self._numbers:
                 a.update(self._interval(self._value(scores[i, 0]), variances[i]))
             a["unknown"] = self._unknown(batch, i)

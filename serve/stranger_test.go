@@ -1,0 +1,43 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"blankout/serve"
+)
+
+// Of two classes both have their probability, and an event of which the model has met no
+// feature is refused, alone: the ones beside it are answered, and so is one that is known to
+// lack everything.
+func TestStrangers(t *testing.T) {
+	runner, service := learned(t)
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, text, _ := call(t, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
+	var answer struct {
+		Predictions []struct {
+			Class         string
+			Probabilities map[string]float64
+			Unknown       []string
+			Error, Where  string
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); status != 200 || err != nil || len(answer.Predictions) != 3 {
+		t.Fatalf("%d %v %s", status, err, text)
+	}
+	for i, p := range answer.Predictions {
+		if i == 1 {
+			if p.Error != "the model has met no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {
+				t.Errorf("a stranger: %+v", p)
+			}
+			continue
+		}
+		if p.Error != "" || len(p.Probabilities) != 2 || math.Abs(p.Probabilities["yes"]+p.Probabilities["no"]-1) > 1e-12 {
+			t.Errorf("event %d: %+v", i, p)
+		}
+	}
+}
