@@ -46,7 +46,7 @@ func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
 	}
 	classes := b.Schema.Classes
 	for i := range b.Examples[:n] {
-		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && numbers(classes) {
+		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && AreNumbers(classes) {
 			return &NumbersError{l.config.Loss, firstBytes(r.Detail, maxFirst)}
 		}
 	}
@@ -61,7 +61,7 @@ const maxNumberClasses = 20
 // like numbers to predict, under a loss that is also one of numbers.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
-	if err != nil || !ofNumbers(l) || len(labels) <= 2 || !numbers(labels) {
+	if err != nil || !ofNumbers(l) || len(labels) <= 2 || !AreNumbers(labels) {
 		return nil
 	}
 	whole := !slices.ContainsFunc(labels, func(s string) bool { x, _ := strconv.ParseFloat(s, 64); return x != math.Trunc(x) })
@@ -71,6 +71,7 @@ func CheckLabels(lossName string, labels []string) error {
 	return &NumbersError{lossName, fmt.Sprintf("%d different ones among the first examples, such as %s and %s", len(labels), labels[0], labels[1])}
 }
 
-func numbers(labels []string) bool {
+// AreNumbers says whether all labels are numbers.
+func AreNumbers(labels []string) bool {
 	return !slices.ContainsFunc(labels, func(s string) bool { _, err := strconv.ParseFloat(s, 64); return err != nil })
 }

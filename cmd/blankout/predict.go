@@ -97,6 +97,14 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 	return c
 }
 
+// sayLacking tells a person how the examples that are known to lack fields were answered.
+func (p *program) sayLacking(rules map[blankout.MissingRule]int) {
+	if lacking := rules[blankout.MissingAsIs] + rules[blankout.MissingRescale] + rules[blankout.MissingFill]; lacking > 0 {
+		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
+			humanize.Comma(int64(rules[blankout.MissingRescale])), humanize.Comma(int64(rules[blankout.MissingFill])))
+	}
+}
+
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	rule, err := blankout.ParseMissingRule(o.missing)
 	if err != nil {
@@ -179,6 +187,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")
 		}
 		s := score(e, scores)
+		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
+			rules[rule]++
+		}
 		if numbers != nil {
 			numbers.add(e, head, s[0], variance(e))
 			if o.out == "" {
@@ -188,9 +199,6 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		probabilities = head.Probabilities(s, probabilities)
 		measures.Add(e.Label, e.Weight, s, head.Predict(s), probabilities)
-		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
-			rules[rule]++
-		}
 		if o.out == "" {
 			return nil
 		}
@@ -202,6 +210,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if numbers != nil {
 		if !p.quiet {
 			numbers.print(p.stderr)
+			p.sayLacking(rules)
 		}
 		if o.json {
 			return numbers.encode(p.stdout, o.data.tally.refused)
@@ -217,10 +226,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if !p.quiet {
 		printReport(p.stderr, shown, r)
-		if lacking := rules[blankout.MissingAsIs] + rules[blankout.MissingRescale] + rules[blankout.MissingFill]; lacking > 0 {
-			fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
-				humanize.Comma(int64(rules[blankout.MissingRescale])), humanize.Comma(int64(rules[blankout.MissingFill])))
-		}
+		p.sayLacking(rules)
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {

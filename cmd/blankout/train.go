@@ -23,6 +23,7 @@ import (
 	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/online"
 )
 
 type trainFlags struct {
@@ -482,6 +483,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
+		if len(schema.Classes) == maxClasses && online.AreNumbers(schema.Classes) {
+			err = fmt.Errorf("%w; a label that is a number to predict is learned with --loss squared, absolute, quantile:T, huber:D or poisson", err)
+		}
 		return nil, nil, err
 	}
 	if len(o.unlabelled) > 0 {
