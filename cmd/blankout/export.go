@@ -172,14 +172,16 @@ func (x *exported) print(w io.Writer) {
 }
 
 type corruptFlags struct {
-	data   dataFlags
-	model  string
-	noise  string
-	copies int
-	scale  bool
-	seed   uint64
-	out    string
-	json   bool
+	data  dataFlags
+	model string
+	noise string
+	// Probabilities with which features and groups are deleted, "" for none.
+	deletes [2]string
+	copies  int
+	scale   bool
+	seed    uint64
+	out     string
+	json    bool
 }
 
 func (p *program) corrupt() *cobra.Command {
@@ -194,10 +196,11 @@ the same seed. With -m examples are read as the model's events were, and columns
 names and groups are the model's.`,
 		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm\n" +
 			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json\n" +
+			"  blankout corrupt -d sensors.svm --groups every:2 --delete 0.1 --delete-groups 0.5 -o deleted.svm\n" +
 			"  blankout corrupt -m model -d mails.jsonl --refused skip --noise dropout:0.5 -o copies.svm",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			noise, err := blankout.ParseNoise(o.noise)
+			noise, err := o.parseNoise(c.Flags().Changed("noise"))
 			if err == nil && o.json && o.out == "-" {
 				err = errors.New("--json and the copies cannot both go to standard output: name a file with -o")
 			}
@@ -220,12 +223,31 @@ names and groups are the model's.`,
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, whose events these are")
 	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
+	f.StringVar(&o.deletes[0], "delete", "", "short for --noise dropout:`D`")
+	f.StringVar(&o.deletes[1], "delete-groups", "", "short for --noise group:`D`; with --delete for dropout:D+group:D")
 	f.IntVar(&o.copies, "copies", 1, "copies of every example")
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as one JSON object on standard output; -o names a file")
 	return c
+}
+
+// parseNoise returns the noise of --noise, or of the flags that are short for one.
+func (o *corruptFlags) parseNoise(named bool) (blankout.Noise, error) {
+	var parts []string
+	for i, name := range []string{"dropout:", "group:"} {
+		if o.deletes[i] != "" {
+			parts = append(parts, name+o.deletes[i])
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		return blankout.ParseNoise(o.noise)
+	case named:
+		return nil, errors.New("--delete and --delete-groups are short for a --noise: give one or the other")
+	}
+	return blankout.ParseNoise(strings.Join(parts, "+"))
 }
 
 func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
