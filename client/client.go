@@ -180,14 +180,18 @@ type Prediction struct {
 	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	Scores        []float64          `json:"scores"` // of two classes the positive one's
+	// Score is that of Class, or of Value; of two classes the positive one's. Scores are those
+	// of all outputs: of two classes and of numbers the same one.
+	Score  float64   `json:"score"`
+	Scores []float64 `json:"scores"`
 	// Missing names the fields that are known to be missing: null, or left out
 	// although usual. Rule is what the scores were made by because of that.
 	Missing []string             `json:"missing,omitempty"`
 	Rule    blankout.MissingRule `json:"rule,omitempty"`
 	// Level is the noise that the weights were learned with, as blankout.ParseNoise reads
 	// it: of a learner with noise auto the level that it had chosen.
-	Level string `json:"level,omitempty"`
+	Level   string `json:"level,omitempty"`
+	Version uint64 `json:"version,omitempty"` // of the Model
 	// Unknown names features of the event that the model has never met, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
@@ -478,26 +482,26 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 }
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: m.Noise}
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: m.Noise, Version: m.Version}
 	if p.Rule = m.Answer(e).Rule; p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)
-	chances = m.Probabilities(scores, chances)
+	p.Score = scores[min(class, len(scores)-1)]
 	if loss.IsRegression(m.Loss) {
 		value := m.Value(scores[0])
 		p.Value = &value
 		if low, high := m.Interval(value, blankout.ScoreVariance(m.Model, e)); low <= high {
 			p.Low, p.High = &low, &high
 		}
-	} else {
-		p.Class, p.Probability = m.className(class), chances[class]
+		return p, class
 	}
-	if p.Value == nil {
-		p.Probabilities = map[string]float64{}
-		for k := range min(len(chances), len(m.Schema.Classes)) {
-			p.Probabilities[m.className(k)] = chances[k]
-		}
+	chances = m.Probabilities(scores, chances)
+	p.Class, p.Probability = m.className(class), chances[class]
+	shown := max(2, min(len(chances), len(m.Schema.Classes)))
+	p.Probabilities = make(map[string]float64, shown)
+	for k, chance := range chances[:shown] {
+		p.Probabilities[m.className(k)] = chance
 	}
 	return p, class
 }

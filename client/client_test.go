@@ -115,7 +115,11 @@ func TestSourcesAgree(t *testing.T) {
 		t.Fatalf("%+v, %v", want, err)
 	}
 	for name, m := range map[string]*client.Model{"server": served, "checkpoint": saved, "bytes": again} {
-		if got, err := m.Predict(event, 5); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		got, err := m.Predict(event, 5)
+		if published := name != "checkpoint"; published != (got.Version == served.Version) {
+			t.Errorf("%s: version %d", name, got.Version)
+		}
+		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
 		if _, err := m.Predict([]byte("{"), 0); !client.IsRefused(err) {
@@ -149,8 +153,8 @@ func TestRegression(t *testing.T) {
 	recordConfig.Format, recordConfig.Bits = "svmlight", 4
 	schema := recordConfig.Schema()
 	for loss, want := range map[string]string{
-		"linear:gaussian":   `{"value":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
-		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+		"linear:gaussian":   `{"value":2.5,"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
 		m := client.New(blankout.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p, err := m.Predict([]byte("0 1:1"), 3)

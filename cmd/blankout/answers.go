@@ -80,6 +80,7 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 			return err
 		}
 		answer, err := a.model.PredictionOf(e, a.schema, scores, own)
+		answer.Version = 0 // all are of one model
 		if err != nil {
 			return err
 		}

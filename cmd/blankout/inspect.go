@@ -20,6 +20,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/kernel"
+	"blankout/measure"
 	"blankout/online"
 	"blankout/run"
 )
@@ -319,6 +320,11 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		}
 		fmt.Fprintln(out)
 	}
+	if n := s.NumbersSummary; n != nil {
+		all := numbersLine(measure.NumbersReport{MAE: n.MAE, RMSE: n.RMSE, R2: n.R2, Deviance: n.Deviance, Coverage: n.Coverage})
+		lately := numbersLine(measure.NumbersReport{MAE: n.RecentMAE, RMSE: n.RecentRMSE})
+		fmt.Fprintf(out, "progressive   %s; lately %s; the mean of the targets: %s\n", all, lately, numbersLine(measure.NumbersReport{MAE: n.BaselineMAE}))
+	}
 	if s.Suspects > 0 {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
 	}
@@ -336,7 +342,11 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 
 // forecastTable prints the forecast of the error by level.
 func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of func(online.Forecast) []float64) {
-	fmt.Fprintf(out, "\nforecast of the error, in %%, when a share of the %s goes missing\n", what)
+	measured, format := "error, in %,", "\t%.1f"
+	if s.NumbersSummary != nil {
+		measured, format = "RMSE", "\t%.4g"
+	}
+	fmt.Fprintf(out, "\nforecast of the %s when a share of the %s goes missing\n", measured, what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)
@@ -352,7 +362,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of 
 		}
 		fmt.Fprint(t, name)
 		for _, e := range of(f) {
-			fmt.Fprintf(t, "\t%.1f", e)
+			fmt.Fprintf(t, format, e)
 		}
 		if draw {
 			fmt.Fprint(t, "\t", sparkline(of(f)))

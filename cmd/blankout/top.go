@@ -155,20 +155,22 @@ func (t *topScreen) draw(r *serve.Report) string {
 	if r.Lag != nil {
 		line("lag", "%s records", humanize.Comma(int64(*r.Lag)))
 	}
-	share := func(x *float64) string {
-		if x == nil {
-			return "?"
+	worded := func(word func(x float64) string) func(x *float64) string {
+		return func(x *float64) string {
+			if x == nil {
+				return "?"
+			}
+			return word(*x)
 		}
-		return percent(100**x) + " %"
 	}
-	nats := func(x *float64) string {
-		if x == nil {
-			return "?"
-		}
-		return fmt.Sprintf("%.4f", *x)
+	wrong, loss, wrongName, lossName, forecast := worded(func(x float64) string { return percent(100*x) + " %" }),
+		worded(func(x float64) string { return fmt.Sprintf("%.4f", x) }), "error", "log-loss", "forecast"
+	if r.Numbers { // in the targets' own unit
+		wrong = worded(func(x float64) string { return fmt.Sprintf("%.4g", x) })
+		loss, wrongName, lossName, forecast = wrong, "MAE", "RMSE", "RMSE of"
 	}
-	line("error", "%s lately, %s in all  %s", share(r.Error), share(r.Total), t.spark())
-	line("log-loss", "%s lately, %s in all", nats(r.Loss), nats(r.TotalLoss))
+	line(wrongName, "%s lately, %s in all  %s", wrong(r.Error), wrong(r.Total), t.spark())
+	line(lossName, "%s lately, %s in all", loss(r.Loss), loss(r.TotalLoss))
 	if r.Checkpoint.At != nil {
 		line("checkpoint", "%s, %s", r.Checkpoint.Name, humanize.Time(time.UnixMilli(*r.Checkpoint.At)))
 	}
@@ -184,11 +186,11 @@ func (t *topScreen) draw(r *serve.Report) string {
 			}
 			for i, e := range f.Error {
 				if i < len(r.Deletions) && i%3 == 0 {
-					parts = append(parts, fmt.Sprintf("%.0f %% gone %s", 100*r.Deletions[i], share(e)))
+					parts = append(parts, fmt.Sprintf("%.0f %% gone %s", 100*r.Deletions[i], wrong(e)))
 				}
 			}
 		}
-		line("forecast", "%s", strings.Join(parts, ", "))
+		line(forecast, "%s", strings.Join(parts, ", "))
 	}
 	if r.Health != nil {
 		for _, f := range r.Health.Fields {

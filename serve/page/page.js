@@ -635,7 +635,7 @@ async function ask() {
   } catch (e) { p = {error: "no connection"}; }
   if (turn !== asked) return; // a newer question is under way
   if (p.error) { box.replaceChildren(el("p", {class: "why"}, p.error)); return; }
-  const names = Object.entries(p.probabilities || {}).sort((a, b) => b[1] - a[1]).slice(0, 8), most = Math.max(...(p.explanation || []).map(c => Math.abs(c.score)), 1e-300);
+  const chances = Object.entries(p.probabilities || {}), names = chances.length > 2 ? chances.sort((a, b) => b[1] - a[1]).slice(0, 8) : [], most = Math.max(...(p.explanation || []).map(c => Math.abs(c.score)), 1e-300);
   const says = [];
   const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
   if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);

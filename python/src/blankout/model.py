@@ -52,15 +52,18 @@ class Answer:
         probabilities: by class.
         value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
             targets lie between; None where the model does not know them.
+        score: that of the class, or of the value; of two classes the second's.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
         rule: what the scores were made by because of that, "" if nothing is missing.
         level: the noise that the weights were learned with.
+        version: of the model, 0 of one that was not published.
         unknown: names of features that the model has never met, the first twenty of them.
         explanation: what adds most to the score of the class (of two classes the second's).
     """
 
     id: str
+    score: float
     scores: list[float]
     class_: str | None = None
     probability: float | None = None
@@ -71,6 +74,7 @@ class Answer:
     missing: list[str] = field(default_factory=list)
     rule: str = ""
     level: str = ""
+    version: int = 0
     unknown: list[str] = field(default_factory=list)
     explanation: list[Contribution] = field(default_factory=list)
 
@@ -297,14 +301,15 @@ class Model:
         variances = self._variances(batch) if self._numbers else []
         out = []
         for i in range(len(batch)):
-            a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist()}
+            a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist(), "version": self.version}
+            a["score"] = float(scores[i, min(chosen[i], scores.shape[1] - 1)])
             a["rule"], a["level"] = self._verdict(batch, i).rule, self.noise
             if a["rule"]:
                 a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
                 a["class_"] = str(self.classes_[chosen[i]])
                 a["probability"] = float(chances[i, chosen[i]])
-                shown = range(min(len(self.classes_), len(self._schema.classes)))
+                shown = range(max(2, min(len(self.classes_), len(self._schema.classes))))
                 a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
             if self._numbers:
                 a.update(self._interval(self._value(scores[i, 0]), variances[i]))
