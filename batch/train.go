@@ -6,6 +6,7 @@ package batch
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -179,30 +180,46 @@ func (c Config) Check() error {
 }
 
 // MeasureNumbers measures the values of the model for the labelled examples, whose labels
-// are numbers, and has the model know its residuals.
+// are numbers, and has the model know its residuals. The intervals are those of these.
 func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	l, err := loss.Parse(f.Model.Loss)
 	if err != nil {
 		return sums, err
 	}
-	r, target := f.Problems[0], f.Model.Target()
+	target := f.Model.Target()
 	var residuals residuals
-	for i := range d.Rows() {
-		if d.Label(i) < 0 {
-			continue
-		}
-		score := d.Row(i).Dot(r.W)
-		if len(r.W) > d.Columns() {
-			score += r.W[d.Columns()]
-		}
-		y, w, value := d.Target(i), d.Weight(i), f.Model.Value(score)
-		sums.Add(l, y, w, value, math.NaN(), math.NaN(), 1)
-		residuals.add(target, y, value, 0, w)
+	for i, value := range f.values(d) {
+		residuals.add(target, d.Target(i), value, 0, d.Weight(i))
 	}
-	if r := residuals.all(); r != nil {
-		f.Model.Residual = r
+	r := residuals.all()
+	if r == nil {
+		return sums, nil
+	}
+	f.Model.Residual = r
+	for i, value := range f.values(d) {
+		low, high := r.Interval(target, value, 0)
+		sums.Add(l, d.Target(i), d.Weight(i), value, low, high, 1)
 	}
 	return sums, nil
+}
+
+// values yields the labelled examples, and what the model predicts for them.
+func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
+	r := f.Problems[0]
+	return func(yield func(int, float64) bool) {
+		for i := range d.Rows() {
+			if d.Label(i) < 0 {
+				continue
+			}
+			score := d.Row(i).Dot(r.W)
+			if len(r.W) > d.Columns() {
+				score += r.W[d.Columns()]
+			}
+			if !yield(i, f.Model.Value(score)) {
+				return
+			}
+		}
+	}
 }
 
 // residuals sums up a blankout.Residual.
