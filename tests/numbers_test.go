@@ -1,0 +1,65 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The table of docs/quality.md about targets that are numbers says what the program does today
+// with the streams in their own order, and that every peer is further off.
+func TestNumbersTable(t *testing.T) {
+	program := buildProgram(t)
+	text, err := os.ReadFile("../docs/quality.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "\n| regressor | ChickWeights (River)")
+	if !ok {
+		t.Fatal("docs/quality.md has no table of regressors")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	streams := []string{"chick_weights", "trump_approval", "diabetes"}
+	ours, peers := make([]float64, len(streams)), 0
+	for i, name := range streams {
+		out, err := exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told struct {
+			MAE float64 `json:"progressive_mae"`
+		}
+		if err := json.Unmarshal(out, &told); err != nil {
+			t.Fatal(err)
+		}
+		ours[i] = told.MAE
+	}
+	for row := range strings.SplitSeq(table, "\n") {
+		cells := strings.Split(row, "|")
+		if len(cells) != 6 {
+			continue
+		}
+		name := strings.TrimSpace(cells[1])
+		for i, stream := range streams {
+			cell, _, _ := strings.Cut(strings.TrimSpace(cells[2+i]), " / ")
+			told, err := strconv.ParseFloat(cell, 64)
+			switch {
+			case err != nil:
+				continue // the rows above the numbers
+			case name == "blankout squared" && cell != fmt.Sprintf("%.4g", ours[i]):
+				t.Errorf("%s: %v in the table, %.4g today", stream, cell, ours[i])
+			case strings.HasPrefix(name, "vw ") || strings.HasPrefix(name, "river "):
+				if peers++; told <= ours[i] {
+					t.Errorf("%s: %s %v is no worse than ours %.4g", stream, name, told, ours[i])
+				}
+			}
+		}
+	}
+	if peers < 3*len(streams) {
+		t.Errorf("%d numbers of peers found", peers)
+	}
+}
