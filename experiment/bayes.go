@@ -80,15 +80,17 @@ func (p textParts) bayes(free []int) mistakes {
 	return p.mistakes(append(weight, bias))
 }
 
-// nbsvm returns the test mistakes of a support vector machine with the squared hinge loss,
+// nbsvm returns the weights of a support vector machine with the squared hinge loss,
 // |w|^2/2 + C sum max(0, 1 - y f)^2, on presence times the log-count ratio r of naive
 // Bayes, whose weights are drawn towards their mean size (Wang & Manning 2012, with their
 // C = 1 and beta = 1/4):
 //
 //	w' = (1-beta) mean|w| + beta w.
 //
-// There is no intercept, which would be of the scale of w and not of w'.
-func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
+// There is no intercept, which would be of the scale of w and not of w'. The k private pairs of
+// a document are alike, so their weights are, too, and one column of sqrt(k) times their value
+// stands for them, whose weight is sqrt(k) times theirs.
+func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float64, error) {
 	const beta = 0.25
 	d := p.all
 	var count [2][]float64
@@ -111,6 +113,16 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
 			words++
 		}
 	}
+	if p.private != nil {
+		for _, i := range p.train {
+			k := float64(p.private[i])
+			total[0] += k
+			total[1] += k
+			total[d.Label(i)] += k
+			words += k
+		}
+	}
+	private := [2]float64{math.Log(total[0] / total[1] / 2), math.Log(2 * total[0] / total[1])} // ratios, by class
 	for w := range ratio {
 		if count[0][w]+count[1][w] > 0 { // other words say nothing
 			ratio[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
@@ -119,11 +131,17 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
 	// A column of ratio 0 must stay, so that columns stay what they are.
 	var b batch.Builder
 	var x blankout.Vec
-	for _, i := range p.train {
+	many := map[uint32]float64{} // square roots of the numbers of private pairs, by column
+	for n, i := range p.train {
 		row := d.Row(i)
 		x.Index, x.Value = append(x.Index[:0], row.Index...), x.Value[:0]
 		for _, w := range row.Index {
 			x.Value = append(x.Value, ratio[w])
+		}
+		if p.private != nil && p.private[i] > 0 {
+			column, root := uint32(d.Columns()+n), math.Sqrt(float64(p.private[i]))
+			many[column] = root
+			x.Index, x.Value = append(x.Index, column), append(x.Value, root*private[d.Label(i)])
 		}
 		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
 			return nil, err
@@ -131,14 +149,17 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
 	}
 	train := b.Data(d.Schema)
 	c := batch.DefaultConfig()
-	c.Loss, c.L2, c.Tol, c.Threads, c.Intercept = "squared-hinge", 0.5, 1e-3, threads, batch.NoIntercept
+	c.Loss, c.L2, c.Tol, c.Threads, c.Intercept = "squared-hinge", 0.5, tol, threads, batch.NoIntercept
 	f, err := batch.Train(ctx, train, c)
 	if err != nil {
 		return nil, err
 	}
 	w := f.Problems[0].W
 	mean := 0.0
-	for _, v := range w[:train.Columns()] {
+	for j, v := range w[:train.Columns()] {
+		if root := many[train.Column(j)]; root > 0 {
+			v *= root
+		}
 		mean += math.Abs(v) / words
 	}
 	weight := make([]float64, d.Columns())
@@ -146,8 +167,9 @@ func (p textParts) nbsvm(ctx context.Context, threads int) (mistakes, error) {
 		weight[w] = (1 - beta) * mean * ratio[w]
 	}
 	for j := range train.Columns() {
-		at := train.Column(j)
-		weight[at] += beta * w[j] * ratio[at]
+		if at := int(train.Column(j)); at < len(weight) { // no other document has private pairs
+			weight[at] += beta * w[j] * ratio[at]
+		}
 	}
-	return p.mistakes(weight), nil
+	return weight, nil
 }

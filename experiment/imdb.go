@@ -99,6 +99,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	s.Configure(c)
 	s.Expect(2 * textMethods)
 	var scores [2][]textScore // with unigrams, with bigrams
+	constant := 0.0           // accuracy, %, of a constant answer
 	for i, features := range []string{"unigrams", "bigrams"} {
 		r, err := s.loadReviews(ctx, i == 1, true)
 		if err != nil {
@@ -110,6 +111,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		if scores[i], err = c.scores(ctx, s, features, 0, p, func() (textParts, error) { return p, nil }); err != nil {
 			return err
 		}
+		constant = p.constant()
 	}
 	// The paper's accuracies with labels only and with unlabelled reviews.
 	rows := []struct {
@@ -134,6 +136,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	bars := make([]simulate.Series, 2)
 	bars[0].Name, bars[1].Name = "labelled only", "and unlabelled"
 	var names []string
+	t.Rows = append(t.Rows, []any{"constant answer", constant, nil, nil, nil, ""})
 	for _, row := range rows {
 		if row.labelled < 0 {
 			t.Rows = append(t.Rows, []any{row.name, nil, row.paper[0], nil, row.paper[1], ""})

@@ -78,6 +78,16 @@ func (m mistakes) show(to *simulate.Series) {
 	to.Y, to.Low, to.High = append(to.Y, e), append(to.Low, e-half), append(to.High, e+half)
 }
 
+// constantError returns the error, %, of the most frequent of n labels as every answer.
+func constantError(n int, label func(i int) int) float64 {
+	count, most := map[int]int{}, 0
+	for i := range n {
+		count[label(i)]++
+		most = max(most, count[label(i)])
+	}
+	return 100 * (1 - float64(most)/float64(n))
+}
+
 // linearMistakes are those of a linear model with two classes or more.
 func linearMistakes(m *blankout.Linear, examples []blankout.Example) mistakes {
 	out, scores := make(mistakes, len(examples)), make([]float64, m.Outputs)

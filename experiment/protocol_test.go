@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,7 +15,10 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/internal/longtest"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // TestMcNemar: the interval holds the true difference as often as it says, also where few
@@ -222,7 +227,7 @@ func TestSmaller(t *testing.T) {
 func TestClaimTables(t *testing.T) {
 	dir := t.TempDir()
 	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
-		{Claim: "a", Paper: "1", Verdict: Reproduced}, {Claim: "b", Paper: "2", Verdict: Undecided}, {Claim: "c", Own: true, Verdict: NotReproduced}}}
+		{Claim: "c", Own: true, Verdict: NotReproduced}, {Claim: "a", Paper: "1", Verdict: Reproduced}, {Claim: "b", Paper: "2", Verdict: Undecided}}}
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +245,7 @@ func TestClaimTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| Wager, Wang & Liang 2013 | 2 | 1 | 0 | 1 | 0 |", "| none: our own claims | 1 | 0 | 1 | 0 | 0 |", "### Claims that no paper makes"} {
+	for _, want := range []string{"| Wager, Wang & Liang 2013 | 2 | 1 | 0 | 1 | 0 |\n| none: our own claims | 1 | 0 | 1 | 0 | 0 |", "### Claims that no paper makes"} {
 		if !strings.Contains(string(index), want) {
 			t.Errorf("the index lacks %q:\n%s", want, index)
 		}
@@ -261,6 +266,166 @@ func TestClaimTables(t *testing.T) {
 	}
 	if index, err = os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(index), "earlier version") || strings.Contains(string(index), "| Wager, Wang & Liang 2013 | 2") {
 		t.Errorf("the index of old results: %v\n%s", err, index)
+	}
+}
+
+// TestConstantError: the most frequent label counts, of two classes and of more.
+func TestConstantError(t *testing.T) {
+	for _, c := range []struct {
+		labels []int
+		want   float64
+	}{{[]int{1, 1, 1, 0}, 25}, {[]int{0, 0, 1, 0, 0}, 20}, {[]int{2, 0, 1, 2, 1, 2, 0, 2, 1, 0}, 60}} {
+		if got := constantError(len(c.labels), func(i int) int { return c.labels[i] }); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v: %g, want %g", c.labels, got, c.want)
+		}
+	}
+}
+
+// TestAmazonFolds: a fold is not among the others, which leave nothing else out.
+func TestAmazonFolds(t *testing.T) {
+	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
+	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
+		if got := folds.others(f); !slices.Equal(got, want) {
+			t.Errorf("without fold %d: %v, want %v", f, got, want)
+		}
+	}
+	examples := []blankout.Example{{Label: 5}, {Label: 6}, {Label: 7}}
+	if got := pick(examples, []int{2, 0}); len(got) != 2 || got[0].Label != 7 || got[1].Label != 5 {
+		t.Errorf("picked %v", got)
+	}
+}
+
+// TestUnigrams: they end at the first pair of a vocabulary; without one it is known how many
+// the embedded samples have, and of a set that has no samples that is an error.
+func TestUnigrams(t *testing.T) {
+	dir := t.TempDir()
+	s := &Setting{dir: dir}
+	if err := os.Mkdir(filepath.Join(dir, "news"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.unigrams("news", 7); n != 7 || err != nil {
+		t.Errorf("without a vocabulary: %d, %v", n, err)
+	}
+	if n, err := s.unigrams("news", 0); err == nil || !strings.Contains(err.Error(), "vocab.txt.gz") {
+		t.Errorf("without a vocabulary and samples: %d, %v", n, err)
+	}
+	writeVocabulary(t, s.Path("news", "vocab.txt.gz"), "the\nof\ngraph\nof_the\nthe_graph\n")
+	if n, err := s.unigrams("news", 7); n != 3 || err != nil {
+		t.Errorf("%d unigrams, %v", n, err)
+	}
+}
+
+func writeVocabulary(t *testing.T, path, words string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(f)
+	if _, err := z.Write([]byte(words)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestXGraph: the one set of the paper that is not public in this form is read where its
+// folder is there, and has the paper's numbers beside it.
+func TestXGraph(t *testing.T) {
+	s := &Setting{Size: Quick, Seed: 1, Threads: 2, experiment: text, dir: t.TempDir()}
+	if err := s.unpack(text.Needs); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(s.Path("news_xgraph", ""), os.DirFS(s.Path("news_bbcrypt", ""))); err != nil {
+		t.Fatal(err)
+	}
+	writeVocabulary(t, s.Path("news_xgraph", "vocab.txt.gz"), strings.Repeat("word\n", 21512)+"a_pair\n")
+	var err error
+	if s.cells, err = openCells(filepath.Join(t.TempDir(), "cells.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := runText(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cells.close(); err != nil {
+		t.Fatal(err)
+	}
+	rows := s.result.Tables[0].Rows
+	at := slices.IndexFunc(rows, func(row []any) bool { return row[0] == "XGraph" })
+	if at < 0 || !slices.Contains(rows[at], any(83.10)) {
+		t.Errorf("the table has no XGraph, or not the paper's: %v", rows)
+	}
+}
+
+// TestPrivatePairs: NBSVM on columns that leave out the pairs of a single document is that on
+// all pairs, once it is told how many of them each document has.
+func TestPrivatePairs(t *testing.T) {
+	const words, documents = 25, 60
+	r := rand.New(rand.NewPCG(3, 3))
+	counts := make([]map[uint32]float64, documents) // words first, then pairs
+	in := map[uint32]int{}                          // documents that hold a pair
+	for i := range counts {
+		counts[i] = map[uint32]float64{}
+		before, used := uint32(words), map[uint32]bool{}
+		for range 4 + r.IntN(12) {
+			word := uint32(r.IntN(words)*r.IntN(words)) / words
+			if pair := words + before*words + word; before < words {
+				if used[pair] { // a private pair counts once, as in the documents
+					continue
+				}
+				used[pair] = true
+				counts[i][pair]++
+				in[pair]++
+			}
+			counts[i][word]++
+			before = word
+		}
+	}
+	build := func(all bool) (textParts, []float64) {
+		var b batch.Builder
+		var p textParts
+		for i, document := range counts {
+			e := blankout.Example{Label: i % 2, Weight: 1}
+			for _, column := range slices.Sorted(maps.Keys(document)) {
+				if all || column < words || in[column] > 1 {
+					e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, document[column])
+				}
+			}
+			if !all {
+				p.private = append(p.private, privatePairs(e.Features, words))
+			}
+			presence(&e, math.MaxUint32)
+			if err := b.Add(&e); err != nil {
+				t.Fatal(err)
+			}
+			if i < documents/2 {
+				p.train = append(p.train, i)
+			} else {
+				p.test = append(p.test, i)
+			}
+		}
+		p.all = b.Data(Binary())
+		w, err := p.nbsvm(t.Context(), 1, 1e-10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, w
+	}
+	whole, want := build(true)
+	told, got := build(false)
+	left := 0
+	for i := range documents {
+		if told.private[i] != whole.all.Row(i).Len()-told.all.Row(i).Len() {
+			t.Fatalf("document %d: %d private pairs, %d are left out", i, told.private[i], whole.all.Row(i).Len()-told.all.Row(i).Len())
+		}
+		left += told.private[i]
+		if a, b := whole.all.Row(i).Dot(want), told.all.Row(i).Dot(got); i >= documents/2 && math.Abs(a-b) > 1e-4 {
+			t.Errorf("document %d: score %g with the pairs counted, %g with all", i, b, a)
+		}
+	}
+	if left < documents {
+		t.Errorf("%d private pairs try nothing", left)
 	}
 }
 

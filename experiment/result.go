@@ -203,6 +203,7 @@ func Index(dir string) error {
 	verdicts := []Verdict{Reproduced, NotReproduced, Undecided, NotDecided}
 	count := map[string]map[Verdict]int{}
 	var papers []string // in the order of the experiments
+	const own = "none: our own claims"
 	for _, e := range experiments {
 		data, err := os.ReadFile(filepath.Join(dir, e.Name, "results.json"))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -224,11 +225,13 @@ func Index(dir string) error {
 			}
 			paper := e.Paper
 			if c.Own {
-				paper = "none: our own claims"
+				paper = own
 			}
 			if count[paper] == nil {
 				count[paper] = map[Verdict]int{}
-				papers = append(papers, paper)
+				if !c.Own {
+					papers = append(papers, paper)
+				}
 			}
 			count[paper][c.Verdict]++
 		}
@@ -243,6 +246,9 @@ func Index(dir string) error {
 		fmt.Fprintf(&b, " %s |", v)
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(verdicts)) + "\n")
+	if count[own] != nil {
+		papers = append(papers, own)
+	}
 	for _, paper := range papers {
 		all, row := 0, ""
 		for _, v := range verdicts {

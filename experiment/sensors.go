@@ -475,7 +475,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			figure.Series = append(figure.Series, series)
 		}
 	}
-	constant := constantError(test)
+	constant := constantError(len(test), func(i int) int { return test[i].Label })
 	line := []any{"the most frequent class", "", "", nil}
 	for range c.Shares {
 		line = append(line, fmt.Sprintf("%.1f", constant))
@@ -502,15 +502,4 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	claim("filling in beats itself without noise: noise on what dies adds to it", "dropout of "+dead+", filled in", "no noise, filled in")
 	claim("what blankout answers beats no noise with means", "dropout of "+dead+", as blankout answers", "no noise, means")
 	claim("what blankout answers beats corrupted copies, rescaled", "dropout of "+dead+", as blankout answers", "corrupted copies, rescaled")
-}
-
-// constantError is the error of the most frequent class, %.
-func constantError(events []blankout.Example) float64 {
-	count := map[int]int{}
-	most := 0
-	for i := range events {
-		count[events[i].Label]++
-		most = max(most, count[events[i].Label])
-	}
-	return 100 * (1 - float64(most)/float64(len(events)))
 }
