@@ -333,7 +333,7 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 	if err != nil {
 		return f, err
 	}
-	first.Kernel.Kernel = width.String()
+	first.Kernel.Kernel, first.Kernel.Kept = width.String(), &svm.KeptGram{}
 	if f.Plain, err = c.grid(ctx, train, test, first, []batch.Axis{costs}); err != nil {
 		return f, err
 	}

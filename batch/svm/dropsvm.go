@@ -65,7 +65,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	// Kbar = (L^-1 K)'(L^-1 K), symmetric and positive semidefinite to the bit.
 	half := append([]float64(nil), k.data...)
 	blas64.Trsm(blas.Left, blas.NoTrans, 1, lower(d.a, n), general(half, n))
-	d.Kbar = &Gram{n, make([]float64, n*n)}
+	d.Kbar = &Gram{n: n, data: make([]float64, n*n)}
 	syrk(half, d.Kbar.data, n)
 	return d, nil
 }
@@ -89,7 +89,11 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 	m := make([]float64, n*n)
 	lost := 1 - s.Keep
 	if s.Epochs == 0 {
-		syrk(k.data, m, n)
+		if k.squared != nil {
+			copy(m, k.squared)
+		} else {
+			syrk(k.data, m, n)
+		}
 		for i := range n {
 			for j := range n {
 				if i != j {

@@ -236,13 +236,13 @@ func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
 }
 
 func TestDropSVMRefusesBadSettings(t *testing.T) {
-	gram := &Gram{1, []float64{1}}
+	gram := &Gram{n: 1, data: []float64{1}}
 	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
 		if _, err := s.Kernel(gram); err == nil {
 			t.Errorf("%+v passed", s)
 		}
 	}
-	zero := &Gram{2, make([]float64, 4)}
+	zero := &Gram{n: 2, data: make([]float64, 4)}
 	if _, err := (DropSVM{Q: 1, Keep: .5}).Kernel(zero); err == nil {
 		t.Error("a kernel matrix of zeros passed")
 	}

@@ -96,8 +96,33 @@ func pairSum(k kernel.Kernel, x, y batch.Row) float64 {
 
 // Gram is a symmetric matrix in memory, usually k(x_i, x_j) of all pairs.
 type Gram struct {
-	n    int
-	data []float64
+	n       int
+	data    []float64
+	squared []float64 // the product with itself, if it is kept
+}
+
+// KeptGram is the Gram matrix of the Data and the kernel that were last trained with, and
+// its square, which is most of what DropSVM's penalties have in common. It must not be used
+// by several goroutines at a time.
+type KeptGram struct {
+	data   *batch.Data
+	kernel string
+	kept   *Gram
+}
+
+// gram returns the matrix of the labelled examples of data. The kernel must be resolved.
+func (g *KeptGram) gram(k kernel.Kernel, data, labelled *batch.Data, threads int) (*Gram, error) {
+	if g.data == data && g.kernel == k.String() {
+		return g.kept, nil
+	}
+	gram, err := NewGram(k, labelled, threads)
+	if err != nil {
+		return nil, err
+	}
+	gram.squared = make([]float64, len(gram.data))
+	syrk(gram.data, gram.squared, gram.n)
+	g.data, g.kernel, g.kept = data, k.String(), gram
+	return gram, nil
 }
 
 // NewGram computes the Gram matrix of all examples: 8 n^2 bytes. It is the same

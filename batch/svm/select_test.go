@@ -44,12 +44,15 @@ func TestSelect(t *testing.T) {
 		t.Errorf("the best of %d is %s", len(table.Candidates), table.Name(table.Best[0]))
 	}
 	// A candidate of a chain is what Train finds.
-	s.Folds, s.Validation = 0, d
+	s.Threads, s.Folds, s.Validation = 1, 0, d
+	m.Kernel.Kept = &KeptGram{}
 	if table, settings, err = batch.Select(t.Context(), d, m, s); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range table.Candidates {
-		fit, err := Train(t.Context(), d, settings[i].Config, settings[i].Kernel)
+		alone := settings[i].Kernel
+		alone.Kept = nil
+		fit, err := Train(t.Context(), d, settings[i].Config, alone)
 		if err != nil {
 			t.Fatal(err)
 		}
