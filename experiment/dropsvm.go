@@ -93,7 +93,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	}
 	c := dropConfig{Rows: Pick(s, 60, 1000, 1000), Folds: Pick(s, 3, 5, 5), Rounds: Pick(s, 1, 1, 5), Costs: powers(Pick(s, 3, 1, 1)), Q: powers(Pick(s, 3, 1, 1)),
 		Dropped: Pick(s, []string{"0.5"}, []string{"0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"}, []string{"0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"}),
-		Epochs:  Pick(s, []string{"10"}, []string{"10", "25", "50", "100"}, []string{"10", "25", "50", "100"}), EpochRows: Pick(s, 40, 100, 1000),
+		Epochs:  Pick(s, []string{"10"}, []string{"10", "25", "50", "100"}, []string{"10", "25", "50", "100"}), EpochRows: Pick(s, 40, 200, 1000),
 		Train: Pick(s, 40, 500, 1000), Test: Pick(s, 40, 2000, 2000)}
 	s.Configure(c)
 	var sets []*batch.Data
