@@ -50,6 +50,8 @@ type Term struct {
 // that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *Example, class int) Explanation {
 	side := m.Side(class)
+	a := m.Answer(e)
+	m = m.At(a)
 	var x Explanation
 	for k, s := range side {
 		x.Intercept += s * m.Intercept[k]
@@ -59,7 +61,6 @@ func (m *Linear) Explain(e *Example, class int) Explanation {
 		noise = NoNoise{} // a model may name one that is not known
 	}
 	c0, c1, c2 := noise.Coefficients()
-	a := m.Answer(e)
 	scale := a.Scale
 	for t := range m.Terms(e, class) {
 		x.Score += t.Contribution
@@ -112,6 +113,7 @@ func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
 		a := m.Answer(e)
+		m := m.At(a)
 		var r *repair
 		var columns []uint32 // of r that are still to come
 		if a.Parts != nil {

@@ -56,12 +56,16 @@ func (r *recent[T]) add(key string, made T, numbers int) T {
 	return made
 }
 
-// WithCovariance returns m with the Covariance by which it fills in what is missing. m
-// itself must not be used any more.
+// WithCovariance returns m with the Covariance by which it fills in what is missing, nil for
+// none, and ready to answer. m itself must not be used any more.
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
 	if c != nil {
 		m.repairs = &recent[*repair]{}
+	}
+	m.levels = nil
+	for _, l := range m.Levels {
+		m.levels = append(m.levels, m.level(l))
 	}
 	return m
 }
@@ -139,6 +143,7 @@ func (m *Linear) AnswerOutputs(x Vec, a Answer, out []float64) []float64 {
 
 // outputs writes the outputs that scoreAnswer makes the scores of.
 func (m *Linear) outputs(x Vec, a Answer, out []float64) []float64 {
+	m = m.At(a)
 	out = out[:m.Outputs]
 	clear(out)
 	for i, d := range x.Index {

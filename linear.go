@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 )
 
 // Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
@@ -19,6 +20,41 @@ type Linear struct {
 	Rows *Table
 
 	repairs *recent[*repair] // see WithCovariance; nil while the weights are being learned
+	levels  []*Linear        // what level makes of Head.Levels; nil while the weights are being learned
+}
+
+// Alone returns m without its further levels: every event is answered by the weights that
+// answer those that lack nothing.
+func (m *Linear) Alone() *Linear {
+	out := *m
+	out.Levels, out.levels = nil, nil
+	if out.Missing != nil && out.Missing.Levels != nil {
+		out.Missing = out.Missing.WithLevels(nil)
+	}
+	return &out
+}
+
+// At returns the model whose weights give an Answer.
+func (m *Linear) At(a Answer) *Linear {
+	switch i := a.Level; {
+	case i == 0 || i > len(m.Levels):
+		return m
+	case m.levels != nil:
+		return m.levels[i-1]
+	default:
+		return m.level(m.Levels[i-1])
+	}
+}
+
+// level returns a model with the weights of a level and none besides.
+func (m *Linear) level(l Level) *Linear {
+	out := *m
+	out.Noise, out.Intercept, out.Layout = l.Noise, l.Intercept, l.Layout
+	out.Levels, out.levels = nil, nil
+	if m.repairs != nil {
+		out.repairs = &recent[*repair]{}
+	}
+	return &out
 }
 
 // NewLinear returns a Linear of dense weights, weights[k][d] for output k and
@@ -83,7 +119,7 @@ func (m *Linear) Score(e *Example, out []float64) []float64 {
 	if a.Parts != nil {
 		return m.scoreAnswer(m.Standardised(e, Vec{}), a, out)
 	}
-	return m.ScoreRescaled(e, a.Scale, out)
+	return m.At(a).ScoreRescaled(e, a.Scale, out)
 }
 
 // ScoreRescaled writes the scores of what an event holds, every feature, after
@@ -160,12 +196,17 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 	if err := json.Unmarshal(data, &m.Head); err != nil {
 		return nil, fmt.Errorf("block model: %w", err)
 	}
-	h, l := &m.Head, m.Layout
-	last := l.Width - h.Outputs // where a column's weights may begin
-	bad := !h.Fits() || l.Weight < 0 || l.Weight > last || l.Lag < 0 || l.Lag > last ||
-		l.Stats >= 0 && l.Stats > l.Width-ScalerWidth || math.IsNaN(l.Average) || !(l.Scale >= 0) || math.IsInf(l.Scale, 1)
-	if bad {
+	h := &m.Head
+	if l := h.Layout; !h.Fits() || !l.fits(h.Outputs) {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	for _, l := range h.Levels {
+		if l.Layout.Width != h.Layout.Width || l.Layout.Stats != h.Layout.Stats || !l.Layout.fits(h.Outputs) || len(l.Intercept) != h.Outputs {
+			return nil, fmt.Errorf("block model: level %s: %d outputs, %d intercepts and layout %+v do not fit", l.Noise, h.Outputs, len(l.Intercept), l.Layout)
+		}
+	}
+	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
+		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
 	}
 	if c := h.Scaler.Curves; c != nil {
 		if err := c.check(); err != nil {
@@ -175,7 +216,7 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 	if h.Schema.Names, err = ReadNames(blocks); err != nil {
 		return nil, err
 	}
-	if m.Rows, err = ReadTable(l.Width, blocks); err != nil {
+	if m.Rows, err = ReadTable(h.Layout.Width, blocks); err != nil {
 		return nil, err
 	}
 	covariance, err := readCovariance(blocks)

@@ -129,6 +129,9 @@ type Missing struct {
 	// a sparse text format that are missing where they are left out.
 	Known   bool     `json:"known,omitempty"`
 	Columns []uint32 `json:"columns,omitempty"`
+	// Levels says by range of the share that is missing, null or left out, which weights
+	// answer: 0 those of the Head itself, i those of Head.Levels[i-1]. Nil is 0 everywhere.
+	Levels []int `json:"levels,omitempty"`
 
 	usual FieldSet // the same as Usual
 }
@@ -166,6 +169,9 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 			}
 		}
 	}
+	if m.Levels != nil && len(m.Levels) != MissingBins {
+		return fmt.Errorf("missing: %d levels for %d ranges", len(m.Levels), MissingBins)
+	}
 	if !slices.IsSorted(m.Columns) {
 		return fmt.Errorf("missing: the columns are not in ascending order")
 	}
@@ -183,7 +189,15 @@ func (m *Missing) WithRules(null, absent MissingRules) *Missing {
 	return &with
 }
 
-// Forced returns m with one rule for everything, m itself for MissingAuto.
+// WithLevels returns m with other Levels, which it owns.
+func (m *Missing) WithLevels(levels []int) *Missing {
+	with := *m
+	with.Levels = levels
+	return &with
+}
+
+// Forced returns m with one rule for everything, m itself for MissingAuto. The Levels stay
+// what they are.
 func (m *Missing) Forced(rule MissingRule) *Missing {
 	if rule == MissingAuto || rule == "" {
 		return m
@@ -203,6 +217,9 @@ type Lack struct {
 
 // Some says whether anything is known to be missing.
 func (k Lack) Some() bool { return k.Null+k.Absent > 0 }
+
+// Share returns what share of all that could be there is missing, null or left out.
+func (k Lack) Share() float64 { return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent) }
 
 // Deleted returns what k is after a share of the named fields has become null.
 func (k Lack) Deleted(share float64) Lack {
@@ -308,6 +325,8 @@ type Answer struct {
 	Scale float64
 	// Parts says which columns of the model's Covariance are filled in; nil if none is.
 	Parts Parts
+	// Level says which weights answer, see Missing.Levels.
+	Level int
 }
 
 // Answer returns how an event is answered.
@@ -322,6 +341,9 @@ func (h *Head) Answer(e *Example) Answer {
 		return Answer{Scale: 1}
 	}
 	a := Answer{Rule: MissingAsIs, Scale: h.Missing.Scale(k)}
+	if m := h.Missing; m != nil && m.Levels != nil {
+		a.Level = m.Levels[MissingBin(k.Share())]
+	}
 	if a.Scale != 1 {
 		a.Rule = MissingRescale
 	}

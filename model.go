@@ -74,6 +74,9 @@ type Head struct {
 	// Missing says what is known to be missing from an event, and what the score
 	// then is.
 	Missing *Missing `json:"missing,omitempty"`
+	// Levels are further weights, learned under other noise than Noise, that Missing has
+	// events answered by that lack some of their fields. Their rows are the model's own.
+	Levels []Level `json:"levels,omitempty"`
 	// Covariance tells numbers that are missing from the others; nil if the model
 	// cannot. A model file holds it in a block of its own.
 	Covariance *Covariance `json:"-"`
@@ -82,6 +85,22 @@ type Head struct {
 	Residual *Residual `json:"residual,omitempty"`
 	Events   uint64    `json:"events"`            // learned from
 	Trained  string    `json:"trained,omitempty"` // by which solver, for people
+}
+
+// Level is what the weights of one noise level are, beside those that a Head tells of
+// itself.
+type Level struct {
+	Noise     string    `json:"noise"`     // as ParseNoise reads it
+	Intercept []float64 `json:"intercept"` // one for each output
+	Layout    Layout    `json:"layout"`    // of the same rows
+}
+
+// NoiseOf returns the noise that the weights were learned under which answer a.
+func (h *Head) NoiseOf(a Answer) string {
+	if a.Level == 0 || a.Level > len(h.Levels) {
+		return h.Noise
+	}
+	return h.Levels[a.Level-1].Noise
 }
 
 // About returns the Head itself.
@@ -102,6 +121,13 @@ type Layout struct {
 	// Scale multiplies the weights where they were learned in a unit of the targets, see
 	// Target; 0 is 1. Intercept and scores are in the targets' own unit.
 	Scale float64 `json:"scale,omitempty"`
+}
+
+// fits says whether the rows of a Layout have room for what it says is in them.
+func (l Layout) fits(outputs int) bool {
+	last := l.Width - outputs // where a column's weights may begin
+	return l.Weight >= 0 && l.Weight <= last && l.Lag >= 0 && l.Lag <= last && (l.Stats < 0 || l.Stats <= l.Width-ScalerWidth) &&
+		!math.IsNaN(l.Average) && l.Scale >= 0 && !math.IsInf(l.Scale, 1)
 }
 
 // Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).

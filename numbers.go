@@ -97,7 +97,7 @@ func (m *Linear) VarianceLacking(x Vec, e *Example) float64 {
 	if a.Parts == nil {
 		return 0
 	}
-	r := m.repaired(x, a.Parts)
+	r := m.At(a).repaired(x, a.Parts)
 	if filled {
 		return a.Scale * a.Scale * r.variance[0]
 	}

@@ -36,6 +36,7 @@ type measured struct {
 	*Data
 	lacks []blankout.Lack // by row
 	parts []string        // by row, blankout.Parts of those that are filled in; else ""
+	level []int           // by row, see blankout.Answer
 	rules *blankout.Missing
 	// What is missing is told from the rest by, nil if the model has none, and the place in
 	// it of each compact column, -1 for those that it does not hold.
@@ -72,6 +73,7 @@ func (v *Evidence) measured(rows []int) measured {
 	for _, row := range rows {
 		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
 		m.parts = append(m.parts, v.parts.kinds[v.parts.of[row]])
+		m.level = append(m.level, v.levels[row])
 	}
 	if c := v.live.Covariance; c != nil {
 		m.covariance = c

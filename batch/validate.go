@@ -218,6 +218,7 @@ type Evidence struct {
 	x       blankout.Vec
 	lacks   interned[blankout.Lack]
 	parts   interned[string] // blankout.Parts of the events that are filled in
+	levels  []int            // that answer, by row: see blankout.Answer
 }
 
 // NewEvidence returns empty Evidence about a live model.
@@ -253,11 +254,12 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
 	v.lacks.add(v.live.Lack(e))
-	parts := v.live.Answer(e).Parts
-	if parts != nil {
-		v.live.TellParts(v.x, parts)
+	answer := v.live.Answer(e)
+	if answer.Parts != nil {
+		v.live.TellParts(v.x, answer.Parts)
 	}
-	v.parts.add(string(parts))
+	v.parts.add(string(answer.Parts))
+	v.levels = append(v.levels, answer.Level)
 	v.rows++
 	v.times = append(v.times, e.Time)
 	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
@@ -462,14 +464,9 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			side.w.measure(measured, side.m, side.to, rest)
 		}
 		*side.decides = side.w.decided(all, side.m)
-		for _, e := range side.decides.robustness(sample, c.Deletions, rest) {
-			side.to.Robustness = append(side.to.Robustness, defined(e))
-		}
-		if groups == nil {
-			continue
-		}
-		for _, e := range side.decides.groupRobustness(sample, groups, c.Deletions, rest) {
-			side.to.GroupRobustness = append(side.to.GroupRobustness, defined(e))
+		side.to.Robustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.robustness(sample, c.Deletions, rest) })
+		if groups != nil {
+			side.to.GroupRobustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.groupRobustness(sample, groups, c.Deletions, rest) })
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -479,6 +476,29 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
+}
+
+// byLevel returns what of gives for the weights of m, which are w; where m answers events that
+// lack a share of their fields by another level, what of gives for the weights of that.
+func (v *Evidence) byLevel(w linear, m *blankout.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
+	d := v.all()
+	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f blankout.Field) bool { return f.Kind.Named() }))
+	made := [][]float64{of(w)}
+	for i := range m.Levels {
+		made = append(made, nil)
+		if known && m.Missing.Levels != nil {
+			level := m.At(blankout.Answer{Level: i + 1})
+			made[i+1] = of(v.weights(d, level, c.Config).decided(d, level))
+		}
+	}
+	for k, share := range c.Deletions {
+		e := made[0][k]
+		if known && m.Missing.Levels != nil && share > 0 {
+			e = made[m.Missing.Levels[blankout.MissingBin(share)]][k]
+		}
+		out = append(out, defined(e))
+	}
+	return out
 }
 
 // groups returns the groups whose deaths are forecast, nil for none.
@@ -601,7 +621,7 @@ func (v *Evidence) class(k int) string {
 // model returns weights as a model with the live one's Scaler and its
 // statistics.
 func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, noise, loss string) *blankout.Linear {
-	head := live.Head
+	head := live.Alone().Head
 	k := len(w)
 	head.Loss, head.Noise, head.Trained, head.Calibration = loss, noise, "validate", nil
 	head.Events = uint64(len(v.learned))
@@ -650,7 +670,7 @@ func (w linear) scores(d measured, i int, out []float64) []float64 {
 // answers writes to out what m, which has these weights, answers to event i: where the event
 // lacks numbers that m fills in, filled in.
 func (w linear) answers(d measured, i int, m *blankout.Linear, out []float64) []float64 {
-	if d.parts[i] == "" {
+	if d.parts[i] == "" && (d.level[i] == 0 || m.Levels == nil) {
 		return w.scores(d, i, out)
 	}
 	row := d.Row(i)
@@ -658,7 +678,11 @@ func (w linear) answers(d measured, i int, m *blankout.Linear, out []float64) []
 	for j, c := range row.Index {
 		x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
 	}
-	return m.AnswerOutputs(x, blankout.Answer{Scale: d.scale(i), Parts: blankout.Parts(d.parts[i])}, out)
+	a := blankout.Answer{Scale: d.scale(i), Level: d.level[i]}
+	if d.parts[i] != "" {
+		a.Parts = blankout.Parts(d.parts[i])
+	}
+	return m.AnswerOutputs(x, a, out)
 }
 
 func (w linear) intercept(d *Data, k int) float64 {

@@ -482,8 +482,9 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 }
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: m.Noise, Version: m.Version}
-	if p.Rule = m.Answer(e).Rule; p.Rule != "" {
+	answer := m.Answer(e)
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: m.NoiseOf(answer), Version: m.Version}
+	if p.Rule = answer.Rule; p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)

@@ -38,6 +38,10 @@ type Config struct {
 	// by which numbers that are missing are filled in: at most blankout.MaxCovariance, 0 for
 	// none. It is not part of the Fingerprint.
 	CovarianceFields int `toml:"covariance_fields"`
+	// PublishLevels says that events that lack fields may be answered by other levels of
+	// the noise auto than those that lack none: models then hold the weights of each level
+	// that answers. It is not part of the Fingerprint.
+	PublishLevels bool `toml:"publish_levels"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
@@ -94,6 +98,7 @@ func DefaultConfig() Config {
 		Levels:           []float64{0, 0.1, 0.3, 0.5, 0.7},
 		Missing:          "auto",
 		CovarianceFields: 256,
+		PublishLevels:    true,
 		C:                1,
 		Rule:             "adagrad",
 		Marginalised:     true,
@@ -367,7 +372,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "suspect", "threshold"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold"}
 
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
 func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {

@@ -36,8 +36,8 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 // the features as they are, and the errors of what the published model answers.
 type evaluation struct {
 	l       *Learner
-	weights *blankout.Table  // rows of Scaler's statistics and published weights
-	model   *blankout.Linear // what answers numbers where events lack some
+	model   *blankout.Linear // the published one
+	weights *blankout.Table  // its rows: the Scaler's statistics, then its weights
 	kappa   float64
 	sum     evaluated
 }
@@ -48,12 +48,10 @@ type evaluated struct {
 }
 
 func newEvaluation(l *Learner) *evaluation {
-	e := &evaluation{l: l, weights: l.publishedRows(), kappa: loss.Cost(l.set.loss, l.config.C)}
+	e := &evaluation{l: l, model: l.Published(), kappa: loss.Cost(l.set.loss, l.config.C)}
+	e.weights = e.model.Rows
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
-	}
-	if l.set.numbers && l.filling.covariance != nil {
-		e.model = l.Published()
 	}
 	return e
 }
@@ -66,7 +64,7 @@ func (e *evaluation) objective() float64 {
 	sum := 0.0
 	for slot := range e.weights.Len() {
 		_, row := e.weights.Column(slot)
-		for _, w := range row[blankout.ScalerWidth:] {
+		for _, w := range row[blankout.ScalerWidth:][:e.l.k] {
 			sum += w * w
 		}
 	}
@@ -152,7 +150,7 @@ func (e *evaluation) worker() *evaluator {
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
 			_, row := e.weights.Column(slot)
-			for k, v := range row[blankout.ScalerWidth:] {
+			for k, v := range row[blankout.ScalerWidth:][:l.k] {
 				w.sumsq[k] += v * v
 			}
 		}
@@ -217,17 +215,15 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		sum.weight += e.Weight
 		if l.set.numbers {
 			value, v := l.unit.value(w.f[0]), 0.0
-			if w.model != nil && w.model.Answer(e).Rule != "" {
+			if w.model.Answer(e).Rule != "" {
 				value, v = w.model.Value(w.model.Score(e, w.f)[0]), blankout.ScoreVariance(w.model, e)
 			}
 			low, high := w.head.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
 			continue
 		}
-		if scale := w.head.Answer(e).Scale; scale != 1 {
-			for k, b := range w.head.Intercept[:l.active] {
-				w.f[k] = b + scale*(w.f[k]-b)
-			}
+		if w.model.Answer(e).Rule != "" {
+			w.model.Score(e, w.f)
 		}
 		if l.predict(w.f) != e.Label {
 			sum.wrong += e.Weight

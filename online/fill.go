@@ -61,6 +61,7 @@ type filling struct {
 	left     blankout.Example
 	answer   []float64 // scores of the published level
 	levels   []float64 // of all levels, where the event is filled in
+	losses   []float64 // by level
 }
 
 // notedValue is a numeric value of the event at hand.
@@ -372,7 +373,7 @@ func (l *Learner) fillAnswer(e *blankout.Example) {
 	if l.filling.covariance == nil || !l.missing.fills() {
 		return
 	}
-	m := l.modelOf(l.chosen)
+	m := l.modelOf(now.level)
 	if m.Answer(e).Parts == nil {
 		return
 	}
@@ -382,7 +383,7 @@ func (l *Learner) fillAnswer(e *blankout.Example) {
 	// The forecasts of all levels take every so many-th event.
 	l.filling.levels = slices.Grow(l.filling.levels[:0], l.n)[:l.n]
 	for v := range l.levels {
-		if to := l.filling.levels[v*l.k:][:l.k]; v == l.chosen {
+		if to := l.filling.levels[v*l.k:][:l.k]; v == now.level {
 			copy(to, l.filling.answer)
 		} else if l.events <= forecastFirst || l.events%forecastEvery == 0 {
 			l.modelOf(v).Score(e, to)
@@ -405,7 +406,7 @@ const (
 // for nulls or for what is left out: the log-loss, and where labels are numbers the Config's.
 func (l *Learner) lossesBy(m *blankout.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses blankout.RuleLosses) {
 	rules := l.missing.model
-	for i, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill} {
+	for i, rule := range missingRules {
 		if l.set.numbers && rule == blankout.MissingRescale { // is for classes
 			losses[i] = losses[0]
 			continue
@@ -434,7 +435,7 @@ func (l *Learner) compareOwn(e *blankout.Example, label int) {
 	if f.covariance == nil || present == 0 || l.events%uint64(1+len(f.columns)/16) != 0 {
 		return
 	}
-	m := l.modelOf(l.chosen)
+	m := l.modelOf(l.missing.event.level)
 	if m.WithMissing(l.missing.model.Forced(blankout.MissingFill)).Answer(e).Parts == nil {
 		return // no number is missing
 	}
@@ -484,11 +485,12 @@ func (c *ruleChoice) choose(now, plain blankout.MissingRule) blankout.MissingRul
 // one of each range of shares before a second one of any.
 var drawnPoints = [ForecastPoints - 1]int{2, 4, 6, 8, 1, 3, 5, 7, 9}
 
-// compareDrawn compares the rules on the event at hand with fields deleted by a mask that
-// is drawn: those of a share of the fields, or of groups of them where groups are named.
+// compareDrawn compares the answers of a bank, or else the rules if there is a choice of
+// filling in, on the event at hand with fields deleted by a mask that is drawn: those of a
+// share of the fields, or of groups of them where groups are named.
 func (l *Learner) compareDrawn(e *blankout.Example, label int) {
-	f := &l.filling
-	if f.covariance == nil || !l.draws() {
+	f, fills := &l.filling, l.fillsIn() && l.filling.covariance != nil
+	if !fills && !l.choosesLevels() || !l.draws() {
 		return
 	}
 	number := f.drawn / masksAlike
@@ -504,6 +506,12 @@ func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 	k := m.Lack(left)
 	present := k.Named + k.Silent
 	if k.Null == 0 || present == 0 {
+		return
+	}
+	if l.choosesLevels() {
+		if c := &l.missing.answers[blankout.MissingBin(k.Share())]; c.own < comparisonOwn {
+			l.compareAnswers(c, left.Features, left, k, label)
+		}
 		return
 	}
 	bin := blankout.MissingBin(k.Null / (k.Null + present))

@@ -313,9 +313,12 @@ func (l *Learner) survive(last []int8, point int) (deleted blankout.Lack, scale 
 // classes, with a mask drawn for a point.
 func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 	now := &l.now
-	c, at, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen, 2*l.n
 	last := l.mask()
-	l.interceptsOf(l.chosen, l.missing.event.base)
+	alive, of := l.survivors(last, point)
+	lack = lack.Deleted((of - alive) / of)
+	level := l.levelFor(lack)
+	c, at, n := l.levels[level].lagShare(), blankout.ScalerWidth+level, 2*l.n
+	l.interceptsOf(level, l.missing.event.base)
 	l.missing.event.part[0] = 0
 	for i, row := range l.features() {
 		if int(last[i]) < point {
@@ -327,8 +330,7 @@ func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
 	if positive {
 		label = 1
 	}
-	alive, of := l.survivors(last, point)
-	l.compareDeleted(lack.Deleted((of-alive)/of), label)
+	l.compareDeleted(lack, label)
 }
 
 // mask draws for each feature of the event at hand the last point that it
@@ -399,8 +401,9 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 			l.levels[v].forecastOf(groups).add(point, wrong[:])
 		}
 		if point > 0 && !groups && !fills && !unknown {
-			c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
-			l.interceptsOf(l.chosen, l.missing.event.base)
+			level := l.levelFor(deleted)
+			c, at := l.levels[level].lagShare(), level*l.k
+			l.interceptsOf(level, l.missing.event.base)
 			for k := range l.active {
 				l.missing.event.part[k] = f[at+k] + c*lag[at+k]
 			}

@@ -172,7 +172,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if set.numbers && first == blankout.MissingAuto {
 		first = blankout.MissingAsIs // until there is evidence
 	}
-	l.missing = newMissing(first, s.Known, l.k)
+	l.missing = newMissing(first, s.Known, len(l.levels), l.k)
 	l.filling.grouping = blankout.NewGrouping(s)
 	l.fade.growth = 1
 	l.measures = newMeasures(c, set, l.k)
@@ -262,13 +262,15 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		}
 		l.measure(told, e.Label, e.Weight)
 		if l.missing.event.lack.Some() && !l.shared() {
-			l.compareRules(e.Label)
-			l.compareOwn(e, e.Label)
+			if l.choosesLevels() {
+				l.compareAnswersOwn(e, e.Label)
+			} else {
+				l.compareRules(e.Label)
+				l.compareOwn(e, e.Label)
+			}
 		}
 		l.forecast(e.Label)
-		if l.fillsIn() {
-			l.compareDrawn(e, e.Label)
-		}
+		l.compareDrawn(e, e.Label)
 		if !l.shared() {
 			l.costs(e, e.Label)
 		}
@@ -317,8 +319,8 @@ func (l *Learner) suspect(label int) {
 	if l.k > 1 {
 		k = label
 	}
-	j := l.chosen*l.k + k
-	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[l.chosen], j, k))
+	level := l.missing.event.level
+	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	if l.measures.suspect = influence < l.config.Suspect; l.measures.suspect {
 		l.measures.suspicion = Suspicion{label, l.now.scores[k], influence}
 		l.measures.sums.Suspects++
@@ -429,8 +431,8 @@ func (l *Learner) gather(e *blankout.Example) {
 		now.step.addIntercepts(l.bias, ridge)
 		l.sum(len(now.step.rows) - 1)
 	}
-	c := l.levels[l.chosen].lagShare()
-	at := l.chosen * l.k
+	level := l.missing.event.level
+	c, at := l.levels[level].lagShare(), level*l.k
 	for k := range l.active {
 		now.scores[k] = now.step.f[at+k] + c*now.lag[at+k]
 		if now.hasMoved {
@@ -766,6 +768,16 @@ func (l *Learner) Metrics() Metrics {
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = l.levels[l.chosen].noise.String()
 	m.Forecasts = l.forecasts()
+	m.Served = l.servedForecast(m.Forecasts)
+	if byRange, levels := l.levelsByRange(); byRange != nil {
+		for _, i := range byRange {
+			name := m.Level
+			if i > 0 {
+				name = l.levels[levels[i-1]].noise.String()
+			}
+			m.LevelsByShare = append(m.LevelsByShare, name)
+		}
+	}
 	m.Drift = l.Drift()
 	return m
 }

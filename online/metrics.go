@@ -29,6 +29,11 @@ type Metrics struct {
 
 	Level     string     // the noise level that is published
 	Forecasts []Forecast // by level
+	// Served is the forecast of what is answered: of each share that is missing by the level
+	// that answers such events. LevelsByShare lists these levels by range of the share (see
+	// blankout.MissingBin); nil where Level answers everything.
+	Served        Forecast
+	LevelsByShare []string
 
 	Total  measure.Classes // since the beginning
 	Window measure.Classes // recently: an event's weight halves every 700 events or so
@@ -60,8 +65,11 @@ type Summary struct {
 	Reliability []SummaryBin `json:"reliability,omitempty"`
 	Level       string       `json:"level"`
 	Forecasts   []Forecast   `json:"forecasts"`
-	Drift       Drift        `json:"drift"`
-	Suspects    uint64       `json:"suspects"` // events whose label is probably wrong
+	// Served and LevelsByShare are those of Metrics; Served is left out before the first event.
+	Served        *Forecast `json:"served,omitempty"`
+	LevelsByShare []string  `json:"levels_by_share,omitempty"`
+	Drift         Drift     `json:"drift"`
+	Suspects      uint64    `json:"suspects"` // events whose label is probably wrong
 	// Where labels are numbers; errors are then in the targets' own unit, and Forecasts
 	// hold root mean squared errors.
 	*NumbersSummary
@@ -93,7 +101,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Drift: m.Drift, Suspects: m.Suspects,
+		Level: m.Level, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -108,24 +116,35 @@ func (m *Metrics) Summary() Summary {
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
 	}
 	for _, f := range m.Forecasts {
-		for i := range f.Error {
-			if m.Numbers != nil {
-				break
-			}
-			f.Error[i] *= 100
+		if f, sampled := m.summed(f); sampled {
+			s.Forecasts = append(s.Forecasts, f)
 		}
-		if slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
-			continue // no event sampled yet
-		}
-		for i := range f.Groups { // which are nobody else's
-			f.Groups[i] *= 100
-		}
-		if slices.ContainsFunc(f.Groups, func(x float64) bool { return x-x != 0 }) {
-			f.Groups = nil
-		}
-		s.Forecasts = append(s.Forecasts, f)
+	}
+	if served, sampled := m.summed(m.Served); sampled {
+		s.Served = &served
 	}
 	return s
+}
+
+// summed returns a forecast as a Summary has it, and whether an event has been sampled.
+func (m *Metrics) summed(f Forecast) (Forecast, bool) {
+	if f.Level == "" || slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
+		return f, false
+	}
+	if m.Numbers != nil {
+		return f, true // root mean squared errors
+	}
+	for i := range f.Error {
+		f.Error[i] *= 100
+	}
+	f.Groups = slices.Clone(f.Groups)
+	for i := range f.Groups {
+		f.Groups[i] *= 100
+	}
+	if slices.ContainsFunc(f.Groups, func(x float64) bool { return x-x != 0 }) {
+		f.Groups = nil
+	}
+	return f, true
 }
 
 // ReadSummary returns the Summary that a checkpoint holds.
@@ -214,7 +233,8 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	value := blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0])
 	low, high := math.NaN(), math.NaN()
 	if m := l.measures.sums.Numbers; m.samples >= 2 {
-		low, high = m.Residual.Interval(l.unit.target, value, blankout.ScoreVariance(l.modelOf(l.chosen), e))
+		model := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
+		low, high = m.Residual.Interval(l.unit.target, value, blankout.ScoreVariance(&model, e))
 	}
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }

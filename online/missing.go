@@ -24,6 +24,7 @@ type missing struct {
 	event   lacking
 	// For what is null and for what is left out, by the share missing.
 	null, absent [blankout.MissingBins]comparison
+	answers      [blankout.MissingBins]answerChoice // of a bank, by the share of both
 }
 
 // lacking is what the event at hand lacks.
@@ -32,6 +33,7 @@ type lacking struct {
 	present blankout.FieldSet // if it has
 	kinds   blankout.FieldSet // its fields, each of several of one name
 	lack    blankout.Lack
+	level   int     // that answers it
 	scale   float64 // the features' factor for that
 	filled  bool    // it is answered by filling.answer
 	// By output, of an event that lacks some: the published intercepts, the features'
@@ -39,7 +41,7 @@ type lacking struct {
 	base, part, out []float64
 }
 
-func newMissing(rule blankout.MissingRule, known bool, outputs int) missing {
+func newMissing(rule blankout.MissingRule, known bool, levels, outputs int) missing {
 	rules := blankout.DefaultMissingRules()
 	model := blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule)
 	model.Known = known
@@ -48,6 +50,7 @@ func newMissing(rule blankout.MissingRule, known bool, outputs int) missing {
 		usual:   blankout.FieldUse{Memory: usualMemory},
 		kinds:   blankout.FieldUse{Memory: usualMemory},
 		columns: blankout.ColumnUse{Memory: usualMemory},
+		answers: newAnswerChoices(levels),
 		event:   lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
 	}
 }
@@ -91,7 +94,7 @@ func (c *comparison) better(r blankout.MissingRule) blankout.MissingRule {
 // turn. It comes before anything of the event is learned.
 func (l *Learner) lack(e *blankout.Example) {
 	now := &l.missing.event
-	now.lack, now.scale, now.named, now.filled = blankout.Lack{}, 1, false, false
+	now.lack, now.level, now.scale, now.named, now.filled = blankout.Lack{}, l.chosen, 1, false, false
 	m, fields := &l.missing, l.schema.Fields
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !m.model.Known {
 		return // nothing, or a sparse text format without fields
@@ -102,8 +105,8 @@ func (l *Learner) lack(e *blankout.Example) {
 	sparse := m.model.Known && e.IsSparse(fields)
 	now.named = !sparse
 	if now.lack = m.model.Lack(fields, e, now.present); now.lack.Some() {
-		now.scale = m.model.Scale(now.lack)
-		l.interceptsOf(l.chosen, now.base)
+		now.level, now.scale = l.levelFor(now.lack), m.model.Scale(now.lack)
+		l.interceptsOf(now.level, now.base)
 		l.fillAnswer(e)
 	}
 	if n := l.events; !l.shared() && (n <= usualFirst || n%usualEvery == 0) {
@@ -196,7 +199,7 @@ func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, rai
 func (l *Learner) compareDeleted(k blankout.Lack, label int) {
 	m := &l.missing
 	present := k.Named + k.Silent
-	if present == 0 || k.Null == 0 || l.shared() {
+	if present == 0 || k.Null == 0 || l.shared() || l.choosesLevels() {
 		return
 	}
 	bin := blankout.MissingBin(k.Null / (k.Null + present))
@@ -245,10 +248,14 @@ func (l *Learner) follow(kind, bin int) {
 		return
 	}
 	m.model = m.model.WithRules(null, absent)
-	if kind == forAbsent {
-		return
+	if kind != forAbsent {
+		l.fadeForecasts(bin)
 	}
-	// What was forecast at these shares was forecast under the other rule: it fades sooner.
+}
+
+// fadeForecasts lets what was forecast at a range of shares fade sooner: it was forecast under
+// another rule.
+func (l *Learner) fadeForecasts(bin int) {
 	for v := range l.levels {
 		f := &l.levels[v].forecast
 		for i := 1; i < ForecastPoints; i++ {

@@ -148,7 +148,7 @@ func (c Config) CheckShared() error {
 // for which numbers are often left out they could not agree on, and without the covariance
 // to fill in by, which has no place in their commits.
 func (c Config) Shared() Config {
-	c.Presence, c.CovarianceFields = "none", 0
+	c.Presence, c.CovarianceFields, c.PublishLevels = "none", 0, false
 	return c
 }
 

@@ -25,6 +25,7 @@ type Snapshot struct {
 	numbers []byte // likewise, where labels are numbers
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
+	levels  []byte // likewise, of a bank
 	metrics Metrics
 	health  *Health
 	start   Moment // of the block of events whose health is being found
@@ -52,6 +53,11 @@ func (l *Learner) Snapshot() *Snapshot {
 		fill := &coder.Coder{}
 		l.filling.state(fill)
 		s.fill = fill.Out
+	}
+	if len(l.levels) > 1 {
+		levels := &coder.Coder{}
+		l.levelsState(levels)
+		s.levels = levels.Out
 	}
 	return s
 }
@@ -91,6 +97,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
 			return
 		}
+		if s.levels != nil && !yield(blankout.Block{Name: blockLevels, Data: s.levels}) {
+			return
+		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: BlockHealth, Data: health}) {
 			model(yield)
@@ -112,10 +121,20 @@ func (l *Learner) Calibration() *blankout.Calibration { return l.measures.calibr
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
-func (l *Learner) head(s *blankout.Schema) blankout.Head { return l.headOf(s, l.chosen) }
+func (l *Learner) head(s *blankout.Schema) blankout.Head {
+	h := l.headOf(s, l.chosen)
+	byRange, levels := l.levelsByRange()
+	if byRange != nil {
+		h.Missing = h.Missing.WithLevels(byRange)
+	}
+	for _, v := range levels {
+		of := l.headOf(s, v)
+		h.Levels = append(h.Levels, blankout.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
+	}
+	return h
+}
 
-// modelOf returns the model that is published when a level is, for use before
-// the next Learn.
+// modelOf returns the model of a level alone, for use before the next Learn.
 func (l *Learner) modelOf(level int) *blankout.Linear {
 	return &blankout.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
 }
@@ -156,16 +175,20 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 	return h
 }
 
-// publishedRows returns rows of the Scaler's statistics and published weights.
-func (l *Learner) publishedRows() *blankout.Table {
-	rows := blankout.NewTable(blankout.ScalerWidth + l.k)
-	c, at := l.levels[l.chosen].lagShare(), l.chosen*l.k
+// publishedRows returns rows of the Scaler's statistics and the weights of the published
+// level, and of further ones.
+func (l *Learner) publishedRows(further []int) *blankout.Table {
+	levels := append([]int{l.chosen}, further...)
+	rows := blankout.NewTable(blankout.ScalerWidth + len(levels)*l.k)
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
-		to, w, lag := rows.Touch(column), l.weights(row)[at:], l.lags(row)[at:]
+		to, w, lag := rows.Touch(column), l.weights(row), l.lags(row)
 		copy(to, row[:blankout.ScalerWidth])
-		for k := range l.active {
-			to[blankout.ScalerWidth+k] = w[k] + c*lag[k]
+		for i, v := range levels {
+			c, from := l.levels[v].lagShare(), blankout.ScalerWidth+i*l.k
+			for k := range l.active {
+				to[from+k] = w[v*l.k+k] + c*lag[v*l.k+k]
+			}
 		}
 	}
 	return rows
@@ -174,9 +197,15 @@ func (l *Learner) publishedRows() *blankout.Table {
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
 func (l *Learner) Published() *blankout.Linear {
-	m := (&blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows()}).WithCovariance(l.filling.covariance)
-	m.Layout = blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
-	return m
+	_, further := l.levelsByRange()
+	m := blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(further)}
+	layout := blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
+	m.Layout = layout
+	for i := range m.Levels {
+		layout.Weight += l.k
+		m.Levels[i].Layout = layout
+	}
+	return m.WithCovariance(l.filling.covariance)
 }
 
 // Level returns the published level: a dropout's Q, a group dropout's Groups, Gaussian
@@ -346,8 +375,14 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err := l.restoreFilling(m, blocks); err != nil {
 		return nil, err
 	}
+	if levels, err := blankout.FindBlock(blocks, blockLevels); err == nil { // older files have none
+		c := coder.Read(levels)
+		if l.levelsState(c); !c.Done() {
+			return nil, fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockLevels, len(levels))
+		}
+	}
 	if m.Missing != nil {
-		l.missing.model = m.Missing.Forced(l.set.missingRule)
+		l.missing.model = m.Missing.Forced(l.set.missingRule).WithLevels(nil)
 	}
 	if !l.set.fills && l.missing.fills() {
 		l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))

@@ -271,7 +271,7 @@ func (l *Learner) varianceOf(e *blankout.Example) float64 {
 	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
 		return 0
 	}
-	return blankout.ScoreVariance(l.modelOf(l.chosen), e)
+	return blankout.ScoreVariance(l.modelOf(l.missing.event.level), e)
 }
 
 // forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
@@ -367,9 +367,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	if l.missing.event.lack.Some() && !l.shared() {
 		l.compareOwn(e, e.Label)
 	}
-	if l.fillsIn() {
-		l.compareDrawn(e, e.Label)
-	}
+	l.compareDrawn(e, e.Label)
 	l.forecastNumber(y)
 	l.now.scores[0] = l.unit.score(f)
 	if l.period > 0 {

@@ -307,18 +307,16 @@ var metrics = []metric{
 				emit(time.Since(p.at).Seconds(), p.name)
 			}
 		})},
-	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the published weights if that share of the features goes missing.",
+	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the answers if that share of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {
 				return // these are root mean squared errors, no shares
 			}
-			for _, f := range v.status.Metrics.Forecasts {
-				if f.Level != v.status.Metrics.Level {
-					continue
-				}
-				for i, e := range f.Error {
-					emit(e, strconv.FormatFloat(online.ForecastMissing(i), 'g', -1, 64))
-				}
+			if v.status.Metrics.Served.Level == "" {
+				return // nothing has been learned
+			}
+			for i, e := range v.status.Metrics.Served.Error {
+				emit(e, strconv.FormatFloat(online.ForecastMissing(i), 'g', -1, 64))
 			}
 		}},
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector since the start.",

@@ -9,7 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -120,10 +119,9 @@ func TestServedAsForecast(t *testing.T) {
 				runner, service := learnedFrom(t, config, c.classes, lines.Bytes())
 				url := start(t, serve.DefaultConfig(), service)
 				metrics := runner.Status().Metrics
-				level := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level })
 				for i, point := range c.points {
 					is := 100 * servedError(t, url, s, asked, online.ForecastMissing(point))
-					was := 100 * metrics.Forecasts[level].Error[point]
+					was := 100 * metrics.Served.Error[point]
 					served[i] += is / float64(c.streams)
 					if forecast[i] += was / float64(c.streams); c.classes == 2 {
 						check(fmt.Sprint("stream ", stream), point, was, is, 1.5)

@@ -130,6 +130,8 @@ type Report struct {
 	Classes    []class                    `json:"classes"`
 	Level      string                     `json:"level"`
 	Forecasts  []forecast                 `json:"forecasts"`
+	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
+	ByShare    []string                   `json:"levels_by_share,omitempty"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
 	Drift      online.Drift               `json:"drift"`
 	Warnings   []online.Warning           `json:"warnings,omitempty"`
@@ -252,6 +254,11 @@ func reportOf(v *view) Report {
 			out.Error = append(out.Error, measure.Defined(e))
 		}
 		r.Forecasts = append(r.Forecasts, out)
+	}
+	if r.ByShare = m.LevelsByShare; m.Served.Level != "" {
+		for _, e := range m.Served.Error {
+			r.Served = append(r.Served, measure.Defined(e))
+		}
 	}
 	if s := v.predicting; s != nil {
 		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, Trouble: s.Trouble}

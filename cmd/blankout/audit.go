@@ -248,7 +248,7 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 	}
 	why := m.Explain(e, class)
 	x := &audited{Key: string(e.Key),
-		Score: why.Score, Intercept: why.Intercept, Noise: m.Noise, Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
+		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Answer(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
 	if !loss.IsRegression(m.Loss) {
 		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
 		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
@@ -313,6 +313,9 @@ func whyRule(h *blankout.Head, e *blankout.Example) string {
 			share := part.missing / all
 			why = append(why, fmt.Sprintf("%g of %g fields %s, for which the model's rule is %s", part.missing, all, part.what, part.rules[blankout.MissingBin(share)]))
 		}
+	}
+	if a := h.Answer(e); a.Level > 0 {
+		why = append(why, fmt.Sprintf("the model answers events that lack so much by the weights of %s", h.NoiseOf(a)))
 	}
 	return strings.Join(why, "; ")
 }

@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -243,11 +242,9 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		}
 	}
 
-	if i := slices.IndexFunc(metrics.Forecasts, func(f online.Forecast) bool { return f.Level == metrics.Level }); i >= 0 {
-		fmt.Fprintf(out, "\n  %-34s", "forecast while learning")
-		for _, level := range levels {
-			fmt.Fprintf(out, "%7.1f", 100*metrics.Forecasts[i].Error[int(math.Round(level*online.ForecastPoints))])
-		}
+	fmt.Fprintf(out, "\n  %-34s", "forecast while learning")
+	for _, level := range levels {
+		fmt.Fprintf(out, "%7.1f", 100*metrics.Served.Error[int(math.Round(level*online.ForecastPoints))])
 	}
 
 	position, _ := r.Offsets.Lookup(demoTopic, 0)

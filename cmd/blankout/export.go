@@ -92,7 +92,10 @@ func (p *program) runExport(model, format string, rule blankout.MissingRule, out
 		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", model)}
 	}
 	if format == "onnx" {
-		return p.exportONNX(model, client.New(m.WithMissing(m.Missing.Forced(rule)), read.Record), out)
+		if len(m.Levels) > 0 {
+			fmt.Fprintf(p.stderr, "warning: the graph answers every event by the weights of %s; the program answers events that lack fields by those of other levels too (publish_levels = false learns without that)\n", m.Noise)
+		}
+		return p.exportONNX(model, client.New(m.WithMissing(m.Missing.Forced(rule)).Alone(), read.Record), out)
 	}
 	w, err := p.create(out)
 	if err != nil {

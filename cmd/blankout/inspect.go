@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -331,6 +332,9 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.Drift.Alarms > 0 {
 		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
 	}
+	if s.LevelsByShare != nil {
+		fmt.Fprintf(out, "missing       events that lack fields are answered by %s\n", answeredBy(s.LevelsByShare))
+	}
 	if len(s.Forecasts) == 0 {
 		return
 	}
@@ -370,4 +374,20 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of 
 		fmt.Fprintln(t, "\t")
 	}
 	t.Flush()
+}
+
+// answeredBy says which level answers events of each share of missing fields.
+func answeredBy(levels []string) string {
+	var parts []string
+	for bin, level := range levels {
+		if bin+1 < len(levels) && levels[bin+1] == level {
+			continue // the next range says so
+		}
+		if bin < len(blankout.MissingEdges) {
+			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*blankout.MissingEdges[bin]))
+		} else {
+			parts = append(parts, level+" above")
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -178,16 +178,11 @@ func (t *topScreen) draw(r *serve.Report) string {
 	if r.Refused > 0 {
 		line("refused", "%s records", humanize.Comma(int64(r.Refused)))
 	}
-	if len(r.Forecasts) > 0 {
+	if len(r.Served) > 0 {
 		var parts []string
-		for _, f := range r.Forecasts {
-			if f.Level != r.Level && len(r.Forecasts) > 1 {
-				continue
-			}
-			for i, e := range f.Error {
-				if i < len(r.Deletions) && i%3 == 0 {
-					parts = append(parts, fmt.Sprintf("%.0f %% gone %s", 100*r.Deletions[i], wrong(e)))
-				}
+		for i, e := range r.Served {
+			if i < len(r.Deletions) && i%3 == 0 {
+				parts = append(parts, fmt.Sprintf("%.0f %% gone %s", 100*r.Deletions[i], wrong(e)))
 			}
 		}
 		line(forecast, "%s", strings.Join(parts, ", "))

@@ -50,6 +50,31 @@ def test_filled_in(program, args, classes):
             assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.rule == "fill")
 
 
+@pytest.mark.parametrize("missing", ["as-is", "rescale", "auto"])
+def test_levels_by_share(program, missing):
+    """Events that lack much are answered by other weights, as the program answers them."""
+    r = np.random.default_rng(5)
+
+    def stream(n, nulls):
+        out = []
+        for _ in range(n):
+            label = int(r.integers(2))
+            strong = 2 * label - 1 + 0.5 * r.normal()
+            e = {"label": "ab"[label], "v0": strong, **{f"v{j}": strong + 1.5 * r.normal() for j in range(1, 13)}}
+            out.append({k: None if k != "label" and r.random() < nulls else v for k, v in e.items()})
+        return out
+
+    config = program.write("c.toml", '[record]\nlabel = "label"\n')
+    data = program.events("t.jsonl", stream(12_000, 0))
+    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--solver", "online", *(["--missing", missing] if missing != "auto" else []))
+    asked = stream(300, 0.6)
+    model = compare(program, program.home / "m", asked, tol=TOL)
+    answers = model.answers(asked, explain=100)
+    assert len({a.level for a in answers}) > 1 or missing != "as-is"
+    for a, score in zip(answers, model.decision_function(asked)):
+        assert abs(sum(c.score for c in a.explanation) - score) < 1e-9
+
+
 @pytest.mark.parametrize("loss", ["squared", "poisson"])
 @pytest.mark.parametrize("missing", ["fill", "as-is", "auto"])
 def test_numbers_filled_in(program, loss, missing):

@@ -222,6 +222,10 @@ function drawForecast(s) {
     const chosen = !measured && (f.level === s.level || s.forecasts.length === 1);
     return {name: chosen ? "live, " + f.level : f.level, chosen, colour: chosen ? "--a" : "--faint", faint: !chosen, width: chosen ? 2.5 : 1.25, points: f.error.map((e, i) => [s.deletions[i], e])};
   });
+  if (!measured && s.levels_by_share && s.served) {
+    for (const f of series) if (f.chosen) Object.assign(f, {chosen: false, colour: "--faint", faint: true, width: 1.25});
+    series.push({name: "live, by the level for that share", chosen: true, colour: "--a", width: 2.5, points: s.served.map((e, i) => [s.deletions[i], e])});
+  }
   series.sort((a, b) => a.chosen - b.chosen);
   if (measured)
     for (const [name, side, colour, dash] of [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]])

@@ -70,14 +70,7 @@ func (c *comparison) nulls() error {
 // learnNulls learns a set, whose columns become fields, with the fields of a share of the
 // groups null in each event, and returns the progressive error, %.
 func learnNulls(s *set, columns, group int, share float64, seed uint64, fill bool) (float64, error) {
-	schema := blankout.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
-	for i := range columns {
-		f := blankout.Field{Name: strconv.Itoa(i + 1), Kind: blankout.Numeric}
-		if group > 1 {
-			f.Group = strconv.Itoa(i / group)
-		}
-		schema.AddField(f)
-	}
+	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		return 0, err
@@ -102,6 +95,19 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 		l.LearnLater(&e, scores, &sums.Classes{})
 	}
 	return 100 * float64(wrong) / float64(len(s.examples)), nil
+}
+
+// fieldSchema returns the schema of a set whose columns become fields, in groups of so many.
+func fieldSchema(s *set, columns, group int) *blankout.Schema {
+	schema := blankout.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
+	for i := range columns {
+		f := blankout.Field{Name: strconv.Itoa(i + 1), Kind: blankout.Numeric}
+		if group > 1 {
+			f.Group = strconv.Itoa(i / group)
+		}
+		schema.AddField(f)
+	}
+	return schema
 }
 
 // nulled returns an event of fields, some of which are null.

@@ -74,14 +74,15 @@ class Covariance:
         far = np.abs(x - self.mean[places]) > CLIP * np.maximum(self._deviation[places], 1e-200)
         return far | (standardised & (np.abs(x) == WILD))
 
-    def repair(self, parts: np.ndarray, weights: np.ndarray) -> Repair:
+    def repair(self, parts: np.ndarray, weights: np.ndarray, level: int = 0) -> Repair:
         """Return the repair of weights, shape (columns, outputs), for a pattern of parts.
 
         Were the values normal, the missing ones m would have the expectation
         mu_m + B'(x_o - mu_o) given the observed ones o, B = C_oo^-1 C_om, and the covariance
-        C_mm - C_mo B. The weights must always be those of one model.
+        C_mm - C_mo B. The weights must always be those of one model and, for
+        a level, of that.
         """
-        key = parts.tobytes()
+        key = bytes([level]) + parts.tobytes()
         found = self._repairs.get(key)
         if found is not None:
             return found

@@ -51,11 +51,13 @@ class Verdict:
         rule: "" if nothing is known to be missing.
         scale: by what its features are multiplied, those that are filled in too.
         parts: by column of the model's covariance whether it is filled in; None if none is.
+        level: which of the model's weights answer, 0 for those of events that lack nothing.
     """
 
     rule: str = ""
     scale: float = 1.0
     parts: np.ndarray | None = None
+    level: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Missing:
         also: by the id of a later field the first one of the same name.
         known: whether columns of a sparse text format are missing where they are left out;
             columns then lists those, ascending.
+        levels: for each range of the share that is missing which of the model's weights answer.
     """
 
     null: tuple[str, ...] = (AS_IS,) * 5
@@ -78,6 +81,7 @@ class Missing:
     also: dict[int, int] = field(default_factory=dict)
     known: bool = False
     columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    levels: tuple[int, ...] = (0,) * 5
 
     @classmethod
     def parse(cls, data: dict | None) -> "Missing":
@@ -87,7 +91,7 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "null", "absent", "usual", "usually_null", "also", "known", "columns")
+        strict("missing", data, "null", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
         for name in ("null", "absent"):
             rules = data.get(name)
             if not isinstance(rules, list) or len(rules) != 5 or any(r not in RULES for r in rules):
@@ -100,6 +104,7 @@ class Missing:
             frozenset(data.get("usual") or ()), frozenset(data.get("usually_null") or ()),
             {int(later): int(first) for later, first in data.get("also") or ()},
             data.get("known", False), np.array(data.get("columns") or (), np.int64),
+            tuple(data.get("levels") or (0,) * 5),
         )
 
     def forced(self, rule: str) -> "Missing":
@@ -171,13 +176,14 @@ class Missing:
         scale = self.scale(k)
         rule = AS_IS if scale == 1 else RESCALE
         present = k.named + k.silent
+        level = self.levels[range_of((k.null + k.absent) / (k.null + k.absent + present))]
         null = k.null > 0 and self.null[range_of(k.null / (k.null + present))] == FILL
         absent = k.absent > 0 and self.absent[range_of(k.absent / (k.absent + present))] == FILL
         if covariance is not None and (null or absent):
             parts = self._parts(fields, batch, i, covariance, null, absent)
             if (parts == FILLED).any():
-                return Verdict(FILL, scale, parts)
-        return Verdict(rule, scale)
+                return Verdict(FILL, scale, parts, level)
+        return Verdict(rule, scale, None, level)
 
     def _parts(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance, null: bool, absent: bool) -> np.ndarray:
         """Say which columns of the covariance the event has, and which are filled in."""

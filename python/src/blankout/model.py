@@ -116,6 +116,21 @@ class _Rows:
         return known, self.slots[at[known]]
 
 
+@dataclass(frozen=True)
+class _Level:
+    """The weights of one noise level.
+
+    Attributes:
+        weights: shape (rows, outputs).
+        covered: those of the columns of the covariance, shape (columns, outputs); None without one.
+    """
+
+    noise: str
+    intercept: np.ndarray
+    weights: np.ndarray
+    covered: np.ndarray | None
+
+
 class Model:
     """A model of blankout. It never changes, and may be used by several threads.
 
@@ -134,7 +149,7 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "calibration", "threshold", "missing", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "calibration", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
@@ -178,6 +193,10 @@ class Model:
         self._covariance: Covariance | None = None
         self._weights = np.zeros((0, self._outputs))
         self._read_weights(file, layout, head.get("kernel", ""))
+        self._levels = [self._level(self.noise, self._intercept, self._weights)]
+        self._levels += [self._read_level(level) for level in head.get("levels") or ()]
+        if not all(0 <= level < len(self._levels) for level in self._missing.levels) or len(self._missing.levels) != 5:
+            raise FileError(f"block model: levels {self._missing.levels} for missing fields, of {len(self._levels) - 1}")
         if missing == "fill" and self._covariance is None:
             raise ValueError('missing "fill": the model has no covariance of numeric columns to fill in from')
         snapshot = _json(file, "snapshot") if "snapshot" in file.blocks else {}
@@ -226,20 +245,38 @@ class Model:
             raise FileError(f"block model: the layout {layout} does not fit {k} outputs")
         self._rows = rows = _Rows.parse(file, width)
         if self.kind == "linear":
-            at, average = layout["weight"], layout.get("average", 0)
-            self._weights = rows.values[:, at : at + k]
-            if average != 0:
-                lag = layout.get("lag", 0)
-                self._weights = self._weights + average * rows.values[:, lag : lag + k]
-            if layout.get("scale", 0) != 0:
-                self._weights = self._weights * layout["scale"]
+            self._weights = self._weights_at(layout)
         if stats >= 0 and self._scaler.mode != "none":
             self._statistics = rows.values[:, stats : stats + STATISTICS]
         if self.kind == "linear" and "covariance" in file.blocks:
             self._covariance = Covariance(bytes(file.blocks["covariance"]))
-            known, slots = rows.find(self._covariance.columns)
-            self._covariance_weights = np.zeros((len(known), k))
-            self._covariance_weights[known] = self._weights[slots]
+
+    def _weights_at(self, layout: dict) -> np.ndarray:
+        """Return the weights that a layout says are in the rows, shape (rows, outputs)."""
+        values, k = self._rows.values, self._outputs
+        at, average = layout["weight"], layout.get("average", 0)
+        weights = values[:, at : at + k]
+        if average != 0:
+            lag = layout.get("lag", 0)
+            weights = weights + average * values[:, lag : lag + k]
+        return weights * layout["scale"] if layout.get("scale", 0) != 0 else weights
+
+    def _read_level(self, level: dict) -> "_Level":
+        """Return the weights of a further noise level, which answer events that lack fields."""
+        strict("levels", level, "noise", "intercept", "layout")
+        layout, last = level["layout"], self._rows.values.shape[1] - self._outputs
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
+        if len(level["intercept"]) != self._outputs or not (0 <= layout["weight"] <= last and 0 <= layout.get("lag", 0) <= last):
+            raise FileError(f"block model: the level {level['noise']} does not fit {self._outputs} outputs")
+        return self._level(level["noise"], np.array(level["intercept"], np.float64), self._weights_at(layout))
+
+    def _level(self, noise: str, intercept: np.ndarray, weights: np.ndarray) -> "_Level":
+        covered = None
+        if self._covariance is not None:
+            known, slots = self._rows.find(self._covariance.columns)
+            covered = np.zeros((len(known), self._outputs))
+            covered[known] = weights[slots]
+        return _Level(noise, intercept, weights, covered)
 
     def __repr__(self) -> str:
         what = "numbers" if self._numbers else f"{len(self.classes_)} classes"
@@ -303,7 +340,8 @@ class Model:
         for i in range(len(batch)):
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist(), "version": self.version}
             a["score"] = float(scores[i, min(chosen[i], scores.shape[1] - 1)])
-            a["rule"], a["level"] = self._verdict(batch, i).rule, self.noise
+            verdict = self._verdict(batch, i)
+            a["rule"], a["level"] = verdict.rule, self._levels[verdict.level].noise
             if a["rule"]:
                 a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
@@ -382,12 +420,12 @@ class Model:
 
     def _score(self, batch: Batch) -> np.ndarray:
         """Return the scores, shape (n, outputs), or of pairs (n, classes)."""
-        scale = np.ones(len(batch))
+        scale, level = np.ones(len(batch)), np.zeros(len(batch), np.int64)
         filled: dict[int, Verdict] = {}
         if batch.present is not None or self._missing.known:
             for i in range(len(batch)):
                 verdict = self._verdict(batch, i)
-                scale[i] = verdict.scale
+                scale[i], level[i] = verdict.scale, verdict.level
                 if verdict.parts is not None:
                     filled[i] = verdict
         rows, columns, x, slots = self._standardised(batch)
@@ -399,8 +437,11 @@ class Model:
         else:
             out = np.empty((len(batch), self._outputs))
             for k in range(self._outputs):
-                out[:, k] = np.bincount(rows, weights=scaled * self._weights[slots, k], minlength=len(batch))
-        out += self._intercept
+                weights = self._weights[slots, k]
+                for one in np.unique(level[level > 0]):
+                    weights = np.where(level[rows] == one, self._levels[one].weights[slots, k], weights)
+                out[:, k] = np.bincount(rows, weights=scaled * weights, minlength=len(batch))
+        out += np.array([one.intercept for one in self._levels])[level]
         for i, verdict in filled.items():
             own = slice(ends[i], ends[i + 1])
             out[i] = self._filled_in(out[i], columns[own], x[own], verdict)
@@ -425,7 +466,7 @@ class Model:
         here, places = covariance.places(columns)
         wild = covariance.wild(places, x[here], self._statistics is not None)
         parts[places[wild & (parts[places] == OBSERVED)]] = APART
-        return covariance.repair(parts, self._covariance_weights)
+        return covariance.repair(parts, self._levels[verdict.level].covered, verdict.level)
 
     def _standardised(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return event, column, value and slot of every feature as the weights see it.
@@ -498,13 +539,13 @@ class Model:
         rows, columns, x, slots = self._standardised(one)
         verdict = self._verdict(one, 0)
         scale = verdict.scale
-        weights = self._weights[slots, output]
+        weights = self._levels[verdict.level].weights[slots, output]
         if verdict.parts is not None:  # what the columns stand for besides counts as theirs
             repair = self._repair(columns, x, verdict)
             here, places = self._covariance.places(columns)
             weights = weights.copy()
             weights[here] += repair.extra[places, output]
-        intercept = float(self._intercept[output])
+        intercept = float(self._levels[verdict.level].intercept[output])
         parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
         curves: dict[int, float] = {}  # what a number's curve adds beside its own weight
         if self._curves is not None:

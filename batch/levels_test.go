@@ -1,0 +1,79 @@
+package batch_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/online"
+)
+
+// Events that a live model answers by the weights of several levels are measured as it answers
+// them, and the error by share deleted is that of the level for the share.
+func TestValidateByLevel(t *testing.T) {
+	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	for j := range 13 {
+		s.AddField(blankout.Field{Name: string(rune('a' + j)), Kind: blankout.Numeric})
+	}
+	// One reading tells the class; the others are copies of it with much noise.
+	r := rand.New(rand.NewPCG(1, 2))
+	all := make([]blankout.Example, 20_000)
+	for i := range all {
+		e := &all[i]
+		*e = blankout.Example{Label: r.IntN(2), Weight: 1, Offset: int64(i)}
+		strong := float64(2*e.Label-1) + 0.5*r.NormFloat64()
+		for j := range uint16(13) {
+			x := strong
+			if j > 0 {
+				x += 1.5 * r.NormFloat64()
+			}
+			e.Field = append(e.Field, j+1)
+			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
+		}
+		if i%10 == 0 && i%20 == 0 { // half of the holdout
+			*e = *without(r, e, 0.6)
+		}
+	}
+	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.Missing = "auto", "as-is" }, batch.DefaultValidateConfig())
+	if len(live.Levels) == 0 || live.Missing.Levels[3] == 0 || exact.Levels != nil {
+		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
+	}
+	for name, m := range map[string]struct {
+		model *blankout.Linear
+		said  float64
+	}{"live": {live, *report.Live.Error}, "exact": {exact, *report.Exact.Error}} {
+		wrong := 0.0
+		for i := 0; i < len(all); i += 10 {
+			if m.model.Predict(m.model.Score(&all[i], make([]float64, 1))) != all[i].Label {
+				wrong += 100. / 2000
+			}
+		}
+		if math.Abs(wrong-m.said) > 1e-9 {
+			t.Errorf("%s: %v %% wrong, the validation says %v", name, wrong, m.said)
+		}
+	}
+	alone, err := batch.NewEvidence(live.Alone()), error(nil)
+	for i := 0; i < len(all) && err == nil; i += 10 {
+		err = alone.HeldOut(&all[i])
+	}
+	for i := 1; i < len(all) && err == nil; i += 10 {
+		err = alone.Learned(&all[i], 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise = live.Loss, live.Noise
+	one, _, err := alone.Validate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, share := range report.Deletions {
+		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
+		if another := live.Missing.Levels[blankout.MissingBin(share)] > 0 && share > 0; another == (by == own) {
+			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", share, by, own, live.Missing.Levels[blankout.MissingBin(share)])
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package blankout_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// twoLevels returns a model of three numbers with the weights of two levels, and the models
+// that either would be alone. Events that lack more than three tenths are answered by the second.
+func twoLevels(t *testing.T, rule blankout.MissingRule) (both, first, second *blankout.Linear) {
+	t.Helper()
+	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	for _, name := range []string{"a", "b", "c"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	rules := blankout.MissingRules{rule, rule, rule, rule, rule}
+	c, err := blankout.NewCovariance([]uint32{0, 1, 2}, []uint16{1, 2, 3}, []float64{0.1, -0.2, 0.3},
+		[]float64{1, 0.8, 0.5, 0.8, 1.5, 0.4, 0.5, 0.4, 0.7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := [2][]float64{{1, -2, 3}, {0.5, 0.25, -1}}
+	intercepts := [2]float64{0.3, -0.7}
+	noises := [2]string{"none", "dropout:0.5"}
+	one := func(level int) *blankout.Linear {
+		m := blankout.NewLinear(s, "logistic:gaussian", noises[level], [][]float64{weights[level]}, []float64{intercepts[level]})
+		m.Missing = blankout.NewMissing(rules, rules, nil, nil, nil)
+		return m.WithCovariance(c)
+	}
+	rows := blankout.NewTable(2)
+	for i := range weights[0] {
+		copy(rows.Touch(uint32(i)), []float64{weights[0][i], weights[1][i]})
+	}
+	layout := func(at int) blankout.Layout { return blankout.Layout{Width: 2, Weight: at, Stats: -1} }
+	both = &blankout.Linear{Head: blankout.Head{Schema: s, Loss: "logistic:gaussian", Noise: noises[0], Outputs: 1, Intercept: intercepts[:1], Layout: layout(0),
+		Missing: blankout.NewMissing(rules, rules, nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1}),
+		Levels:  []blankout.Level{{Noise: noises[1], Intercept: intercepts[1:], Layout: layout(1)}}}, Rows: rows}
+	return both.WithCovariance(c), one(0), one(1)
+}
+
+// An event is answered by the weights of the level for what it lacks, whatever is asked, and
+// also after the model has been written and read.
+func TestLevelsAnswer(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill} {
+		both, first, second := twoLevels(t, rule)
+		blocks, err := both.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := blankout.ReadLinear(slices.Collect(blocks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			e := &blankout.Example{Weight: 1, Field: []uint16{}}
+			for i := range uint16(3) {
+				if r.IntN(2) == 0 {
+					e.Missing = append(e.Missing, i+1)
+					continue
+				}
+				e.Field = append(e.Field, i+1)
+				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i)), append(e.Features.Value, r.NormFloat64())
+			}
+			want := first
+			if len(e.Missing) > 0 { // a third at least
+				want = second
+			}
+			for name, m := range map[string]*blankout.Linear{"made": both, "read": read, "without the cache": {Head: both.Head, Rows: both.Rows}} {
+				answer := m.Answer(e)
+				if got := m.NoiseOf(answer); got != want.Noise {
+					t.Fatalf("%s, %s: %v is answered by %s", rule, name, e.Missing, got)
+				}
+				same := func(what string, got, want float64) {
+					if math.Abs(got-want) > 1e-12 {
+						t.Fatalf("%s, %s: %v: %s %v, want %v", rule, name, e.Missing, what, got, want)
+					}
+				}
+				score := want.Score(e, make([]float64, 1))[0]
+				same("score", m.Score(e, make([]float64, 1))[0], score)
+				x := m.Standardised(e, blankout.Vec{})
+				same("score of what is left", m.ScoreLacking(x, e, make([]float64, 1))[0], score)
+				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
+				same("variance", blankout.ScoreVariance(m, e), blankout.ScoreVariance(want, e))
+				if got, why := m.Explain(e, 1), want.Explain(e, 1); !reflect.DeepEqual(got, why) {
+					t.Fatalf("%s, %s: explained as %+v, want %+v", rule, name, got, why)
+				}
+				same("score of the model alone", m.Alone().Score(e, make([]float64, 1))[0], first.Score(e, make([]float64, 1))[0])
+			}
+		}
+	}
+}
+
+// A file whose levels do not fit is refused.
+func TestLevelsAreChecked(t *testing.T) {
+	for want, spoil := range map[string]func(*blankout.Linear){
+		"levels [0 0 2 1 1] for missing fields, of 1": func(m *blankout.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1}) },
+		"levels [0 0 1 1 -1] for":                     func(m *blankout.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 1, 1, -1}) },
+		"missing: 2 levels for 5 ranges":              func(m *blankout.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 1}) },
+		"level dropout:0.5: 1 outputs, 0 intercepts":  func(m *blankout.Linear) { m.Levels[0].Intercept = nil },
+		"level dropout:0.5: 1 outputs, 1 intercepts":  func(m *blankout.Linear) { m.Levels[0].Layout.Weight = 2 },
+	} {
+		m, _, _ := twoLevels(t, blankout.MissingFill)
+		spoil(m)
+		blocks, err := m.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := blankout.ReadLinear(slices.Collect(blocks)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// A model of one level is written without a word of levels, as it was before there were any.
+func TestOneLevelIsSilent(t *testing.T) {
+	_, m, _ := twoLevels(t, blankout.MissingFill)
+	blocks, err := m.EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := blankout.FindBlock(slices.Collect(blocks), "model")
+	if err != nil || bytes.Contains(head, []byte("levels")) {
+		t.Errorf("%s, error %v", head, err)
+	}
+}
