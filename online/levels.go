@@ -33,6 +33,10 @@ const missingRuleCount = len(blankout.RuleLosses{})
 
 var missingRules = [missingRuleCount]blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill}
 
+// comparedLater is every how many events the answers are compared on one that lacks fields by
+// itself, after the first ones.
+const comparedLater = 16
+
 // answerSure is by how many standard errors another level must be better.
 const answerSure = 2.0
 
@@ -107,7 +111,14 @@ func (l *Learner) levelOf(bin int) int {
 // compareAnswersOwn compares the answers to the event at hand, which lacks fields by itself.
 func (l *Learner) compareAnswersOwn(e *blankout.Example, label int) {
 	f, k := &l.filling, l.missing.event.lack
-	if k.Named+k.Silent == 0 || l.events > forecastFirst && l.events%forecastEvery != 0 || l.events%uint64(1+len(f.columns)/16) != 0 {
+	every := uint64(1)
+	switch {
+	case l.events > drawFirst:
+		every = comparedLater
+	case l.events > forecastFirst:
+		every = forecastEvery
+	}
+	if k.Named+k.Silent == 0 || l.events%(every*uint64(1+len(f.columns)/128)) != 0 {
 		return
 	}
 	c := &l.missing.answers[blankout.MissingBin(k.Share())]
