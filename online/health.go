@@ -99,6 +99,8 @@ const (
 	healthChanges = 64
 	// What a sample leaves of the cost of a field that those before it tell.
 	costKeep = 1 - 1.0/1000
+	// With fewer samples than this the cost says nothing: some 2,000 events of the field.
+	costLeast = 64
 )
 
 // Moment is an event of the stream.
@@ -597,11 +599,12 @@ func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
 	}
 }
 
-// rise returns by how much the error rises where a share of the events loses the field.
+// known says whether enough samples have come for rise to mean something.
+func (c *fieldCost) known() bool { return c.n >= costLeast }
+
+// rise returns by how much the error rises where a share of the events loses the field, once
+// that is known.
 func (c *fieldCost) rise(share float64) float64 {
-	if c.n == 0 {
-		return 0
-	}
 	return share * (c.without - c.with) / c.n
 }
 

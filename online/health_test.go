@@ -148,6 +148,27 @@ func TestHealthDeadField(t *testing.T) {
 	}
 }
 
+// What the death of a field would cost is not told by the first few events.
+func TestHealthCostNeedsEvents(t *testing.T) {
+	l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
+	s.feed(l, 1664)
+	h := l.Health()
+	if len(h.Fields) == 0 {
+		t.Fatal("no field is known")
+	}
+	for _, f := range h.Fields {
+		if f.ErrorWithout != nil {
+			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
+		}
+	}
+	s.feed(l, 2432)
+	for _, f := range l.Health().Fields {
+		if f.Missing != nil && f.ErrorWithout == nil {
+			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
+		}
+	}
+}
+
 // What has always been so raises no alarm, nor does a short burst; a rise does.
 func TestHealthUsuallyMissing(t *testing.T) {
 	l, s := sensorLearner(t, DefaultConfig()), newSensors(2)

@@ -43,7 +43,8 @@ type FieldHealth struct {
 	// than three deviations off counts as three.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
-	// ErrorWithout is the forecast of the error, in percent, if no event had the field.
+	// ErrorWithout is the forecast of the error, in percent, if no event had the field; nil
+	// until enough events have told what its death would cost.
 	ErrorWithout *float64     `json:"error_without,omitempty"`
 	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on
 
@@ -139,7 +140,7 @@ func (l *Learner) Health() *Health {
 		if !known {
 			continue
 		}
-		if now := l.errorForecast(); now >= 0 && f.cost.n > 0 && field.Missing != nil {
+		if now := l.errorForecast(); now >= 0 && f.cost.known() && field.Missing != nil {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
 				now = m.before // when events still had it
 			}
@@ -225,7 +226,7 @@ func (f *fieldHealth) strength(kind int, c Condition) float64 {
 func (f *fieldHealth) value(kind int) alarmValue {
 	m := &f.measures[kind]
 	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
-	if kind == measureMissing && m.before >= 0 && f.cost.n > 0 {
+	if kind == measureMissing && m.before >= 0 && f.cost.known() {
 		v.before = 100 * m.before
 		v.after = 100 * max(0, min(1, m.before+f.cost.rise(v.Change)))
 	}
