@@ -210,3 +210,36 @@ func TestMasksInARow(t *testing.T) {
 		t.Errorf("60 times eight masks have only %d orders", len(orders))
 	}
 }
+
+// BenchmarkLearnNumbers learns events of 24 numbers, each a field of its own and correlated
+// with the others, with all that the default does besides: a profile says what of it the
+// forecasts on masks and filling in take.
+func BenchmarkLearnNumbers(b *testing.B) {
+	const n = 24
+	schema := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	for i := range n {
+		schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
+	}
+	l, err := New(DefaultConfig(), schema)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	events := make([]blankout.Example, 4000)
+	for i := range events {
+		e := &events[i]
+		e.Weight, e.Label = 1, r.IntN(2)
+		common := r.NormFloat64()
+		for j := range uint32(n) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, common+r.NormFloat64()+float64(e.Label))
+			e.Field = append(e.Field, uint16(1+j))
+		}
+		l.Learn(e)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		l.Learn(&events[i%len(events)])
+		i++
+	}
+}
