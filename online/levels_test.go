@@ -2,6 +2,8 @@ package online
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -174,5 +176,132 @@ func TestLevelsStateIsChecked(t *testing.T) {
 		if _, err := Restore(DefaultConfig(), spoiled); err == nil {
 			t.Fatalf("%d of %d bytes are taken", n, len(blocks[at].Data))
 		}
+	}
+}
+
+// Another level needs more evidence than a rule, or than the level that is at home; what is not
+// allowed is not chosen, and neither is anything before enough events have been compared.
+func TestBetterAnswer(t *testing.T) {
+	all := func(int) bool { return true }
+	// Answers of two levels under three rules; the squares make a standard error of 10 each.
+	choice := func(gain float64, at int) *answerChoice {
+		c := &answerChoice{events: 100, sum: make([]float64, 6), squares: []float64{100, 100, 100, 100, 100, 100}}
+		c.sum[at] = -gain
+		return c
+	}
+	for _, x := range []struct {
+		what            string
+		c               *answerChoice
+		now, home, want int
+		allowed         func(int) bool
+	}{
+		{"a rule that is better by one error of both", choice(20, 2), 1, 0, 2, all},
+		{"a rule that is not", choice(13, 2), 1, 0, 1, all},
+		{"a level that is better by one", choice(20, 4), 1, 0, 1, all},
+		{"a level that is better by more than two", choice(41, 4), 1, 0, 4, all},
+		{"the level at home that is better by one", choice(20, 4), 1, 1, 4, all},
+		{"a rule that is not allowed", choice(100, 2), 1, 0, 1, func(rule int) bool { return rule < 2 }},
+	} {
+		if got := x.c.better(x.now, x.home, x.allowed); got != x.want {
+			t.Errorf("%s: %d, want %d", x.what, got, x.want)
+		}
+		x.c.events = leastCompared - 1
+		if got := x.c.better(x.now, x.home, x.allowed); got != x.now {
+			t.Errorf("%s, of few events: %d", x.what, got)
+		}
+	}
+}
+
+// withLevels returns a Learner in which a level but the published one answers every range.
+func withLevels(t *testing.T) *Learner {
+	t.Helper()
+	c := DefaultConfig()
+	c.Missing = "as-is"
+	l, err := New(c, oneStrongSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range oneStrong(3000, 0, 1) {
+		l.Learn(e)
+	}
+	for bin := range l.missing.answers {
+		l.missing.answers[bin].level = (l.chosen + 1) % len(l.levels)
+	}
+	return l
+}
+
+// What is forecast with nothing missing is of the published level, whatever answers the rest,
+// and so is the objective.
+func TestPublishedLevelOfComplete(t *testing.T) {
+	l := withLevels(t)
+	m := l.Metrics()
+	if next := (l.chosen + 1) % len(l.levels); m.Served.Error[0] != m.Forecasts[l.chosen].Error[0] || m.Served.Error[1] != m.Forecasts[next].Error[1] {
+		t.Errorf("forecast %+v", m.Served)
+	}
+	evaluate := func() float64 {
+		objective, _, _, err := l.Evaluate(t.Context(), &exampleSource{examples: oneStrong(500, 0, 2)}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objective
+	}
+	with := evaluate()
+	l.config.PublishLevels = false
+	if alone := evaluate(); with != alone {
+		t.Errorf("objective %v with the levels of other shares, %v without", with, alone)
+	}
+}
+
+// exampleSource yields examples in one batch.
+type exampleSource struct {
+	examples []*blankout.Example
+}
+
+func (s *exampleSource) Next(_ context.Context, b *blankout.Batch) error {
+	if s.examples == nil {
+		return io.EOF
+	}
+	b.Examples = b.Examples[:0]
+	for _, e := range s.examples {
+		b.Examples = append(b.Examples, *e)
+	}
+	s.examples = nil
+	return nil
+}
+
+// A change of what answers lets the forecasts of the range fade, and what masks had to say fades
+// once there are events of the range's own. A range that comes back to the published level
+// follows it.
+func TestAnswersChange(t *testing.T) {
+	l := withLevels(t)
+	e := oneStrong(1, 0.45, 7)[0]
+	l.Learn(e)
+	l.chosen = 2 // not the natural one
+	const next = 3
+	bin := blankout.MissingBin(l.missing.event.lack.Share())
+	c := &l.missing.answers[bin]
+	var point int
+	for point = 1; forecastBins[point] != bin; point++ {
+	}
+	other := 1
+	for forecastBins[other] == bin {
+		other++
+	}
+	// Nothing speaks for the next level, and much for the published one as is.
+	c.events, c.own, c.level = 5000, comparisonOwn-1, next
+	for i := range c.sum {
+		c.sum[i], c.squares[i] = 1000, 700*700 // so that the bar decides
+	}
+	c.sum[l.chosen*missingRuleCount] = -1000
+	for v := range l.levels {
+		l.levels[v].forecast.samples[point], l.levels[v].forecast.samples[other] = 2*forecastOther, 2*forecastOther
+	}
+	l.events = drawFirst + comparedLater - drawFirst%comparedLater
+	l.compareAnswersOwn(e, e.Label)
+	if c.level != published || c.events != comparisonOwn+1 {
+		t.Errorf("level %d (published is %d), %v events", c.level, published, c.events)
+	}
+	if f := &l.levels[0].forecast; f.samples[point] != forecastOther || f.samples[other] != 2*forecastOther {
+		t.Errorf("samples of the range %v, of another %v", f.samples[point], f.samples[other])
 	}
 }
