@@ -160,15 +160,49 @@ func (m *Linear) outputs(x Vec, a Answer, out []float64) []float64 {
 		return out
 	}
 	r := m.repaired(x, a.Parts)
+	m.addFilled(x, a, r, out)
+	for k := range out {
+		out[k] = m.widen(out[k], a.Scale*a.Scale*r.variance[k])
+	}
+	return out
+}
+
+// addFilled adds to the sums over the features of an event what is expected of those that are
+// missing, and the intercepts.
+func (m *Linear) addFilled(x Vec, a Answer, r *repair, out []float64) {
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
 			out[k] += a.Scale * value * extra
 		}
 	}
 	for k := range out {
-		out[k] = m.widen(m.Intercept[k]+out[k]+a.Scale*r.shift[k], a.Scale*a.Scale*r.variance[k])
+		out[k] = m.Intercept[k] + out[k] + a.Scale*r.shift[k]
 	}
-	return out
+}
+
+// ChanceInterval returns the bounds between which the probability of the second of two classes
+// would lie in nine of ten cases if what is filled in for an event were known. known is false
+// where nothing is filled in, and for other models than those of two classes with one output.
+func (m *Linear) ChanceInterval(e *Example) (low, high float64, known bool) {
+	a := m.Answer(e)
+	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
+		return 0, 0, false
+	}
+	at := m.At(a)
+	x := at.Standardised(e, Vec{})
+	f := []float64{0}
+	for i, d := range x.Index {
+		if row := at.Rows.Row(d); row != nil {
+			f[0] += a.Scale * x.Value[i] * at.weight(row, 0)
+		}
+	}
+	r := at.repaired(x, a.Parts)
+	at.addFilled(x, a, r, f)
+	width := intervalWidth * a.Scale * math.Sqrt(r.variance[0])
+	var chances [2]float64
+	low = m.Probabilities([]float64{f[0] - width}, chances[:])[1]
+	high = m.Probabilities([]float64{f[0] + width}, chances[:])[1]
+	return min(low, high), max(low, high), true
 }
 
 // repaired returns the repair for a pattern, of which it takes the wild values out.

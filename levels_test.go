@@ -131,3 +131,39 @@ func TestOneLevelIsSilent(t *testing.T) {
 		t.Errorf("%s, error %v", head, err)
 	}
 }
+
+// The probability that an event would get if what is missing were known lies in nine of ten
+// cases within the interval.
+func TestChanceInterval(t *testing.T) {
+	both, first, second := twoLevels(t, blankout.MissingFill)
+	e := &blankout.Example{Weight: 1, Field: []uint16{1, 3}, Missing: []uint16{2}, Features: blankout.Vec{Index: []uint32{0, 2}, Value: []float64{0.7, -0.5}}}
+	// b given a and c, of the covariance of twoLevels: C_bo C_oo^-1, solved by hand.
+	mean, of, with := []float64{0.1, -0.2, 0.3}, [2]float64{0.8, 0.4}, [3]float64{1, 0.5, 0.7}
+	det := with[0]*with[2] - with[1]*with[1]
+	ba, bc := (of[0]*with[2]-of[1]*with[1])/det, (of[1]*with[0]-of[0]*with[1])/det
+	expected := mean[1] + ba*(0.7-mean[0]) + bc*(-0.5-mean[2])
+	deviation := math.Sqrt(1.5 - ba*of[0] - bc*of[1])
+	for name, m := range map[string][2]*blankout.Linear{"one level": {first, first}, "the level for the share": {both, second}} {
+		low, high, known := m[0].ChanceInterval(e)
+		if !known || !(0 < low && low < high && high < 1) {
+			t.Fatalf("%s: %v to %v, %v", name, low, high, known)
+		}
+		r := rand.New(rand.NewPCG(5, 6))
+		in, n := 0.0, 40_000
+		for range n {
+			full := &blankout.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: []float64{0.7, expected + deviation*r.NormFloat64(), -0.5}}}
+			if p := m[1].Probabilities(m[1].Score(full, make([]float64, 1)), make([]float64, 2))[1]; low <= p && p <= high {
+				in += 1 / float64(n)
+			}
+		}
+		if math.Abs(in-0.9) > 0.01 {
+			t.Errorf("%s: %.3f of the probabilities lie within", name, in)
+		}
+	}
+	if low, high, known := first.ChanceInterval(&blankout.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 1, 1}}}); known {
+		t.Errorf("with nothing missing: %v to %v", low, high)
+	}
+	if _, _, known := first.WithMissing(first.Missing.Forced(blankout.MissingAsIs)).ChanceInterval(e); known {
+		t.Error("an interval where nothing is filled in")
+	}
+}

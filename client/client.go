@@ -170,7 +170,8 @@ type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
 	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
 	// and High are the bounds that nine of ten targets lie between, if the model knows its
-	// residuals (blankout.Head.Interval).
+	// residuals (blankout.Head.Interval). Of an event of two classes in which missing numbers
+	// are filled in they bound Probability (blankout.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -499,6 +500,14 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	}
 	chances = m.Probabilities(scores, chances)
 	p.Class, p.Probability = m.className(class), chances[class]
+	if l, linear := m.Model.(*blankout.Linear); linear && answer.Parts != nil {
+		if low, high, known := l.ChanceInterval(e); known {
+			if class == 0 {
+				low, high = 1-high, 1-low
+			}
+			p.Low, p.High = &low, &high
+		}
+	}
 	shown := max(2, min(len(chances), len(m.Schema.Classes)))
 	p.Probabilities = make(map[string]float64, shown)
 	for k, chance := range chances[:shown] {

@@ -138,9 +138,15 @@ func (t *topScreen) draw(r *serve.Report) string {
 	}
 	state := r.NotReady
 	if state == "" {
-		state = "learning"
-		if r.Started == nil {
+		switch { // the page's words
+		case r.Ended:
+			state = "ended, serving"
+		case r.Started == nil:
 			state = "predicting"
+		case r.Learned+r.Unlabelled+r.Refused == 0:
+			state = "waiting for events"
+		default:
+			state = "learning"
 		}
 	}
 	name := r.Name

@@ -647,7 +647,7 @@ async function ask() {
   if ((p.unknown || []).length) says.push(`Never met: ${p.unknown.join(", ")}. They count for nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
-    el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability))),
+    el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} if what is missing were known`))),
     names.length ? rows(["class", "probability"], names.map(([c, v]) => [c, percent(v)])) : "",
     (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + (p.value != null ? own(Math.abs(c.score)) : Math.abs(c.score).toPrecision(3)), el("td", {class: "bars"}, signed(c.score / most))])) : "",
     ...says.map(t => el("p", {class: "note"}, t)));

@@ -29,6 +29,7 @@ CLASS_LOSSES = (
 NUMBER_LOSSES = ("linear", "absolute", "quantile", "huber", "poisson")
 INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
 MAX_VARIANCE = 10.0  # of the logarithm of a count
+INTERVAL = 1.6448536269514722  # deviations to either side that hold nine of ten
 MOST_UNKNOWN = 20  # features that an answer names as unknown
 
 
@@ -51,7 +52,9 @@ class Answer:
         class_, probability: the predicted class and its probability; None where labels are numbers.
         probabilities: by class.
         value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
-            targets lie between; None where the model does not know them.
+            targets lie between; None where the model does not know them. Of an event of two classes
+            in which missing numbers are filled in, low and high are where the probability would lie in
+            nine of ten cases if these were known.
         score: that of the class, or of the value; of two classes the second's.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
@@ -349,6 +352,7 @@ class Model:
                 a["probability"] = float(chances[i, chosen[i]])
                 shown = range(max(2, min(len(self.classes_), len(self._schema.classes))))
                 a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
+                a.update(self._chance_interval(batch, i, int(chosen[i])))
             if self._numbers:
                 a.update(self._interval(self._value(scores[i, 0]), variances[i]))
             a["unknown"] = self._unknown(batch, i)
@@ -384,6 +388,22 @@ class Model:
             out[i] *= verdict.scale**2
         return out
 
+    def _chance_interval(self, batch: Batch, i: int, chosen: int) -> dict[str, float]:
+        """Return where the probability of the chosen one of two classes would lie if what is filled in were known."""
+        if self._outputs != 1 or self._pairs:
+            return {}
+        one = _one(batch, i)
+        verdict = self._verdict(one, 0)
+        if verdict.parts is None:
+            return {}
+        _, columns, x, slots = self._standardised(one)
+        level, r = self._levels[verdict.level], self._repair(columns, x, verdict)
+        here, places = self._covariance.places(columns)
+        score = verdict.scale * float(x @ level.weights[slots, 0] + x[here] @ r.extra[places, 0] + r.shift[0]) + level.intercept[0]
+        width = INTERVAL * verdict.scale * math.sqrt(r.variance[0])
+        ends = sorted(float(p) for p in self._probabilities(np.array([[score - width], [score + width]]))[:, chosen])
+        return {"low": ends[0], "high": ends[1]}
+
     def _interval(self, value: float, variance: float) -> dict[str, float]:
         """Return a value with the bounds that nine of ten targets lie between, if they are known."""
         if self._residual is None:
@@ -392,7 +412,7 @@ class Model:
         unit = math.sqrt(max(value, 1e-9)) if self._counts else 1.0  # Pearson's residuals of counts
         if self._counts:  # the logarithm is normal
             variance = value * math.expm1(min(variance, MAX_VARIANCE))
-        width = 1.6448536269514722 * math.sqrt(deviation * deviation + variance)
+        width = INTERVAL * math.sqrt(deviation * deviation + variance)
         low, high = (float(value + unit * (mean + side * width)) for side in (-1, 1))
         return {"value": float(value), "low": max(low, 0.0) if self._counts else low, "high": high}
 
