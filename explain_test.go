@@ -131,4 +131,8 @@ func TestExplainGroups(t *testing.T) {
 	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Share < 0) {
 		t.Errorf("the part that makes up for its group's is %+v", last)
 	}
+	m.Noise = "group:1-2=0.3" // the other column's group never dies
+	if got, want := m.Explain(&Example{Features: Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Weight: 1}, 1).Variance, rg*(p[0]+p[1])*(p[0]+p[1]); math.Abs(got-want) > 1e-12 {
+		t.Errorf("variance %v where one group has a rate, want %v", got, want)
+	}
 }

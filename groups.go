@@ -170,7 +170,6 @@ func (g *Grouping) Hash(unit int32) uint64 {
 // covariances returns for the parts w_d x_d of a score, of features of these units, the
 // covariance of each with the score under n; their sum is the score's variance.
 func (g *Grouping) covariances(n GroupDropout, units []int32, parts []float64) []float64 {
-	r, rg := n.Odds()
 	sum := make([]float64, g.Len()) // by group, with the pairs it is in, and by pair
 	for i, u := range units {
 		sum[u] += parts[i]
@@ -181,9 +180,12 @@ func (g *Grouping) covariances(n GroupDropout, units []int32, parts []float64) [
 	}
 	out := make([]float64, len(parts))
 	for i, u := range units {
+		r, rg := n.Odds(g.Name(u))
 		together, own := rg*sum[u], r*(1+rg)
 		if a, b, pair := g.Pair(u); pair {
-			together, own = rg*sum[a]+rg*sum[b]+rg*rg*sum[u], own*(1+rg)
+			_, ra := n.Odds(g.Name(a))
+			_, rb := n.Odds(g.Name(b))
+			together, own = ra*sum[a]+rb*sum[b]+ra*rb*sum[u], r*(1+ra)*(1+rb)
 		}
 		out[i] = parts[i] * (together + own*parts[i])
 	}

@@ -4,10 +4,13 @@ package blankout
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Noise is unbiased noise on every feature, E[x~] = x, independent of that on the
@@ -56,10 +59,10 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
 // GroupDropout sets whole groups of features to zero, each group with probability
-// Groups in [0, 1), and independently of that single features with probability Q in
-// [0, 1). What is left is scaled by 1/((1-Q)(1-Groups)). See Grouping for which features
-// are a group; the product of features of two groups dies with either of them, and what
-// is left of it is scaled for both.
+// Groups in [0, 1) or a probability of its own, and independently of that single features
+// with probability Q in [0, 1). What is left is scaled by 1/((1-Q)(1-Groups)). See Grouping
+// for which features are a group; the product of features of two groups dies with either of
+// them, and what is left of it is scaled for both.
 //
 // With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sums s_g over the features of a group
 // of w_d x_d, a score has the variance
@@ -75,18 +78,38 @@ func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 // The variance of a single feature alone, which Coefficients states, is therefore not
 // all: the features of a group vary together. Code that adds variances up by feature
 // must ask for a GroupDropout and treat it or refuse it.
-type GroupDropout struct{ Q, Groups float64 }
+type GroupDropout struct {
+	Q, Groups float64
+	// Rates, if it is not nil, holds the probability of each group by its name, in place of
+	// Groups. A group that it does not name stays as it is.
+	Rates map[string]float64
+}
 
-// Coefficients are those of a feature of one group.
+// Rate returns the probability that a group dies.
+func (n GroupDropout) Rate(group string) float64 {
+	if n.Rates != nil {
+		return n.Rates[group]
+	}
+	return n.Groups
+}
+
+// Coefficients are those of a feature of one group, of the group that dies most often.
 func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
-	r, rg := n.Odds()
+	most := n.Groups
+	for _, q := range n.Rates {
+		most = max(most, q)
+	}
+	r, rg := odds(n.Q), odds(most)
 	return 0, 0, r + rg + r*rg
 }
 
-// Odds returns r and r_g.
-func (n GroupDropout) Odds() (r, rg float64) { return n.Q / (1 - n.Q), n.Groups / (1 - n.Groups) }
+// Odds returns r, and r_g of a group.
+func (n GroupDropout) Odds(group string) (r, rg float64) { return odds(n.Q), odds(n.Rate(group)) }
 
-// Corrupt draws one feature of one group, as if it were alone.
+func odds(q float64) float64 { return q / (1 - q) }
+
+// Corrupt draws one feature of one group, as if it were alone. A group with a rate of its
+// own cannot be drawn so: its name is not known here.
 func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
 	if r.Float64() < n.Groups {
 		return 0
@@ -95,10 +118,65 @@ func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 
 func (n GroupDropout) String() string {
-	if n.Q == 0 {
-		return "group:" + formatLevel(n.Groups)
+	level := formatLevel(n.Groups)
+	switch {
+	case n.Rates == nil:
+	case len(n.Rates) > 0:
+		level = formatRates(n.Rates)
+	case n.Q > 0:
+		return Dropout{n.Q}.String()
+	default:
+		return NoNoise{}.String()
 	}
-	return Dropout{n.Q}.String() + "+group:" + formatLevel(n.Groups)
+	if n.Q == 0 {
+		return "group:" + level
+	}
+	return Dropout{n.Q}.String() + "+group:" + level
+}
+
+// formatRates writes rates by group as parseRates reads them, in the order of the names.
+func formatRates(rates map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(rates)) {
+		quoted := name
+		if name == "" || strings.ContainsAny(name, ",=\"") || !utf8.ValidString(name) {
+			quoted = strconv.Quote(name)
+		}
+		parts = append(parts, quoted+"="+formatLevel(rates[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// parseRates reads rates by group, as in engine=0.1,wheels=0.3. A name that holds a comma,
+// an equals sign or a quotation mark is quoted as in Go.
+func parseRates(s string) (map[string]float64, error) {
+	rates := map[string]float64{}
+	for more := true; more; {
+		name, rest, ok := strings.Cut(s, "=")
+		if quoted, err := strconv.QuotedPrefix(s); err == nil && strings.HasPrefix(s, `"`) {
+			if name, err = strconv.Unquote(quoted); err != nil {
+				return nil, err
+			}
+			rest, ok = strings.CutPrefix(s[len(quoted):], "=")
+		}
+		if !ok {
+			return nil, fmt.Errorf("group %q has no rate: write NAME=RATE", s)
+		}
+		var rate string
+		rate, s, more = strings.Cut(rest, ",")
+		q, err := strconv.ParseFloat(rate, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the rate %q of group %q is not a number", rate, name)
+		}
+		if err := checkProbability(q); err != nil {
+			return nil, fmt.Errorf("group %q: %w", name, err)
+		}
+		if _, twice := rates[name]; twice {
+			return nil, fmt.Errorf("group %q has two rates", name)
+		}
+		rates[name] = q
+	}
+	return rates, nil
 }
 
 // Gaussian adds a normal variable of standard deviation SD to every feature,
@@ -155,7 +233,7 @@ var noises = []struct {
 }{
 	{"none", "", func(float64) (Noise, error) { return NoNoise{}, nil }},
 	{"dropout", "probability in [0, 1)", func(q float64) (Noise, error) { return Dropout{q}, checkProbability(q) }},
-	{"group", "probability in [0, 1)", func(q float64) (Noise, error) { return GroupDropout{0, q}, checkProbability(q) }},
+	{"group", "probability in [0, 1)", func(q float64) (Noise, error) { return GroupDropout{Groups: q}, checkProbability(q) }},
 	{"gaussian", "standard deviation", func(sd float64) (Noise, error) { return Gaussian{sd}, checkScale(sd) }},
 	{"laplace", "scale", func(b float64) (Noise, error) { return Laplace{b}, checkScale(b) }},
 	{"poisson", "", func(float64) (Noise, error) { return Poisson{}, nil }},
@@ -189,11 +267,12 @@ func NoiseNames() []string {
 	return names
 }
 
-// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, or both
-// dropouts as in dropout:0.1+group:0.3. It is the inverse of Noise.String.
+// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, rates by
+// group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It
+// is the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {
 	first, second, both := strings.Cut(s, "+group") // a number may hold a plus as well, as 1e+3 does
-	if !both {
+	if !both || strings.HasPrefix(s, "group:") {
 		return parseNoise(s)
 	}
 	a, err := parseNoise(first)
@@ -209,7 +288,8 @@ func ParseNoise(s string) (Noise, error) {
 	if !ok || !grouped {
 		return nil, fmt.Errorf("noise %q: only dropout goes together with group, as in dropout:0.1+group:0.3", s)
 	}
-	return GroupDropout{features.Q, groups.Groups}, nil
+	groups.Q = features.Q
+	return groups, nil
 }
 
 func parseNoise(s string) (Noise, error) {
@@ -225,6 +305,13 @@ func parseNoise(s string) (Noise, error) {
 				return nil, fmt.Errorf("noise %q: %s takes no level", s, name)
 			}
 			return nil, fmt.Errorf("noise %q: needs a level (%s), as in %s:0.5", s, n.usage, name)
+		}
+		if name == "group" && strings.Contains(level, "=") {
+			rates, err := parseRates(level)
+			if err != nil {
+				return nil, fmt.Errorf("noise %q: %w", s, err)
+			}
+			return GroupDropout{Rates: rates}, nil
 		}
 		var x float64
 		if hasLevel {

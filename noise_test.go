@@ -3,6 +3,7 @@ package blankout
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -41,16 +42,39 @@ func TestNoises(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt", "group", "group:1", "group:0.3+dropout:0.1", "gaussian:1+group:0.3", "dropout:0.1+group", "dropout:0.1+group:0.2+group:0.3", "group:0.1+group:0.2"} {
+	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt", "group", "group:1", "group:0.3+dropout:0.1", "gaussian:1+group:0.3", "dropout:0.1+group", "dropout:0.1+group:0.2+group:0.3", "group:0.1+group:0.2",
+		"group:a=1", "group:a=", "group:a", "group:a=0.1,", "group:a=0.1,a=0.2", "group:a=0.1,0.2", "group:a=0.1+group:b=0.2", "dropout:a=0.1"} {
 		if n, err := ParseNoise(s); err == nil {
 			t.Errorf("ParseNoise(%q) = %v, want an error", s, n)
 		}
 	}
 }
 
+// Rates by group are read and written in the order of the names, whatever these hold.
+func TestNoiseOfGroupsWithRates(t *testing.T) {
+	for _, want := range []GroupDropout{
+		{Rates: map[string]float64{"engine": 0.1, "wheels": 0.3}},
+		{Q: 0.2, Rates: map[string]float64{"front left": 0.5}},
+		{Rates: map[string]float64{`=",`: 0.2, "a,b": 0.1, "ä+group:b": 0, "": 0.5, "\xff": 0.1}},
+	} {
+		got, err := ParseNoise(want.String())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q is read as %v, %v", want, got, err)
+		}
+	}
+	n := GroupDropout{Q: 0.2, Groups: 0.7, Rates: map[string]float64{"engine": 0.1}}
+	if n.String() != "dropout:0.2+group:engine=0.1" || n.Rate("engine") != 0.1 || n.Rate("wheels") != 0 {
+		t.Errorf("%v: rates %v and %v", n, n.Rate("engine"), n.Rate("wheels"))
+	}
+	n.Rates = map[string]float64{}
+	if n.String() != "dropout:0.2" || (GroupDropout{Rates: n.Rates}).String() != "none" {
+		t.Errorf("without a rate it is %v", n)
+	}
+}
+
 // FuzzParseNoise: whatever is read is written in a form that is read as the same noise.
 func FuzzParseNoise(f *testing.F) {
-	for _, s := range []string{"none", "dropout:0.5", "group:0.25", "dropout:0.1+group:0.3", "gaussian:1e+3", "laplace:2", "poisson", "dropout:1e-1+group:0"} {
+	for _, s := range []string{"none", "dropout:0.5", "group:0.25", "dropout:0.1+group:0.3", "gaussian:1e+3", "laplace:2", "poisson", "dropout:1e-1+group:0", "group:a=0.1,b=0", `dropout:0.1+group:"a,b"=0.3`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -59,7 +83,7 @@ func FuzzParseNoise(f *testing.F) {
 			return
 		}
 		again, err := ParseNoise(n.String())
-		if err != nil || again != n {
+		if err != nil || !reflect.DeepEqual(again, n) {
 			t.Errorf("ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
 		}
 		if c0, c1, c2 := n.Coefficients(); !(c0 >= 0 && c1 >= 0 && c2 >= 0) {

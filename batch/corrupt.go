@@ -59,21 +59,22 @@ func (c *Corrupter) vec(x blankout.Vec, field []uint16, n, copy int) {
 		}
 		return
 	}
-	features := blankout.Dropout{Q: noise.Q}
-	mask := groupMask{noise.Groups, c.Seed, n, copy}
+	mask := groupMask{c.Seed, n, copy}
 	for i, v := range x.Value {
 		id := uint16(0)
 		if i < len(field) {
 			id = field[i]
 		}
 		unit := c.Grouping.Of(id, x.Index[i])
-		hashes := []uint64{0, 0}
-		if a, b, pair := c.Grouping.Pair(unit); pair {
-			hashes[0], hashes[1] = c.Grouping.Hash(a), c.Grouping.Hash(b)
-		} else {
-			hashes = append(hashes[:0], c.Grouping.Hash(unit))
+		a, b, pair := c.Grouping.Pair(unit)
+		if !pair {
+			a, b = unit, unit
 		}
-		x.Value[i] = c.grouped(features, mask, hashes, v, r)
+		groups := []groupChance{{c.Grouping.Hash(a), noise.Rate(c.Grouping.Name(a))}, {c.Grouping.Hash(b), noise.Rate(c.Grouping.Name(b))}}
+		if !pair {
+			groups = groups[:1]
+		}
+		x.Value[i] = c.grouped(noise, mask, groups, v, r)
 	}
 }
 
@@ -92,16 +93,15 @@ func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bo
 	return out
 }
 
-// grouped returns the noisy copy of the value of a feature that dies with the groups of
-// these hashes.
-func (c *Corrupter) grouped(features blankout.Dropout, mask groupMask, hashes []uint64, x float64, r *rand.Rand) float64 {
-	x = c.value(features, x, r)
-	if mask.dead(hashes...) {
+// grouped returns the noisy copy of the value of a feature that dies with these groups.
+func (c *Corrupter) grouped(n blankout.GroupDropout, mask groupMask, groups []groupChance, x float64, r *rand.Rand) float64 {
+	x = c.value(blankout.Dropout{Q: n.Q}, x, r)
+	if mask.dead(groups) {
 		return 0
 	}
 	if !c.Keep {
-		for range hashes {
-			x /= 1 - mask.q
+		for _, g := range groups {
+			x /= 1 - g.q
 		}
 	}
 	return x
@@ -189,9 +189,9 @@ func (c *corruption) row(d *Data, i int) Row {
 	r := draw.at(i/c.copies, i%c.copies)
 	if noise, ok := c.noise.(blankout.GroupDropout); ok {
 		values := make([]float64, x.Len())
-		mask := groupMask{noise.Groups, c.seed, i / c.copies, i % c.copies}
+		mask := groupMask{c.seed, i / c.copies, i % c.copies}
 		for j, column := range x.Index {
-			values[j] = draw.grouped(blankout.Dropout{Q: noise.Q}, mask, c.units.hashes(c.units.of[column]), x.At(j), r)
+			values[j] = draw.grouped(noise, mask, c.units.chances(noise, c.units.of[column]), x.At(j), r)
 		}
 		return Row{Index: x.Index, f64: values}
 	}

@@ -69,6 +69,7 @@ func (b *Builder) Fields(e *blankout.Example) {
 type units struct {
 	of   []int32    // unit by compact column
 	pair [][2]int32 // by unit: the two groups of a pair, -1 and -1 for a group
+	name []string   // by unit
 	hash []uint64   // by unit, see blankout.Grouping.Hash
 }
 
@@ -89,7 +90,7 @@ func (d *Data) units() (*units, error) {
 		if !ok {
 			a, b = -1, -1
 		}
-		u.pair, u.hash = append(u.pair, [2]int32{a, b}), append(u.hash, g.Hash(i))
+		u.pair, u.name, u.hash = append(u.pair, [2]int32{a, b}), append(u.name, g.Name(i)), append(u.hash, g.Hash(i))
 	}
 	return u, nil
 }
@@ -113,7 +114,7 @@ func jointNoise(d *Data, noise blankout.Noise) (*groupNoise, error) {
 		}
 		r := n.Q / (1 - n.Q)
 		g := &groupNoise{&units{of: make([]int32, d.Columns()), pair: [][2]int32{{-1, -1}}}, []float64{0}, []float64{r}}
-		g.addCurves(d, r, false)
+		g.addCurves(d, func(int32) float64 { return r }, false)
 		return g, nil
 	}
 	if c0, c1, c2 := noise.Coefficients(); d.curves != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
@@ -152,9 +153,9 @@ func (c Config) Bends(axes []Axis) bool {
 	return true
 }
 
-// addCurves makes units of the numbers with curves, which die alone at the odds given, and
-// with their groups if there are any.
-func (g *groupNoise) addCurves(d *Data, odds float64, groups bool) {
+// addCurves makes units of the numbers with curves, which die alone at the odds given for
+// their groups, and with these if there are any.
+func (g *groupNoise) addCurves(d *Data, odds func(group int32) float64, groups bool) {
 	if d.curves == nil {
 		return
 	}
@@ -172,7 +173,7 @@ func (g *groupNoise) addCurves(d *Data, odds float64, groups bool) {
 			}
 			unit = int32(len(g.pair))
 			first[curve] = unit
-			g.pair, g.rate, g.own = append(g.pair, [2]int32{group, -1}), append(g.rate, odds), append(g.own, 0)
+			g.pair, g.rate, g.own = append(g.pair, [2]int32{group, -1}), append(g.rate, odds(g.of[c])), append(g.own, 0)
 		}
 		g.of[c] = unit
 	}
@@ -184,14 +185,19 @@ func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
 		return nil, fmt.Errorf("noise %v: %w", n, err)
 	}
 	g := &groupNoise{u, make([]float64, len(u.pair)), make([]float64, len(u.pair))}
-	r, rg := n.Odds()
+	r := n.Q / (1 - n.Q)
+	odds := make([]float64, len(u.pair)) // r_g by unit that is a group
+	for i, name := range u.name {
+		_, odds[i] = n.Odds(name)
+	}
 	for i, pair := range u.pair {
-		g.rate[i], g.own[i] = rg, r*(1+rg)
+		g.rate[i], g.own[i] = odds[i], r*(1+odds[i])
 		if pair[0] >= 0 {
-			g.rate[i], g.own[i] = rg*rg, r*(1+rg)*(1+rg)
+			a, b := odds[pair[0]], odds[pair[1]]
+			g.rate[i], g.own[i] = a*b, r*(1+a)*(1+b)
 		}
 	}
-	g.addCurves(d, r*(1+rg), true)
+	g.addCurves(d, func(group int32) float64 { return r * (1 + odds[group]) }, true)
 	return g, nil
 }
 
@@ -392,31 +398,37 @@ func (o *Expected) variances() []float64 {
 	return o.shrink
 }
 
-// A groupMask draws which groups die in a copy of an example: each with probability q,
+// A groupMask draws which groups die in a copy of an example: each with its probability,
 // by the seed, the numbers of example and copy and the name of the group alone.
 type groupMask struct {
-	q       float64
 	seed    uint64
 	n, copy int
 }
 
-// dead reports whether a unit dies, given its groups' hashes: one or, of a pair, which
-// dies with either, two.
-func (m groupMask) dead(hashes ...uint64) bool {
-	for _, hash := range hashes {
+// groupChance is with what probability the group whose name has this Hash dies.
+type groupChance struct {
+	hash uint64
+	q    float64
+}
+
+// dead reports whether a unit dies, given its groups: one or, of a pair, which dies with
+// either, two.
+func (m groupMask) dead(groups []groupChance) bool {
+	for _, g := range groups {
 		var pcg rand.PCG
-		pcg.Seed(m.seed^hash, uint64(m.n)<<16^uint64(m.copy))
-		if float64(pcg.Uint64()>>11)/(1<<53) < m.q {
+		pcg.Seed(m.seed^g.hash, uint64(m.n)<<16^uint64(m.copy))
+		if float64(pcg.Uint64()>>11)/(1<<53) < g.q {
 			return true
 		}
 	}
 	return false
 }
 
-// hashes returns those of the groups that a unit dies with.
-func (u *units) hashes(unit int32) []uint64 {
+// chances returns those of the groups that a unit dies with under n.
+func (u *units) chances(n blankout.GroupDropout, unit int32) []groupChance {
 	if pair := u.pair[unit]; pair[0] >= 0 {
-		return []uint64{u.hash[pair[0]], u.hash[pair[1]]}
+		a, b := pair[0], pair[1]
+		return []groupChance{{u.hash[a], n.Rate(u.name[a])}, {u.hash[b], n.Rate(u.name[b])}}
 	}
-	return u.hash[unit : unit+1]
+	return []groupChance{{u.hash[unit], n.Rate(u.name[unit])}}
 }

@@ -46,7 +46,11 @@ var everyLoss = func() []loss.Loss {
 }()
 
 var everyNoise = []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 0.4}, blankout.Laplace{B: 0.3},
-	blankout.GroupDropout{Groups: 0.5}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}}
+	blankout.GroupDropout{Groups: 0.5}, blankout.GroupDropout{Q: 0.2, Groups: 0.4},
+	blankout.GroupDropout{Rates: ownRates}, blankout.GroupDropout{Q: 0.2, Rates: ownRates}}
+
+// ownRates are of the groups of denseData.
+var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept}
 
@@ -105,7 +109,7 @@ func slowCovariance(n blankout.Noise, j, k int, x, z float64) float64 {
 	product := 1.0
 	for _, group := range slowGroups(j) {
 		if slices.Contains(slowGroups(k), group) {
-			product /= 1 - g.Groups
+			product /= 1 - g.Rate(group)
 		}
 	}
 	if j == k {
@@ -122,9 +126,15 @@ func slowGroups(column int) []string {
 // What slowCovariance says is what summing over every mask of groups and of features
 // comes to.
 func TestGroupsByEnumeration(t *testing.T) {
+	checkByEnumeration(t, blankout.GroupDropout{Q: 0.3, Groups: 0.4})
+	checkByEnumeration(t, blankout.GroupDropout{Q: 0.3, Rates: ownRates})
+	checkByEnumeration(t, blankout.GroupDropout{Rates: map[string]float64{"c": 0.9, "g": 0.05, "h": 0.3}})
+}
+
+func checkByEnumeration(t *testing.T, n blankout.GroupDropout) {
+	t.Helper()
 	x := []float64{0.7, -1.3, 2, 0.5, -0.4, 1.1}
 	w := []float64{1, -0.6, 0.3, 0.9, 2, -0.5}
-	n := blankout.GroupDropout{Q: 0.3, Groups: 0.4}
 	groups := []string{"g", "h", "c"}
 	mean, square := 0.0, 0.0
 	for mask := range 1 << (len(groups) + len(x)) {
@@ -139,14 +149,14 @@ func TestGroupsByEnumeration(t *testing.T) {
 		}
 		var dead []string
 		for i, g := range groups {
-			if dies(i, n.Groups) {
+			if dies(i, n.Rate(g)) {
 				dead = append(dead, g)
 			}
 		}
 		for j := range x {
 			alive, scale := !dies(len(groups)+j, n.Q), 1/(1-n.Q)
 			for _, g := range slowGroups(j) {
-				alive, scale = alive && !slices.Contains(dead, g), scale/(1-n.Groups)
+				alive, scale = alive && !slices.Contains(dead, g), scale/(1-n.Rate(g))
 			}
 			if alive {
 				f += scale * w[j] * x[j]
@@ -163,7 +173,7 @@ func TestGroupsByEnumeration(t *testing.T) {
 		}
 	}
 	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
-		t.Errorf("mean %v and variance %v by masks, %v and %v by the formula", mean, square-mean*mean, f, v)
+		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	}
 	// And so says the objective: of the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
@@ -294,7 +304,7 @@ func TestCertificateIsABound(t *testing.T) {
 		x, y := drawProblem(t, 6, 60, 5, uncentred)
 		data := denseData(t, x, y)
 		for _, l := range everyLoss {
-			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}, blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.9}} {
+			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}, blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.9}, blankout.GroupDropout{Rates: ownRates}} {
 				for _, it := range everyIntercept {
 					name := fmt.Sprintf("%v %v %v uncentred=%v", l, n, it, uncentred)
 					o := newExpected(t, data, y, l, n, 1, it)
@@ -486,7 +496,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 	x, y := drawProblem(t, 13, 3000, 6, false)
 	data := denseData(t, x, y)
-	for _, noise := range []blankout.Noise{blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.3}} {
+	for _, noise := range []blankout.Noise{blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.3}, blankout.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64
 		for threads := 1; threads <= 3; threads++ {
 			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,

@@ -338,6 +338,9 @@ func (s *settings) parseNoise(c Config) error {
 		if err != nil {
 			return &blankout.KeyError{Key: "noise", Err: err}
 		}
+		if g, ok := n.(blankout.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
+			return blankout.KeyErrorf("noise", "noise %q: dropout of features beside groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
+		}
 		s.noises = []blankout.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
 		case c0 > 0:

@@ -36,7 +36,7 @@ func (f *fileOf) Next(_ context.Context, b *blankout.Batch) error {
 func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
-		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3"} {
+		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
 			c := DefaultConfig()
 			c.Noise, c.C = noise, 2
 			l, err := New(c, streamSchema(classes))

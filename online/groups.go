@@ -34,14 +34,20 @@ import (
 // with the sum s of its w_d x_d, that is part of its group's F_g, and
 //
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
+//
+// Where groups have rates of their own (blankout.GroupDropout.Rates, one level without noise
+// of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
+// that has a sum.
 type groupSums struct {
 	grouping *blankout.Grouping
 	groups   bool // some level has noise of groups: without it all but curves is one unit
 	n        int  // levels times outputs
 
 	rate     []float64            // r_g by level and output
+	both     []float64            // its square, of pairs
 	own      [unitKinds][]float64 // the same of own
 	strength [unitKinds][]float64 // by level, see segment
+	byGroup  *groupOdds           // nil where all groups have the same rate
 
 	// The event at hand.
 	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
@@ -104,11 +110,16 @@ func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs
 			noise = blankout.NoNoise{}
 		}
 		n := bothRates(noise)
-		r, rg := n.Odds()
+		if n.Rates != nil {
+			g.byGroup = &groupOdds{}
+			g.byGroup.set(n)
+			n.Rates = nil
+		}
+		r, rg := n.Odds("")
 		_, _, single := n.Coefficients()
 		_, _, pair := blankout.GroupDropout{Q: n.Q, Groups: n.Groups * (2 - n.Groups)}.Coefficients()
 		for range outputs {
-			g.rate = append(g.rate, rg)
+			g.rate, g.both = append(g.rate, rg), append(g.both, rg*rg)
 			g.own[alone] = append(g.own[alone], single)
 			g.own[grouped] = append(g.own[grouped], r*(1+rg))
 			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
@@ -137,9 +148,62 @@ func bothRates(n blankout.Noise) blankout.GroupDropout {
 	return blankout.GroupDropout{}
 }
 
+// parented says whether the unit's parents hold places.
+func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
+
 func isGrouped(n blankout.Noise) bool {
 	_, ok := n.(blankout.GroupDropout)
 	return ok
+}
+
+// groupOdds holds the odds of groups that have rates of their own.
+type groupOdds struct {
+	noise blankout.GroupDropout
+	odds  []float64 // r_g by unit of the Grouping, of a pair r_a r_b; of the units met so far
+	// Of the event at hand: by place in units and output the odds, by place the variance
+	// of a feature alone, which is the strength of a segment.
+	rates, single []float64
+}
+
+// set takes up other rates.
+func (o *groupOdds) set(n blankout.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
+
+// of returns r_g of a group, or r_a r_b of a pair.
+func (o *groupOdds) of(g *blankout.Grouping, unit int32) float64 {
+	for id := int32(len(o.odds)); id <= unit; id++ {
+		a, b, pair := g.Pair(id)
+		if !pair {
+			a, b = id, id
+		}
+		_, odds := o.noise.Odds(g.Name(a))
+		if pair {
+			_, with := o.noise.Odds(g.Name(b))
+			odds *= with
+		}
+		o.odds = append(o.odds, odds)
+	}
+	return o.odds[unit]
+}
+
+// arrange finds the odds of the units of an event.
+func (o *groupOdds) arrange(g *groupSums) {
+	o.rates, o.single = o.rates[:0], o.single[:0]
+	for _, u := range g.units {
+		odds, single := 0.0, 0.0 // of a curve, which dies with its group alone
+		if u.kind != curved {
+			odds = o.of(g.grouping, u.unit)
+			single = odds
+		}
+		for _, p := range u.parents {
+			if u.parented() && p >= 0 {
+				single += o.of(g.grouping, g.units[p].unit)
+			}
+		}
+		for range g.n {
+			o.rates = append(o.rates, odds)
+		}
+		o.single = append(o.single, single)
+	}
 }
 
 // arrange finds the units of the features of s, which are of these columns of e, in
@@ -275,10 +339,14 @@ func (g *groupSums) pairs() {
 			g.curve[u.unit] = 0
 		case u.unit < 0:
 		default:
-			if g.slot[u.unit] = 0; u.kind == grouped && u.count == 1 && !u.parent {
+			g.slot[u.unit] = 0
+			if u.kind == grouped && u.count == 1 && !u.parent && g.byGroup == nil {
 				u.kind = alone
 			}
 		}
+	}
+	if g.byGroup != nil {
+		g.byGroup.arrange(g)
 	}
 }
 
@@ -362,7 +430,7 @@ func (g *groupSums) sum(s *step, at, n int, f, lag []float64) {
 		}
 	}
 	for i, u := range g.units {
-		if u.kind != paired && u.kind != curved {
+		if !u.parented() {
 			continue
 		}
 		pairF, pairLag := g.sums(i)
@@ -396,25 +464,28 @@ func (g *groupSums) variances(out []float64, q *[unitKinds][]float64, coefficien
 			continue
 		}
 		f, lag := g.sums(i)
+		rates := g.rates(i)
 		for j, f := range f {
-			rate := g.rateOf(u.kind, j)
 			if coefficient != nil {
 				f += coefficient[j] * lag[j]
 			}
-			out[j] += rate * f * f
+			out[j] += rates[j] * f * f
 		}
 	}
 }
 
-// rateOf returns what the square of a unit's sum counts for in v.
-func (g *groupSums) rateOf(kind unitKind, j int) float64 {
-	switch kind {
-	case paired:
-		return g.rate[j] * g.rate[j]
-	case curved:
-		return g.own[grouped][j]
+// rates returns what the square of the sum of the unit at a place counts for in v, by level
+// and output.
+func (g *groupSums) rates(place int) []float64 {
+	switch kind := g.units[place].kind; {
+	case g.byGroup != nil:
+		return g.byGroup.rates[place*g.n:][:g.n]
+	case kind == curved:
+		return g.own[grouped]
+	case kind == paired:
+		return g.both
 	}
-	return g.rate[j]
+	return g.rate
 }
 
 // averages finds the variances of the averages' scores.
@@ -467,7 +538,11 @@ func (g *groupSums) segment(s *step) {
 			df = s.factors[p.unit*g.n:][:g.n]
 			g.factor(p.unit, s.df, s.h, df)
 		}
-		s.segments = append(s.segments, segment{p.from, p.to, df, shrink[p.kind], g.strength[p.kind]})
+		strength := g.strength[p.kind]
+		if g.byGroup != nil {
+			strength = g.byGroup.single[p.unit:][:1]
+		}
+		s.segments = append(s.segments, segment{p.from, p.to, df, shrink[p.kind], strength})
 	}
 	if s.intercepts {
 		s.segments = append(s.segments, segment{len(s.rows) - 1, len(s.rows), s.df, s.shrink, s.strength})
@@ -478,27 +553,30 @@ func (g *groupSums) segment(s *step) {
 func (g *groupSums) factor(place int, df, h, out []float64) {
 	f, _ := g.sums(place)
 	u := &g.units[place]
-	if u.kind == grouped {
-		for j, rate := range g.rate {
+	rates := g.rates(place)
+	if u.kind != paired {
+		for j, rate := range rates {
 			out[j] = df[j] + h[j]*(rate*f[j])
 		}
-		return
 	}
-	if u.kind == curved {
-		for j, own := range g.own[grouped] {
-			out[j] = df[j] + h[j]*(own*f[j])
+	switch {
+	case u.kind == curved && u.parents[0] >= 0:
+		group, _ := g.sums(int(u.parents[0]))
+		for j, rate := range g.rates(int(u.parents[0])) {
+			out[j] += h[j] * (rate * group[j])
 		}
-		if p := u.parents[0]; p >= 0 {
-			group, _ := g.sums(int(p))
+	case u.kind == paired:
+		a, _ := g.sums(int(u.parents[0]))
+		b, _ := g.sums(int(u.parents[1]))
+		if g.byGroup == nil {
 			for j, rate := range g.rate {
-				out[j] += h[j] * (rate * group[j])
+				out[j] = df[j] + h[j]*(rate*(a[j]+b[j]+rate*f[j]))
 			}
+			return
 		}
-		return
-	}
-	a, _ := g.sums(int(u.parents[0]))
-	b, _ := g.sums(int(u.parents[1]))
-	for j, rate := range g.rate {
-		out[j] = df[j] + h[j]*(rate*(a[j]+b[j]+rate*f[j]))
+		of, with := g.rates(int(u.parents[0])), g.rates(int(u.parents[1]))
+		for j, rate := range rates {
+			out[j] = df[j] + h[j]*(of[j]*a[j]+with[j]*b[j]+rate*f[j])
+		}
 	}
 }

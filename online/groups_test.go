@@ -19,9 +19,9 @@ import (
 func slowGroups(e *blankout.Example, columns []uint32) [][]string {
 	out := make([][]string, len(columns))
 	for i, column := range columns {
-		out[i] = []string{"anonymous"}
+		out[i] = []string{""}
 		if j := slices.Index(e.Features.Index, column); j >= 0 {
-			out[i] = [][]string{{"anonymous"}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}}[e.Field[j]]
+			out[i] = [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}}[e.Field[j]]
 		}
 	}
 	return out
@@ -37,7 +37,7 @@ func slowVariance(n blankout.GroupDropout, groups [][]string, features []uint32,
 			square := 1.0
 			for _, g := range groups[i] {
 				if slices.Contains(groups[j], g) {
-					square /= 1 - n.Groups
+					square /= 1 - n.Rate(g)
 				}
 			}
 			if features[i] == features[j] {
@@ -73,7 +73,7 @@ func enumerated(n blankout.GroupDropout, groups [][]string, features []uint32, p
 		}
 		var died []string
 		for i, name := range names {
-			if dead(i, n.Groups) {
+			if dead(i, n.Rate(name)) {
 				died = append(died, name)
 			}
 		}
@@ -88,7 +88,7 @@ func enumerated(n blankout.GroupDropout, groups [][]string, features []uint32, p
 			part /= 1 - n.Q
 			for _, g := range groups[i] {
 				lost = lost || slices.Contains(died, g)
-				part /= 1 - n.Groups
+				part /= 1 - n.Rate(g)
 			}
 			if !lost {
 				f += part
@@ -124,7 +124,8 @@ func (r *spy) step(s *step) {
 	r.rule.step(s)
 }
 
-var groupNoises = []blankout.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0}}
+var groupNoises = []blankout.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0},
+	{Rates: map[string]float64{"sensor": 0.6, "words": 0.15}}, {Rates: map[string]float64{"": 0.3, "words": 0.5}}}
 
 // The variance of an event's score and the gradient of its expected loss are those of the
 // slow sum over pairs of features, that of finite differences and that of every mask; and
