@@ -2,7 +2,11 @@ package blankout
 
 // This file finds out which fields events usually hold.
 
-import "slices"
+import (
+	"errors"
+	"math"
+	"slices"
+)
 
 // FieldUse counts by field id in how many events a field was present, and null, and
 // says which fields are usual. The zero value is ready for use and forgets nothing.
@@ -102,4 +106,69 @@ func (u *FieldUse) lists(fields []Field) {
 			u.usuallyNull = append(u.usuallyNull, uint16(id))
 		}
 	}
+}
+
+// ErrNoRates says that nothing tells how often groups are missing.
+var ErrNoRates = errors.New("nothing says what is missing, for the examples have no named fields: name the rates of groups, as in group:1-8=0.3,9-16=0.1")
+
+// CheckRates returns ErrNoRates if no field of a Schema can be known to be missing.
+func (s *Schema) CheckRates() error {
+	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Kind.Named() || f.Kind == Words }) {
+		return ErrNoRates
+	}
+	return nil
+}
+
+// maxRate bounds the rate of a group: what is left is scaled by no more than ten.
+const maxRate = 0.9
+
+// Rates returns by group (Field.Group, else the field's name) in what share of the events it
+// has been missing, at most maxRate: the mean over its fields of how often each was null or,
+// of a usual one, null or left out. A group that has never been missing is left out, and so
+// are fields that are not usual and never null: whether these are missing is not known. The
+// shares are rounded to 1/10,000.
+func (u *FieldUse) Rates(fields []Field) map[string]float64 {
+	type count struct {
+		group         string
+		present, null uint64
+		named         bool
+	}
+	var names []string
+	counts := map[string]*count{} // by name: an event names one field of several kinds
+	for id, f := range fields {
+		if f.Kind == Cross || f.Kind == Sparse {
+			continue
+		}
+		c := counts[f.Name]
+		if c == nil {
+			c = &count{group: f.groupName()}
+			counts[f.Name] = c
+			names = append(names, f.Name)
+		}
+		c.named = c.named || f.Kind.Named()
+		if id < len(u.Present) {
+			c.present += u.Present[id]
+		}
+		if id < len(u.Null) {
+			c.null += u.Null[id]
+		}
+	}
+	rates, of := map[string]float64{}, map[string]float64{}
+	for _, name := range names {
+		c := counts[name]
+		lost := c.null
+		if c.named && 2*c.present > u.Events-min(c.null, u.Events) {
+			lost = u.Events - min(c.present, u.Events)
+		} else if c.null == 0 {
+			continue
+		}
+		rates[c.group] += float64(lost) / float64(u.Events)
+		of[c.group]++
+	}
+	for group, n := range of {
+		if rates[group] = math.Round(1e4*min(rates[group]/n, maxRate)) / 1e4; rates[group] == 0 {
+			delete(rates, group)
+		}
+	}
+	return rates
 }

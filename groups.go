@@ -159,6 +159,12 @@ func (g *Grouping) Pair(unit int32) (a, b int32, ok bool) {
 // Name returns the name of a unit.
 func (g *Grouping) Name(unit int32) string { return g.units[unit].name }
 
+// Met says whether a feature of the group of this name has been met.
+func (g *Grouping) Met(name string) bool {
+	_, ok := g.byName[name]
+	return ok
+}
+
 // Hash returns a number that depends on the name of a unit alone: whatever draws
 // random numbers from it draws the same under every Schema that knows the group.
 func (g *Grouping) Hash(unit int32) uint64 {

@@ -267,6 +267,23 @@ func NoiseNames() []string {
 	return names
 }
 
+// ObservedNoise names, in settings, the noise of groups whose rates are those at which they
+// have been missing from the events, see FieldUse.Rates. What has been learned under it
+// names the rates instead, which ParseNoise reads.
+const ObservedNoise = "observed"
+
+// ShortNoise returns a noise, as ParseNoise reads it, without the rates of single groups,
+// which may be many.
+func ShortNoise(noise string) string {
+	if n, err := ParseNoise(noise); err == nil {
+		if g, ok := n.(GroupDropout); ok && g.Rates != nil {
+			short, _, _ := strings.Cut(noise, "group:")
+			return short + "group:…"
+		}
+	}
+	return noise
+}
+
 // ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, rates by
 // group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It
 // is the inverse of Noise.String.

@@ -6,6 +6,7 @@ package batch
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -104,14 +105,7 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 		if len(p.rows.of) != d.Rows() {
 			return nil
 		}
-		kinds := p.kinds()
-		var use blankout.FieldUse
-		set := blankout.NewFieldSet(len(fields))
-		for _, at := range p.rows.of {
-			clear(set)
-			set.Add(kinds[at].present)
-			use.Count(set, kinds[at].null)
-		}
+		use := p.use(fields)
 		missing = use.Review(missing, fields)
 	case d.Schema.Known:
 		missing.Known = true
@@ -137,6 +131,29 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 	absent := t.better(null, func(k blankout.Lack) float64 { return k.Absent },
 		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(null, r) }, false)
 	return missing.WithRules(null, absent)
+}
+
+// use counts in how many examples the fields are present, and null.
+func (p *Presence) use(fields []blankout.Field) (use blankout.FieldUse) {
+	kinds := p.kinds()
+	set := blankout.NewFieldSet(len(fields))
+	for _, at := range p.rows.of {
+		clear(set)
+		set.Add(kinds[at].present)
+		use.Count(set, kinds[at].null)
+	}
+	return use
+}
+
+// Observed returns the noise blankout.ObservedNoise: of groups, at the rates at which they
+// are missing from the examples of a Schema. It returns blankout.ErrNoRates where no field
+// can be known to be missing.
+func (p *Presence) Observed(s *blankout.Schema) (blankout.Noise, error) {
+	if err := s.CheckRates(); err != nil {
+		return nil, fmt.Errorf("noise %s: %w", blankout.ObservedNoise, err)
+	}
+	use := p.use(s.Fields)
+	return blankout.GroupDropout{Rates: use.Rates(s.Fields)}, nil
 }
 
 // masker scores the events of Data as a model answers them, as they are or with a mask.

@@ -215,3 +215,42 @@ func TestMissingRuleOfColumns(t *testing.T) {
 		}
 	}
 }
+
+// The noise observed has the rates at which the examples lack fields, null or left out, and
+// training under it is training under these rates.
+func TestObserved(t *testing.T) {
+	s, events := lackingEvents(2000, 0.2, 0.1, 3)
+	for i := range events {
+		e := &events[i]
+		at := slices.Index(e.Field, 4)
+		if at < 0 || i%2 == 0 { // of field 4 half of what is there dies as well
+			continue
+		}
+		e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, at, at+1), slices.Delete(e.Features.Value, at, at+1), slices.Delete(e.Field, at, at+1)
+		e.Missing = append(e.Missing, 4)
+		slices.Sort(e.Missing)
+	}
+	var p Presence
+	lost := map[string]float64{}
+	for i := range events {
+		p.Add(&events[i])
+		for id := uint16(1); id <= 10; id++ {
+			if !slices.Contains(events[i].Field, id) {
+				lost[s.Fields[id].Name] += 1.0 / 2000
+			}
+		}
+	}
+	noise, err := p.Observed(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range lost {
+		if got := noise.(blankout.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
+			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)
+		}
+	}
+	_, err = p.Observed(blankout.NewSchema(8, []string{"no", "yes"}, 2))
+	if err == nil {
+		t.Error("rates of examples without fields")
+	}
+}

@@ -169,10 +169,13 @@ type Validate struct {
 	Keep      int    `toml:"keep"`
 }
 
-// checkLearner also refuses noise of groups where nothing can tell of any.
+// checkLearner also refuses noise of groups where nothing can tell of any, or of their rates.
 func (c *Config) checkLearner() error {
 	if err := c.Learner.Check(); err != nil {
 		return err
+	}
+	if f := c.Record.Format; c.Learner.Noise == blankout.ObservedNoise && (f == "svmlight" || f == "vw") {
+		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoRates)
 	}
 	if c.Learner.Grouped() && c.Record.Format == "svmlight" && c.Record.Schema().ColumnGroups == nil {
 		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoGroups)

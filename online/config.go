@@ -22,7 +22,8 @@ import (
 type Config struct {
 	// Loss is as loss.Parse reads it.
 	Loss string `toml:"loss"`
-	// Noise is as blankout.ParseNoise reads it, or auto for a bank of the Levels.
+	// Noise is as blankout.ParseNoise reads it, auto for a bank of the Levels, or observed
+	// (blankout.ObservedNoise).
 	Noise  string    `toml:"noise"`
 	Levels []float64 `toml:"levels"`
 	// ExpectedMissing is not part of the Fingerprint.
@@ -119,6 +120,7 @@ type settings struct {
 	loss        loss.Loss
 	noises      []blankout.Noise // of the levels
 	noiseKind   noiseKind
+	observed    bool // the noise's rates are those at which groups are missing
 	rule        ruleEntry
 	standardise blankout.Standardise
 	bends       bool // numbers may have curves
@@ -299,7 +301,7 @@ func (c Config) parse() (settings, error) {
 	case c.Refresh > 0:
 		return s, blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
 	}
-	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
+	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
 		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
 	if c.Rule == "dropout-descent" && s.ridge == 0 {
@@ -332,6 +334,10 @@ func (s *settings) parseNoise(c Config) error {
 		if !(d >= 0 && d <= 0.9) {
 			return blankout.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
+	}
+	if c.Noise == blankout.ObservedNoise {
+		s.noises, s.observed = []blankout.Noise{blankout.GroupDropout{Rates: map[string]float64{}}}, true
+		return nil
 	}
 	if c.Noise != "auto" {
 		n, err := blankout.ParseNoise(c.Noise)

@@ -156,6 +156,18 @@ func isGrouped(n blankout.Noise) bool {
 	return ok
 }
 
+// setRates gives the noise of the only level other rates of groups, which nobody changes
+// from here on. It comes between two events.
+func (l *Learner) setRates(rates map[string]float64) {
+	noise := blankout.GroupDropout{Rates: rates}
+	lv := &l.levels[0]
+	_, _, lv.strength = noise.Coefficients()
+	lv.noise, l.now.step.strength[0] = noise, lv.strength
+	if l.groups != nil {
+		l.groups.byGroup.set(noise)
+	}
+}
+
 // groupOdds holds the odds of groups that have rates of their own.
 type groupOdds struct {
 	noise blankout.GroupDropout

@@ -749,6 +749,9 @@ func (l *Learner) Schema() *blankout.Schema { return l.schema }
 // Fingerprint returns what gives the weights their meaning.
 func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
 
+// Noise returns the noise of the published level, as blankout.ParseNoise reads it.
+func (l *Learner) Noise() string { return l.levels[l.chosen].noise.String() }
+
 // Events returns how many events have been met, as Metrics does.
 func (l *Learner) Events() uint64 { return l.events }
 
@@ -766,7 +769,7 @@ func (l *Learner) Metrics() Metrics {
 		m.Numbers = &n
 	}
 	m.Events, m.Features = l.events, l.table.Len()
-	m.Level = l.levels[l.chosen].noise.String()
+	m.Level = blankout.ShortNoise(l.Noise())
 	m.Forecasts = l.forecasts()
 	m.Served = l.servedForecast(m.Forecasts)
 	if byRange, levels := l.levelsByRange(); byRange != nil {

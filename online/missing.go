@@ -117,6 +117,9 @@ func (l *Learner) lack(e *blankout.Example) {
 			}
 		} else if m.usual.Count(now.present, e.Missing); review {
 			m.model = m.usual.Review(m.model, fields)
+			if l.set.observed {
+				l.setRates(m.usual.Rates(fields))
+			}
 		}
 		if !sparse {
 			clear(now.kinds)

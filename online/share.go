@@ -124,6 +124,8 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("refresh", "refresh = %d: several learners of one model cannot refresh; set refresh = 0", c.Refresh)
 	case s.noiseKind == constant:
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
+	case s.observed:
+		return blankout.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
 	case s.standardise == blankout.StandardiseAll:
 		return blankout.KeyErrorf("standardise", "standardise = \"all\": several learners of one model know auto, scale and none")
 	case c.HalfLife > 0 || c.HalfLifeTime > 0:

@@ -208,14 +208,18 @@ func (l *Learner) Published() *blankout.Linear {
 	return m.WithCovariance(l.filling.covariance)
 }
 
-// Level returns the published level: a dropout's Q, a group dropout's Groups, Gaussian
-// noise's SD, a Laplacian's B; 0 where there is none.
+// Level returns the published level: a dropout's Q, a group dropout's Groups or the largest
+// of its Rates, Gaussian noise's SD, a Laplacian's B; 0 where there is none.
 func (l *Learner) Level() float64 {
 	switch n := l.levels[l.chosen].noise.(type) {
 	case blankout.Dropout:
 		return n.Q
 	case blankout.GroupDropout:
-		return n.Groups
+		level := n.Groups
+		for _, q := range n.Rates {
+			level = max(level, q)
+		}
+		return level
 	case blankout.Gaussian:
 		return n.SD
 	case blankout.Laplace:
@@ -350,6 +354,15 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case !l.refresh.window.consistent():
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
+	}
+	if l.set.observed {
+		n, err := blankout.ParseNoise(m.Noise)
+		if err != nil {
+			return nil, fmt.Errorf("restoring the learner: %w", err)
+		}
+		if g, ok := n.(blankout.GroupDropout); ok && g.Rates != nil {
+			l.setRates(g.Rates)
+		}
 	}
 	l.table = m.Rows
 	if l.misfit(width) {

@@ -27,11 +27,13 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnTime, warnPrior}
+var WarningKinds = []string{warnUnlabelled, warnRefused, warnStrayLabel, warnKinds, warnNoCurve, warnNoRate, warnTime, warnPrior}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
-func (w Warning) OfRecords() bool { return w.Kind != warnPrior && w.Kind != warnNoCurve }
+func (w Warning) OfRecords() bool {
+	return w.Kind != warnPrior && w.Kind != warnNoCurve && w.Kind != warnNoRate
+}
 
 const (
 	warnUnlabelled = "no-labels"        // no event has had a label
@@ -39,6 +41,7 @@ const (
 	warnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
 	warnKinds      = "mixed-kinds"      // a field comes as values of several kinds
 	warnNoCurve    = "no-curve"         // a name in field_curves is of no number
+	warnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
 	warnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
 	warnPrior      = "worse-than-prior" // the class shares alone would have predicted better
 )
@@ -177,7 +180,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), oddTime(l.health.start.Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), l.noRate(), oddTime(l.health.start.Time, settings))...)
 }
 
 // OddTime says why the time of a record, in milliseconds since 1970, is hardly one that was
@@ -219,6 +222,30 @@ func (l *Learner) noCurve() []Warning {
 	}
 	return []Warning{{warnNoCurve, fmt.Sprintf("field_curves names %s, and no event has had a number of that name; curves are found once, after %d events: mend the name and start afresh with --reset",
 		strings.Join(unknown, ", "), curveEvents)}}
+}
+
+// noRate warns of noise with rates by group of which some are of no group that any event
+// has had, or none is above 0.
+func (l *Learner) noRate() []Warning {
+	n, ok := l.levels[0].noise.(blankout.GroupDropout)
+	switch {
+	case !ok || n.Rates == nil || l.groups == nil:
+		return nil
+	case l.set.observed && len(n.Rates) == 0:
+		return []Warning{{warnNoRate, "noise observed: no field has been missing so far, so that the weights are learned without noise and nothing prepares them for the first field that dies; auto prepares for any"}}
+	case l.set.observed:
+		return nil
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(n.Rates)) {
+		if !l.groups.grouping.Met(name) {
+			unknown = append(unknown, strconv.Quote(name))
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	return []Warning{{warnNoRate, fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
 }
 
 const (

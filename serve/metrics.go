@@ -372,7 +372,7 @@ var metrics = []metric{
 				}
 			}
 		})},
-	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, mixed-kinds, no-curve, odd-time or worse-than-prior; the log and the page say more.",
+	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, mixed-kinds, no-curve, no-rate, odd-time or worse-than-prior; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range online.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w online.Warning) bool { return w.Kind == kind })), kind)

@@ -20,7 +20,7 @@ var flagValues = map[string][]string{
 	"format":      record.Formats(),
 	"loss":        batch.LossNames(),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
-	"noise":       append(blankout.NoiseNames(), "auto"),
+	"noise":       append(blankout.NoiseNames(), "auto", blankout.ObservedNoise),
 	"intercept":   {"free", "penalised", "none"},
 	"multiclass":  {"ovr", "ovo"},
 	"solver":      {"newton", "irls", "lbfgs", "smo", "online"},

@@ -48,6 +48,7 @@ type trainFlags struct {
 	kernel      kernelFlags
 	covariance  int            // of so many numeric columns at most
 	presence    batch.Presence // of the fields in the examples, for the rule of --missing
+	observed    bool           // the noise is blankout.ObservedNoise; its rates are found once the examples have been read
 }
 
 func (p *program) train() *cobra.Command {
@@ -103,7 +104,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; online also auto")
+	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; group:NAME=Q,… gives groups rates of their own, observed\nthose at which they are missing from the examples; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -194,6 +195,9 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
 		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
 	}
+	if o.observed = o.config.Noise == blankout.ObservedNoise; o.observed {
+		o.config.Noise = "group:0" // its kind
+	}
 	check := o.config.Check
 	if svm.IsLoss(o.config.Loss) {
 		check = o.checkKernel
@@ -218,6 +222,8 @@ type trainResult struct {
 	// Where labels are numbers, of the training examples.
 	*measure.NumbersReport
 	Refused int `json:"refused"` // and skipped
+	// Noise is what --noise observed has found to be missing.
+	Noise string `json:"noise,omitempty"`
 	// What became of events and labels, where those come later (--labels).
 	*labels.Counts
 	// Selection is the cross validation of --folds, Chosen the settings taken.
@@ -238,6 +244,13 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return err
 	}
 	load := time.Since(begin).Seconds()
+	if o.observed {
+		noise, err := o.presence.Observed(d.Schema)
+		if err != nil {
+			return refusedError{err}
+		}
+		o.config.Noise = noise.String()
+	}
 	var table *batch.Ranking
 	if len(o.grid) > 0 {
 		if table, err = p.selectSettings(ctx, o, d, scaler, screen); err != nil {
@@ -263,6 +276,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
 		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalised: o.config.L2 == 0}
+	if o.observed {
+		r.Noise = o.config.Noise
+	}
 	if table != nil {
 		best := table.Candidates[table.Best[0]]
 		r.Selection, r.Chosen = table, map[string]string{}
@@ -315,6 +331,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
 		p.sayJoined(r.Counts)
+		if r.Noise != "" {
+			fmt.Fprintf(p.stderr, "missing from the examples: noise %s\n", r.Noise)
+		}
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}

@@ -173,7 +173,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: m.Level, Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]online.Warning{}, trained.Warnings...)}
+	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]online.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
@@ -358,6 +358,11 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	o.data.reading = data.reading
 	if err == nil && o.online.config.Grouped() {
 		if err = blankout.NewGrouping(schema).Check(); err != nil {
+			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
+		}
+	}
+	if err == nil && o.online.config.Noise == blankout.ObservedNoise {
+		if err = schema.CheckRates(); err != nil {
 			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
 		}
 	}
