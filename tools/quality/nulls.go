@@ -112,18 +112,23 @@ func fieldSchema(s *set, columns, group int) *blankout.Schema {
 
 // nulled returns an event of fields, some of which are null.
 func nulled(e *blankout.Example, columns, group int, share float64, r *rand.Rand) blankout.Example {
-	out := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}
-	at, dead := 0, false
+	dead := make([]bool, (columns+group-1)/group)
+	for i := range dead {
+		dead[i] = r.Float64() < share
+	}
+	return without(e, columns, group, dead)
+}
+
+// without returns an event of fields, of which those of dead groups are null.
+func without(e *blankout.Example, columns, group int, dead []bool) blankout.Example {
+	out, at := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {
 		x := 0.0
 		if at < e.Features.Len() && e.Features.Index[at] == column {
 			x = e.Features.Value[at]
 			at++
 		}
-		if int(column)%group == 0 {
-			dead = r.Float64() < share
-		}
-		if dead {
+		if dead[int(column)/group] {
 			out.Missing = append(out.Missing, uint16(column+1))
 			continue
 		}

@@ -1,0 +1,133 @@
+package main
+
+// This file measures what noise at the rates at which groups are observed to be missing is
+// worth where some go missing much oftener than others.
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout"
+	"blankout/online"
+)
+
+// observedRates are those at which groups become null: each group has one of them, drawn by
+// the seed. Their mean is near the .3 of the noises that observed is compared with.
+var observedRates = []float64{0, 0.05, 0.3, 0.8}
+
+// observed compares noises on streams of which each group of columns is null at a rate of its
+// own: by the progressive error of all events, and by the error of the last third of them
+// where nobody says what is dead, and dead fields read their mean.
+func (c *comparison) observed() error {
+	noises := []string{"none", "dropout:0.3", "group:0.3", "auto", blankout.ObservedNoise}
+	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
+	for _, noise := range noises {
+		fmt.Fprintf(c.w, " %s |", noise)
+	}
+	fmt.Fprint(c.w, " observed less group:0.3 | observed less auto |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, d := range nullStreams {
+		s, err := load(c.path(d.name, d.file), d.classes)
+		if err != nil {
+			return err
+		}
+		for _, group := range []int{1, d.group} {
+			told, untold := make([][]float64, len(noises)), make([][]float64, len(noises))
+			for seed := range uint64(nullSeeds) {
+				for i, noise := range noises {
+					a, b, err := learnObserved(s, d.columns, group, noise, seed)
+					if err != nil {
+						return err
+					}
+					told[i], untold[i] = append(told[i], a), append(untold[i], b)
+				}
+			}
+			what := "fields"
+			if group > 1 {
+				what = fmt.Sprintf("groups of %d", group)
+			}
+			for i, errors := range [][][]float64{told, untold} {
+				fmt.Fprintf(c.w, "| %s, %s | %s |", d.name, what, []string{"are null", "read their mean"}[i])
+				for _, e := range errors {
+					fmt.Fprintf(c.w, " %.2f |", stat.Mean(e, nil))
+				}
+				last := len(noises) - 1
+				for _, with := range []int{2, 3} {
+					less := make([]float64, nullSeeds)
+					for k := range less {
+						less[k] = errors[last][k] - errors[with][k]
+					}
+					fmt.Fprintf(c.w, " %+.2f ± %.2f |", stat.Mean(less, nil), stat.StdDev(less, nil)/math.Sqrt(nullSeeds))
+				}
+				fmt.Fprintln(c.w)
+			}
+		}
+	}
+	fmt.Fprintln(c.w)
+	return nil
+}
+
+// learnObserved learns a set, whose columns become fields, with groups of them null at rates
+// of their own, and returns the progressive error and that of the events after the first two
+// thirds where the same fields read their mean in place of null, in percent.
+func learnObserved(s *set, columns, group int, noise string, seed uint64) (told, untold float64, err error) {
+	schema := fieldSchema(s, columns, max(group, 1))
+	config := online.DefaultConfig()
+	config.Noise = noise
+	l, err := online.New(config, schema)
+	if err != nil {
+		return 0, 0, err
+	}
+	r := rand.New(rand.NewPCG(seed, 3))
+	rates := make([]float64, (columns+group-1)/group)
+	for i := range rates {
+		rates[i] = observedRates[i%len(observedRates)]
+	}
+	r.Shuffle(len(rates), func(i, j int) { rates[i], rates[j] = rates[j], rates[i] })
+	sum, count := make([]float64, columns), make([]float64, columns)
+	first := len(s.examples) * 2 / 3
+	var model *blankout.Linear
+	scores, wrong, silent := make([]float64, schema.Outputs()), 0, 0
+	dead := make([]bool, len(rates))
+	for i := range s.examples {
+		for g, rate := range rates {
+			dead[g] = r.Float64() < rate
+		}
+		e := without(&s.examples[i], columns, group, dead)
+		if i < first {
+			for at, column := range e.Features.Index {
+				sum[column] += e.Features.Value[at]
+				count[column]++
+			}
+		} else {
+			if model == nil {
+				model = l.Published()
+			}
+			read := meant(&e, columns, sum, count)
+			if blankout.Predict(model.Score(&read, scores)) != e.Label {
+				silent++
+			}
+		}
+		if blankout.Predict(l.Learn(&e)) != e.Label {
+			wrong++
+		}
+	}
+	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first), nil
+}
+
+// meant returns an event of fields whose nulls read the mean of their column.
+func meant(e *blankout.Example, columns int, sum, count []float64) blankout.Example {
+	out, at := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
+	for column := range uint32(columns) {
+		x := sum[column] / max(count[column], 1)
+		if at < e.Features.Len() && e.Features.Index[at] == column {
+			x = e.Features.Value[at]
+			at++
+		}
+		out.Field = append(out.Field, uint16(column+1))
+		out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, x)
+	}
+	return out
+}
