@@ -234,6 +234,7 @@ type trainResult struct {
 
 	unpenalised bool   // --l2 0
 	wild        string // what readings the solution may hang on
+	unfilled    string // why the model cannot fill in, though it was to
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -290,6 +291,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.Certificate = &fit.Gap
 	}
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
+	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
+		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardise all makes dense, can be"
+	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
 			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
@@ -354,8 +358,10 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
-	if r.wild != "" {
-		fmt.Fprintf(p.stderr, "warning: %s\n", r.wild)
+	for _, text := range []string{r.wild, r.unfilled} {
+		if text != "" {
+			fmt.Fprintf(p.stderr, "warning: %s\n", text)
+		}
 	}
 	for _, class := range singles(d) {
 		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))
