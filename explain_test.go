@@ -136,3 +136,21 @@ func TestExplainGroups(t *testing.T) {
 		t.Errorf("variance %v where one group has a rate, want %v", got, want)
 	}
 }
+
+// The product of two groups with rates of their own varies with either.
+func TestExplainProductOfGroups(t *testing.T) {
+	s := NewSchema(4, []string{"a", "b"}, 0)
+	s.Crosses = [][2]string{{"front", "rear"}}
+	for _, f := range []Field{{Name: "front", Kind: Numeric}, {Name: "rear", Kind: Numeric}, {Name: "front^rear", Kind: Cross}} {
+		s.AddField(f)
+	}
+	m := NewLinear(s, "logistic", "dropout:0.2+group:front=0.5,rear=0.1", [][]float64{{0.7, -1.5, 2}}, []float64{0.5})
+	x := m.Explain(&Example{Features: Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Field: []uint16{1, 2, 3}, Weight: 1}, 1)
+	p := []float64{0.7, -3, -1}
+	r, front, rear := 0.25, 1.0, 0.1/0.9
+	want := front*(p[0]+p[2])*(p[0]+p[2]) + rear*(p[1]+p[2])*(p[1]+p[2]) + front*rear*p[2]*p[2] +
+		r*((1+front)*p[0]*p[0]+(1+rear)*p[1]*p[1]+(1+front)*(1+rear)*p[2]*p[2])
+	if math.Abs(x.Variance-want) > 1e-12 {
+		t.Errorf("variance %v, want %v", x.Variance, want)
+	}
+}

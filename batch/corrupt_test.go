@@ -2,6 +2,7 @@ package batch
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -70,6 +71,42 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// The Corrupter draws of an example what corrupted Data holds, under noise of groups with
+// one rate or with rates of their own, and of products of two.
+func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
+	x, y := drawProblem(t, 3, 400, 6, false)
+	d := denseData(t, x, y)
+	for _, noise := range []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Rates: ownRates}} {
+		copies, err := d.Corrupted(noise, 1, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Corrupter{Noise: noise, Seed: 7, Grouping: blankout.NewGrouping(d.Schema)}
+		changed := 0
+		for i := range d.Rows() {
+			e := d.Vec(i, blankout.Vec{})
+			var fields []uint16
+			for _, column := range e.Index {
+				fields = append(fields, d.fields.of(column))
+			}
+			before := slices.Clone(e.Value)
+			c.Vec(e, fields, i, 0)
+			row := copies.Row(i)
+			for j := range row.Index {
+				if row.At(j) != e.Value[j] {
+					t.Fatalf("%v, example %d, column %d: %v in corrupted data, %v drawn", noise, i, e.Index[j], row.At(j), e.Value[j])
+				}
+				if e.Value[j] != before[j] {
+					changed++
+				}
+			}
+		}
+		if changed == 0 {
+			t.Errorf("%v has changed nothing", noise)
 		}
 	}
 }

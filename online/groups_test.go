@@ -100,15 +100,16 @@ func enumerated(n blankout.GroupDropout, groups [][]string, features []uint32, p
 	return square - mean*mean
 }
 
-// spy notes the gradients of a step, by row and level and output, before the rule makes
-// it.
+// spy notes the gradients of a step, by row and level and output, and by row the variance
+// of a feature alone, before the rule makes it.
 type spy struct {
 	rule
 	gradients [][]float64
+	alone     []float64
 }
 
 func (r *spy) step(s *step) {
-	r.gradients = r.gradients[:0]
+	r.gradients, r.alone = r.gradients[:0], r.alone[:0]
 	for _, g := range s.segments {
 		for i := g.from; i < g.to; i++ {
 			var row []float64
@@ -116,6 +117,7 @@ func (r *spy) step(s *step) {
 				row = append(row, df*s.x[i]+g.shrink[j]*s.basis[i]*s.rows[i][firstPart+j])
 			}
 			r.gradients = append(r.gradients, row)
+			r.alone = append(r.alone, g.strength[0])
 		}
 	}
 	if len(r.gradients) != len(s.rows) {
@@ -210,6 +212,11 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		}
 	}
 	l.step(e.Label, 1)
+	for i := range columns {
+		if got, want := seen.alone[i], slowVariance(noise, groups[i:i+1], features[i:i+1], []float64{1}); math.Abs(got-want) > 1e-12*(1+want) {
+			t.Fatalf("%v, groups %q: the variance of a feature alone is %v, want %v", noise, groups[i], got, want)
+		}
+	}
 	for k := range l.active {
 		y := target(e.Label, k, l.k)
 		value := func() float64 {
