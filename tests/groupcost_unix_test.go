@@ -21,17 +21,20 @@ import (
 )
 
 // BenchmarkGroup tells what CPU an event costs a learner that is alone, and all members of a
-// group together: of processes of their own. A group hands on rows, so many columns are dear.
+// group together: of processes of their own. A group hands on rows, so many columns are dear,
+// but the less often the longer the stream is.
 //
 //	go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {
-	for _, words := range []int{20_000, 200} {
-		b.Run(fmt.Sprintf("columns=%d", words*27/20), func(b *testing.B) { benchmarkGroup(b, words) })
+	for _, events := range []int{1_000_000, 4_000_000} {
+		for _, words := range []int{20_000, 200} {
+			b.Run(fmt.Sprintf("events=%d/columns=%d", events, words*27/20), func(b *testing.B) { benchmarkGroup(b, events, words) })
+		}
 	}
 }
 
-func benchmarkGroup(b *testing.B, words int) {
-	const partitions, each = 4, 250_000
+func benchmarkGroup(b *testing.B, events, words int) {
+	const partitions = 4
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))
 	if err != nil {
 		b.Fatal(err)
@@ -44,7 +47,7 @@ func benchmarkGroup(b *testing.B, words int) {
 		b.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range partitions * each {
+	for i := range events {
 		x, word := r.NormFloat64(), r.IntN(words)
 		value := fmt.Appendf(nil, `{"fraud":"%v","amount":%.3f,"age":%.2f,"shop":"s%d","country":"c%d","words":["w%d","w%d","w%d"],"device":"d%d"}`,
 			x+float64(word%3)-1 > 0, x, r.ExpFloat64(), r.IntN(words*3/20), r.IntN(50), word, r.IntN(words), r.IntN(words/10), r.IntN(words/40))
@@ -87,7 +90,7 @@ directory = %q
 		return c
 	}
 	report := func(b *testing.B, used time.Duration, commits uint64) {
-		b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*partitions*each), "cpu-ns/event")
+		b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*events), "cpu-ns/event")
 		b.ReportMetric(float64(commits)/float64(b.N), "commits")
 	}
 	b.Run("alone", func(b *testing.B) {
@@ -118,7 +121,7 @@ directory = %q
 				}
 				for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(300 * time.Millisecond) {
 					r, err := group.Inspect(b.Context(), memberOf(loaded))
-					if err == nil && r.Events == partitions*each {
+					if err == nil && r.Events == uint64(events) {
 						commits += r.Accepted
 						break
 					}
