@@ -161,19 +161,29 @@ func (t *Table) Bytes() int {
 // Row returns the row of a column for reading, nil if it has none. The slice
 // stays the column's row for the life of the Table.
 func (t *Table) Row(column uint32) []float64 {
-	index := &t.index
-	if t.lazy != nil {
-		t.lazy.once.Do(func() {
-			for slot, column := range t.columns {
-				t.lazy.enter(column, uint32(slot))
-			}
-		})
-		index = &t.lazy.index
-	}
-	if slot := index.slot(column); slot != 0 {
+	if slot := t.place(column); slot != 0 {
 		return t.slot(slot - 1)
 	}
 	return nil
+}
+
+// Slot returns the slot of a column, as Column counts them, and whether it has a row.
+func (t *Table) Slot(column uint32) (slot int, ok bool) {
+	place := t.place(column)
+	return int(place) - 1, place != 0
+}
+
+// place returns 1 + the slot of a column, 0 if it has no row.
+func (t *Table) place(column uint32) uint32 {
+	if t.lazy == nil {
+		return t.index.slot(column)
+	}
+	t.lazy.once.Do(func() {
+		for slot, column := range t.columns {
+			t.lazy.enter(column, uint32(slot))
+		}
+	})
+	return t.lazy.index.slot(column)
 }
 
 func (t *Table) slot(slot uint32) []float64 {

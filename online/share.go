@@ -404,11 +404,16 @@ func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, pee
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}
 	*l = *n
+	copied := make([]bool, fold.table.Len()) // by slot: most columns are in several deltas
 	for _, list := range [][]uint32{columns, l.share.columnsOf()} {
 		for _, column := range list {
-			if row := fold.table.Row(column); row != nil {
+			slot, met := fold.table.Slot(column)
+			switch {
+			case met && !copied[slot]:
+				_, row := fold.table.Column(slot)
 				copy(l.table.Touch(column), row)
-			} else if l.table.Row(column) != nil {
+				copied[slot] = true
+			case !met && l.table.Row(column) != nil:
 				clear(l.table.Touch(column)) // met by a delta that was not accepted
 			}
 		}
