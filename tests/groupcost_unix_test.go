@@ -33,6 +33,48 @@ func BenchmarkGroup(b *testing.B) {
 	}
 }
 
+// fraudEvent draws an event of 9 features in JSON, whose columns are some 1.35 times as many as
+// there are words.
+func fraudEvent(r *rand.Rand, words int) []byte {
+	x, word := r.NormFloat64(), r.IntN(words)
+	return fmt.Appendf(nil, `{"fraud":"%v","amount":%.3f,"age":%.2f,"shop":"s%d","country":"c%d","words":["w%d","w%d","w%d"],"device":"d%d"}`,
+		x+float64(word%3)-1 > 0, x, r.ExpFloat64(), r.IntN(words*3/20), r.IntN(50), word, r.IntN(words), r.IntN(words/10), r.IntN(words/40))
+}
+
+// BenchmarkLearners tells the rate and the CPU of train --solver online with one learner and
+// with two, on a file. It wants two idle cores.
+//
+//	go test ./tests -run '^$' -bench Learners -benchtime 1x -count 5
+func BenchmarkLearners(b *testing.B) {
+	const events = 2_000_000
+	program := buildProgram(b)
+	for _, words := range []int{200, 20_000} {
+		r := rand.New(rand.NewPCG(1, 2))
+		var data []byte
+		for range events {
+			data = append(append(data, fraudEvent(r, words)...), '\n')
+		}
+		file := filepath.Join(b.TempDir(), "events.jsonl")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		for _, learners := range []int{1, 2} {
+			b.Run(fmt.Sprintf("columns=%d/learners=%d", words*27/20, learners), func(b *testing.B) {
+				used := time.Duration(0)
+				for range b.N {
+					c := exec.Command(program, "train", "--solver", "online", "--quiet", "--set", "record.label=fraud", "--learners", fmt.Sprint(learners), "-d", file)
+					if out, err := c.CombinedOutput(); err != nil {
+						b.Fatalf("%v: %s", err, out)
+					}
+					used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+				}
+				b.ReportMetric(float64(b.N)*events/b.Elapsed().Seconds(), "events/s")
+				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*events), "cpu-ns/event")
+			})
+		}
+	}
+}
+
 func benchmarkGroup(b *testing.B, events, words int) {
 	const partitions = 4
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))
@@ -48,9 +90,7 @@ func benchmarkGroup(b *testing.B, events, words int) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
-		x, word := r.NormFloat64(), r.IntN(words)
-		value := fmt.Appendf(nil, `{"fraud":"%v","amount":%.3f,"age":%.2f,"shop":"s%d","country":"c%d","words":["w%d","w%d","w%d"],"device":"d%d"}`,
-			x+float64(word%3)-1 > 0, x, r.ExpFloat64(), r.IntN(words*3/20), r.IntN(50), word, r.IntN(words), r.IntN(words/10), r.IntN(words/40))
+		value := fraudEvent(r, words)
 		if err := producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}); err != nil {
 			b.Fatal(err)
 		}
