@@ -166,7 +166,8 @@ type Status struct {
 	Again      uint64  `json:"events_again"` // events learned for nothing
 	DeltaBytes uint64  `json:"delta_bytes"`
 	DeltaRows  uint64  `json:"delta_rows"`
-	Rebase     float64 `json:"rebase_seconds"` // taken, in all, by becoming equal to the fold
+	Commit     float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
+	Rebase     float64 `json:"rebase_seconds"` // and then by becoming equal to the fold
 	HeldOut    uint64  `json:"held_out"`       // records that it has met and not learned
 	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
 	// which are the same for all members, and when this member came to it.
@@ -820,6 +821,7 @@ func (l *life) publish(ctx context.Context) error {
 			return fmt.Errorf("storing dead letters: %w", err)
 		}
 	}
+	began := time.Now()
 	d := l.work.Cut(l.Config.Precision)
 	c := &Commit{
 		Fingerprint: l.replica.fold.Fingerprint(), Member: l.id, Seq: l.seq, Base: l.base, Chain: l.chain,
@@ -865,6 +867,7 @@ func (l *life) publish(ctx context.Context) error {
 			}
 		}
 	}
+	l.current.Commit += time.Since(began).Seconds()
 	if l.current.Refused != refused {
 		l.current.Again += events
 		l.spans, l.events = nil, 0

@@ -501,6 +501,8 @@ var metrics = []metric{
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
 	{"blankout_group_events_again_total", counter, nil, "Events that this member has learned for nothing since the start: their commit was not accepted, or could not be made.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Again) })},
+	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning stood still for this member's commits: from the cut of what was learned until the group's model held it.",
+		fromGroup(func(s *group.Status) float64 { return s.Commit })},
 	{"blankout_group_rebase_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
 		fromGroup(func(s *group.Status) float64 { return s.Rebase })},
 	{"blankout_group_replica_mismatch_total", counter, nil, "Bases of the group whose bytes were others than those that this member came to, since its start.",

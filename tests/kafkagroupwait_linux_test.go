@@ -1,0 +1,144 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"blankout/config"
+	"blankout/group"
+	"blankout/internal/longtest"
+	"blankout/stream"
+)
+
+// TestKafkaGroupWait tells for how much of its time a member's learning stands still: for its
+// commits, and for becoming equal to the group's model, on a real broker.
+//
+//	BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
+func TestKafkaGroupWait(t *testing.T) {
+	longtest.Only(t)
+	const partitions, events = 4, 2_000_000
+	k := startKafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"); err != nil {
+		t.Fatal(err)
+	}
+	p := stream.DefaultProducerConfig()
+	p.Brokers, p.Topic = []string{k.plain}, "events"
+	producer, err := stream.NewProducer(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range events {
+		if err := producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := producer.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	producer.Close()
+	program := buildProgram(t)
+	for _, members := range []int{1, 4} {
+		name := fmt.Sprint("waits", members)
+		file := filepath.Join(t.TempDir(), "blankout.toml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `
+[kafka]
+brokers = ["%s"]
+topics = ["events"]
+[record]
+label = "fraud"
+classes = ["false", "true"]
+`, k.plain), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses := freePorts(t, members)
+		var processes []*exec.Cmd
+		for _, address := range addresses {
+			c := exec.Command(program, "run", "--quiet", "-f", file, "--group", name, "--set", "http.address="+address)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+			processes = append(processes, c)
+		}
+		// From when the model is no longer cold, in which state one member learns alone.
+		var began time.Time
+		var before []standing
+		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			at, err := group.Inspect(t.Context(), memberOf(loaded))
+			if err == nil && at.Events > events/10 && began.IsZero() {
+				began = time.Now()
+				before = standingOf(t, addresses)
+			}
+			if err == nil && at.Events == events {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not all is learned: %+v, %v", at, err)
+			}
+		}
+		took := time.Since(began).Seconds()
+		for i, s := range standingOf(t, addresses) {
+			s.Commit, s.Rebase, s.Committed = s.Commit-before[i].Commit, s.Rebase-before[i].Rebase, s.Committed-before[i].Committed
+			if !(s.Commit > 0) || s.Committed == 0 || s.Commit+s.Rebase > took+0.5 {
+				t.Errorf("member %d of %d: %d commits took %.2f s, following %.2f s, of %.1f s", i+1, members, s.Committed, s.Commit, s.Rebase, took)
+			}
+			t.Logf("member %d of %d: in %.1f s %d commits of %.1f ms, %.0f %% of the time, and %.0f %% for following", i+1, members, took, s.Committed,
+				1000*s.Commit/float64(s.Committed), 100*s.Commit/took, 100*s.Rebase/took)
+		}
+		for _, c := range processes {
+			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// standing is for how long a member's learning has stood still, and for how many commits.
+type standing struct {
+	Committed uint64  `json:"committed"`
+	Commit    float64 `json:"commit_seconds"`
+	Rebase    float64 `json:"rebase_seconds"`
+}
+
+// standingOf asks the members at these addresses.
+func standingOf(t *testing.T, addresses []string) (all []standing) {
+	t.Helper()
+	for _, address := range addresses {
+		answer, err := http.Get("http://" + address + "/v1/group")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s standing
+		err = json.NewDecoder(answer.Body).Decode(&s)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
