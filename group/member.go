@@ -133,6 +133,9 @@ type Member struct {
 	// DeadLetters takes the records that cannot be used, before a commit counts them;
 	// nil: they are only counted.
 	DeadLetters *stream.DeadLetters
+	// Suspects takes the events whose label is probably wrong, see online.Config.Suspect,
+	// before a commit counts them; nil: they are only counted.
+	Suspects *stream.DeadLetters
 	// Observe is told of a new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
@@ -277,7 +280,7 @@ func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
 	}
-	if err := m.Learner.CheckShared(); err != nil {
+	if err := m.Learner.CheckSharedAfter(m.Config.Warm); err != nil {
 		return err
 	}
 	if m.Config.Name == "" {
@@ -778,6 +781,11 @@ func (l *life) learn(ctx context.Context) error {
 		default:
 			l.current.Learned++
 			l.work.Learn(e)
+			if s, ok := l.work.Suspicion(); ok && l.Suspects != nil {
+				if err := l.Suspects.AddSuspect(ctx, b.Topic, b.Partition, e, l.work.Schema().Classes[s.Class], s.Score, s.Influence); err != nil {
+					return fmt.Errorf("storing a suspect: %w", err)
+				}
+			}
 		}
 		s.To, s.Records, s.Sum = e.Offset+1, s.Records+1, s.Sum+e.Fingerprint
 	}
@@ -819,6 +827,11 @@ func (l *life) publish(ctx context.Context) error {
 	if l.DeadLetters != nil {
 		if err := l.DeadLetters.Flush(ctx); err != nil {
 			return fmt.Errorf("storing dead letters: %w", err)
+		}
+	}
+	if l.Suspects != nil {
+		if err := l.Suspects.Flush(ctx); err != nil {
+			return fmt.Errorf("storing suspects: %w", err)
 		}
 	}
 	began := time.Now()

@@ -1,11 +1,15 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +228,62 @@ func TestMembers(t *testing.T) {
 	e.damage()
 	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the ledger comes to") {
 		t.Errorf("another base: %v", err)
+	}
+}
+
+// Curves, a half-life, alarms that make the model forget, and suspects, in a group: all members
+// hold the same bytes, the knots are there, and every suspect that the model has counted is in
+// the file of one of them.
+func TestMembersCurvesAndSuspects(t *testing.T) {
+	e := newEvents(t, 4, 600)
+	e.complete.Store(true)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	members, files := make([]*Member, 3), make([]string, 3)
+	for i := range members {
+		if i == 2 { // comes late, and starts from a base
+			running.Wait()
+		}
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe, m.Until = seen.observe, e.all
+		m.Config.Warm = 1100
+		m.Learner.Curves, m.Learner.HalfLife, m.Learner.OnDrift = 6, 300, "forget"
+		m.Learner.Loss, m.Learner.Suspect = "t-logistic:1.9", 0.5
+		files[i] = filepath.Join(t.TempDir(), "suspects.jsonl")
+		suspects, err := stream.OpenSuspects(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Suspects, members[i] = suspects, m
+		running.Go(func() {
+			if err := errors.Join(m.Run(ctx), suspects.Close()); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	running.Wait()
+	s, late := members[0].Status(), members[2].Status()
+	e.check(s)
+	seen.one(t)
+	a, b := s.Model.Model(), late.Model.Model()
+	if late.Chain != s.Chain || !slices.Equal(a.Intercept, b.Intercept) || !slices.EqualFunc(a.Scaler.Curves.Knots, b.Scaler.Curves.Knots, slices.Equal) {
+		t.Errorf("chain %s, intercept %v, curves %+v; late %s, %v, %+v", s.Chain, a.Intercept, a.Scaler.Curves, late.Chain, b.Intercept, b.Scaler.Curves)
+	}
+	if c := s.Model.Model().Scaler.Curves; c == nil || len(c.Columns) != 1 || len(c.Knots[0]) != 6 {
+		t.Errorf("curves %+v", c)
+	}
+	kept := 0
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		kept += bytes.Count(data, []byte("\n"))
+	}
+	if n := s.Metrics.Suspects; n < 10 || uint64(kept) < n {
+		t.Errorf("%d suspects in the files, and the model has counted %d", kept, n)
 	}
 }
 

@@ -99,9 +99,10 @@ func (c *curveReadings) fix(most []int, presence bool) *blankout.Curves {
 // presence says whether the Learner looks for numbers that are often left out.
 func (l *Learner) presence() bool { return l.config.Presence == "auto" && l.set.bends }
 
-// bending says whether there are readings to be taken for the knots.
+// bending says whether there are readings to be taken for the knots. Several learners of one
+// model would find knots each of their own: theirs are those that one alone has found before.
 func (l *Learner) bending() bool {
-	return (l.set.curves || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent
+	return (l.set.curves || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent && !l.shared()
 }
 
 // bend counts an event, and finds the knots once enough have come.

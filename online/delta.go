@@ -334,7 +334,7 @@ func (l *Learner) readWhole(data []byte) (*Learner, error) {
 			n.weighClass(class)
 		}
 	}
-	n.table, n.snapshot, n.share = l.table, l.snapshot, l.share
+	n.table, n.snapshot, n.share, n.rewritten = l.table, l.snapshot, l.share, l.rewritten
 	return n, nil
 }
 
@@ -385,6 +385,9 @@ func (l *Learner) Add(d *Delta) {
 		panic(err) // the caller's
 	}
 	l.addActive(now.active)
+	if l.config.HalfLife > 0 {
+		l.halve(float64(now.events-base.events) / l.config.HalfLife)
+	}
 	for i, column := range d.Columns {
 		l.addRow(column, d.Values[i*d.Width:][:d.Width])
 	}
@@ -410,7 +413,7 @@ func (l *Learner) addChanges(row, changes []float64, ratio float64) {
 			u := changes[j] * ratio
 			w[j] += u
 			lag[j] = math.FMA(-u, inverse, lag[j])
-			m[j] += changes[l.n+j]
+			m[j] += changes[l.n+j] * l.fade.growth
 		}
 	}
 }

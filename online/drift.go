@@ -134,8 +134,12 @@ const (
 	aheadFor, behindFor = 2, 1000
 )
 
-// age lets the time of an event go by.
+// age lets the time of an event go by. Between several learners of one model the fold's
+// events are the clock, and each lets them go by between its intervals.
 func (l *Learner) age(time int64) {
+	if l.shared() {
+		return
+	}
 	f := &l.fade
 	halves := 0.0
 	if l.config.HalfLife > 0 {
@@ -144,10 +148,15 @@ func (l *Learner) age(time int64) {
 	if l.config.HalfLifeTime > 0 && time > 0 {
 		halves += min(float64(f.tick(time, l.set.timeStep))/1000/l.config.HalfLifeTime, 100)
 	}
-	if halves == 0 {
-		return
+	if halves > 0 {
+		l.halve(halves)
 	}
-	if f.growth *= math.Exp2(halves); f.growth > maxGrowth {
+}
+
+// halve makes the metric forget by half so many times.
+func (l *Learner) halve(times float64) {
+	f := &l.fade
+	if f.growth *= math.Exp2(times); f.growth > maxGrowth {
 		l.forget(1 / f.growth)
 		f.growth = 1
 	}

@@ -64,6 +64,9 @@ type Learner struct {
 	refresh  refresh
 	measures measures
 	share    *sharing // nil where it learns alone
+	// How often all rows have been written at once; no part of the state. A Learner that
+	// follows another one has that one's count, see FollowState.
+	rewritten uint64
 
 	now event // the one at hand
 }
@@ -189,6 +192,9 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	}
 	return l, nil
 }
+
+// Config returns the Learner's settings, of which its caller must change nothing.
+func (l *Learner) Config() Config { return l.config }
 
 func (l *Learner) weights(row []float64) []float64 { return l.layout.weights(row) }
 

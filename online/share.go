@@ -39,6 +39,9 @@ import (
 // have. A mean of learners none of which steps too far does not step too far; a sum may.
 // Of G it is the change divided by c_i. R = 1 gives c = alpha = 1.
 //
+// Under a half-life of H events G fades with the fold's events, between intervals, and is of
+// at most H/ln 2 of them, which then stands for t in a_i.
+//
 // In a bank of levels all share one c_i, of the mean of their a_i.
 type sharing struct {
 	peers float64 // R
@@ -114,7 +117,6 @@ func (l *Learner) Share(peers int, events uint64) error {
 // learning with others; nil if it can.
 func (c Config) CheckShared() error {
 	s, err := c.parse()
-	key, curves := c.curved()
 	switch {
 	case err != nil:
 		return err
@@ -128,29 +130,35 @@ func (c Config) CheckShared() error {
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
 	case s.standardise == blankout.StandardiseAll:
 		return blankout.KeyErrorf("standardise", "standardise = \"all\": several learners of one model know auto, scale and none")
-	case c.HalfLife > 0 || c.HalfLifeTime > 0:
-		return blankout.KeyErrorf("half_life", "half_life: the metric of several learners of one model cannot fade yet; set half_life = 0 and half_life_time = 0")
-	case c.OnDrift == "forget":
-		return blankout.KeyErrorf("on_drift", "on_drift = \"forget\": several learners of one model only log drift; set on_drift = \"log\"")
-	case curves != "":
-		return blankout.KeyErrorf(key, "%s: several learners of one model cannot agree on knots yet; learn no curves", curves)
+	case c.HalfLifeTime > 0:
+		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case c.Calibrate:
 		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
 	case s.missingRule == blankout.MissingFill:
 		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
-	case c.Suspect > 0:
-		return blankout.KeyErrorf("suspect", "suspect = %v: several learners of one model report no suspects; set suspect = 0", c.Suspect)
 	}
 	return nil
 }
 
-// Shared returns the settings as several learners of one model have them: without presence,
-// for which numbers are often left out they could not agree on, and without the covariance
-// to fill in by, which has no place in their commits.
+// CheckSharedAfter is CheckShared of learners of whom one learns so many events alone before
+// the others begin. The knots of curves come from the first events. So does which numbers are
+// often left out (presence), but that is looked for only where there is time to.
+func (c Config) CheckSharedAfter(warm uint64) error {
+	if err := c.CheckShared(); err != nil {
+		return err
+	}
+	if key, curves := c.curved(); curves != "" && warm <= curveEvents {
+		return blankout.KeyErrorf(key, "%s: one learner finds the knots in %d events, and learns %d before the others begin; let it learn more alone, or learn no curves", curves, curveEvents+1, warm)
+	}
+	return nil
+}
+
+// Shared returns the settings as several learners of one model have them: without the
+// covariance to fill in by, which has no place in their commits.
 func (c Config) Shared() Config {
-	c.Presence, c.CovarianceFields, c.PublishLevels = "none", 0, false
+	c.CovarianceFields, c.PublishLevels = 0, false
 	return c
 }
 
@@ -159,9 +167,6 @@ func (c Config) Shared() Config {
 func (l *Learner) PrepareSharing() error {
 	if err := l.config.CheckShared(); err != nil {
 		return err
-	}
-	if l.scaling.scaler.Curves != nil {
-		return blankout.KeyErrorf("presence", "presence: this learner has learned that numbers are there, which several learners of one model cannot go on with; begin afresh, with presence = \"none\" or several learners from the start")
 	}
 	l.config = l.config.Shared()
 	l.set.fills, l.filling = false, filling{grouping: l.filling.grouping}
@@ -188,9 +193,13 @@ func (l *Learner) importance(row []float64, n float64, features int) float64 {
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
 	}
-	a := 0.0
+	a, reach := 0.0, t // how many events G is of
+	if h := l.config.HalfLife; h > 0 {
+		reach = min(t, h/math.Ln2)
+	}
 	for _, g := range l.layout.preconditioner(row) {
-		a += math.Sqrt(l.config.Start+g*(1+sh.own/t)) - math.Sqrt(l.config.Start+g)
+		g /= l.fade.growth
+		a += math.Sqrt(l.config.Start+g*(1+sh.own/reach)) - math.Sqrt(l.config.Start+g)
 	}
 	a *= 2 * l.set.eta / float64(l.n)
 	c := 1 + (sh.peers-1)*min(1, sh.own*n/t)/(1+shareLambda*float64(features)*a)
@@ -242,7 +251,7 @@ func (sh *sharing) ref(i, width int) []float64 {
 
 // wrote says that all rows are being written.
 func (l *Learner) wrote() {
-	if l.share != nil {
+	if l.rewritten++; l.share != nil {
 		l.share.everything = true
 	}
 }
@@ -344,7 +353,8 @@ func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
 	v[sharedFlags] = float64(flags)
 }
 
-// cutChanges writes the u and ΔG of a row to out. A reference is in the units of now.
+// cutChanges writes the u and ΔG of a row to out, the latter in units that do not fade. A
+// reference is in the units of now.
 func (l *Learner) cutChanges(out, ref, row []float64, alpha, root float64) {
 	w, g := l.weights(row), l.layout.preconditioner(row)
 	was, wasG := l.weights(ref), l.layout.preconditioner(ref)
@@ -354,7 +364,7 @@ func (l *Learner) cutChanges(out, ref, row []float64, alpha, root float64) {
 	}
 	for j := range w {
 		out[j] = alpha * (w[j] - was[j]*ratio)
-		out[l.n+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root))
+		out[l.n+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root)/l.fade.growth)
 	}
 }
 
@@ -399,11 +409,19 @@ func (l *Learner) State() []byte { return l.whole() }
 // one fold at the same time, which meanwhile must not be used else.
 func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, peers int, events uint64) error {
 	l.schema = fold.schema
+	all := l.rewritten != fold.rewritten // either has written all rows since
 	n, err := l.readWhole(state)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}
 	*l = *n
+	if l.rewritten = fold.rewritten; all {
+		columns = slices.Clip(columns) // the caller's
+		for slot := range fold.table.Len() {
+			column, _ := fold.table.Column(slot)
+			columns = append(columns, column)
+		}
+	}
 	copied := make([]bool, fold.table.Len()) // by slot: most columns are in several deltas
 	for _, list := range [][]uint32{columns, l.share.columnsOf()} {
 		for _, column := range list {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout"
@@ -161,6 +162,15 @@ func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, int
 			if err := p.Follow(fold, columns, n, uint64(interval)); err != nil {
 				t.Fatal(err)
 			}
+			for slot := range fold.table.Len() {
+				column, want := fold.table.Column(slot)
+				if got := p.table.Row(column); !slices.Equal(got, want) {
+					t.Fatalf("column %d of a learner that follows the fold is %v, the fold's %v", column, got, want)
+				}
+			}
+			if p.rewritten != fold.rewritten { // else it would copy all rows every time
+				t.Fatalf("all rows were written %d times in a learner, %d times in the fold that it follows", p.rewritten, fold.rewritten)
+			}
 		}
 	}
 }
@@ -238,8 +248,14 @@ func TestShareMoments(t *testing.T) {
 // says, computed here the slow way.
 func TestShareStep(t *testing.T) {
 	s, events := shareStream(4000, 6)
-	for _, noise := range []string{"none", "auto"} {
-		l := shareLearner(t, s, func(c *Config) { c.Noise = noise })
+	for _, noise := range []string{"none", "auto", "fading"} {
+		reach := 3000.0
+		l := shareLearner(t, s, func(c *Config) {
+			if c.Noise = noise; noise == "fading" {
+				c.Noise, c.HalfLife = "none", 150
+				reach = 150 / math.Ln2
+			}
+		})
 		for i := range events[:3000] {
 			l.Learn(&events[i])
 		}
@@ -273,7 +289,8 @@ func TestShareStep(t *testing.T) {
 				was, row := before[k], l.table.Row(column)
 				a := 0.0
 				for _, g := range l.layout.preconditioner(was) {
-					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/3000.0)) - math.Sqrt(l.config.Start+g))
+					g /= l.fade.growth
+					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 				}
 				a /= float64(l.n)
 				c := 1 + (peers-1)*math.Min(1, own*was[blankout.StatCount]/3000)/(1+0.3*float64(len(before))*a)
@@ -282,8 +299,8 @@ func TestShareStep(t *testing.T) {
 				}
 				for j := range l.n {
 					dw := math.Abs(l.weights(row)[j] - l.weights(was)[j])
-					g := l.layout.preconditioner(row)[j]
-					dg := g - l.layout.preconditioner(was)[j]
+					g := l.layout.preconditioner(row)[j] / l.fade.growth
+					dg := g - l.layout.preconditioner(was)[j]/l.fade.growth
 					if dg < 1e-9*g || dg < 1e-12 {
 						continue
 					}
@@ -359,5 +376,178 @@ func TestShareQuality(t *testing.T) {
 				t.Errorf("%s, %d learners: log-loss %.4f, alone %.4f", noise, n, got, want)
 			}
 		}
+	}
+}
+
+// The metric fades with the events of all: what a delta finds is halved once every half-life,
+// to the same weights and the same metric wherever the stored sums are scaled down, and what
+// it adds counts in full.
+func TestShareHalfLife(t *testing.T) {
+	const halfLife = 25
+	s, events := shareStream(4000, 7)
+	for _, growth := range []float64{1, 1e97} { // the second passes maxGrowth
+		l := shareLearner(t, s, func(c *Config) { c.HalfLife, c.Noise = halfLife, "dropout:0.2" })
+		for i := range events[:2000] {
+			l.Learn(&events[i])
+		}
+		for slot := range l.table.Len() {
+			_, row := l.table.Column(slot)
+			for j := range l.layout.preconditioner(row) {
+				l.layout.preconditioner(row)[j] *= growth / l.fade.growth
+			}
+		}
+		for j := range l.layout.preconditioner(l.bias) {
+			l.layout.preconditioner(l.bias)[j] *= growth / l.fade.growth
+		}
+		l.fade.growth = growth
+		peer, err := l.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := peer.Share(3, 400); err != nil {
+			t.Fatal(err)
+		}
+		for i := range events[2000:2400] {
+			peer.Learn(&events[2000+i])
+		}
+		if peer.fade.growth != growth {
+			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.growth)
+		}
+		d := peer.Cut(64)
+		before := map[uint32]float64{}
+		for slot := range l.table.Len() {
+			column, row := l.table.Column(slot)
+			before[column] = l.layout.preconditioner(row)[0] / l.fade.growth
+		}
+		l.Add(d)
+		if scaled := l.fade.growth < growth; scaled != (growth > 1) {
+			t.Fatalf("growth %v has become %v", growth, l.fade.growth)
+		}
+		added := map[uint32]float64{}
+		for i, column := range d.Columns {
+			added[column] = d.Values[i*d.Width+sharedParts+1]
+		}
+		for slot := range l.table.Len() {
+			column, row := l.table.Column(slot)
+			if column == 1 { // has moved meanwhile, and with it what its sum is measured in
+				continue
+			}
+			want := before[column]*math.Exp2(-400.0/halfLife) + added[column]
+			if got := l.layout.preconditioner(row)[0] / l.fade.growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
+				t.Fatalf("growth %v, column %d: the metric is %v, want %v", growth, column, got, want)
+			}
+		}
+	}
+}
+
+// In a world that turns around, learners that forget come back, as one alone does, and those
+// that do not stay behind; by half-life and by the alarm.
+func TestShareForgets(t *testing.T) {
+	s, events := shareStream(14_000, 8)
+	for i := range events[8000:] {
+		events[8000+i].Label = 1 - events[8000+i].Label
+	}
+	loss := map[string]float64{}
+	for name, set := range map[string]func(*Config){
+		"never":     func(c *Config) {},
+		"half-life": func(c *Config) { c.HalfLife = 1000 },
+		"alarm":     func(c *Config) { c.OnDrift = "forget" },
+	} {
+		metric := func(c *Config) { // what else follows a stream that moves is switched off
+			set(c)
+			c.Noise, c.Adapt, c.Average = "none", false, 0
+		}
+		alone := shareLearner(t, s, metric)
+		for i := range events {
+			alone.Learn(&events[i])
+		}
+		fold := shareLearner(t, s, metric)
+		rounds(t, fold, events, 2000, 4, 50, 32)
+		a, b := alone.Metrics(), fold.Metrics()
+		loss[name] = b.Window.MeanLogLoss()
+		if want := a.Window.MeanLogLoss(); name != "never" && loss[name] > want+0.04 {
+			t.Errorf("%s: log-loss %.4f, alone %.4f", name, loss[name], want)
+		}
+		if name == "alarm" && b.Drift.Alarms == 0 {
+			t.Error("no alarm")
+		}
+	}
+	t.Log(loss)
+	if loss["half-life"] > loss["never"]-0.07 || loss["alarm"] > loss["never"]-0.07 {
+		t.Errorf("log-losses %v", loss)
+	}
+}
+
+// What a Learner rewrites of rows that no delta holds, it tells those who follow: its lags when
+// the averages' coefficient becomes too small, see average.advance.
+func TestShareRebase(t *testing.T) {
+	s, events := shareStream(4000, 9)
+	fold := shareLearner(t, s, nil)
+	for i := range events[:2000] {
+		fold.Learn(&events[i])
+	}
+	for v := range fold.levels {
+		a, g := &fold.levels[v].average, 1e-148
+		scale := g / a.coefficient
+		a.coefficient, a.inverse = g, 1/g
+		for slot := range fold.table.Len() {
+			_, row := fold.table.Column(slot)
+			for k := range fold.k {
+				fold.lags(row)[v*fold.k+k] /= scale
+			}
+		}
+	}
+	was := fold.rewritten
+	rounds(t, fold, events[2000:], 0, 3, 40, 32)
+	if fold.rewritten == was {
+		t.Error("the coefficient has not become too small")
+	}
+}
+
+// Knots, and which numbers are often left out, are what one alone has found; curves of several
+// learners are then as good as of one, and learners that begin too early have none.
+func TestShareCurves(t *testing.T) {
+	a := newAbsences(5)
+	events := make([]blankout.Example, 9000)
+	for i := range events {
+		events[i] = *a.next()
+		if i%3 > 0 { // in the others presence tells
+			x := events[i].Features.Value[0]
+			events[i].Label = 0
+			if math.Abs(x-300) > 0.7 {
+				events[i].Label = 1
+			}
+		}
+	}
+	set := func(c *Config) { c.Curves, c.Noise = 8, "dropout:0.1" }
+	alone, fold := shareLearner(t, a.schema, set), shareLearner(t, a.schema, set)
+	for i := range events {
+		alone.Learn(&events[i])
+	}
+	rounds(t, fold, events, 1100, 4, 50, 32)
+	curves, want := fold.scaling.scaler.Curves, alone.scaling.scaler.Curves
+	if !slices.Equal(curves.Columns, want.Columns) || !slices.EqualFunc(curves.Knots, want.Knots, slices.Equal) {
+		t.Errorf("curves %v, alone %v", curves, want)
+	}
+	one, several := alone.Metrics().Window.MeanLogLoss(), fold.Metrics().Window.MeanLogLoss()
+	straight := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
+	for i := range events {
+		straight.Learn(&events[i])
+	}
+	if without := straight.Metrics().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
+		t.Errorf("log-loss %.4f, alone %.4f, without curves %.4f", several, one, without)
+	}
+	early := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
+	rounds(t, early, events, 500, 4, 50, 32)
+	if early.scaling.scaler.Curves != nil {
+		t.Error("learners that shared from event 500 on have found out what is often left out")
+	}
+	c := DefaultConfig()
+	c.Curves = 8
+	if err := c.CheckSharedAfter(curveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
+		t.Errorf("error %v", err)
+	}
+	if err := c.CheckSharedAfter(curveEvents + 1); err != nil {
+		t.Error(err)
 	}
 }

@@ -47,6 +47,15 @@ func (s Learners) Check() error {
 	return nil
 }
 
+// CheckLearner says, naming the key, why several learners with these settings cannot learn one
+// model.
+func (s Learners) CheckLearner(c online.Config) error {
+	if c.Suspect > 0 {
+		return blankout.KeyErrorf("suspect", "suspect = %v: the learners of one process report no suspects; set suspect = 0, or let several processes learn in a group", c.Suspect)
+	}
+	return c.CheckSharedAfter(s.Warm)
+}
+
 // Fingerprint is what gives the weights their meaning: nothing for one learner.
 func (s Learners) Fingerprint() online.Fingerprint {
 	if s.N <= 1 {
@@ -299,6 +308,9 @@ func (l *loop) startLearners() (err error) {
 	}
 	if l.adopter.every > 0 {
 		return errors.New("learners: exact solutions cannot be adopted by several learners; use one, or set validate.policy to observe or alarm")
+	}
+	if err := l.Runner.Learners.CheckLearner(l.Learner.Config()); err != nil {
+		return fmt.Errorf("learners: %w", err)
 	}
 	if err := l.Learner.PrepareSharing(); err != nil {
 		return fmt.Errorf("learners: %w", err)

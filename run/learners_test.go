@@ -111,10 +111,9 @@ func TestLearnersRefused(t *testing.T) {
 	for name, change := range map[string]func(*online.Config){
 		"rule":        func(c *online.Config) { c.Rule = "arow" },
 		"refresh":     func(c *online.Config) { c.Refresh = 100 },
-		"half_life":   func(c *online.Config) { c.HalfLife = 1000 },
+		"half_life":   func(c *online.Config) { c.HalfLifeTime = 1000 },
 		"noise":       func(c *online.Config) { c.Noise = "gaussian:1" },
 		"standardise": func(c *online.Config) { c.Standardise = "all" },
-		"on_drift":    func(c *online.Config) { c.OnDrift = "forget" },
 		"calibrate":   func(c *online.Config) { c.Calibrate = true },
 		"suspect":     func(c *online.Config) { c.Suspect, c.Loss = 0.1, "t-logistic:1.5" },
 	} {

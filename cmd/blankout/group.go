@@ -100,6 +100,14 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		})
 		m.DeadLetters = d
 	}
+	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
+		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
+		if err != nil {
+			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+		}
+		s.close = append(s.close, d.Close)
+		m.Suspects = d
+	}
 	m.Observe = func(s *group.Status) {
 		if screen.due() {
 			log.Info("learning", "group", c.Group.Name, "members", s.Members, "partitions", len(s.Partitions), "events", s.Metrics.Events,

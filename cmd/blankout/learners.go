@@ -35,7 +35,7 @@ func (o *learnersFlags) check(c *cobra.Command, learner online.Config) error {
 	if err := o.Learners.Check(); err != nil {
 		return err
 	}
-	if err := learner.CheckShared(); err != nil {
+	if err := o.CheckLearner(learner); err != nil {
 		return fmt.Errorf("--learners %d: %w", o.N, err)
 	}
 	return nil

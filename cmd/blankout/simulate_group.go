@@ -103,7 +103,7 @@ func (o *simulateGroupFlags) check() error {
 	if err := o.learner.Check(); err != nil {
 		return err
 	}
-	return o.learner.CheckShared()
+	return o.learner.CheckSharedAfter(o.settings.Warm)
 }
 
 func (p *program) runSimulateGroup(ctx context.Context, o *simulateGroupFlags) error {
