@@ -178,7 +178,7 @@ type Fill struct {
 	c                *Covariance
 	observed, filled []int // places
 	unobserved       []int // u where P_uu is factorised, else nil
-	whole            triangle
+	factor           triangle
 }
 
 // Fill returns how what is missing follows, nil where nothing is missing. The Fills of the
@@ -235,7 +235,7 @@ func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
 			part = append(part, matrix[i*n+j])
 		}
 	}
-	f.whole, positive = factorise(len(places), part)
+	f.factor, positive = factorise(len(places), part)
 	return positive
 }
 
@@ -264,7 +264,7 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 		right[a] = f.dot(i, w)
 	}
 	solved := slices.Clone(right)
-	f.whole.solve(solved)
+	f.factor.solve(solved)
 	for a, i := range f.observed {
 		extra[i] = solved[a]
 		shift -= extra[i] * c.Mean[i]
@@ -306,7 +306,7 @@ func (f *Fill) solvePrecise(right func(place int) float64) []float64 {
 	for a, i := range f.unobserved {
 		out[a] = right(i)
 	}
-	f.whole.solve(out)
+	f.factor.solve(out)
 	return out
 }
 
@@ -349,7 +349,7 @@ func (f *Fill) Expect(x []float64) {
 	for a, i := range f.observed {
 		solved[a] = x[i] - c.Mean[i]
 	}
-	f.whole.solve(solved)
+	f.factor.solve(solved)
 	for _, i := range f.filled {
 		row := c.row(i)
 		for a, j := range f.observed {
@@ -378,7 +378,7 @@ func (f *Fill) From() []float64 {
 			solved = append(solved, sign*matrix[i*n+j])
 		}
 	}
-	f.whole.solveAll(solved, k)
+	f.factor.solveAll(solved, k)
 	for a, i := range left {
 		for b := range right {
 			if f.unobserved == nil {
@@ -401,7 +401,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 		}
 	}
 	if f.unobserved != nil {
-		r := f.whole.inverse()
+		r := f.factor.inverse()
 		var filled []int // their places in unobserved
 		for a, i := range f.unobserved {
 			if _, is := slices.BinarySearch(f.filled, i); is {
@@ -410,7 +410,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 		}
 		for b, i := range f.filled {
 			for d, j := range f.filled[:b+1] {
-				add(i, j, r[filled[d]*f.whole.n+filled[b]])
+				add(i, j, r[filled[d]*f.factor.n+filled[b]])
 			}
 		}
 		return
@@ -426,7 +426,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 	k, solved := len(f.filled), slices.Clone(left) // B'
 	if m > 0 {
 		for b := range k {
-			f.whole.solve(solved[b*m:][:m])
+			f.factor.solve(solved[b*m:][:m])
 		}
 	}
 	for b, i := range f.filled {

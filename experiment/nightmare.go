@@ -200,8 +200,8 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", x.method, x.setting, err)
 				}
-				cell := nightmareCell{Converged: converged, Wrong: c.meet(m, test, s.Seed+1)}
-				for as, levels := range c.meet(m, validation, s.Seed) {
+				cell := nightmareCell{Converged: converged, Wrong: c.corruptedMistakes(m, test, s.Seed+1)}
+				for as, levels := range c.corruptedMistakes(m, validation, s.Seed) {
 					for _, wrong := range levels {
 						cell.Validation[as] = append(cell.Validation[as], wrong.error())
 					}
@@ -225,8 +225,8 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// meet returns what the model gets wrong, by survivorsAs and level, when pixels die.
-func (c nightmareConfig) meet(m *blankout.Linear, images []blankout.Example, seed uint64) (wrong [2][]mistakes) {
+// corruptedMistakes returns what the model gets wrong, by survivorsAs and level, when pixels die.
+func (c nightmareConfig) corruptedMistakes(m *blankout.Linear, images []blankout.Example, seed uint64) (wrong [2][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x blankout.Vec
 	for _, share := range c.Levels {

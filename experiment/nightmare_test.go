@@ -91,7 +91,7 @@ func TestMeet(t *testing.T) {
 	for i := range images {
 		images[i] = image
 	}
-	wrong := c.meet(m, images, 3)
+	wrong := c.corruptedMistakes(m, images, 3)
 	for as, want := range [2][2]float64{{0, 50}, {0, 0}} {
 		for level, share := range want {
 			if got := wrong[as][level].error(); math.Abs(got-share) > 8 || share == 0 && got != 0 {

@@ -338,9 +338,9 @@ func join(c *Commit, chunks []*Chunk) (*online.Delta, error) {
 			return nil, fmt.Errorf("chunk %d is of another width than the first", i)
 		}
 		if len(chunks) == 1 {
-			whole := k.Delta
-			whole.Events = c.Events
-			return &whole, nil
+			joined := k.Delta
+			joined.Events = c.Events
+			return &joined, nil
 		}
 		d.Precision, d.Width = k.Delta.Precision, k.Delta.Width
 		d.State = append(d.State, k.Delta.State...)

@@ -143,7 +143,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offset
 	if c.Events > records {
 		return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%d events of %d records", c.Events, records)}
 	}
-	if c.Kind == online.WholeDelta && c.Chain != f.chain {
+	if c.Kind == online.FullDelta && c.Chain != f.chain {
 		return nil, nil, &Rejection{ReasonMoved, "it replaces a state that others have added to since"}
 	}
 	d, err := join(c, chunks)

@@ -276,7 +276,7 @@ func TestFoldOfOne(t *testing.T) {
 	}
 }
 
-// A whole state that others have added to since is not put in its place.
+// A full state that others have added to since is not put in its place.
 func TestFoldMoved(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	one, other := newAuthor(t, fold, 1, 1), newAuthor(t, fold, 2, 1)
@@ -405,9 +405,9 @@ func FuzzRecords(f *testing.F) {
 	a := newAuthor(f, fold, 3, 2)
 	a.learn(0, 0, 3)
 	e := a.commit(fold)
-	whole := newAuthor(f, fold, 4, 1)
-	whole.learn(0, 0, 3)
-	w := whole.commit(fold)
+	full := newAuthor(f, fold, 4, 1)
+	full.learn(0, 0, 3)
+	w := full.commit(fold)
 	f.Add(e.commit, e.chunks[0])
 	f.Add(w.commit, w.chunks[0])
 	f.Add((&Mark{Member: MemberID{1, 2}, Base: 3, Hash: 4}).Encode(), w.chunks[0])

@@ -22,11 +22,11 @@ type Delta struct {
 	Kind      DeltaKind
 	Precision int    // bits of a weight's change when it is written: 32 or 64
 	Events    uint64 // learned, unlabelled ones included
-	// State holds the sums that are measured, and of a WholeDelta everything that is not in a row.
+	// State holds the sums that are measured, and of a FullDelta everything that is not in a row.
 	State   []byte
 	Width   int // values of a row
 	Columns []uint32
-	// Values holds Width values for each column: of a WholeDelta the Learner's row, of a
+	// Values holds Width values for each column: of a FullDelta the Learner's row, of a
 	// SharedDelta
 	//
 	//	[events] [flags] [mean, sum of squares] [centre, 1/scale] [u] [ΔG],
@@ -44,9 +44,9 @@ const MaxInterval = 1 << 20
 type DeltaKind uint8
 
 const (
-	// WholeDelta holds rows as they are, to be set. It replaces the model that its author
+	// FullDelta holds rows as they are, to be set. It replaces the model that its author
 	// began with, and so is exact; nobody else may have added to that.
-	WholeDelta DeltaKind = iota
+	FullDelta DeltaKind = iota
 	// SharedDelta holds changes, to be added.
 	SharedDelta
 )
@@ -72,7 +72,7 @@ const (
 
 // MinRowBytes is the least that AppendRow and the step to a column write.
 func (d *Delta) MinRowBytes() int {
-	if d.Kind == WholeDelta {
+	if d.Kind == FullDelta {
 		return 1 + 8*d.Width
 	}
 	return 2 + max(0, d.Width-sharedParts)*d.Precision/8
@@ -91,7 +91,7 @@ func (d *Delta) AppendRow(data []byte, i int) []byte {
 			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(x))
 		}
 	}
-	if d.Kind == WholeDelta {
+	if d.Kind == FullDelta {
 		put(v)
 		return data
 	}
@@ -133,7 +133,7 @@ func (d *Delta) ReadRow(data []byte) []byte {
 			bad = bad || x-x != 0 // nothing learned is infinite or no number
 		}
 	}
-	if d.Kind == WholeDelta {
+	if d.Kind == FullDelta {
 		take(d.Width, 64)
 	} else {
 		head, n := binary.Uvarint(data)
@@ -276,12 +276,12 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	return base, now, nil
 }
 
-// whole is a Learner's state without its rows.
-func (l *Learner) whole() []byte {
+// State returns the Learner's state without its rows, for FollowState.
+func (l *Learner) State() []byte {
 	c, refused := &coder.Coder{}, &coder.Coder{}
 	state := l.encode()
 	l.measures.sums.refusedState(refused)
-	head, err := json.Marshal(wholeHead{l.scaling.scaler, l.missing.model})
+	head, err := json.Marshal(stateHead{l.scaling.scaler, l.missing.model})
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
@@ -291,13 +291,13 @@ func (l *Learner) whole() []byte {
 	return c.Out
 }
 
-type wholeHead struct {
+type stateHead struct {
 	Scaler  blankout.Scaler
 	Missing *blankout.Missing
 }
 
-// readWhole makes a Learner of what whole returned, which shares the rows of l.
-func (l *Learner) readWhole(data []byte) (*Learner, error) {
+// withState returns a Learner of what State returned, which shares the rows of l.
+func (l *Learner) withState(data []byte) (*Learner, error) {
 	var state, refused, head []byte
 	c := coder.Read(data)
 	for _, p := range []*[]byte{&state, &refused, &head} {
@@ -307,7 +307,7 @@ func (l *Learner) readWhole(data []byte) (*Learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := wholeHead{Missing: n.missing.model}
+	h := stateHead{Missing: n.missing.model}
 	if !c.Done() || json.Unmarshal(head, &h) != nil || h.Missing == nil {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
@@ -355,8 +355,8 @@ func (l *Learner) Check(d *Delta) error {
 			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
 		}
 	}
-	if d.Kind == WholeDelta {
-		_, err := l.readWhole(d.State)
+	if d.Kind == FullDelta {
+		_, err := l.withState(d.State)
 		return err
 	}
 	base, now, err := l.readSums(d.State)
@@ -369,11 +369,11 @@ func (l *Learner) Check(d *Delta) error {
 // Add adds a Delta that Check has found to fit. The result depends on nothing but the
 // state before and the Delta, to the bit.
 func (l *Learner) Add(d *Delta) {
-	if d.Kind == WholeDelta {
+	if d.Kind == FullDelta {
 		for i, column := range d.Columns {
 			copy(l.table.Touch(column), d.Values[i*d.Width:][:d.Width])
 		}
-		n, err := l.readWhole(d.State)
+		n, err := l.withState(d.State)
 		if err != nil {
 			panic(err) // the caller's
 		}

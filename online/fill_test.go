@@ -302,7 +302,7 @@ func TestWildIsNotGathered(t *testing.T) {
 // the Learner scores is what its model answers; a restart changes nothing.
 func TestFillIsMeasured(t *testing.T) {
 	c := fillConfig()
-	whole, other := lackingLearner(t, c), lackingLearner(t, c)
+	reference, other := lackingLearner(t, c), lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.5}
 	var served float64
 	var plain [2]float64
@@ -318,18 +318,18 @@ func TestFillIsMeasured(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		told := whole.Score(e, make([]float64, 1))
+		told := reference.Score(e, make([]float64, 1))
 		if i >= 2000 {
-			served += whole.logLoss(told, e.Label)
-			m := whole.modelOf(whole.chosen)
+			served += reference.logLoss(told, e.Label)
+			m := reference.modelOf(reference.chosen)
 			for j, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
-				plain[j] += whole.logLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
+				plain[j] += reference.logLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
 			}
 			if m.Answer(e).Rule == blankout.MissingFill {
 				filled++
 			}
 		}
-		a, b := slices.Clone(whole.Learn(e)), other.Learn(e)
+		a, b := slices.Clone(reference.Learn(e)), other.Learn(e)
 		if !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, after a restart %v", i, a, b)
 		}
@@ -337,7 +337,7 @@ func TestFillIsMeasured(t *testing.T) {
 			t.Fatalf("event %d: it is learned with the score %v, and was answered with %v", i, a[0], told[0])
 		}
 	}
-	if !bytes.Equal(stateOf(t, whole), stateOf(t, other)) {
+	if !bytes.Equal(stateOf(t, reference), stateOf(t, other)) {
 		t.Error("a restart has changed the state")
 	}
 	if !(served < plain[0]-10 && served < plain[1]-10) || filled < 3500 {
@@ -345,7 +345,7 @@ func TestFillIsMeasured(t *testing.T) {
 	}
 	// The published model, which has other rows, says the same.
 	e := s.next()
-	if a, b := whole.Score(e, make([]float64, 1)), whole.Published().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
+	if a, b := reference.Score(e, make([]float64, 1)), reference.Published().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
 		t.Errorf("the published model scores %v, the learner %v", b, a)
 	}
 }

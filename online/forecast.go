@@ -240,9 +240,9 @@ func (l *Learner) forecastBinary(label int) (known bool) {
 		if wrong[0] = step(y*l.missing.event.scale*g + b); l.missing.event.filled {
 			wrong[0] = step(y * (l.filling.levels[v] - l.set.logit))
 		}
-		whole := math.Sqrt(q)
+		all := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
-			sd := whole
+			sd := all
 			if growth[i] != 0 {
 				ab := growth[i] * y * b
 				sd = math.Sqrt(max(0, q+ab*(2*g+n*ab)))

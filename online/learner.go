@@ -603,7 +603,7 @@ func (l *Learner) segment() {
 	if l.groups != nil {
 		l.groups.segment(&l.now.step)
 	} else {
-		l.now.step.whole()
+		l.now.step.ungroup()
 	}
 }
 

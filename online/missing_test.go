@@ -87,7 +87,7 @@ func TestUsualFields(t *testing.T) {
 func TestMissingRuleIsMeasured(t *testing.T) {
 	c := DefaultConfig()
 	c.Noise = "none"
-	whole, other := lackingLearner(t, c), lackingLearner(t, c)
+	reference, other := lackingLearner(t, c), lackingLearner(t, c)
 	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
 	var asIs, rescaled, served float64
 	for i := range 6000 {
@@ -102,17 +102,17 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			}
 		}
 		if i >= 2000 && len(e.Field) > 0 {
-			m := blankout.Linear{Head: whole.head(whole.schema), Rows: whole.table}
+			m := blankout.Linear{Head: reference.head(reference.schema), Rows: reference.table}
 			n := float64(len(e.Field))
-			served += whole.logLoss(m.Score(e, make([]float64, 1)), e.Label)
-			asIs += whole.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
-			rescaled += whole.logLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
+			served += reference.logLoss(m.Score(e, make([]float64, 1)), e.Label)
+			asIs += reference.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
+			rescaled += reference.logLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
 		}
-		if a, b := slices.Clone(whole.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+		if a, b := slices.Clone(reference.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, %v", i, a, b)
 		}
 	}
-	if !bytes.Equal(stateOf(t, whole), stateOf(t, other)) {
+	if !bytes.Equal(stateOf(t, reference), stateOf(t, other)) {
 		t.Error("a restart has changed the state")
 	}
 	// Learned as they are, they are better left as they are.

@@ -28,14 +28,14 @@ func TestSlidingWindow(t *testing.T) {
 					if (noise == "none") == (classes == 2) {
 						longtest.Only(t) // half of them show most
 					}
-					whole := refreshing(t, loss, noise, n, 0, classes)
+					reference := refreshing(t, loss, noise, n, 0, classes)
 					all := refreshing(t, loss, noise, 40, n, classes)
 					slides := refreshing(t, loss, noise, 40, 200, classes)
 					tumbles := refreshing(t, loss, noise, 40, 0, classes)
 					s := newStream(4, classes)
 					for range n {
 						e := s.next()
-						for _, l := range []*Learner{whole, all, slides, tumbles} {
+						for _, l := range []*Learner{reference, all, slides, tumbles} {
 							l.Learn(e)
 						}
 					}
@@ -43,7 +43,7 @@ func TestSlidingWindow(t *testing.T) {
 					size := 0.0
 					for range 500 {
 						e := s.next()
-						want := append([]float64(nil), whole.Score(e, make([]float64, whole.k))...)
+						want := append([]float64(nil), reference.Score(e, make([]float64, reference.k))...)
 						for i, l := range []*Learner{all, slides, tumbles} {
 							for k, f := range l.Score(e, make([]float64, l.k)) {
 								off[i] += (f - want[k]) * (f - want[k])

@@ -94,8 +94,8 @@ type segment struct {
 	strength   []float64 // by level: of the variance of one such feature alone
 }
 
-// whole makes all of the rows one segment.
-func (s *step) whole() {
+// ungroup makes all of the rows one segment.
+func (s *step) ungroup() {
 	s.segments = append(s.segments[:0], segment{0, len(s.rows), s.df, s.shrink, s.strength})
 }
 

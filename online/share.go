@@ -47,7 +47,7 @@ type sharing struct {
 	peers float64 // R
 	own   float64 // e
 
-	whole      bool // R = 1: rows are handed on as they are
+	alone      bool // R = 1: rows are handed on as they are
 	everything bool // all rows have been written
 
 	// The columns of the interval, in the order in which they were met first, and by
@@ -100,9 +100,9 @@ func (l *Learner) Share(peers int, events uint64) error {
 		sh.places[slot] = 0
 	}
 	sh.slots, sh.columns, sh.refs, sh.roots, sh.centred = sh.slots[:0], sh.columns[:0], sh.refs[:0], sh.roots[:0], sh.centred[:0]
-	sh.peers, sh.own, sh.whole, sh.everything = float64(peers), float64(events), peers == 1, false
+	sh.peers, sh.own, sh.alone, sh.everything = float64(peers), float64(events), peers == 1, false
 	l.share, sh.events = sh, l.events
-	if sh.whole {
+	if sh.alone {
 		sh.base = nil
 		return nil
 	}
@@ -185,7 +185,7 @@ func withoutFill(rules blankout.MissingRules) blankout.MissingRules {
 }
 
 // shared says whether what is decided once for all is left to the fold.
-func (l *Learner) shared() bool { return l.share != nil && !l.share.whole }
+func (l *Learner) shared() bool { return l.share != nil && !l.share.alone }
 
 // importance is c of a row in an interval's beginning, which n of t events held.
 func (l *Learner) importance(row []float64, n float64, features int) float64 {
@@ -222,7 +222,7 @@ func (l *Learner) note(columns []uint32, rows [][]float64) {
 			sh.slots, sh.columns = append(sh.slots, slot), append(sh.columns, columns[i])
 			place = uint32(len(sh.slots))
 			sh.places[slot] = place
-			if !sh.whole {
+			if !sh.alone {
 				sh.refs = append(sh.refs, rows[i]...)
 				sh.roots = append(sh.roots, math.Sqrt(l.importance(rows[i], rows[i][blankout.StatCount], len(rows))))
 				sh.centred = append(sh.centred, false)
@@ -288,8 +288,8 @@ func (sh *sharing) weigh(s *step) {
 // of the changes, because it is averaged away or rounded, stays in the weights until then.
 func (l *Learner) Cut(precision int) *Delta {
 	sh := l.share
-	if sh.whole {
-		return l.cutWhole()
+	if sh.alone {
+		return l.cutFull()
 	}
 	now := l.sums()
 	d := &Delta{Kind: SharedDelta, Precision: precision, Events: l.events - sh.events, Width: sharedParts + 2*l.n}
@@ -376,9 +376,9 @@ func (l *Learner) encodeSums(now *sums) []byte {
 	return c.Out
 }
 
-func (l *Learner) cutWhole() *Delta {
+func (l *Learner) cutFull() *Delta {
 	sh, width := l.share, l.table.Width()
-	d := &Delta{Kind: WholeDelta, Precision: 64, Width: width, Events: l.events - sh.events, State: l.whole()}
+	d := &Delta{Kind: FullDelta, Precision: 64, Width: width, Events: l.events - sh.events, State: l.State()}
 	columns := sh.columns
 	if sh.everything {
 		columns = nil
@@ -402,15 +402,12 @@ func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint
 	return l.FollowState(fold, fold.State(), columns, peers, events)
 }
 
-// State returns the Learner's state without its rows, for FollowState.
-func (l *Learner) State() []byte { return l.whole() }
-
 // FollowState is Follow of a fold whose State has been taken. Several Learners may follow
 // one fold at the same time, which meanwhile must not be used else.
 func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, peers int, events uint64) error {
 	l.schema = fold.schema
 	all := l.rewritten != fold.rewritten // either has written all rows since
-	n, err := l.readWhole(state)
+	n, err := l.withState(state)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}
@@ -455,7 +452,7 @@ func (l *Learner) Clone() (*Learner, error) {
 		column, row := l.table.Column(slot)
 		copy(from.table.Touch(column), row)
 	}
-	n, err := from.readWhole(l.whole())
+	n, err := from.withState(l.State())
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}

@@ -93,13 +93,13 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 // solver took, nor on batches, nor on stops and lost work, wherever they fall.
 func TestAdopt(t *testing.T) {
 	const n, every = 1500, 400
-	whole := t.TempDir()
-	s := startOne(t, whole, n, 0)
+	reference := t.TempDir()
+	s := startOne(t, reference, n, 0)
 	reports := s.adopting(every, at0)
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want, p := newest(t, whole)
+	want, p := newest(t, reference)
 	status := s.Status()
 	held := 0
 	for offset := range int64(n) {
@@ -290,8 +290,8 @@ func TestAdoptWait(t *testing.T) {
 		data, _ := newest(t, dir)
 		return data
 	}
-	whole := t.TempDir()
-	s := startOne(t, whole, n, 0)
+	reference := t.TempDir()
+	s := startOne(t, reference, n, 0)
 	never(s)
 	s.Config.MaxEvents = 450
 	if err := s.Run(t.Context()); err != nil {
@@ -301,7 +301,7 @@ func TestAdoptWait(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	s.store.Close()
-	want := finish(whole)
+	want := finish(reference)
 
 	// Killed when it has gone on a little. The decision's checkpoint cannot be written at first.
 	dir := t.TempDir()

@@ -34,8 +34,8 @@ func TestHealthIsLogged(t *testing.T) {
 		}
 		return s
 	}
-	whole, parts := t.TempDir(), t.TempDir()
-	live(whole, 8000)
+	reference, parts := t.TempDir(), t.TempDir()
+	live(reference, 8000)
 	log.Reset()
 	for _, until := range []int{2000, 4100, 4200, 4900} {
 		s := live(parts, until)
@@ -57,7 +57,7 @@ func TestHealthIsLogged(t *testing.T) {
 	if strings.Count(log.String(), "alarm=") != 2 {
 		t.Errorf("%s", log.String())
 	}
-	a, _ := newest(t, whole)
+	a, _ := newest(t, reference)
 	b, _ := newest(t, parts)
 	if !bytes.Equal(a, b) {
 		t.Error("the state differs from that of a run that was not stopped")

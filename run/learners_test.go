@@ -26,13 +26,13 @@ func few(n int) run.Learners {
 // save, publish and report.
 func TestLearnersStateDependsOnEventsOnly(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		whole := t.TempDir()
-		s := start(t, whole, records, 0)
+		reference := t.TempDir()
+		s := start(t, reference, records, 0)
 		s.Config.SaveEvents, s.Config.PublishInterval, s.Runner.Learners = 0, 0, few(n)
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want, p := newest(t, whole)
+		want, p := newest(t, reference)
 		if p.Next != records || p.Records != records {
 			t.Fatalf("ended at %+v", p)
 		}

@@ -209,13 +209,13 @@ const records = 1500
 // in the same bytes as one that does not, whatever the batches are and whenever
 // it saves, publishes and reports.
 func TestStateDependsOnEventsOnly(t *testing.T) {
-	whole := t.TempDir()
-	s := start(t, whole, records, 0)
+	reference := t.TempDir()
+	s := start(t, reference, records, 0)
 	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want, p := newest(t, whole)
+	want, p := newest(t, reference)
 	if p.Next != records || p.Records != records {
 		t.Fatalf("ended at %+v", p)
 	}

@@ -37,13 +37,13 @@ func (s *service) validating(events uint64) *[]*batch.Validation {
 // state is the same, and it is that of the events that are not held out.
 func TestValidateChangesNothing(t *testing.T) {
 	const n = 1500
-	whole := t.TempDir()
-	s := start(t, whole, n, 0)
+	reference := t.TempDir()
+	s := start(t, reference, n, 0)
 	s.validating(0)
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want, p := newest(t, whole)
+	want, p := newest(t, reference)
 	held := 0
 	for offset := range int64(n) {
 		if validate.HeldOut(3, offset, 7) {
@@ -232,9 +232,9 @@ func TestReservoir(t *testing.T) {
 	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
-	whole, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), At: s.Offsets, Reservoir: kept})
-	if err != nil || whole.Source != "log" || math.Abs(r.Live.Objective/whole.Live.Objective-1) > 0.25 {
-		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, whole.Live.Objective, err)
+	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), At: s.Offsets, Reservoir: kept})
+	if err != nil || reference.Source != "log" || math.Abs(r.Live.Objective/reference.Live.Objective-1) > 0.25 {
+		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
 	}
 
 	one := t.TempDir()

@@ -68,19 +68,19 @@ func TestCrashAdopting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
-	whole := newLearner(t, program, broker.Brokers()[0], "short").adopting()
-	flags := whole.flags
-	whole.flags = append(whole.flags, "--set", "validate.validation_cpu=0.3") // slow: what comes before is saved too
+	reference := newLearner(t, program, broker.Brokers()[0], "short").adopting()
+	flags := reference.flags
+	reference.flags = append(reference.flags, "--set", "validate.validation_cpu=0.3") // slow: what comes before is saved too
 	begin := time.Now()
-	whole.finish(t)
+	reference.finish(t)
 	took := time.Since(begin) / 2
-	whole.flags = flags
-	if n := strings.Count(whole.log(), "adopted the exact solution"); n != 3 {
-		t.Fatalf("%d adoptions\n%s", n, whole.log())
+	reference.flags = flags
+	if n := strings.Count(reference.log(), "adopted the exact solution"); n != 3 {
+		t.Fatalf("%d adoptions\n%s", n, reference.log())
 	}
 	sides := map[uint64][][]byte{}
 	for n := uint64(adoptEvery); n <= 6000; n += adoptEvery {
-		if sides[n] = whole.at(t, n); len(sides[n]) != 2 || bytes.Equal(sides[n][0], sides[n][1]) {
+		if sides[n] = reference.at(t, n); len(sides[n]) != 2 || bytes.Equal(sides[n][0], sides[n][1]) {
 			t.Fatalf("%d checkpoints at %d records, want that before adopting and that after", len(sides[n]), n)
 		}
 	}
@@ -111,7 +111,7 @@ func TestCrashAdopting(t *testing.T) {
 		check(l, point)
 		l.env = nil
 		l.finish(t)
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
 	for range max(crashKills(t)/8, 1) {
@@ -125,7 +125,7 @@ func TestCrashAdopting(t *testing.T) {
 			check(l, "a random instant")
 		}
 		l.finish(t)
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 	}
 }
 
@@ -148,13 +148,13 @@ func TestCrashAfterWaiting(t *testing.T) {
 		l.env = nil
 		l.finish(t)
 	}
-	whole := start()
-	flags := whole.flags
-	whole.env, whole.flags = []string{points}, append(whole.flags, "--set=validate.adopt_wait=10ms", "--max-events=2100")
-	whole.finish(t)
-	whole.flags = flags
-	finish(whole)
-	if log := whole.log(); strings.Count(log, "there is no exact solution after adopt_wait") != 1 || strings.Count(log, "adopted the exact solution") != 2 {
+	reference := start()
+	flags := reference.flags
+	reference.env, reference.flags = []string{points}, append(reference.flags, "--set=validate.adopt_wait=10ms", "--max-events=2100")
+	reference.finish(t)
+	reference.flags = flags
+	finish(reference)
+	if log := reference.log(); strings.Count(log, "there is no exact solution after adopt_wait") != 1 || strings.Count(log, "adopted the exact solution") != 2 {
 		t.Fatalf("not one wait that was cut short and two adoptions\n%s", log)
 	}
 	for point, past := range map[string]bool{
@@ -185,7 +185,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 		}
 		l.flags = flags
 		finish(l)
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 	}
 }
 

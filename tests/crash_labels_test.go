@@ -98,9 +98,9 @@ func newJoiner(t *testing.T, program, broker string, kind int) *learner {
 	return l
 }
 
-func (l *learner) checkJoined(t *testing.T, whole *learner) {
+func (l *learner) checkJoined(t *testing.T, reference *learner) {
 	t.Helper()
-	want, wantOffsets, _ := whole.state(t)
+	want, wantOffsets, _ := reference.state(t)
 	got, offsets, _ := l.state(t)
 	if !slices.Equal(offsets, wantOffsets) {
 		t.Fatalf("counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
@@ -108,7 +108,7 @@ func (l *learner) checkJoined(t *testing.T, whole *learner) {
 	if !bytes.Equal(got, want) {
 		t.Fatalf("the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
 	}
-	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Fatalf("%d different dead letters, want %d", len(got), len(want))
 	}
 }
@@ -124,12 +124,12 @@ func TestCrashJoin(t *testing.T) {
 // crashJoin kills learners of clicks and answers on a broker so many times.
 func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Helper()
-	whole := make([]*learner, len(joinKinds))
+	reference := make([]*learner, len(joinKinds))
 	took := time.Hour
 	for kind := range joinKinds {
-		whole[kind] = newJoiner(t, program, broker, kind)
-		whole[kind].finish(t)
-		state, _, _ := whole[kind].state(t)
+		reference[kind] = newJoiner(t, program, broker, kind)
+		reference[kind].finish(t)
+		state, _, _ := reference[kind].state(t)
 		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`} {
 			if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
 				t.Errorf("%s: the records of the test leave out %s", joinKinds[kind].loss, block)
@@ -139,12 +139,12 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		begin := time.Now()
 		l.finish(t)
 		took = min(took, time.Since(begin))
-		l.checkJoined(t, whole[kind])
+		l.checkJoined(t, reference[kind])
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
 	killed, rounds, resumed := 0, 0, 0
-	for killed < kills || rounds < len(whole) {
-		kind := rounds % len(whole)
+	for killed < kills || rounds < len(reference) {
+		kind := rounds % len(reference)
 		l := newJoiner(t, program, broker, kind)
 		for done := false; !done; {
 			err := l.live(t, time.Duration(r.Float64()*float64(took)), (*os.Process).Kill)
@@ -160,7 +160,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 				t.Fatalf("ended by itself: %v\n%s", err, l.log())
 			}
 		}
-		l.checkJoined(t, whole[kind])
+		l.checkJoined(t, reference[kind])
 		rounds++
 	}
 	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
@@ -171,10 +171,10 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := joinBroker(t, 6_000).Brokers()[0]
-	whole := make([]*learner, len(joinKinds))
+	reference := make([]*learner, len(joinKinds))
 	for kind := range joinKinds {
-		whole[kind] = newJoiner(t, program, broker, kind)
-		whole[kind].finish(t)
+		reference[kind] = newJoiner(t, program, broker, kind)
+		reference[kind].finish(t)
 	}
 	kind := 0
 	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
@@ -182,7 +182,7 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 			if place == "labels.goback" && what != "kill@1" {
 				continue // once in a life
 			}
-			kind = (kind + 1) % len(whole)
+			kind = (kind + 1) % len(reference)
 			l := newJoiner(t, program, broker, kind)
 			if place == "labels.goback" {
 				l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.rename=kill@3"}
@@ -198,7 +198,7 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 			}
 			l.env = nil
 			l.finish(t)
-			l.checkJoined(t, whole[kind])
+			l.checkJoined(t, reference[kind])
 		}
 	}
 }

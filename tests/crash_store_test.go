@@ -16,8 +16,8 @@ func TestCrashWithStore(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
-	whole := newLearner(t, program, broker.Brokers()[0], "short")
-	whole.finish(t)
+	reference := newLearner(t, program, broker.Brokers()[0], "short")
+	reference.finish(t)
 	for _, point := range []string{
 		"checkpoint.create=kill@1", "checkpoint.create=kill@3", "checkpoint.create=error@3",
 		"checkpoint.write=kill@4", "checkpoint.rename=kill@1", "checkpoint.rename=kill@3", "checkpoint.rename=error@3",
@@ -50,6 +50,6 @@ func TestCrashWithStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 	}
 }

@@ -195,9 +195,9 @@ func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
 // check compares a finished learner with one that was left alone: of one
 // partition the states to the byte, of several the records counted. No dead
 // letter may be missing; some may be there twice.
-func (l *learner) check(t *testing.T, topic string, whole *learner) {
+func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
-	want, wantOffsets, wantEvents := whole.state(t)
+	want, wantOffsets, wantEvents := reference.state(t)
 	got, offsets, events := l.state(t)
 	if !slices.Equal(offsets, wantOffsets) || events != wantEvents {
 		t.Fatalf("%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
@@ -205,7 +205,7 @@ func (l *learner) check(t *testing.T, topic string, whole *learner) {
 	if crashTopics[topic].partitions == 1 && !bytes.Equal(got, want) {
 		t.Fatalf("%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
 	}
-	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Fatalf("%s: %d different dead letters, want %d", topic, len(got), len(want))
 	}
 }
@@ -294,9 +294,9 @@ func TestCrash(t *testing.T) {
 	broker := crashBroker(t, topics...)
 	for _, topic := range topics {
 		t.Run(topic, func(t *testing.T) {
-			whole := newLearner(t, program, broker.Brokers()[0], topic)
-			whole.finish(t)
-			whole.expect(t, topic)
+			reference := newLearner(t, program, broker.Brokers()[0], topic)
+			reference.finish(t)
+			reference.expect(t, topic)
 			// Kills are to fall into the time a run takes, at its best.
 			took := time.Hour
 			for range 2 {
@@ -304,7 +304,7 @@ func TestCrash(t *testing.T) {
 				begin := time.Now()
 				l.finish(t)
 				took = min(took, time.Since(begin))
-				l.check(t, topic, whole)
+				l.check(t, topic, reference)
 			}
 
 			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
@@ -326,7 +326,7 @@ func TestCrash(t *testing.T) {
 						t.Fatalf("ended by itself: %v\n%s", err, l.log())
 					}
 				}
-				l.check(t, topic, whole)
+				l.check(t, topic, reference)
 				rounds++
 			}
 			t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
@@ -341,8 +341,8 @@ func TestCrashAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
-	whole := newLearner(t, program, broker.Brokers()[0], "short")
-	whole.finish(t)
+	reference := newLearner(t, program, broker.Brokers()[0], "short")
+	reference.finish(t)
 	places := []string{"checkpoint.mkdir", "checkpoint.create", "checkpoint.write", "checkpoint.sync", "checkpoint.rename",
 		"checkpoint.syncdir", "checkpoint.remove", "run.deadletters", "run.commit"}
 	arrivals := []string{"kill@1", "error@2"}
@@ -369,7 +369,7 @@ func TestCrashAtFailpoints(t *testing.T) {
 			}
 			l.env = nil
 			l.finish(t)
-			l.check(t, "short", whole)
+			l.check(t, "short", reference)
 		}
 	}
 }
@@ -387,8 +387,8 @@ func TestCrashBeside(t *testing.T) {
 // Wherever the publication of a model breaks off, in the topic and in the file is
 // a whole one, never older than the one before.
 func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
-	whole := newLearner(t, program, broker.Brokers()[0], "short")
-	whole.finish(t)
+	reference := newLearner(t, program, broker.Brokers()[0], "short")
+	reference.finish(t)
 	l := newLearner(t, program, broker.Brokers()[0], "short")
 	file := filepath.Join(l.dir, "model.blankout")
 	l.flags = append(l.flags, "--set=snapshot.topic=published", "--set=kafka.create_topics=true", "--set=snapshot.interval=10ms",
@@ -422,7 +422,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	l.env = nil
 	l.finish(t)
-	l.check(t, "short", whole)
+	l.check(t, "short", reference)
 	_, _, events := l.state(t)
 	if got := look("at the end"); got != events || versions["topic"] == 0 || versions["topic"] != versions["file"] {
 		t.Errorf("published %d of %d events, versions %v", got, events, versions)
@@ -436,8 +436,8 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 		l.flags = append(l.flags, "--set=learner.refresh=100")
 		return l
 	}
-	whole := refreshing()
-	whole.finish(t)
+	reference := refreshing()
+	reference.finish(t)
 	l := refreshing()
 	for _, what := range []string{"learn.refresh=kill@3", "learn.refresh=kill@152", "learn.refresh=kill@99"} {
 		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
@@ -447,7 +447,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	l.env = nil
 	l.finish(t)
-	l.check(t, "short", whole)
+	l.check(t, "short", reference)
 }
 
 // The partitions of an unlabelled topic have positions in the same checkpoint.
@@ -457,10 +457,10 @@ func crashWithUnlabelled(t *testing.T, program string, broker *stream.Embedded) 
 		l.flags = append(l.flags, "--set=kafka.unlabelled_topics=three", "--set=learner.alpha=0.3")
 		return l
 	}
-	whole := both()
-	whole.finish(t)
-	_, want, wantEvents := whole.state(t)
-	if len(want) != 4 || wantEvents != 46_000-uint64(len(whole.deadLetters(t))) {
+	reference := both()
+	reference.finish(t)
+	_, want, wantEvents := reference.state(t)
+	if len(want) != 4 || wantEvents != 46_000-uint64(len(reference.deadLetters(t))) {
 		t.Fatalf("%+v, %d events", want, wantEvents)
 	}
 	l := both()
@@ -475,7 +475,7 @@ func crashWithUnlabelled(t *testing.T, program string, broker *stream.Embedded) 
 	if _, got, events := l.state(t); !slices.Equal(got, want) || events != wantEvents {
 		t.Errorf("counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
 	}
-	if got, want := l.deadLetters(t), whole.deadLetters(t); !slices.Equal(got, want) {
+	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Errorf("%d different dead letters, want %d", len(got), len(want))
 	}
 }
@@ -510,9 +510,9 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 		slices.Sort(places)
 		return slices.Compact(places)
 	}
-	whole := suspecting()
-	whole.finish(t)
-	want := suspects(whole)
+	reference := suspecting()
+	reference.finish(t)
+	want := suspects(reference)
 	if len(want) < 100 {
 		t.Fatalf("%d suspects", len(want))
 	}
@@ -525,7 +525,7 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 		}
 		l.env = nil
 		l.finish(t)
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 		if got := suspects(l); !slices.Equal(got, want) {
 			t.Errorf("%s: %d suspects at %d places, want %d", what, len(got), len(slices.Compact(got)), len(want))
 		}
@@ -538,9 +538,9 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM")
 	}
-	whole := newLearner(t, program, broker.Brokers()[0], "one")
+	reference := newLearner(t, program, broker.Brokers()[0], "one")
 	begin := time.Now()
-	whole.finish(t)
+	reference.finish(t)
 	took := time.Since(begin)
 
 	l := newLearner(t, program, broker.Brokers()[0], "one")
@@ -550,7 +550,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 		}
 	}
 	l.finish(t)
-	l.check(t, "one", whole)
+	l.check(t, "one", reference)
 
 	// A run without an end stops too, and has the directory to itself until then.
 	l = newLearner(t, program, broker.Brokers()[0], "one")
@@ -583,5 +583,5 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	l.flags = []string{"--until-end"}
 	l.finish(t)
-	l.check(t, "one", whole)
+	l.check(t, "one", reference)
 }

@@ -601,11 +601,11 @@ func (k *kafkaTest) learner(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := buildProgram(t)
-	whole := newLearner(t, program, k.plain, topic)
+	reference := newLearner(t, program, k.plain, topic)
 	begin := time.Now()
-	whole.finish(t)
+	reference.finish(t)
 	took := time.Since(begin)
-	whole.expect(t, topic)
+	reference.expect(t, topic)
 
 	l := newLearner(t, program, k.plain, topic)
 	resumed := 0
@@ -628,7 +628,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 		t.Errorf("no life of %v left a checkpoint to go on from", took)
 	}
 	l.finish(t)
-	l.check(t, topic, whole)
+	l.check(t, topic, reference)
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
 }
 

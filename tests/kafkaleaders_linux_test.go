@@ -133,8 +133,8 @@ func TestKafkaLeaders(t *testing.T) {
 	if !strings.Contains(l.log(), "fetching failed, trying again") {
 		t.Errorf("no word in the log of what the learner went through\n%s", l.log())
 	}
-	whole := newLearner(t, program, cluster[0].plain, topic)
-	whole.finish(t)
-	whole.expect(t, topic)
-	l.check(t, topic, whole)
+	reference := newLearner(t, program, cluster[0].plain, topic)
+	reference.finish(t)
+	reference.expect(t, topic)
+	l.check(t, topic, reference)
 }

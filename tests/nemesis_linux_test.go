@@ -916,22 +916,22 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		t.Errorf("%d records, predictions of %d", len(records), len(predicted))
 	}
 	// A learner that was never disturbed comes to the same.
-	whole := &learner{program: n.program, dir: n.dir + "/undisturbed"}
-	if err := os.Mkdir(whole.dir, 0o700); err != nil {
+	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
+	if err := os.Mkdir(reference.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	config, err := os.ReadFile(filepath.Join(n.dir, "blankout.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(whole.dir, "blankout.toml"), config, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	whole.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + whole.checkpoints(), "--set=checkpoint.interval=30s",
+	reference.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + reference.checkpoints(), "--set=checkpoint.interval=30s",
 		"--set=checkpoint.events=1000000", "--set=http.address=", "--set=dead_letter.policy=skip", "--set=dead_letter.topic=", "--set=snapshot.topic=",
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}
-	whole.finish(t)
-	undisturbed, theirs, learned := whole.state(t)
+	reference.finish(t)
+	undisturbed, theirs, learned := reference.state(t)
 	if !slices.Equal(offsets, theirs) || events != learned {
 		t.Errorf("the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
 	}

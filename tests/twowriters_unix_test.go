@@ -101,9 +101,9 @@ func TestTwoWriters(t *testing.T) {
 			}
 			second.flags = []string{"--until-end"}
 			second.finish(t)
-			whole := newLearner(t, program, broker.Brokers()[0], "short")
-			whole.finish(t)
-			want, _, _ := whole.state(t)
+			reference := newLearner(t, program, broker.Brokers()[0], "short")
+			reference.finish(t)
+			want, _, _ := reference.state(t)
 			if got, _, _ := second.state(t); !bytes.Equal(got, want) {
 				t.Errorf("the state differs in %s", differingBlocks(got, want))
 			}

@@ -61,8 +61,8 @@ func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
-	whole := newLearner(t, program, broker.Brokers()[0], "short")
-	whole.finish(t)
+	reference := newLearner(t, program, broker.Brokers()[0], "short")
+	reference.finish(t)
 	died := func(l *learner) syscall.WaitStatus {
 		t.Helper()
 		exit := (*exec.ExitError)(nil)
@@ -90,7 +90,7 @@ func TestUnitRestarts(t *testing.T) {
 		}
 		l.env = nil
 		l.finish(t)
-		l.check(t, "short", whole)
+		l.check(t, "short", reference)
 	}
 	l := newLearner(t, program, broker.Brokers()[0], "short")
 	l.flags = append(l.flags, "--set=learner.eta=-1")
@@ -150,9 +150,9 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	}
 	l.flags = append(l.flags, "--until-end")
 	l.finish(t)
-	whole := newLearner(t, l.program, broker.Brokers()[0], "short")
-	whole.finish(t)
-	want, _, _ := whole.state(t)
+	reference := newLearner(t, l.program, broker.Brokers()[0], "short")
+	reference.finish(t)
+	want, _, _ := reference.state(t)
 	if got, _, _ := l.state(t); !bytes.Equal(got, want) {
 		t.Errorf("the state differs in %s", differingBlocks(got, want))
 	}
