@@ -7,7 +7,7 @@
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// solvers, nulls, levels.
+// solvers, nulls, levels, observed, group.
 package main
 
 import (
@@ -58,7 +58,7 @@ func main() {
 }
 
 func (c *comparison) run(only []string) (err error) {
-	if c.data == "" {
+	if c.data == "" && !slices.Equal(only, []string{"group"}) { // which draws its streams
 		return errors.New("name the folder of the data sets with -data")
 	}
 	if c.work, err = os.MkdirTemp("", "quality"); err != nil {
@@ -68,7 +68,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"levels", c.levels}, {"observed", c.observed}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"levels", c.levels}, {"observed", c.observed}, {"group", c.group}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {

@@ -1,0 +1,99 @@
+package main
+
+// This file measures what a model loses when many members of a group learn it, on a stream in
+// which few columns are common and most are rare.
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout"
+	"blankout/online"
+	"blankout/simulate"
+)
+
+// Of a Zipf stream: its columns, the features of an event, the events learned and those of the
+// test, and how many streams are drawn.
+const (
+	zipfColumns, zipfFeatures, zipfEvents, zipfTest = 1 << 17, 25, 1_500_000, 100_000
+	zipfStreams                                     = 3
+)
+
+// group compares simulated groups of 8 and 32 members, which learn 1,000 events between two
+// commits, with one learner, on the same streams.
+func (c *comparison) group() error {
+	fmt.Fprint(c.w, "## Many members, one model: Zipf streams\n\n| noise | members | test error, % | more than one learner | log-loss, nats | more than one learner |\n|---|---|---|---|---|---|\n")
+	noises, members := []string{"none", "dropout:0.3"}, []int{1, 8, 32}
+	type outcome struct{ errors, losses [zipfStreams]float64 }
+	outcomes := make([]outcome, len(noises)*len(members))
+	for seed := range zipfStreams {
+		schema, events, test := zipfStream(uint64(seed))
+		for i, noise := range noises {
+			for j, n := range members {
+				config := online.DefaultConfig()
+				config.Noise = noise
+				m := simulate.Members{N: n, Interval: 1000, Share: 0.02, Warm: 10_000, Rate: 20_000, Precision: 32, Delay: 0.005, Timeout: 1, Session: 10}
+				r, err := m.Run(context.Background(), config, schema, events, test)
+				if err != nil {
+					return err
+				}
+				o := &outcomes[i*len(members)+j]
+				o.errors[seed], o.losses[seed] = *r.TestError, *r.TestLogLoss
+			}
+		}
+	}
+	for i, noise := range noises {
+		one := &outcomes[i*len(members)]
+		for j, n := range members {
+			o := &outcomes[i*len(members)+j]
+			fmt.Fprintf(c.w, "| %s | %d | %.2f | %s | %.4f | %s |\n", noise, n, stat.Mean(o.errors[:], nil), more(o.errors, one.errors, 2), stat.Mean(o.losses[:], nil), more(o.losses, one.losses, 4))
+		}
+	}
+	fmt.Fprintln(c.w)
+	return nil
+}
+
+// more writes the mean of the differences and its standard error.
+func more(a, b [zipfStreams]float64, digits int) string {
+	var d [zipfStreams]float64
+	for i := range d {
+		d[i] = a[i] - b[i]
+	}
+	return fmt.Sprintf("%+.*f ± %.*f", digits, stat.Mean(d[:], nil), digits, stat.StdDev(d[:], nil)/math.Sqrt(zipfStreams))
+}
+
+// zipfStream draws events of distinct columns, each as frequent as its rank says, whose label
+// follows from independent weights of the columns through the logistic function.
+func zipfStream(seed uint64) (schema *blankout.Schema, events, test []blankout.Example) {
+	r := rand.New(rand.NewPCG(1, seed))
+	zipf := rand.NewZipf(r, 1.1, 10, zipfColumns-1)
+	weights := make([]float64, zipfColumns)
+	for i := range weights {
+		weights[i] = 0.6 * r.NormFloat64()
+	}
+	all := make([]blankout.Example, zipfEvents+zipfTest)
+	ones := slices.Repeat([]float64{1}, zipfFeatures)
+	for i := range all {
+		columns := make([]uint32, 0, zipfFeatures)
+		score := 0.0
+		for len(columns) < zipfFeatures {
+			column := uint32(zipf.Uint64())
+			if at, met := slices.BinarySearch(columns, column); !met {
+				columns = slices.Insert(columns, at, column)
+				score += weights[column]
+			}
+		}
+		all[i] = blankout.Example{Features: blankout.Vec{Index: columns, Value: ones}, Weight: 1}
+		if r.Float64() < 1/(1+math.Exp(-score)) {
+			all[i].Label = 1
+		}
+	}
+	schema = blankout.NewSchema(17, []string{"-1", "1"}, 2)
+	schema.NumericIndices = true
+	return schema, all[:zipfEvents], all[zipfEvents:]
+}
