@@ -50,7 +50,7 @@ func ParseDelay(s string) (Delay, error) {
 	case name == "lognormal" && n == 2 && len(x) == 2 && x[1] <= 10:
 		d.draw, d.mean = func(r *rand.Rand) float64 { return x[0] * math.Exp(x[1]*r.NormFloat64()) }, x[0]*math.Exp(x[1]*x[1]/2)
 	default:
-		return d, fmt.Errorf("label delay %q: want %s", s, delayUsage)
+		return d, fmt.Errorf("%q: want %s", s, delayUsage)
 	}
 	return d, nil
 }

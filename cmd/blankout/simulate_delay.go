@@ -26,7 +26,7 @@ func (o *simulateFlags) checkDelays(c *cobra.Command) error {
 	}
 	for _, text := range o.delays {
 		if _, err := simulate.ParseDelay(text); err != nil {
-			return fmt.Errorf("--%w", err)
+			return fmt.Errorf("--label-delay %w", err)
 		}
 	}
 	switch {
