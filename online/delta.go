@@ -303,7 +303,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	for _, p := range []*[]byte{&state, &refused, &head} {
 		c.Bytes(p)
 	}
-	n, err := New(l.config, l.schema)
+	n, err := newLearner(l.config, l.set, l.schema)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 
 // Check says why a Delta cannot be added to the Learner, nil if it can.
 func (l *Learner) Check(d *Delta) error {
-	if err := l.config.CheckShared(); err != nil && d.Kind == SharedDelta {
+	if err := l.config.checkShared(l.set); err != nil && d.Kind == SharedDelta {
 		return err
 	}
 	width := l.table.Width()

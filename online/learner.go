@@ -124,6 +124,12 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
+	return newLearner(c, set, s)
+}
+
+// newLearner is New with what parse has made of the settings, which takes milliseconds for
+// some losses.
+func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 	l := &Learner{config: c, set: set, schema: s, k: s.Outputs()}
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))

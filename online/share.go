@@ -89,7 +89,7 @@ func (l *Learner) Share(peers int, events uint64) error {
 	if peers < 1 || events < 1 || events > MaxInterval {
 		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, MaxInterval)
 	}
-	if err := l.config.CheckShared(); err != nil && peers > 1 {
+	if err := l.config.checkShared(l.set); err != nil && peers > 1 {
 		return err
 	}
 	sh := l.share
@@ -117,9 +117,15 @@ func (l *Learner) Share(peers int, events uint64) error {
 // learning with others; nil if it can.
 func (c Config) CheckShared() error {
 	s, err := c.parse()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return c.checkShared(s)
+}
+
+// checkShared is CheckShared with what parse has made of the settings.
+func (c Config) checkShared(s settings) error {
+	switch {
 	case c.Rule != "adagrad":
 		return blankout.KeyErrorf("rule", "rule %s: several learners of one model need rule = \"adagrad\"", c.Rule)
 	case c.Refresh > 0:
