@@ -175,6 +175,30 @@ func correctedT(each []float64, ratio float64) Difference {
 	return Difference{mean, mean - half, mean + half}
 }
 
+// standardDeviation returns that of independent values with the interval of Bonett 2006,
+// which needs five of them and also holds where they are far from normal.
+func standardDeviation(values []float64) Difference {
+	mean, deviation := stat.MeanStdDev(values, nil)
+	switch {
+	case len(values) < 5:
+		return Difference{deviation, 0, math.Inf(1)}
+	case deviation == 0:
+		return Difference{}
+	}
+	n, z := float64(len(values)), distuv.UnitNormal.Quantile(0.975)
+	sorted := slices.Sorted(slices.Values(values))
+	trim := int(n / (2 * math.Sqrt(n-4))) // at either end
+	middle := stat.Mean(sorted[trim:len(sorted)-trim], nil)
+	fourth, second := 0.0, 0.0
+	for _, x := range values {
+		fourth += math.Pow(x-middle, 4)
+		second += (x - mean) * (x - mean)
+	}
+	kurtosis, c := n*fourth/(second*second), n/(n-z)
+	half := z * c * math.Sqrt(max(0, kurtosis-(n-3)/n)/(n-1))
+	return Difference{deviation, deviation * math.Sqrt(c*math.Exp(-half)), deviation * math.Sqrt(c*math.Exp(half))}
+}
+
 // correlation returns Pearson's, with the interval of Fisher's transformation.
 func correlation(x, y []float64) Difference {
 	r := stat.Correlation(x, y, nil)

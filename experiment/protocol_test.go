@@ -82,6 +82,25 @@ func TestIntervals(t *testing.T) {
 	if share := float64(inside) / runs; math.Abs(share-0.95) > 0.015 {
 		t.Errorf("the interval holds the mean in %g of the runs", share)
 	}
+	for name, draw := range map[string]func() float64{"normal": r.NormFloat64, "uniform": r.Float64, "exponential": r.ExpFloat64} {
+		sd := map[string]float64{"normal": 1, "uniform": math.Sqrt(1. / 12), "exponential": 1}[name]
+		inside := 0
+		for range runs {
+			each := make([]float64, 50)
+			for i := range each {
+				each[i] = 7 + draw()
+			}
+			if d := standardDeviation(each); d.Low < sd && sd < d.High {
+				inside++
+			}
+		}
+		if share := float64(inside) / runs; share < 0.88 || share > 0.985 {
+			t.Errorf("%s: the interval holds the standard deviation in %g of the runs", name, share)
+		}
+	}
+	if d := standardDeviation([]float64{2, 2, 2, 2, 2, 2}); d != (Difference{}) {
+		t.Errorf("of equal values %v", d)
+	}
 	if d := pairedT([]float64{1}); d.Below(0) != Undecided || d.Above(0) != Undecided {
 		t.Errorf("one run decides: %v", d)
 	}
