@@ -249,20 +249,18 @@ func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
 func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	clear(extra)
-	for _, i := range f.filled {
-		shift += w[i] * c.Mean[i]
-		variance += w[i] * f.dot(i, w)
+	if f.unobserved != nil && len(f.observed) > 0 {
+		return f.repairPrecise(w, extra)
+	}
+	missing := pick(w, f.filled)
+	for a, sum := range f.products(c.shrunk, f.filled, f.filled, missing) {
+		shift += missing[a] * c.Mean[f.filled[a]]
+		variance += missing[a] * sum
 	}
 	if len(f.observed) == 0 {
 		return shift, max(0, variance)
 	}
-	if f.unobserved != nil {
-		return f.repairPrecise(w, extra)
-	}
-	right := make([]float64, len(f.observed))
-	for a, i := range f.observed {
-		right[a] = f.dot(i, w)
-	}
+	right := f.products(c.shrunk, f.observed, f.filled, missing)
 	solved := slices.Clone(right)
 	f.factor.solve(solved)
 	for a, i := range f.observed {
@@ -276,20 +274,17 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 // repairPrecise is Repair by the inverse of C: with z = P_uu^-1 w_u, 0 in place of the
 // weights of u that are not missing, extra_o = -P_ou z.
 func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
-	c, n := f.c, len(f.c.Columns)
+	c := f.c
 	z := f.solvePrecise(func(i int) float64 {
 		if _, filled := slices.BinarySearch(f.filled, i); filled {
 			return w[i]
 		}
 		return 0
 	})
-	for _, o := range f.observed {
-		row, sum := c.precision[o*n:][:n], 0.0
-		for a, i := range f.unobserved {
-			sum -= row[i] * z[a]
-		}
-		extra[o] = sum
-		shift -= sum * c.Mean[o]
+	for a, sum := range f.products(c.precision, f.observed, f.unobserved, z) {
+		o := f.observed[a]
+		extra[o] = -sum
+		shift += sum * c.Mean[o]
 	}
 	for a, i := range f.unobserved {
 		if _, filled := slices.BinarySearch(f.filled, i); filled {
@@ -310,13 +305,42 @@ func (f *Fill) solvePrecise(right func(place int) float64) []float64 {
 	return out
 }
 
-// dot returns the product of row i of C and w, over what is missing.
-func (f *Fill) dot(i int, w []float64) (sum float64) {
-	row := f.c.row(i)
-	for _, j := range f.filled {
-		sum += row[j] * w[j]
+// pick returns the values at places.
+func pick(values []float64, places []int) []float64 {
+	out := make([]float64, len(places))
+	for a, i := range places {
+		out[a] = values[i]
 	}
-	return sum
+	return out
+}
+
+// products returns the product of each of these rows of a matrix like Covariance.Matrix with x,
+// which has a value for each of these columns. Each sum runs over the columns in their order;
+// four of them run at a time.
+func (f *Fill) products(matrix []float64, rows, columns []int, x []float64) []float64 {
+	n, out := len(f.c.Columns), make([]float64, len(rows))
+	row := func(i int) []float64 { return matrix[i*n:][:n] }
+	x = x[:len(columns)]
+	a := 0
+	for ; a+4 <= len(rows); a += 4 {
+		p, q, r, s := row(rows[a]), row(rows[a+1]), row(rows[a+2]), row(rows[a+3])
+		q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]
+		var sp, sq, sr, ss float64
+		for b, j := range columns {
+			sp += p[j] * x[b]
+			sq += q[j] * x[b]
+			sr += r[j] * x[b]
+			ss += s[j] * x[b]
+		}
+		out[a], out[a+1], out[a+2], out[a+3] = sp, sq, sr, ss
+	}
+	for ; a < len(rows); a++ {
+		p := row(rows[a])
+		for b, j := range columns {
+			out[a] += p[j] * x[b]
+		}
+	}
+	return out
 }
 
 // Expect sets the missing of the values x by place to their expectation given the
