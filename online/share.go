@@ -28,8 +28,8 @@ import (
 //
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
-// times, m being the features of an event: a column that every learner meets in an
-// interval counts up to R times, one that is rare once. With several outputs c_i is at
+// times in a step of the rule (see adagrad), m being the features of an event: a column that
+// every learner meets in an interval counts up to R times, one that is rare once. With several outputs c_i is at
 // most sharedMost. Of the changes u_i of the weights that this leads to the share
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)

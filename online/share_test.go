@@ -244,8 +244,8 @@ func TestShareMoments(t *testing.T) {
 	}
 }
 
-// A step counts c times: by so much AdaGrad's sums gain, and weights move; c is as sharing
-// says, computed here the slow way.
+// A step counts c times: by so much AdaGrad's sums gain, and weights move by what adagrad
+// says; both are computed here the slow way.
 func TestShareStep(t *testing.T) {
 	s, events := shareStream(4000, 6)
 	for _, noise := range []string{"none", "auto", "fading"} {
@@ -281,12 +281,17 @@ func TestShareStep(t *testing.T) {
 				fresh = append(fresh, !slices.Contains(l.share.columns, column))
 			}
 			l.Learn(e)
-			rates := make([]float64, l.n)
-			for k, column := range e.Features.Index {
-				if !fresh[k] {
-					continue
+			now := &l.now.step
+			roots := slices.Clone(now.roots)
+			sums := func(i, j int) (sum, gained float64) {
+				if i == len(before) {
+					return l.config.Start + l.layout.preconditioner(l.bias)[j]/l.fade.growth, 0
 				}
-				was, row := before[k], l.table.Row(column)
+				g := l.layout.preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.growth
+				return l.config.Start + g, g - l.layout.preconditioner(before[i])[j]/l.fade.growth
+			}
+			for k := range e.Features.Index {
+				was := before[k]
 				a := 0.0
 				for _, g := range l.layout.preconditioner(was) {
 					g /= l.fade.growth
@@ -294,28 +299,39 @@ func TestShareStep(t *testing.T) {
 				}
 				a /= float64(l.n)
 				c := 1 + (peers-1)*math.Min(1, own*was[blankout.StatCount]/3000)/(1+0.3*float64(len(before))*a)
-				if c > 1.5 {
-					unlike++
+				if fresh[k] && math.Abs(roots[k]*roots[k]-c) > 1e-9*c {
+					t.Fatalf("%s, event %d: column %d counts %v times, want %v", noise, i, e.Features.Index[k], roots[k]*roots[k], c)
 				}
-				for j := range l.n {
-					dw := math.Abs(l.weights(row)[j] - l.weights(was)[j])
-					g := l.layout.preconditioner(row)[j] / l.fade.growth
-					dg := g - l.layout.preconditioner(was)[j]/l.fade.growth
-					if dg < 1e-9*g || dg < 1e-12 {
+			}
+			for j := range l.n {
+				eta := l.levels[j].adaptation.rate(l.set.eta)
+				kappa, once := 0.0, 0.0
+				for k, root := range roots {
+					sum, _ := sums(k, j)
+					part := eta * now.x[k] * now.x[k] / math.Sqrt(sum)
+					kappa, once = kappa+root*root*part, once+part
+				}
+				share, shareOnce := l.slowShare(j, kappa), l.slowShare(j, once)
+				for k, column := range e.Features.Index {
+					sum, gained := sums(k, j)
+					if gained < 1e-9*sum {
 						continue
 					}
-					// |dw| = rate c |gradient| / sqrt(start + G), and dg = c gradient^2.
-					rate := dw * math.Sqrt(l.config.Start+g) / math.Sqrt(c*dg)
-					if rates[j] == 0 {
-						rates[j] = rate
-					} else if math.Abs(rate-rates[j]) > 1e-4*rates[j] {
-						t.Fatalf("%s, event %d, column %d, level %d: its rate is %v, that of another %v, c = %v", noise, i, column, j, rate, rates[j], c)
+					// G gains c gradient^2.
+					c := roots[k] * roots[k]
+					dw := math.Abs(l.weights(l.table.Row(column))[j] - l.weights(before[k])[j])
+					got := dw * math.Sqrt(sum) / math.Sqrt(gained/c) / eta
+					if want := shareOnce + (c-1)*share; math.Abs(got-want) > 0.02*want {
+						t.Fatalf("%s, event %d, column %d, level %d: its rate is multiplied by %v, want %v: c = %v, shares %v and %v", noise, i, column, j, got, want, c, share, shareOnce)
+					}
+					if c*share < 0.8*(shareOnce+(c-1)*share) {
+						unlike++
 					}
 				}
 			}
 		}
 		if unlike < 100 {
-			t.Errorf("%s: only %d rows counted more than once", noise, unlike)
+			t.Errorf("%s: only %d rows that count less than others do", noise, unlike)
 		}
 		// What is handed on is alpha of the change, as sharing says.
 		d := l.Cut(64)
@@ -333,6 +349,23 @@ func TestShareStep(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slowShare returns the share of the step of the event that has just been learned, of which
+// every unit of -df moves the score by kappa.
+func (l *Learner) slowShare(j int, kappa float64) float64 {
+	s := &l.now.step
+	_, df, _ := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
+	low, high := 0.0, 1.0
+	for range 60 {
+		a := (low + high) / 2
+		if _, d, _ := l.set.loss.At(s.y[j], s.f[j]-a*df*kappa, s.variance[j]); a > d/df {
+			high = a
+		} else {
+			low = a
+		}
+	}
+	return low
 }
 
 // A class that is met late, by one of several, is known to the model, and what is not met
