@@ -1,7 +1,7 @@
 package blankout
 
-// This file factorises positive matrices, so that whoever reads a model gets no library
-// of linear algebra with it. Its sums run in an order that is fixed.
+// This file factorises positive matrices. It is our own so that programs that only read a
+// model need no library of linear algebra. Its sums run in a fixed order.
 
 import "math"
 

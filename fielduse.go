@@ -17,7 +17,7 @@ type FieldUse struct {
 	// Events reaches twice that. 0 remembers all.
 	Memory uint64
 
-	// Of Review, kept so that it allocates only when something has changed.
+	// Scratch of Review, kept so that it allocates only when something has changed.
 	usually, usuallyNull []uint16
 	also                 [][2]uint16
 	first                map[string]uint16 // by name the first field

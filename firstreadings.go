@@ -40,7 +40,7 @@ const (
 	// such readings below 1/WildAt^2 leaves the deviation bounded.
 	WildAt = 4
 	// A reading is wild among the first ones if it is farther from their median than
-	// so many times what three quarters of them are. Of normal ones that is
+	// fence times what three quarters of them are. For normal ones that is
 	// ScalerClip deviations.
 	fence = 9
 	// Readings from which on a transform may be chosen, and the gain of logarithmic
@@ -49,7 +49,7 @@ const (
 	// has the deviation 1 gain so much in fewer than one case of a hundred, lognormal
 	// ones of deviation 3 in 95.
 	chooseFrom, chooseAt = 16, 0.7
-	// A column has no scale until so many readings differ from the usual one: the
+	// A column has no scale until leastDiffering readings differ from the usual one: the
 	// first that does may be wild.
 	leastDiffering = 4
 )
@@ -107,8 +107,8 @@ func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 }
 
 // Unit returns what a transform divides the readings of a column by, and 0 where it is
-// to leave them as they are. Readings ascend. Of more than FirstReadings so many are
-// taken, evenly, so that a minority of wild ones has no say.
+// to leave them as they are. Readings ascend. Where there are more than
+// FirstReadings, that many are taken, evenly, so that a few wild ones do not matter.
 func (s *Scaler) Unit(readings []float64, t Transform) float64 {
 	var room [FirstReadings]float64
 	sample := room[:0]

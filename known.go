@@ -120,7 +120,7 @@ func (e *Example) holds(column uint32) bool {
 }
 
 // AnswerDeleted is the Scale of Answer for an event of which further features have died
-// that it is then known to lack: see Delete. Of a sparse text format features are known
+// that it is then known to lack: see Delete. In a sparse text format features are known
 // to have died where Schema.Known says so.
 func (h *Head) AnswerDeleted(e *Example, field []uint16, dead []bool) (scale float64) {
 	x := e.Features

@@ -25,7 +25,7 @@ const (
 	// keeps its weight against the intercept.
 	MissingRescale MissingRule = "rescale"
 	// MissingFill tells the numbers that are missing from those that are left, by the
-	// model's Covariance. Of other kinds of fields it leaves what is missing as it is.
+	// model's Covariance. It leaves missing fields of other kinds as they are.
 	MissingFill MissingRule = "fill"
 )
 
@@ -448,7 +448,7 @@ func (h *Head) Lack(e *Example) Lack {
 }
 
 // MissingFields returns the names of the fields that are known to be missing
-// from an event: those that are null, and those that are usual and left out. Of a sparse
+// from an event: those that are null, and those that are usual and left out. In a sparse
 // text format they are the names of columns.
 func (h *Head) MissingFields(e *Example) (names []string) {
 	fields, m := h.Schema.Fields, h.Missing

@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// Block is a named piece of a model or checkpoint file. Who writes it decides
+// Block is a named piece of a model or checkpoint file. Its writer decides
 // what the bytes mean; the container (package checkpoint) only guards them.
 type Block struct {
 	Name string

@@ -29,8 +29,8 @@ type Names struct {
 	number []uint32 // beside it, the number of the name
 }
 
-// MaxNameBytes bounds a name that is kept: of a longer one Names keeps so many
-// bytes and an ellipsis.
+// MaxNameBytes bounds a name that is kept: Names keeps the first MaxNameBytes bytes of a
+// longer one, and an ellipsis.
 const MaxNameBytes = 256
 
 // NewNames returns an empty dictionary of at most max names.

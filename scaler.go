@@ -266,7 +266,7 @@ func renew(stats []float64, wild bool) (ratio, shift float64) {
 	return inverse / renewed, (mean - centre) * math.Abs(inverse)
 }
 
-// Of a column that is only divided two of the statistics are others. It is watched
+// Two of the statistics mean something else for a column that is only divided. It is watched
 // from a certain reading on, for watchScale readings. While it is, the other one is
 // the largest |x| within the scale, or minus the number of wild readings that have
 // come since there was one within it.
@@ -275,10 +275,10 @@ const (
 	statWatched = StatSquares
 	watchScale  = 32
 	unwatched   = math.MaxFloat64
-	// A column whose scale could turn out to be too large is watched again after
-	// as many readings as it has had, at most so many.
+	// A column whose scale could turn out to be too large is watched again after as many
+	// readings as it has had, at most watchEvery.
 	watchEvery = 1024
-	// So many wild readings in a row are a change that lasts.
+	// lastingWild wild readings in a row are a change that lasts.
 	lastingWild = 8
 )
 

@@ -96,7 +96,7 @@ func (s *Schema) Columns() uint64 { return 1 << s.Bits }
 // ok is false for a label that is not a class.
 //
 // Numbers are compared as numbers (1, +1 and 1.0 are one class, named by the
-// shortest form). Of two classes the second is the positive one: a first label
+// shortest form). With two classes the second is the positive one: a first label
 // that is the larger of its usual pair (1 of -1/1 or 0/1, true) therefore takes
 // the second place and leaves the first for the one to come, named "" until then.
 func (s *Schema) Class(label []byte) (class int, ok bool) {

@@ -47,7 +47,7 @@ type lazyIndex struct {
 const (
 	// blockBytes bounds a block; the snapshot topic sends one as one message.
 	blockBytes = 1 << 19
-	// A Table of so many blocks takes memory for as many as make chunkBytes at a time.
+	// A Table of chunkFrom blocks or more allocates chunkBytes of them at a time.
 	chunkFrom, chunkBytes = 4, 8 << 20
 )
 
@@ -258,7 +258,7 @@ func (t *Table) find(columns []uint32) {
 
 // Prefetch says that the rows of the columns of x, as far as there are any, are about
 // to be touched, and its values read. It changes nothing; memory gets to work on all
-// of them meanwhile. Of a Table small enough for the nearer caches it asks for nothing.
+// of them meanwhile. It does nothing for a Table small enough for the nearer caches.
 func (t *Table) Prefetch(x Vec) {
 	const (
 		lines = 4       // of a row; the processor sees by itself where a longer one goes on

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Of more rows so many are taken, evenly.
+	// covarianceRows is how many rows are taken, evenly, where there are more.
 	covarianceRows = 50_000
 	// Rounds of filling in the rows that lack values, and the work that a round of them
 	// may be, in columns cubed: rows beyond that, but for some, stand for others.

@@ -437,7 +437,7 @@ func (o *Expected) scatter(acc []float64, i int, a, b float64, z []float64) {
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil. Of groups
+// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil. For groups
 // out = sum a_n x_n + b_n z_n, and diag is of no use.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
@@ -743,9 +743,9 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. Of that
-	// the matrix takes the part of z that lies in the row's own columns, the
-	// two vectors behind it sum what meets the rest of z, which is c0 w.
+	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The
+	// matrix takes the part of z that lies in the row's own columns, and the two
+	// vectors behind it sum what meets the rest of z, which is c0 w.
 	o.denseSum.sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z []float64

@@ -124,7 +124,7 @@ type worstDeletion struct {
 }
 
 // find returns 1 - y w.x after the worst deletion, and the deleted entries in
-// ascending order, borrowed until the next call. Of equal gains the first go.
+// ascending order, borrowed until the next call. Where gains are equal the first go.
 func (d *worstDeletion) find(row Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
 	loss = 1
 	d.gain, d.positive = d.gain[:0], d.positive[:0]

@@ -64,7 +64,7 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 		p[i] = 0.5
 	})
 	step := make([]float64, s.dim)
-	// Of the predictor: the second-order terms dp ds and dp dxi that a full step
+	// The predictor's second-order terms dp ds and dp dxi that a full step
 	// would leave behind.
 	dpds, dpdxi := make([]float64, n), make([]float64, n)
 	stalled := 0

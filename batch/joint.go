@@ -478,7 +478,7 @@ type Together struct {
 }
 
 // SolveTogether solves the exact problem of a live model on the events of all parts, whose
-// columns are own, and which have been told their Union. Who knows how many events they
+// columns are own, and which have been told their Union. A caller that knows how many events they
 // have sets Events of the model. Errors are ErrOneClass,
 // of the configuration, of a part and of ctx.
 func SolveTogether(ctx context.Context, live *blankout.Linear, parts Parts, own [][]uint32, c ValidateConfig) (*Together, error) {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// Of more events so many are taken, evenly, for masks and of those that lack fields
-	// by themselves.
+	// missingSample is how many events are taken, evenly, where there are more: for masks, and
+	// from those that lack fields by themselves.
 	missingSample = 4000
-	// A range of shares that so many training events lack by themselves is not
-	// measured on masks.
+	// A range of shares in which missingOwn training events or more lack fields by themselves
+	// is not measured on masks.
 	missingOwn = 100
 )
 

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// Up to so many features of an event the masks are summed one by one, of an
-	// event with more those of so many that matter most.
+	// The masks of an event of up to maskedFeatures features are summed one by one; where
+	// there are more features, the masks of the maskedLargest that matter most.
 	maskedFeatures, maskedLargest = 12, 6
 	// Masks drawn in all, for more than two classes.
 	sampledMasks = 40_000
-	// And so many where numbers are filled in, times columns of the Covariance: to fill in
+	// Where numbers are filled in, masks drawn times columns of the Covariance: filling in
 	// for a mask takes longer.
 	sampledFilled = 200_000
 )

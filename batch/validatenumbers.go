@@ -80,7 +80,7 @@ func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 }
 
 // standard returns weights for targets in the unit, of columns of d and, unless there is
-// none, the intercept. Of a nil unit they are the same.
+// none, the intercept. With a nil unit they are the same.
 func (u *unit) standard(d *Data, own linear, c Config) linear {
 	if u == nil {
 		return own

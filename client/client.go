@@ -170,8 +170,8 @@ type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
 	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
 	// and High are the bounds that nine of ten targets lie between, if the model knows its
-	// residuals (blankout.Head.Interval). Of an event of two classes in which missing numbers
-	// are filled in they bound Probability (blankout.Linear.ChanceInterval).
+	// residuals (blankout.Head.Interval). Where there are two classes and missing numbers
+	// are filled in, they bound Probability (blankout.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`

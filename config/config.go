@@ -63,8 +63,8 @@ type Config struct {
 
 // Log says what a service writes to its log.
 type Log struct {
-	// Level is the least that is written: debug, info, warn or error. Of a service that
-	// runs it follows the file after SIGHUP.
+	// Level is the least that is written: debug, info, warn or error. A service that
+	// runs takes it from the file again after SIGHUP.
 	Level slog.Level `toml:"level"`
 }
 

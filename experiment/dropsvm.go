@@ -40,8 +40,8 @@ type dropConfig struct {
 	Costs   []string `json:"c"`
 	Q       []string `json:"q"`
 	Dropped []string `json:"p"` // share of the samples that an epoch drops: 1 - keep
-	// Epochs are those of table 3, found on so many rows of a set at most; table 2 has
-	// infinitely many, in closed form.
+	// Epochs are those of table 3, which is made on a limited number of rows of a set;
+	// table 2 has infinitely many epochs, in closed form.
 	Epochs    []string `json:"epochs"`
 	EpochRows int      `json:"epoch_rows"`
 	// Histogram examples for the chi-squared kernel, to train and to test.

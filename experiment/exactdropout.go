@@ -28,7 +28,7 @@ type exactDropout struct {
 	threads int
 	by      [][]uint32 // rows by column
 
-	// Of the nodes at hand:
+	// At the nodes at hand:
 	factor, slope [][dropoutChunk]complex128 // by column: q + p e^(i t w/p), and i t e^(i t w/p) over it
 	phi           [][dropoutChunk]complex128 // by row
 }

@@ -128,7 +128,7 @@ func (m *Mark) Encode() []byte {
 	return seal(to.Out)
 }
 
-// DecodeMark reads what Encode wrote. The error says why the bytes are none.
+// DecodeMark reads what Encode wrote. The error says what is wrong with the bytes.
 func DecodeMark(data []byte) (*Mark, error) {
 	data, err := unseal(markMagic, data)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Commit) Encode() []byte {
 	return seal(to.Out)
 }
 
-// DecodeCommit reads what Encode wrote. The error says why the bytes are none.
+// DecodeCommit reads what Encode wrote. The error says what is wrong with the bytes.
 func DecodeCommit(data []byte) (*Commit, error) {
 	data, err := unseal(commitMagic, data)
 	if err != nil {
@@ -279,7 +279,7 @@ func EncodeChunks(member MemberID, seq uint64, d *online.Delta) (chunks [][]byte
 }
 
 // DecodeChunk reads one of what EncodeChunks returned. It takes no more memory than a few
-// times the bytes that it is given. The error says why the bytes are none.
+// times the bytes that it is given. The error says what is wrong with the bytes.
 func DecodeChunk(data []byte) (*Chunk, error) {
 	k := &Chunk{Hash: chunkHash(data)}
 	data, err := unseal(chunkMagic, data)

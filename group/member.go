@@ -1144,10 +1144,10 @@ type replica struct {
 	topicID string
 	every   uint64
 	read    int64 // the offset that follows the last record seen
-	// Of chunks, by partition less one: the offsets behind all that accepted commits refer
-	// to, up to now and up to the latest base. Floors are those up to the base before the
-	// latest: a commit that refers to something before them is not accepted, so that
-	// whoever begins with the latest base needs nothing before the floors in it.
+	// Offsets of chunks, indexed by partition less one: those behind all that accepted
+	// commits refer to, up to now and up to the latest base. Floors are the same up to the
+	// base before the latest: a commit that refers to something before them is not accepted,
+	// so that a member that begins with the latest base needs nothing before its floors.
 	refs, before, floors []int64
 	floorsAt             map[int64][]int64 // by offset of the latest bases
 	encoded              int               // bytes of the latest base

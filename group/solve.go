@@ -2,7 +2,7 @@ package group
 
 // This file holds the exact problem of a group, solved by its members together: each
 // reads the records of its own partitions again, keeps what they become, and answers for
-// them; who asks sees sums only. What is exchanged is in a topic of its own, NAME-solve.
+// them; the member that asks sees sums only. What is exchanged is in a topic of its own, NAME-solve.
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (c *Config) solveTopic(kafka stream.ConnectConfig, log *slog.Logger) stream
 
 const (
 	pulse = time.Second // between signs of life
-	// patience is how many sessions a member, or who asks, may be silent.
+	// patience is how many sessions a member, or the one that asks, may be silent.
 	patience = 3
 )
 
@@ -152,7 +152,7 @@ func recordsOf(at blankout.Offsets) (n uint64) {
 	return n
 }
 
-// asker is who asks: it puts the questions of a batch.Joint to the members.
+// asker is the side that asks: it puts the questions of a batch.Joint to the members.
 type asker struct {
 	*Member
 	job     MemberID
@@ -397,7 +397,7 @@ func (w *worker) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil && ctx.Err() == nil { // who asks need not wait
+		if err != nil && ctx.Err() == nil { // the one that asks need not wait
 			failure := &message{About: aboutFailure, Text: err.Error()}
 			if errors.Is(err, errBaseGone) {
 				failure.Counts = []uint64{1}

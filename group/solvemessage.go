@@ -31,7 +31,7 @@ func (c *Call) Encode() []byte {
 	return seal(to.Out)
 }
 
-// DecodeCall reads what Encode wrote. The error says why the bytes are none.
+// DecodeCall reads what Encode wrote. The error says what is wrong with the bytes.
 func DecodeCall(data []byte) (*Call, error) {
 	data, err := unseal(callMagic, data)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Call) state(to *coder.Coder) {
 // about says what a message is.
 type about uint64
 
-// What who asks writes, and what members answer.
+// What the member that asks writes, and what members answer.
 const (
 	aboutWaiting  about = iota + 1 // who asked is still there
 	aboutColumns                   // the members of Parts have these parts; the vector is all columns

@@ -11,8 +11,8 @@ import (
 	"blankout"
 )
 
-// Joined is the Source of the events of a Merge with their labels, for whoever reads logs
-// that are there already: each event once, in the order in which events came, with the
+// Joined is the Source of the events of a Merge with their labels, for readers of logs
+// that exist already: each event once, in the order in which events came, with the
 // last label that came within its wait. An event without a label has that of
 // Config.Default, or none; one whose wait is not over when the logs end is left out, and
 // remains pending. Records that cannot be used are passed on as they are.

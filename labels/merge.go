@@ -20,7 +20,7 @@ import (
 // Merge is the Source of the records of partitions of events and labels, in the order in
 // which they came by the time of their logs: the earliest of the partitions' next records
 // is the next of all. It therefore waits until every partition has shown its next record
-// or has ended. Of equal times events come before labels, then the order is that of
+// or has ended. At equal times events come before labels, then the order is that of
 // topic, partition and offset. Within a partition time does not go back: a record that
 // says it is older than the one before counts as being as old as that.
 //

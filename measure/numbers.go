@@ -18,7 +18,7 @@ type Numbers struct {
 	Below    float64 // weight of the targets at or below the value
 	// Mean of the targets, and the sum of their squared differences from it.
 	Mean, Scatter float64
-	// Of the targets for which there was an interval: their weight, and that of those within.
+	// The weight of the targets for which there was an interval, and of those within theirs.
 	Asked, Within float64
 }
 

@@ -31,8 +31,9 @@ import (
 type adagrad struct {
 	plain
 	kappa []float64
-	// Of rows that count more than once, by level and output: kappa of an event in which every
-	// row counts once and a part of kappa; and a and a', which are 1 without a kappa.
+	// For rows that count more than once, by level and output: kappa of an event in which every
+	// row counts once, and a part of kappa; then a and a', which are 1 where steps are not
+	// proximal.
 	once, part, share, shareOnce []float64
 	// The ridges of a preconditioner that fades, and by row of an event the gradient
 	// and the inverse root, for one output.
@@ -114,7 +115,7 @@ func (r *adagrad) step(s *step) {
 }
 
 // weigh multiplies what the gradients of the rows are made of by the roots of how often
-// they count. So the sums of squares and kappa gain what so many events would add.
+// they count. So the sums of squares and kappa gain what the events that a row stands for would add.
 func (r *adagrad) weigh(s *step, ridges []float64) (x, basis, ridge []float64) {
 	r.x, r.basis, r.ridge = append(r.x[:0], s.x...), append(r.basis[:0], s.basis...), append(r.ridge[:0], ridges...)
 	for i, w := range s.roots {

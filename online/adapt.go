@@ -9,8 +9,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// adaptation tunes two things while learning, by how the next event would have
-// liked them: which weights are published, and the learning rate.
+// adaptation tunes two things while learning, by what would have been better for the
+// next event: which weights are published, and the learning rate.
 //
 // Published is either the average or, where the world has moved and left it
 // behind, the iterate. Which of the two would have had the lower expected loss,
@@ -20,8 +20,8 @@ import (
 // work. It is a choice and no mixture, although a mixture scores the next event
 // better on nearly every stream: where neighbouring events resemble each other
 // (digits of one hand) some of the latest steps helps with the next event and
-// with no other. A whole iterate is only better where its noise is the lesser
-// evil, and then something has moved for good.
+// with no other. The iterate alone is better only where its noise costs less than
+// the average's lag, and then the stream has moved for good.
 //
 // Where the average is the better one beyond any doubt, the stream stands still:
 // there the average reaches back farther, and the steps are a little shorter.
@@ -65,7 +65,7 @@ const (
 	// Terms for a verdict: with a look at the sum at every event, chance would
 	// soon pass any bar that counts in deviations of a few.
 	compareLeast = 100
-	// An average that was left behind starts afresh, after so many steps.
+	// An average that was left behind starts afresh if it is of more than restartAfter steps.
 	restartAfter = 3000
 
 	raiseMemory = 1000

@@ -31,7 +31,7 @@ func newCalibration() calibration {
 func (c *calibration) apply(f float64) float64 { return c.a*f + c.b }
 
 func (c *calibration) learn(f float64, label int, weight float64) {
-	// Scores beyond 30 say nothing new and would own the fit.
+	// Scores beyond 30 add nothing and would dominate the fit.
 	f = max(-30, min(f, 30))
 	p := 1 / (1 + math.Exp(-c.apply(f)))
 	const keep = 1 - 1.0/calibrationMemory
@@ -44,7 +44,7 @@ func (c *calibration) learn(f float64, label int, weight float64) {
 	aa, bb := c.aa+0.1, c.bb+0.1
 	det := aa*bb - c.ab*c.ab
 	da, db := (bb*f-c.ab)*g/det, (aa-c.ab*f)*g/det
-	// No step turns the map over or runs away from one event.
+	// No single event may turn the map over or move it far.
 	c.a = max(0.01, min(c.a-max(-0.5, min(da, 0.5)), 100))
 	c.b = max(-30, min(c.b-max(-0.5, min(db, 0.5)), 30))
 }

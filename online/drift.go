@@ -126,11 +126,11 @@ type fade struct {
 
 const (
 	maxGrowth = 1e100
-	// The step is so many half-lives where it is not configured: after them next to
-	// nothing is left to forget.
+	// defaultStep is the step in half-lives where none is configured: after ten of them
+	// hardly anything is left to forget.
 	defaultStep = 10
-	// The clock goes forward after so many events that are ahead, back after so many
-	// behind.
+	// The clock goes forward after aheadFor events in a row that are ahead, and back after
+	// behindFor that are behind.
 	aheadFor, behindFor = 2, 1000
 )
 

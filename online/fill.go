@@ -24,10 +24,9 @@ import (
 // kept. Everything is counted in events, and nothing depends on what is kept.
 //
 // A value that is null, left out or wild counts with what the Covariance in force expects
-// of it given the others, and with the variance of that. Of two events the later one has
-// the larger weight: the sums remember so many gathered events as covarianceMemory, or
-// what the half-life leaves, and an alarm that is to make the learner forget leaves a
-// tenth of them.
+// of it given the others, and with the variance of that. Later events
+// weigh more: the sums remember covarianceMemory gathered events, or what the
+// half-life leaves, and an alarm that makes the learner forget leaves a tenth of them.
 type filling struct {
 	columns  []uint32 // ascending
 	fields   []uint16 // see blankout.Covariance
@@ -82,8 +81,8 @@ type ruleChoice struct {
 const (
 	// covarianceMemory bounds the gathered events that are remembered.
 	covarianceMemory = 16_384
-	// Of few columns, and until there are gatherFirst times as many events as columns, every
-	// so many-th event is gathered; later, for every gatherColumns columns, one event less often.
+	// One event in gatherLeast is gathered until there are gatherFirst times as many as columns,
+	// and later where columns are few; else one in as many as there are columns over gatherColumns.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
 	// An event that lacks columns costs far more: one that lacks k of them is gathered at every
 	// (k^2/gatherLacking)-th event at most, and until there are gatherFirst times as many
@@ -100,11 +99,12 @@ const (
 	// those. With ten times as many, what was true of the first events would outlive a drift; with a
 	// quarter, chance often makes a rule give way that is better by little.
 	ruleMemory = 1000
-	// Of more columns than this the forecasts of what is filled in take one point at a time.
+	// With more columns than this the forecasts of what is filled in take one point at a time.
 	fillSampled = 32
-	// So many events are compared before filling in may be the rule.
+	// leastCompared is how many events are compared before filling in may be the rule.
 	leastCompared = 16
-	// Masks are drawn so many in a row alike, so that what is worked out for one serves.
+	// masksAlike of the events for which a mask is drawn get the same one in a row, so that its
+	// repair is computed once.
 	masksAlike = 4
 	// movedFar is by how much the centre or scale of a column may move, in its deviations,
 	// before the Covariance in force no longer fits it.
@@ -127,8 +127,8 @@ func (l *Learner) gatherEvery() uint64 {
 	return max(gatherLeast, n/gatherColumns)
 }
 
-// passesOver says whether an event to be gathered that lacks so many columns is not: what
-// its missing values leave open takes time that grows with their square and with the others.
+// passesOver says whether to skip an event that would be gathered but lacks columns: the
+// covariance of what it lacks takes time that grows with their square and with the others.
 func (l *Learner) passesOver(lacks int) bool {
 	spare := gatherLacking
 	if l.filling.gathered < gatherFirst*uint64(len(l.filling.columns)) {
@@ -248,7 +248,7 @@ func (f *filling) renew() {
 	n := len(f.columns)
 	f.due = false
 	mean, matrix := slices.Clone(f.mean), make([]float64, n*n)
-	// Of the weight of so many events as columns nothing is known.
+	// Covariances shrink as if events without any had been added.
 	certain := f.weight / (f.weight + covarianceRidge*float64(n)*f.unit)
 	for i := range n {
 		for j := range i + 1 {
@@ -380,7 +380,7 @@ func (l *Learner) fillAnswer(e *blankout.Example) {
 	now.filled = true
 	l.filling.answer = slices.Grow(l.filling.answer[:0], l.k)[:l.k]
 	m.Score(e, l.filling.answer)
-	// The forecasts of all levels take every so many-th event.
+	// The forecasts of all levels sample the events.
 	l.filling.levels = slices.Grow(l.filling.levels[:0], l.n)[:l.n]
 	for v := range l.levels {
 		if to := l.filling.levels[v*l.k:][:l.k]; v == now.level {
@@ -522,7 +522,7 @@ func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 }
 
 // fillPlaces returns for each row of the event at hand its place in the Covariance, -1 if it
-// has none, and sets filling.x and parts to what the event holds.
+// has none, and sets filling.x and filling.has to what the event holds.
 func (l *Learner) fillPlaces() []int {
 	f, n := &l.filling, len(l.filling.covariance.Columns)
 	f.places = slices.Grow(f.places[:0], len(l.features()))[:len(l.features())]
@@ -579,7 +579,7 @@ func (l *Learner) samplesFill(point int) bool {
 }
 
 // fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
-// has deleted so much, be it everything. What a filled in event lacks more is not forecast.
+// has deleted so much, or everything. What else a filled-in event lacks is not forecast.
 func (l *Learner) fillsLack(deleted blankout.Lack) bool {
 	present := deleted.Named + deleted.Silent
 	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 &&
@@ -610,7 +610,7 @@ var forecastBins = func() (bins [ForecastPoints]int) {
 }()
 
 // deleteFields sets f.dead to which of the features f.vec of e die under a mask: those of named
-// fields, together with what they die with, each with the given chance. Of a sparse text
+// fields, together with what they die with, each with the given chance. In a sparse text
 // format it deletes the columns that can be filled in, and returns true.
 func (l *Learner) deleteFields(e *blankout.Example, chance float64, number uint64) (sparse bool) {
 	f := &l.filling

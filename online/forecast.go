@@ -69,14 +69,15 @@ const (
 	forecastFirst, forecastEvery   = 1000, 4
 	forecastFirstK, forecastEveryK = 200, 32 // for more than two classes
 	forecastMemory                 = 10_000  // samples
-	// Samples of a rule for what is missing that is no longer in force count as so many.
+	// When another rule for what is missing comes into force, all samples made under the one
+	// before count as forecastOther at most.
 	forecastOther = 4000
 	// Older samples than a part of them all fade.
 	forecastShare = 2
 	// Deviations by which another level's forecast must be below the natural one's
 	// for it to be published.
 	takesOver = 0.7
-	// Levels are compared after so many samples.
+	// Levels are compared every forecastReview samples.
 	forecastReview = 16
 )
 

@@ -97,8 +97,8 @@ type unitRun struct {
 	unit     int // place in units, of the kinds with sums
 }
 
-// newGroupSums returns the sums for noises of levels with so many outputs, nil if none of
-// them is of groups and there are no curves.
+// newGroupSums returns the sums for the noises of the levels, nil if none of them is of
+// groups and there are no curves.
 func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs int, curves bool) *groupSums {
 	groups := c.Marginalised && slices.ContainsFunc(noises, isGrouped)
 	if !groups && !curves {
@@ -172,7 +172,7 @@ func (l *Learner) setRates(rates map[string]float64) {
 type groupOdds struct {
 	noise blankout.GroupDropout
 	odds  []float64 // r_g by unit of the Grouping, of a pair r_a r_b; of the units met so far
-	// Of the event at hand: by place in units and output the odds, by place the variance
+	// For the event at hand: the odds by place in units and output, and by place the variance
 	// of a feature alone, which is the strength of a segment.
 	rates, single []float64
 }

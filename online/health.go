@@ -44,9 +44,9 @@ type health struct {
 type fieldHealth struct {
 	kind    blankout.Kind
 	watched bool // it is in health.watched
-	// Of the block at hand: events that lacked the field, and of the events sampled
-	// that held it their number, new values, and sums of powers of the value in units
-	// of the reference.
+	// Counts of the current block: events that lacked the field; and, for the sampled events
+	// that held it, their number, new values, and sums of powers of the value in units of
+	// the reference.
 	missing, seen, fresh float64
 	sum, square, fourth  float64
 	// The latest run of events without the field: its first and its last event.
@@ -86,20 +86,20 @@ const (
 	healthLimit = 28
 	// What one block adds to a sum at most: a burst within one raises no alarm.
 	healthStep = healthLimit / 2
-	// Fewer observations than this say nothing about what is usual.
+	// healthLeast is the fewest observations that tell what is usual.
 	healthLeast = 128
 	// Values of a number that make the reference, and those after which a reference is
 	// checked.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
-	// An alarm ends after so many blocks in a row that would not have raised it, or,
-	// where the field stays as it is, when that has become the usual.
+	// An alarm ends after calmBlocks blocks in a row that would not have raised it, or after
+	// alarmEvents events, when what it was about has become usual.
 	calmBlocks, alarmEvents = 4, 10_000_000
-	// So many changes are remembered.
+	// healthChanges is how many changes are remembered.
 	healthChanges = 64
 	// What a sample leaves of the cost of a field that those before it tell.
 	costKeep = 1 - 1.0/1000
-	// With fewer samples than this the cost says nothing: some 2,000 events of the field.
+	// costLeast is the fewest samples that tell a cost: some 2,000 events of the field.
 	costLeast = 64
 )
 

@@ -48,7 +48,7 @@ type FieldHealth struct {
 	ErrorWithout *float64     `json:"error_without,omitempty"`
 	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on
 
-	// Of the largest change: one that lasts raises an alarm at 1.
+	// The strength of the largest change: a change that lasts raises an alarm at 1.
 	strength float64
 }
 
@@ -95,7 +95,7 @@ type alarmValue struct {
 }
 
 // HealthChanges returns the alarms raised and ended after the first n of them, oldest
-// first, and how many there have been. Of many only the latest are known.
+// first, and how many there have been. Only the latest are kept.
 func (l *Learner) HealthChanges(n uint64) (changes []FieldAlarm, all uint64) {
 	h := &l.health
 	if n >= h.changed {
@@ -195,7 +195,7 @@ func (f *fieldHealth) condition(kind int) Condition {
 	if kind == measureMissing || kind == measureNew {
 		return Condition{now, usual, now - usual}
 	}
-	// Of a number: in its own units.
+	// A number is reported in its own units.
 	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
 	u, v := mean.sum/mean.n, mean.square/mean.n
 	deviation := math.Sqrt(max(v-u*u, 0))

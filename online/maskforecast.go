@@ -41,12 +41,12 @@ type alike struct {
 }
 
 const (
-	// A mask serves for so many of the first events and of the later ones, and for longer
-	// where there are many columns.
+	// A mask serves for alikeFirst of the first events and for alikeLater of the later ones,
+	// and for longer where there are many columns.
 	alikeFirst, alikeLater = 64, 64
 	alikeFirstEvents       = 4096
-	// An event that lacks some columns of the Covariance has a pattern of its own: every
-	// so many-th takes one point.
+	// An event that lacks some columns of the Covariance has a pattern of its own: one in
+	// forecastFilled such events takes one point.
 	forecastFilled = 8
 )
 

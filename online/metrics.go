@@ -43,7 +43,7 @@ type Metrics struct {
 	Drift   Drift
 	Prior   Prior
 
-	// Of Warnings: see latelyRefused.
+	// For Warnings, see latelyRefused.
 	refusedLately float64
 	refusedAt     uint64
 }
@@ -55,7 +55,7 @@ type Summary struct {
 	LogLoss       *float64 `json:"progressive_log_loss"` // nats
 	RecentError   *float64 `json:"recent_error"`
 	RecentLogLoss *float64 `json:"recent_log_loss"`
-	// Of two classes, and the positive one of them.
+	// These are measured where there are two classes, and are about the positive one.
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	Precision        *float64 `json:"precision"`

@@ -19,7 +19,7 @@ type missing struct {
 	usual blankout.FieldUse
 	// kinds counts fields as usual does, but each of several of one name for itself.
 	kinds blankout.FieldUse
-	// Of sparse text formats, where Schema.Known has it that their features go missing.
+	// For sparse text formats whose Schema.Known says that features go missing.
 	columns blankout.ColumnUse
 	event   lacking
 	// For what is null and for what is left out, by the share missing.
@@ -72,8 +72,8 @@ type comparison struct {
 
 const (
 	comparisonMemory = 10_000 // events
-	// A range of shares that has had so many events of its own is not compared any
-	// longer on masks that are drawn.
+	// A range of shares that has had comparisonOwn events of its own is no longer compared on
+	// masks that are drawn.
 	comparisonOwn = 100
 )
 

@@ -178,8 +178,8 @@ type ruleEntry struct {
 	parts  int     // of a row that are the rule's: weights, preconditioner, lags, and at most one of its own
 	sums   bool    // its preconditioner is a sum over events that unlabelled ones add to and that may fade
 	starts bool    // start does something
-	// Of targets that are numbers: its preconditioner sums curvatures, not squared
-	// gradients; or it cannot learn them.
+	// About targets that are numbers: curvature says that the preconditioner sums curvatures,
+	// not squared gradients; classesOnly that the rule cannot learn them.
 	curvature, classesOnly bool
 	ridges                 bool // Config.Start may stand for the ridge, see there
 	make                   func(ruleSettings) rule

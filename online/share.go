@@ -17,8 +17,8 @@ import (
 // the fold of their deltas. Learning is cut into intervals. An interval begins where the
 // Learner equals the fold, and ends with a Delta.
 //
-// Of column i let the fold have met n_i of its t events, and G_i be AdaGrad's sum then; e
-// is how many events the Learner is to learn in an interval, R what all learn in that time,
+// Let n_i be how many of the fold's t events had column i, and G_i AdaGrad's sum of it then.
+// e is how many events the Learner is to learn in an interval, R what all learn in that time,
 // divided by e. Alone, it would within an interval settle a column by about
 //
 //	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
@@ -29,20 +29,20 @@ import (
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
 // times in a step of the rule (see adagrad), m being the features of an event: a column that
-// every learner meets in an interval counts up to R times, one that is rare once. With several outputs c_i is at
-// most sharedMost. Of the changes u_i of the weights that this leads to the share
+// every learner meets in an interval counts up to R times, one that is rare once. With
+// several outputs c_i is at most sharedMost. The weights change by u_i in an interval, of which the share
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
 // goes into the Delta, k_i being the events of the interval that held the column: the
 // mean over all learners where all have met it, the whole where no one else is likely to
 // have. A mean of learners none of which steps too far does not step too far; a sum may.
-// Of G it is the change divided by c_i. R = 1 gives c = alpha = 1.
+// The change of G goes into it divided by c_i. R = 1 gives c = alpha = 1.
 //
-// Under a half-life of H events G fades with the fold's events, between intervals, and is of
-// at most H/ln 2 of them, which then stands for t in a_i.
+// Under a half-life of H events G fades between intervals, with the fold's events. It then
+// sums at most H/ln 2 of them, which stands for t in a_i.
 //
-// In a bank of levels all share one c_i, of the mean of their a_i.
+// The levels of a bank share one c_i, found from the mean of their a_i.
 type sharing struct {
 	peers float64 // R
 	own   float64 // e
@@ -66,7 +66,7 @@ type sharing struct {
 
 	compared uint64 // comparisons of averages
 
-	// Of the event at hand.
+	// About the event at hand.
 	at       []uint32  // places of its rows, less one
 	stepRoot []float64 // sqrt(c) of its rows, the intercepts' last
 }
@@ -148,9 +148,9 @@ func (c Config) checkShared(s settings) error {
 	return nil
 }
 
-// CheckSharedAfter is CheckShared of learners of whom one learns so many events alone before
-// the others begin. The knots of curves come from the first events. So does which numbers are
-// often left out (presence), but that is looked for only where there is time to.
+// CheckSharedAfter is CheckShared of learners one of which learns warm events alone before
+// the others begin. The knots of curves come from the first events, and so does which numbers
+// are often left out (presence), which is looked for only if warm is large enough.
 func (c Config) CheckSharedAfter(warm uint64) error {
 	if err := c.CheckShared(); err != nil {
 		return err

@@ -19,7 +19,7 @@ type scaling struct {
 	recent recentReadings
 	curves curveReadings
 	bent   bool // the knots have been looked for
-	// Of the Schema's fields, as far as met.
+	// By field of the Schema, for the fields met so far.
 	kinds      []blankout.Kind
 	transforms []blankout.Transform
 	knots      []int // the most of a curve
@@ -336,7 +336,7 @@ const maxMove = 1
 type denseFinder struct {
 	events     uint64
 	candidates []uint32 // columns met while they could still become dense
-	// Of each candidate the count of readings, their mean, and the sum of squared
+	// For each candidate the number of readings, their mean, and the sum of squared
 	// deviations from it.
 	moments []float64
 	places  map[uint32]int // of the candidates in their list; nil until needed

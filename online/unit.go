@@ -30,8 +30,9 @@ type unit struct {
 }
 
 const (
-	// A target counts and is learned as one within so many deviations of the mean, once so
-	// many have been seen: one wild number must not decide about all that follow.
+	// Once targetWarmup targets have been seen, one that is farther than targetClip deviations
+	// from the mean counts as if it were that far: one wild number must not decide about all
+	// that follow.
 	targetClip, targetWarmup = 16, 30
 	unitDrifts, unitBreaks   = 0.1, 2
 )
@@ -132,9 +133,9 @@ func (u *unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 }
 
 // moveTo makes another unit that of the targets. All weights move along, so that no
-// prediction changes; what a rule has gathered of gradients goes with them. Of the first
-// targets the mean knows more than an intercept that has hardly begun to learn: predictions
-// then move with it.
+// prediction changes; what a rule has gathered of gradients goes with them. Among the first
+// targets the mean knows more than an intercept that has hardly begun to learn, so there
+// predictions move with it.
 func (l *Learner) moveTo(next unit) {
 	was := l.unit
 	l.unit = next
@@ -277,7 +278,7 @@ func (l *Learner) varianceOf(e *blankout.Example) float64 {
 // forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
 // of the survivors of deletion at rate d, which are not scaled, the score is b + (1-d) g in
 // the mean with variance d (1-d) sum w^2 x^2, for g the features' part, whatever the
-// distribution. Of counts the value is a product of independent factors, e^(w x) or 1, whose
+// distribution. For counts the value is a product of independent factors, e^(w x) or 1, whose
 // moments are products too.
 func (l *Learner) forecastNumber(y float64) {
 	if l.events > forecastFirst && l.events%forecastEvery != 0 {

@@ -58,8 +58,9 @@ const (
 	// than this share of all labelled ones and of those refused for their label.
 	strayShare = 0.05
 	strayLeast = 10 // of either
-	// A class of one event is one, too, where so many are labelled, of a stream that goes
-	// on ten times warnAfter, and there are so few classes that none is expected to be rare.
+	// A class of one event is a stray one, too, once singleAfter events are labelled (in a
+	// stream that goes on, ten times warnAfter) and there are at most singleOf classes, so that
+	// none is expected to be rare.
 	singleAfter, singleOf = 100, 20
 	// priorBlock is the number of labelled events over which the log-loss is
 	// compared with that of the class shares.
@@ -249,8 +250,8 @@ func (l *Learner) noRate() []Warning {
 }
 
 const (
-	// A field is of several kinds if the rarer ones have come in so many of the events that
-	// are counted, and in such a share of those with the field.
+	// A field is of several kinds if the rarer ones have come in at least mixedLeast of the
+	// counted events, and in at least mixedShare of those with the field.
 	mixedLeast = 5
 	mixedShare = 0.01
 	// mixedNamed bounds the fields that are named.

@@ -112,7 +112,7 @@ type Predictor struct {
 	// Model returns the newest model, nil while there is none. It is asked before
 	// every batch of records.
 	Model func() *client.Model
-	// MaxEvents ends Run after so many, 0 never.
+	// MaxEvents ends Run after that many events; 0 does not.
 	MaxEvents uint64
 	Log       *slog.Logger
 

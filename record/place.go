@@ -24,7 +24,7 @@ type place struct {
 }
 
 // places is the tree, with what the present record has added to it: a record that is
-// refused leaves nothing behind. Of core it uses the way from names to columns.
+// refused leaves nothing behind. It uses core's way from names to columns.
 type places struct {
 	core
 	root  *place

@@ -111,7 +111,7 @@ type Config struct {
 	// columns of their own but share field 0.
 	MaxFields int `toml:"max_fields"`
 
-	// Of CSV: Columns names the columns where there is no header line (always in
+	// For CSV: Columns names the columns where there is no header line (always in
 	// a topic), Missing lists what stands for an unknown value.
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`

@@ -41,7 +41,7 @@ type Scanner struct {
 	fromLine    int64
 	fromSkipped bool
 
-	// Of the search for the end of the record at buf[at].
+	// How far the search for the end of the record at buf[at] has come.
 	seen    int  // so much of it has been searched
 	quoted  bool // the search stands within the quotes of a CSV value
 	stray   bool // the search has met a quote that has no place there
@@ -356,8 +356,8 @@ type Lines struct {
 
 // Lines takes the next lines, not more than most, of a format whose records are
 // lines. Text lies in the Scanner's buffer, which the caller moves (Move) before it
-// asks for more. Of a line that is too long Lines takes the start and passes over
-// the rest.
+// asks for more. Lines takes the start of a line that is too long and skips the
+// rest.
 func (s *Scanner) Lines(most int) (l Lines, err error) {
 	for {
 		if s.skipped {

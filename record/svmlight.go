@@ -185,7 +185,7 @@ const usualBytes = 24
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	ascending = true
 	value = value[:len(index)]
-	// Of the marks of notDigits those up to the end of an index and the one there:
+	// The marks of notDigits up to the end of an index, and the one there:
 	// as indices ascend, the next one has as many digits, and the processor need
 	// not count them before it goes on to the entry that follows.
 	var upTo, mark uint64

@@ -220,7 +220,7 @@ const (
 )
 
 // Schema returns the schema of an id. While the registry cannot be reached, or answers
-// with an error, Schema asks again until ctx ends, whose error it then returns. Of an id
+// with an error, Schema asks again until ctx ends, whose error it then returns. For an id
 // that the registry does not know, asked several times, it returns an *UnknownError.
 func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	c.mu.Lock()

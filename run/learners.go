@@ -136,8 +136,8 @@ type piece struct {
 	batch  *sharedBatch
 }
 
-// sharedBatch is a batch of which pieces are being learned. The last one who has to do with
-// it gives it back.
+// sharedBatch is a batch of which pieces are being learned. Its last user
+// gives it back.
 type sharedBatch struct {
 	*blankout.Batch
 	users atomic.Int64

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// So many of the newest labelled events are kept, of a long stream every recentEvery-th,
-	// and none that is very large.
+	// recentEvents of the newest labelled events are kept; in a long stream one in recentEvery
+	// of them, and none that is very large.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
 )

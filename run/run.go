@@ -89,8 +89,8 @@ type Runner struct {
 	// Learners says how many learners there are. Those of more than one go on
 	// goroutines of Run's.
 	Learners Learners
-	// FirstVersion is that of the first Model published. Who sees to it that it
-	// lies above all those of earlier runs has versions that never go back.
+	// FirstVersion is that of the first Model published. Versions never go
+	// back if it lies above those of all earlier runs.
 	FirstVersion uint64
 	// KeepServing says that the model is served on when the events have ended.
 	KeepServing bool

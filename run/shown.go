@@ -22,7 +22,7 @@ type Sample struct {
 }
 
 const (
-	shownSamples = 20  // so many of the newest are kept
+	shownSamples = 20  // of the newest are kept
 	shownText    = 400 // bytes of each
 	// shownClasses bounds the classes of a confusion matrix.
 	shownClasses = 50
@@ -54,7 +54,7 @@ func withSample(list []Sample, s Sample) []Sample {
 }
 
 // confuse counts an event by its class and the one that its scores said before it was
-// learned. Of two classes the Learner's own measures say it.
+// learned. With two classes the Learner's own measures have it.
 func (l *loop) confuse(e *blankout.Example, scores []float64) {
 	classes := min(l.Learner.Schema().Outputs(), shownClasses)
 	if e.Label < 0 || e.Label >= classes || classes < 2 || len(scores) < 2 {

@@ -11,7 +11,8 @@ import (
 	"blankout/online"
 )
 
-// An answer has so many fields, the worst first, unless ?limit asks for another number.
+// defaultFields is how many fields an answer has, the worst first, unless ?limit asks for
+// another number.
 const defaultFields = 100
 
 // features answers GET /v1/features: the condition of the fields.

@@ -84,8 +84,8 @@ func (r requests) outcomes(emit func(float64, ...string)) {
 }
 
 // taker writes to a client that may keep the writer waiting for a limited time
-// in all, its patience. At a rate above 0 every so many bytes that it takes give
-// it back a second.
+// in all, its patience. If rate is above 0, each rate bytes that the client
+// takes give it back a second.
 type taker struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController

@@ -319,7 +319,7 @@ func isOf(datatype string, value []byte) bool {
 	return false
 }
 
-// outputsOf returns the predictions as tensors, by value of a Prediction. Of two classes
+// outputsOf returns the predictions as tensors, by value of a Prediction. With two classes
 // or more "probabilities" has a column for each, in the model's order of classes.
 func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 	n, classes := len(predictions), m.Schema.Classes

@@ -95,8 +95,8 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// Of each class so many of the largest weights are told, unless ?n asks for another
-// number, and no more than maxLargest.
+// defaultLargest is how many of the largest weights are returned for each class unless ?n
+// asks for another number; there are never more than maxLargest.
 const (
 	defaultLargest = 20
 	maxLargest     = 1000
@@ -109,7 +109,7 @@ type weight struct {
 }
 
 // largest answers GET /v1/model/largest: by output the weights that are farthest from 0,
-// largest first. Of two classes there is one output, the positive class.
+// largest first. With two classes there is one output, the positive class.
 func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	n := defaultLargest
 	if text := r.URL.Query().Get("n"); text != "" {

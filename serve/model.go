@@ -121,8 +121,8 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	ok = true
 }
 
-// A model is sent to so many at a time, for while it is being sent it stays in
-// memory beside newer ones. A client that takes less than sendingRate bytes a second for
+// A model is sent to a limited number of clients at a time, because it stays in memory,
+// beside newer ones, while it is being sent. A client that takes less than sendingRate bytes a second for
 // Config.ClientTimeout is cut off.
 const (
 	maxSending  = 4

@@ -68,7 +68,7 @@ type Delayed struct {
 	AtEnd           uint64 `json:"at_end"`
 	*DelayedClasses        // nil where labels are numbers
 	*DelayedNumbers        // else this is nil
-	// Over has the Error, or the MAE, of so many stretches of the stream, in order.
+	// Over has the Error, or the MAE, of each stretch of the stream, in order.
 	Over numbers `json:"over"`
 }
 

@@ -32,10 +32,10 @@ type block struct {
 	err   error
 
 	packed any // what pack has made of the examples
-	// Of lines that are decoded apart.
+	// For lines that are decoded apart.
 	lines   record.Lines // in bytes
 	records []record.Record
-	labels  [][]byte // nil of a refused record
+	labels  [][]byte // nil for a refused record
 	index   []uint32 // of all examples
 	value   []float64
 	decoded chan struct{}

@@ -61,7 +61,7 @@ type SASLConfig struct {
 	Username     string `toml:"username"`      // of OAUTHBEARER the client's id, and the password its secret
 	PasswordEnv  string `toml:"password_env"`  // name of an environment variable
 	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
-	// Of OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
+	// For OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
 	// system's authorities), what the tokens are for, and what the broker is told beside.
 	TokenURL    string            `toml:"token_url"`
 	TokenCAFile string            `toml:"token_ca_file"`

@@ -36,10 +36,10 @@ type DeadLetterConfig struct {
 //
 // with key and value in base64.
 //
-// Of a letter that its topic does not take for its size, and of one of more than 32
-// MiB anywhere, the longer of value and key is cut, until it is taken. Then the
-// header (in a file the number) truncated says how many bytes the value had, and
-// truncated_key the same of the key.
+// Where a letter is too large for its topic, or larger than 32 MiB anywhere, the longer
+// of value and key is cut until the letter is taken. Then the header (in a file the
+// number) truncated says how many bytes the value had, and truncated_key the same of the
+// key.
 //
 // Suspects, events that were learned although their label is probably wrong, are
 // kept in the same way in a place of their own: label, score and influence

@@ -1,10 +1,10 @@
 package stream
 
-// A ledger is a topic in which several writers keep one history, and all readers come to
-// the same. Its partition 0 holds commits, whose order counts; the others hold chunks,
+// A ledger is a topic in which several writers keep one history, the same for all
+// readers. Its partition 0 holds commits, whose order counts; the others hold chunks,
 // which commits refer to by their places. A chunk is acknowledged before the commit is
-// written, so who reads a commit finds its chunks, or knows for certain that they are
-// none: that is the same for every reader, or an error. Nothing expires by itself; Trim
+// written, so a reader of the commit finds its chunks, or knows for certain that they are
+// gone; that is the same for every reader, or an error. Nothing expires by itself; Trim
 // deletes what a base makes superfluous (bases.go).
 
 import (

@@ -31,7 +31,7 @@ type Input struct {
 	// Defer, if it is set, makes the decoder of a function that makes that of the records
 	// for a Schema: for a caller that decodes them later.
 	Defer func(of func(*blankout.Schema) (record.Decoder, error)) (record.Decoder, error)
-	// Kafka says how topics are read. Of an address it gives all but the broker and which
+	// Kafka says how topics are read. For an address it gives everything but the broker and which
 	// records of which topic.
 	Kafka ConsumerConfig
 }

@@ -263,7 +263,7 @@ func (out *outgoing) add(m Message) {
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
-// refill makes of rest the next batch, of at most so many bytes or one record.
+// refill makes the next batch from rest: at most the given number of bytes, or one record.
 func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0

@@ -56,7 +56,7 @@ type Fit struct {
 }
 
 // Train solves the support vector machine of a kernel, or DropSVM, on the
-// labelled examples of d. Of c it takes Cost or L2, Ell, Intercept, Multiclass,
+// labelled examples of d. From c it takes Cost or L2, Ell, Intercept, Multiclass,
 // Tol, Threads and Progress (once for every problem solved). In the notation of
 // Chen et al.
 //

@@ -282,7 +282,7 @@ func (p *program) corruptSchema(o *corruptFlags) (*blankout.Schema, error) {
 	o.data.regroup(m.Schema)
 	schema := m.Schema.Clone()
 	if loss.IsRegression(m.Loss) {
-		// Of a file that was written when each number was a class, too.
+		// The file may be from a version that took each number for a class.
 		schema.Target, schema.Classes = loss.LabelsOf(m.Loss), nil
 	} else {
 		schema.MaxClasses = max(maxClasses, len(schema.Classes)) // copies may have labels that the model does not know

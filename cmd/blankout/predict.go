@@ -137,7 +137,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if numbers, err = newNumberMeasures(head.Loss); err != nil {
 			return err
 		}
-		// Of a file that was written when each number was a class, too.
+		// The file may be from a version that took each number for a class.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
 	zero := -1 // that class, once it has been seen

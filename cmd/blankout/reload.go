@@ -20,9 +20,9 @@ func (p *program) setLevel(level slog.Level) {
 }
 
 // reloads has a service that was started with a configuration file, away from a terminal,
-// read it again at every SIGHUP, until the stop that it returns. log.level is taken up;
-// other keys that have changed are named, with the advice to restart. One with no file has
-// nothing to read and one at a terminal nobody left who reads its log: SIGHUP stops those.
+// read it again at every SIGHUP, until the stop that it returns. log.level takes
+// effect; other keys that have changed are named, with the advice to restart. SIGHUP stops
+// a service that has no file to read, or whose terminal is gone.
 func (p *program) reloads(file string, now *config.Loaded, load func() (*config.Loaded, error), log *slog.Logger) (stop func()) {
 	if file == "" || isTerminal(p.stderr) {
 		return func() {}

@@ -339,7 +339,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
-			// Of a file that was written when each number was a class, too.
+			// The file may be from a version that took each number for a class.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
 		data, err := o.dataFor(m)

@@ -72,7 +72,7 @@ func (s *Store) Names(path string) (names []string) {
 	return names
 }
 
-// Lose has so many writes succeed without their answers' saying so.
+// Lose makes the next writes succeed although their answers say that they failed.
 func (s *Store) Lose(writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"blankout/simulate"
 )
 
-// Of a Zipf stream: its columns, the features of an event, the events learned and those of the
-// test, and how many streams are drawn.
+// A Zipf stream's number of columns, features of an event, events to learn and events to test
+// with, and how many streams are drawn.
 const (
 	zipfColumns, zipfFeatures, zipfEvents, zipfTest = 1 << 17, 25, 1_500_000, 100_000
 	zipfStreams                                     = 3
