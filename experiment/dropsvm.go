@@ -135,6 +135,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	type outcome struct {
 		plain, drop int // the best settings
 		best        [2]float64
+		atBest      [2][]float64 // by fold, of the best settings
 		each        [2][]float64 // by fold, chosen on the others
 		constant    float64
 	}
@@ -143,8 +144,9 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		o := &outcomes[set]
 		plain := func(f *dropFold) []float64 { return f.Plain }
 		drop := func(f *dropFold) []float64 { return f.Drop }
-		o.plain, o.best[0], o.each[0] = bestOfFolds(folds[set], c.Folds, plain)
-		o.drop, o.best[1], o.each[1] = bestOfFolds(folds[set], c.Folds, drop)
+		o.plain, o.atBest[0], o.each[0] = bestOfFolds(folds[set], c.Folds, plain)
+		o.drop, o.atBest[1], o.each[1] = bestOfFolds(folds[set], c.Folds, drop)
+		o.best = [2]float64{stat.Mean(o.atBest[0], nil), stat.Mean(o.atBest[1], nil)}
 		for i := range folds[set] {
 			o.constant += folds[set][i].Constant / float64(splits)
 		}
@@ -181,21 +183,24 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		return fmt.Sprintf("%.*f (%.*f)", digits, ours, digits, printed)
 	}
 	var each, more, share, dropped, kept, printedShare, printedDropped, printedGain, printedMore, sampled []float64
-	var parts []Verdict
+	var parts, flattered []Verdict
 	wins := 0
 	figure := &simulate.Figure{Title: "DropSVM less SVM, settings chosen on the other folds", X: "set", Y: "accuracy (points), interval of 95 %"}
 	points := simulate.Series{Name: "here", Form: simulate.Points}
 	thesis := simulate.Series{Name: "thesis, best of the grid", Form: simulate.Points}
 	for i, o := range outcomes {
 		set, v, e := dropSets[at[i]], vectors[i], epochs[i]
-		d := slices.Clone(o.each[1])
-		floats.Sub(d, o.each[0])
-		diff := correctedT(d, 1/float64(c.Folds-1))
+		difference := func(by [2][]float64) Difference {
+			d := slices.Clone(by[1])
+			floats.Sub(d, by[0])
+			return correctedT(d, 1/float64(c.Folds-1))
+		}
+		diff := difference(o.each)
 		cost, q, p := c.setting(o.drop)
 		t2.Rows = append(t2.Rows, []any{set.name, o.constant, beside(2, o.best[0], set.svm[0]), beside(2, o.best[1], set.drop[0]), stat.Mean(o.each[0], nil), stat.Mean(o.each[1], nil), diff.String(),
 			beside(0, v.Plain, set.svm[1]), beside(0, v.Drop, set.drop[1]), c.Costs[o.plain], fmt.Sprintf("%s, %s, %s (p = %g)", cost, q, p, set.p)})
 		t3.Rows = append(t3.Rows, []any{set.name, cost, beside(0, v.AtBest, set.epochs[0]), beside(0, 100*e.P, set.epochs[1]), beside(0, e.Epochs, set.epochs[2])})
-		parts = append(parts, diff.Above(0))
+		parts, flattered = append(parts, diff.Above(0)), append(flattered, difference(o.atBest).Above(0))
 		if o.best[1] > o.best[0] {
 			wins++
 		}
@@ -215,8 +220,9 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	s.Figure("difference", figure)
 	s.Figure("vectors", &simulate.Figure{Title: "What the correlation of table 3 is made of", X: "p E of DropSVM", Y: "support vectors of the plain machine (%)", LogX: true,
 		Series: []simulate.Series{{Name: "here", Form: simulate.Points, X: dropped, Y: share}, {Name: "thesis", Form: simulate.Points, X: scaled(printedDropped, 0.01), Y: printedShare}}})
-	s.Claim(Claim{Claim: "the best setting of DropSVM is better than the best of the SVM on every set, both chosen on the folds that measure", Paper: "table 2: on all twelve", Verdict: Holds(wins == len(sets)),
-		Ours: fmt.Sprintf("on %d of %d sets", wins, len(sets)), Why: fmt.Sprintf("not on the others, though DropSVM chooses among %d settings and the SVM among %d", len(c.Costs)*len(c.Q)*len(c.Dropped), len(c.Costs))})
+	s.Claim(Claim{Claim: "the best setting of DropSVM is better than the best of the SVM on every set, both chosen on the folds that measure", Paper: "table 2: on all twelve", Verdict: Every(flattered...),
+		Ours: fmt.Sprintf("on %d of %d sets, on %d of them beyond the interval of 95 %%, and worse beyond it on %d; DropSVM chooses among %d settings and the SVM among %d", wins, len(sets),
+			count(flattered, Reproduced), count(flattered, NotReproduced), len(c.Costs)*len(c.Q)*len(c.Dropped), len(c.Costs)), Why: "it is worse on one of them"})
 	mean := pairedT(each)
 	s.Claim(Claim{Claim: "DropSVM is better on every set, settings chosen on the other folds", Paper: "table 2", Ours: "see the column difference", Verdict: Every(parts...), Why: "it is worse on one of them"})
 	s.Claim(Claim{Claim: "DropSVM is better in the mean over the sets, settings chosen on the other folds", Paper: fmt.Sprintf("%+.2f points, chosen on the folds that measure", stat.Mean(printedGain, nil)),
@@ -244,6 +250,16 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	return nil
 }
 
+// count returns how many of some verdicts are a given one.
+func count(all []Verdict, which Verdict) (n int) {
+	for _, v := range all {
+		if v == which {
+			n++
+		}
+	}
+	return n
+}
+
 func scaled(x []float64, by float64) []float64 {
 	out := slices.Clone(x)
 	floats.Scale(by, out)
@@ -255,10 +271,10 @@ func (c dropConfig) setting(i int) (cost, q, p string) {
 	return c.Costs[i%len(c.Costs)], c.Q[i/len(c.Costs)%len(c.Q)], c.Dropped[i/len(c.Costs)/len(c.Q)]
 }
 
-// bestOfFolds returns the setting with the highest mean accuracy, that accuracy, and for
-// each fold the accuracy there of the setting that is best on the other folds of its
-// round.
-func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (best int, accuracy float64, each []float64) {
+// bestOfFolds returns the setting with the highest mean accuracy, its accuracy on each
+// fold, and for each fold the accuracy there of the setting that is best on the other folds
+// of its round.
+func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (best int, atBest, each []float64) {
 	mean := func(setting int, of1 []dropFold, but int) float64 {
 		sum, n := 0.0, 0.0
 		for i := range of1 {
@@ -273,9 +289,9 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 	for i := range all {
 		round := all[i/folds*folds : (i/folds+1)*folds]
 		chosen := least(settings, nil, func(k int) validation { return validation{Loss: -mean(k, round, i%folds)} })
-		each = append(each, of(&all[i])[chosen])
+		atBest, each = append(atBest, of(&all[i])[best]), append(each, of(&all[i])[chosen])
 	}
-	return best, mean(best, all, -1), each
+	return best, atBest, each
 }
 
 // machine returns the support vector machine, or DropSVM for a q other than "".

@@ -148,7 +148,6 @@ func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch
 	for i := range examples {
 		l.Learn(&examples[i])
 	}
-	l.EndPass()
 	return l.Published(), true, nil
 }
 

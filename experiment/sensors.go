@@ -373,7 +373,6 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 		for i := range examples {
 			l.Learn(&examples[i])
 		}
-		l.EndPass()
 		return l.Published(), nil
 	}
 	var b batch.Builder

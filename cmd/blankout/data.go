@@ -52,6 +52,7 @@ type dataFlags struct {
 	join   *joinFlags
 	joined labels.Config
 	given  func(flag string) bool
+	has    func(flag string) bool // the command has it
 	// say tells a person something, once, warn something that looks wrong.
 	say, warn func(text string)
 	tally     *tally
@@ -69,6 +70,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	d.join = &joinFlags{}
 	f := c.Flags()
 	d.given = f.Changed
+	d.has = func(flag string) bool { return f.Lookup(flag) != nil }
 	d.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning: "+text) }
 	noted := map[string]bool{}
 	d.say = func(text string) {
@@ -148,6 +150,17 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 	}
 }
 
+// flagFor names the flag of the command, if it has one, that does what a setting of
+// [learner] would: "" if there is none.
+func (d *dataFlags) flagFor(set string) string {
+	key, value, _ := strings.Cut(set, "=")
+	flag, learner := strings.CutPrefix(key, "learner.")
+	if flag = strings.ReplaceAll(flag, "_", "-"); !learner || !d.has(flag) {
+		return ""
+	}
+	return fmt.Sprintf("; the flag for that is --%s=%s", flag, value)
+}
+
 // override takes the settings of the flags that were given over into record.
 func (d *dataFlags) override(recordConfig *record.Config) {
 	given := &d.flags
@@ -181,7 +194,7 @@ func (d *dataFlags) resolve(m *client.Model) error {
 	}
 	for _, set := range d.settings.set {
 		if !d.learns && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
-			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body", set)}
+			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body%s", set, d.flagFor(set))}
 		}
 	}
 	l, err := d.settings.loadFor(m, nil)
