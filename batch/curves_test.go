@@ -50,7 +50,7 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 
 func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%1000)) }
 
-var curvedNoises = []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Groups: 0.3}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}}
+var curvedNoises = []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Groups: 0.3}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}, blankout.Dropout{}, blankout.GroupDropout{}}
 
 // A number and its hats vary as one feature: the objective is that of the numbers' sums, its
 // derivatives are those of finite differences, and its matrix is that of its products.

@@ -31,7 +31,7 @@ type Expected struct {
 	loss, free loss.Loss // of labelled and of unlabelled rows; free is nil if those are left out
 	c0, c1, c2 float64
 	noisy      bool
-	groups     *groupNoise // nil where features are noisy each on its own
+	groups     *groupNoise // nil where there is no noise, or features are noisy each on its own
 	columns    int
 	dim        int
 	facts      loss.Facts
@@ -189,7 +189,9 @@ func NewExpected(p Problem) (*Expected, error) {
 		return nil, err
 	}
 	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
-	o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0
+	if o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0; !o.noisy {
+		o.groups = nil // dropout:0, as a level of auto, deletes nothing
+	}
 	if o.c1 != 0 {
 		if i := d.firstNegative(); i >= 0 {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", p.Noise, i)
