@@ -259,6 +259,8 @@ type life struct {
 
 	moved time.Time // when the ledger moved last
 	told  time.Time // of a Status
+	// committing is when the commit began that publish waits for, zero if it does not.
+	committing time.Time
 	// The model for readers, the ledger's offset that it is of, and what copying it took.
 	model     *online.Snapshot
 	modelOf   int64
@@ -528,7 +530,7 @@ func (l *life) live(ctx context.Context) error {
 			return err
 		}
 		now := time.Now()
-		if now.Sub(l.told) > 200*time.Millisecond {
+		if now.Sub(l.told) > reportEvery {
 			l.validateIfDue()
 			l.report("")
 			if l.Until != nil && l.Until(l.Status()) {
@@ -835,6 +837,8 @@ func (l *life) publish(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
+	l.committing = began
+	defer func() { l.committing = time.Time{} }()
 	d := l.work.Cut(l.Config.Precision)
 	c := &Commit{
 		Fingerprint: l.replica.fold.Fingerprint(), Member: l.id, Seq: l.seq, Base: l.base, Chain: l.chain,
@@ -847,7 +851,11 @@ func (l *life) publish(ctx context.Context) error {
 	chunks, refs := EncodeChunks(l.id, c.Seq, d)
 	c.Chunks = refs
 	for i, data := range chunks {
-		at, err := l.ledger.AppendChunk(ctx, data)
+		var at stream.Place
+		err := l.await(func() (err error) {
+			at, err = l.ledger.AppendChunk(ctx, data)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -855,21 +863,26 @@ func (l *life) publish(ctx context.Context) error {
 		l.current.DeltaBytes += uint64(len(data))
 	}
 	l.current.DeltaRows += uint64(len(d.Columns))
-	offset, err := l.ledger.AppendCommit(ctx, c.Encode())
+	var offset int64
+	err := l.await(func() (err error) {
+		if offset, err = l.ledger.AppendCommit(ctx, c.Encode()); err == nil && offset < 0 {
+			var end int64
+			end, err = l.ledger.End(ctx)
+			offset = end - 1
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	l.current.Committed++
-	if offset < 0 {
-		end, err := l.ledger.End(ctx)
-		if err != nil {
-			return err
-		}
-		offset = end - 1
-	}
 	refused, events := l.current.Refused, l.events
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
 	for l.replica.read <= offset {
 		select {
+		case <-tick.C:
+			l.report("")
 		case <-ctx.Done():
 			return ctx.Err()
 		case take := <-l.jobs:
@@ -890,6 +903,23 @@ func (l *life) publish(ctx context.Context) error {
 		return l.reopen(ctx)
 	}
 	return l.begin()
+}
+
+// await returns what call returns, which writes to the ledger. Meanwhile the status is
+// published as ever.
+func (l *life) await(call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			l.report("")
+		}
+	}
 }
 
 // follows tells whether the fields that the source's decoder numbers are still those of
@@ -961,6 +991,8 @@ func (l *life) mark(m *Mark) {
 	}
 }
 
+const reportEvery = 200 * time.Millisecond
+
 // report publishes a Status.
 func (l *life) report(notReady string) {
 	s := l.current
@@ -1002,14 +1034,19 @@ func (l *life) report(notReady string) {
 	}
 }
 
-// failing says what cannot be read, "" if there is nothing.
+// failing says what cannot be read, or written, "" if there is nothing.
 func (l *life) failing() string {
 	if why := l.entries.reader.Failing(); why != "" {
 		return why
 	}
 	if source, ok := l.source.(*stream.Consumer); ok {
 		stats := source.Stats()
-		return stats.Failing()
+		if why := stats.Failing(); why != "" {
+			return why
+		}
+	}
+	if took := time.Since(l.committing); !l.committing.IsZero() && took > l.Kafka.RequestTimeout {
+		return fmt.Sprintf("a commit has taken %s so far", took.Round(time.Second))
 	}
 	return ""
 }

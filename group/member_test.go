@@ -498,36 +498,56 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// A member that cannot read the events, or the ledger, says so, and no longer than that.
-func TestMemberSaysWhatCannotBeRead(t *testing.T) {
-	e := newEvents(t, 2, 300)
-	m := e.member(testLog(t, "cut off"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var away atomic.Bool
-	e.broker.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		e.broker.KeepControl()
-		if away.Load() {
-			return nil, errors.New("away"), true // the connection breaks
-		}
-		return nil, nil, false // answered as ever
-	})
-	told := ""
-	m.Observe = func(s *Status) {
-		switch {
-		case told == "" && s.Metrics.Events > 0 && s.NotReady == "":
-			away.Store(true)
-		case s.NotReady != "" && away.Load():
-			told = s.NotReady
-			away.Store(false)
-		case told != "" && s.NotReady == "":
-			cancel()
-		}
-	}
-	if err := m.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(told, "cannot be read (") || !errors.Is(ctx.Err(), context.Canceled) {
-		t.Errorf("while the broker was away it said %q, and afterwards %q", told, m.Status().NotReady)
+// A member that cannot read the events or the ledger, or that cannot write, says so, also
+// while it commits, and no longer than that.
+func TestMemberSaysWhatIsInTheWay(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		from, fails kmsg.Key // the first request of from makes all of fails fail
+		want        string
+	}{
+		{"reading", kmsg.Fetch, kmsg.Fetch, "cannot be read ("},
+		{"reading while it commits", kmsg.Produce, kmsg.Fetch, "cannot be read ("},
+		{"writing", kmsg.Produce, kmsg.Produce, "a commit has taken "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := newEvents(t, 2, 300)
+			m := e.member(testLog(t, "cut off"))
+			m.Kafka.RequestTimeout = time.Second
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var learns, away, back atomic.Bool
+			e.broker.Control(func(request kmsg.Request) (kmsg.Response, error, bool) {
+				e.broker.KeepControl()
+				key := kmsg.Key(request.Key())
+				if key == test.from && learns.Load() && !back.Load() {
+					away.Store(true)
+				}
+				if key == test.fails && away.Load() {
+					return nil, errors.New("away"), true // the connection breaks
+				}
+				return nil, nil, false // answered as ever
+			})
+			told := ""
+			m.Observe = func(s *Status) {
+				switch {
+				case s.Generation > 0 && s.NotReady == "" && !learns.Load():
+					e.produce(300)
+					learns.Store(true)
+				case s.NotReady != "" && away.Load():
+					told = s.NotReady
+					back.Store(true)
+					away.Store(false)
+				case told != "" && s.NotReady == "":
+					cancel()
+				}
+			}
+			if err := m.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(told, test.want) || !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("while the broker was away it said %q, and afterwards %q", told, m.Status().NotReady)
+			}
+		})
 	}
 }
