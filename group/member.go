@@ -330,6 +330,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	defer func() { l.entries.stop() }()
 	membership := stream.DefaultMembershipConfig()
 	membership.ConnectConfig, membership.Group, membership.Topics, membership.Log = connect, m.Config.Name, m.topics(), l.log
+	membership.CreateTopics, membership.CreatePartitions = m.Kafka.CreateTopics, m.Kafka.CreatePartitions
 	membership.SessionTimeout, membership.RebalanceTimeout, membership.Instance = m.Config.SessionTimeout, m.Config.RebalanceTimeout, m.Config.Instance
 	place, err := stream.NewMembership(ctx, membership)
 	if err != nil {

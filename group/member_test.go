@@ -551,3 +551,21 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 		})
 	}
 }
+
+// A topic that does not exist is made, as it is for a learner alone.
+func TestMemberCreatesTopics(t *testing.T) {
+	e := newEvents(t, 1, 0)
+	m := e.member(testLog(t, "first"))
+	m.Kafka.Topics = []string{"events", "new"}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := m.Run(ctx)
+	if missing := (*stream.TopicMissingError)(nil); !errors.As(err, &missing) || missing.Topic != "new" {
+		t.Fatal(err)
+	}
+	m.Kafka.CreateTopics, m.Kafka.CreatePartitions = true, 3
+	m.Until = func(s *Status) bool { return len(s.Partitions) == 4 }
+	if err := m.Run(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+}

@@ -34,7 +34,10 @@ import (
 type MembershipConfig struct {
 	ConnectConfig
 	Group  string
-	Topics []string // whose partitions are shared out; they exist
+	Topics []string // whose partitions are shared out
+	// CreateTopics creates those that do not exist, with CreatePartitions each.
+	CreateTopics     bool
+	CreatePartitions int
 	// Instance makes the member a static one of this name: it keeps its partitions when
 	// it leaves and is back within SessionTimeout. "" is a member like any other.
 	Instance string
@@ -60,6 +63,8 @@ func (c *MembershipConfig) Check() error {
 		return errors.New("group: no name")
 	case len(c.Topics) == 0:
 		return blankout.KeyErrorf("topics", "topics: none given")
+	case c.CreateTopics && c.CreatePartitions < 1:
+		return blankout.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	case c.SessionTimeout < 100*time.Millisecond:
 		return blankout.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
 	case c.RebalanceTimeout < c.SessionTimeout:
@@ -142,7 +147,7 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 		return nil, err
 	}
 	for _, topic := range config.Topics {
-		if _, err := k.partitions(ctx, topic); err != nil {
+		if _, err := k.ensureTopic(ctx, topic, config.CreateTopics, config.CreatePartitions); err != nil {
 			k.close()
 			return nil, err
 		}
