@@ -260,23 +260,19 @@ func (p *program) groupSolve() *cobra.Command {
 	var output string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "solve NAME",
+		Use:   "solve [NAME]",
 		Short: "Have the members solve the exact problem together",
 		Long: `solve asks the members of the group, which go on learning, for the exact solution of
 the problem that the model in the group's newest base solves: each reads the records of its
 partitions again, up to where the base has come to, keeps them in memory, and answers with
 sums over them, in the topic NAME-solve. No machine needs room for all. The result is that
-of validate on one machine, with its certificate. [validate] window and tol hold.`,
+of validate on one machine, with its certificate. [validate] window and tol hold. Without
+NAME it is the group of group.name.`,
 		Example: "  blankout group solve fraud -f blankout.toml\n" +
 			"  blankout group solve fraud -f blankout.toml -o exact.blankout --json",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("group solve wants the name of one group")}
-			}
-			return nil
-		},
+		Args: oneGroup,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.solveGroup(c.Context(), args[0], &settings, output, asJSON); err != nil {
+			if err := p.solveGroup(c.Context(), args, &settings, output, asJSON); err != nil {
 				return fmt.Errorf("group solve: %w", err)
 			}
 			return nil
@@ -288,11 +284,11 @@ of validate on one machine, with its certificate. [validate] window and tol hold
 	return c
 }
 
-func (p *program) solveGroup(ctx context.Context, name string, settings *configFlags, output string, asJSON bool) error {
+func (p *program) solveGroup(ctx context.Context, name []string, settings *configFlags, output string, asJSON bool) error {
 	if err := modelTarget(output); err != nil {
 		return err
 	}
-	l, err := settings.load("group.name=" + name)
+	l, err := settings.loadGroup(name)
 	if err != nil {
 		return err
 	}
@@ -345,20 +341,16 @@ func (p *program) groupVerify() *cobra.Command {
 	var settings configFlags
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "verify NAME",
+		Use:   "verify [NAME]",
 		Short: "Fold a group's ledger again and compare its bases",
 		Long: `verify folds the ledger of the group again, from its beginning or the oldest base, and
 compares every base behind that, byte for byte, with what the ledger comes to. It ends
-with 3 if one differs. The configuration is that of the members, who may go on meanwhile.`,
+with 3 if one differs. The configuration is that of the members, who may go on meanwhile.
+Without NAME it is the group of group.name.`,
 		Example: "  blankout group verify fraud -f blankout.toml",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("group verify wants the name of one group")}
-			}
-			return nil
-		},
+		Args:    oneGroup,
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := p.inspectGroup(c.Context(), args[0], &settings)
+			r, err := p.inspectGroup(c.Context(), args, &settings)
 			if err != nil {
 				return fmt.Errorf("group verify: %w", err)
 			}
@@ -376,9 +368,29 @@ with 3 if one differs. The configuration is that of the members, who may go on m
 	return c
 }
 
-// inspectGroup folds the ledger of a group of this name.
-func (p *program) inspectGroup(ctx context.Context, name string, settings *configFlags) (*group.Report, error) {
-	l, err := settings.load("group.name=" + name)
+func oneGroup(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usageError{fmt.Errorf("%s takes one group, not %d", c.CommandPath(), len(args))}
+	}
+	return nil
+}
+
+// loadGroup is load, for the group of a name; for that of the configuration if there is none.
+func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
+	var flags []string
+	if len(name) > 0 {
+		flags = []string{"group.name=" + name[0]}
+	}
+	l, err := f.load(flags...)
+	if err == nil && l.Config.Group.Name == "" {
+		err = usageError{errors.New("which group? Give its NAME, or set group.name")}
+	}
+	return l, err
+}
+
+// inspectGroup folds the ledger of a group.
+func (p *program) inspectGroup(ctx context.Context, name []string, settings *configFlags) (*group.Report, error) {
+	l, err := settings.loadGroup(name)
 	if err != nil {
 		return nil, err
 	}

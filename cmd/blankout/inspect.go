@@ -59,7 +59,7 @@ group has come, who has committed what, and what was refused.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if group != "" {
-				r, err := p.inspectGroup(c.Context(), group, &settings)
+				r, err := p.inspectGroup(c.Context(), []string{group}, &settings)
 				if err != nil {
 					return fmt.Errorf("inspect: %w", err)
 				}
