@@ -174,7 +174,7 @@ func verdicts(claims []experiment.Claim) string {
 	if n := count[experiment.NotDecided]; n == len(claims) { // all or none
 		return fmt.Sprintf("%s %s", plural(n, "claim"), experiment.NotDecided)
 	}
-	return fmt.Sprintf("%d claims reproduced, %d not, %d undecided", count[experiment.Reproduced], count[experiment.NotReproduced], count[experiment.Undecided])
+	return fmt.Sprintf("%s reproduced, %d not, %d undecided", plural(count[experiment.Reproduced], "claim"), count[experiment.NotReproduced], count[experiment.Undecided])
 }
 
 func experimentProgress(g experiment.Status) string {
