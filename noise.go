@@ -199,7 +199,7 @@ func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
 func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
 
 // Poisson replaces a feature x >= 0 by a Poisson variable of mean x: Var = x.
-// A negative feature has no such noise; a caller must refuse those first.
+// A negative feature has no such noise; a caller must refuse those first, see OfCounts.
 type Poisson struct{}
 
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
@@ -283,6 +283,9 @@ func ShortNoise(noise string) string {
 	}
 	return noise
 }
+
+// OfCounts tells whether a noise, as ParseNoise reads it, is of features that are not negative.
+func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 
 // ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, rates by
 // group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It

@@ -438,7 +438,7 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.check(s.File, text); err != nil {
 		return nil, err
 	}
-	l.Record.Target = loss.LabelsOf(l.Learner.Loss)
+	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), blankout.OfCounts(l.Learner.Noise)
 	return l, nil
 }
 

@@ -558,6 +558,28 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 		}
 	}
 	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
+	return d.counts(r, e)
+}
+
+// counts refuses e where Config.Counts asks for features that are not negative, and one is.
+func (d *core) counts(r *Record, e *blankout.Example) bool {
+	if !d.c.Counts {
+		return true
+	}
+	for i, v := range e.Features.Value {
+		if v < 0 {
+			column := uint64(e.Features.Index[i])
+			if d.s.NumericIndices && !d.s.ZeroBased {
+				column++ // as in the record
+			}
+			where := fmt.Sprintf("column %d", column)
+			if len(e.Field) > 0 && d.s.Fields[e.Field[i]].Name != "" {
+				where = fmt.Sprintf("field %.80q", d.s.Fields[e.Field[i]].Name)
+			}
+			d.refuse(r, e, blankout.ReasonOutOfRange, "a feature of %s is %g, and noise poisson is of counts", where, v)
+			return false
+		}
+	}
 	return true
 }
 

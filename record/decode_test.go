@@ -155,6 +155,18 @@ func TestDecode(t *testing.T) {
 			{`yes,5`, `yes label.x:5:n`},
 			{`,6`, `? label.x:6:n`},
 		}},
+		{"json", func(c *Config) { c.Counts = true }, []line{
+			{`{"x":0,"y":-0.5,"z":-1}`, `out-of-range: a feature of field "y" is -0.5, and noise poisson is of counts`},
+			{`{"x":0,"s":"red"}`, `? x:0:n s=red:1:c`},
+		}},
+		{"svmlight", func(c *Config) { c.Counts = true }, []line{
+			{`1 1:2 7:-3`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
+			{`1 7:-3 1:2`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
+			{`1 1:2 7:0`, `1 1:2 7:0`},
+		}},
+		{"svmlight", func(c *Config) { c.Counts, c.ZeroBased = true, true }, []line{
+			{`1 0:2 7:-3`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
+		}},
 	} {
 		c := DefaultConfig()
 		c.Format = test.name

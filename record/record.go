@@ -98,6 +98,7 @@ type Config struct {
 	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
 	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
 	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
+	Counts     bool        `toml:"-"`       // refuse negative features: the noise is of counts
 	MaxClasses int         `toml:"max_classes"`
 	MaxNames   int         `toml:"max_names"` // of the dictionary that reports show names from
 

@@ -168,6 +168,8 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte,
 	} else if n > d.c.MaxFeatures {
 		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		return nil, false
+	} else if e.Field = nil; !d.counts(r, e) {
+		return nil, false
 	}
 	return label, true
 }

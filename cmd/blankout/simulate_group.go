@@ -107,6 +107,7 @@ func (o *simulateGroupFlags) check() error {
 }
 
 func (p *program) runSimulateGroup(ctx context.Context, o *simulateGroupFlags) error {
+	o.data.record.Counts = blankout.OfCounts(o.learner.Noise)
 	if err := o.data.resolve(nil); err != nil {
 		return err
 	}

@@ -445,7 +445,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
 	}
-	o.data.record.Target = loss.LabelsOf(o.config.Loss)
+	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.config.Loss), blankout.OfCounts(o.config.Noise)
 	schema := o.data.record.Schema()
 	var scaler *blankout.Linear
 	b := batch.Builder{Threads: o.config.Threads}

@@ -140,7 +140,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if len(classes) == 0 {
 		classes = o.data.record.Classes
 	}
-	o.data.record.Target = loss.LabelsOf(o.online.config.Loss)
+	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.online.config.Loss), blankout.OfCounts(o.online.config.Noise)
 	ofNumbers := o.data.record.Target != loss.Sign
 	if ofNumbers && len(o.online.classes) > 0 {
 		return usageError{fmt.Errorf("--classes: the labels of loss %s are numbers", o.online.config.Loss)}
