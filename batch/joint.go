@@ -75,7 +75,7 @@ type partOf struct {
 // Part returns the events learned as a part of a larger data set, for the exact problem of
 // classes. No more events can come from here on.
 func (v *Evidence) Part(c ValidateConfig) (*Part, error) {
-	noise, err := jointNoiseOf(c)
+	noise, _, err := jointly(c)
 	if err != nil {
 		return nil, err
 	}
@@ -86,19 +86,43 @@ func (v *Evidence) Part(c ValidateConfig) (*Part, error) {
 	return p, nil
 }
 
-// jointNoiseOf returns the noise of a problem that parts can answer for.
-func jointNoiseOf(c ValidateConfig) (blankout.Noise, error) {
-	noise, err := blankout.ParseNoise(c.Noise)
-	if err != nil {
-		return nil, err
+// CheckTogether returns why parts cannot solve a problem together, nil if they can.
+func CheckTogether(c ValidateConfig) error {
+	_, _, err := jointly(c)
+	return err
+}
+
+// jointly returns the noise and the loss of a problem that parts can solve together.
+func jointly(c ValidateConfig) (noise blankout.Noise, l loss.Loss, err error) {
+	if noise, err = blankout.ParseNoise(c.Noise); err != nil {
+		return nil, nil, err
 	}
-	if c0, _, _ := noise.Coefficients(); c0 != 0 {
-		return nil, fmt.Errorf("noise %s: it acts on features that are absent too, which no part of the events knows by itself; solve it on one machine", c.Noise)
+	c0, c1, c2 := noise.Coefficients()
+	if c0 != 0 {
+		return nil, nil, fmt.Errorf("noise %s: it acts on features that are absent too, which no part of the events knows by itself; solve it on one machine", c.Noise)
 	}
 	if loss.IsRegression(c.Loss) {
-		return nil, fmt.Errorf("loss %s: parts are solved together for classes only; solve it on one machine", c.Loss)
+		return nil, nil, fmt.Errorf("loss %s: parts are solved together for classes only; solve it on one machine", c.Loss)
 	}
-	return noise, nil
+	own, _, err := c.ownObjective()
+	if err != nil {
+		return nil, nil, err
+	}
+	if own != nil {
+		return nil, nil, fmt.Errorf("loss %s is not solved by sums over parts; solve it on one machine", c.Loss)
+	}
+	name, err := c.LossName()
+	if err != nil {
+		return nil, nil, err
+	}
+	if l, err = loss.Parse(name); err != nil {
+		return nil, nil, err
+	}
+	if c1 == 0 && c2 == 0 && l.Facts().Kink != nil {
+		// Nothing rounds the kink off, and the methods for that case read rows one by one.
+		return nil, nil, fmt.Errorf("loss %s without noise has a kink, and parts cannot be solved together exactly; solve it on one machine, or learn under noise", name)
+	}
+	return noise, l, nil
 }
 
 // Columns returns the columns of the part in ascending order. The caller must not change
@@ -155,10 +179,7 @@ func (p *Part) of(output int) (*partOf, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, ok := o.(*Expected)
-	if !ok {
-		return nil, fmt.Errorf("loss %s: parts are solved together for the losses of the table only", p.config.Loss)
-	}
+	e := o.(*Expected)   // see jointly
 	clear(e.p.Penalty.R) // the Joint's
 	b.o, b.w, b.vector = e, make([]float64, e.dim), make([]float64, e.dim)
 	return b, nil
@@ -290,15 +311,7 @@ func Union(own [][]uint32) []uint32 {
 // have been told the Union of these (Part.Join). ctx ends the questions. ok is false where
 // the labels do not have both sides: there is nothing to tell apart then.
 func NewJoint(ctx context.Context, parts Parts, own [][]uint32, output int, c ValidateConfig) (j *Joint, ok bool, err error) {
-	noise, err := jointNoiseOf(c)
-	if err != nil {
-		return nil, false, err
-	}
-	name, err := c.LossName()
-	if err != nil {
-		return nil, false, err
-	}
-	l, err := loss.Parse(name)
+	noise, l, err := jointly(c)
 	if err != nil {
 		return nil, false, err
 	}
@@ -307,13 +320,8 @@ func NewJoint(ctx context.Context, parts Parts, own [][]uint32, output int, c Va
 	j = &Joint{ctx: ctx, parts: parts, columns: columns, output: output, penalty: Ridge(len(columns), l2, c.Intercept), intercept: c.Intercept, facts: l.Facts()}
 	j.w = make([]float64, len(j.penalty.R))
 	_, c1, c2 := noise.Coefficients()
-	_, grouped := noise.(blankout.GroupDropout)
-	if j.convex = j.facts.Convex; c1 == 0 && c2 == 0 && !grouped {
+	if j.convex = j.facts.Convex; c1 == 0 && c2 == 0 {
 		j.convex = j.facts.CleanConvex
-		if j.facts.Kink != nil {
-			// Nothing rounds the kink off, and the methods for that case read rows one by one.
-			return nil, false, fmt.Errorf("loss %s without noise has a kink, and parts cannot be solved together exactly; solve it on one machine, or learn under noise", name)
-		}
 	}
 	for _, own := range own {
 		place, err := placeOf(own, columns)

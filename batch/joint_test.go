@@ -256,29 +256,24 @@ func TestJointErrors(t *testing.T) {
 	if _, err := batch.SolveTogether(t.Context(), live, cut, own, c); !errors.Is(err, batch.ErrOneClass) {
 		t.Errorf("one class: %v", err)
 	}
-	v := batch.NewEvidence(live)
-	c.Noise = "gaussian:0.1"
-	if _, err := v.Part(c); err == nil {
-		t.Error("noise of absent features was taken")
-	}
-	c.Noise, c.Loss = "none", "hinge"
-	if _, err := batch.SolveTogether(t.Context(), live, cut, own, c); err == nil || !strings.Contains(err.Error(), "kink") {
-		t.Errorf("the hinge without noise: %v", err)
-	}
-	c.Loss = "ramp"
-	ramp := batch.NewEvidence(live)
-	for i := range all {
-		if err := ramp.Learned(&all[i], 1); err != nil {
-			t.Fatal(err)
+	for _, test := range []struct{ loss, noise, want string }{
+		{"logistic", "gaussian:0.1", "absent"},
+		{"squared", "none", "classes only"},
+		{"hinge", "none", "kink"},
+		{"hinge", "dropout:0", "kink"},
+		{"hinge", "group:0", "kink"},
+		{"ramp", "none", "sums over parts"},
+		{"t-logistic:1.5", "dropout:0.3", "sums over parts"},
+		{"hinge", "group:0.3", ""},
+		{"logistic", "none", ""},
+	} {
+		c.Loss, c.Noise = test.loss, test.noise
+		err := batch.CheckTogether(c)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s with %s: %v", test.loss, test.noise, err)
 		}
-	}
-	p, err := ramp.Part(c)
-	if err == nil {
-		if err = p.Join(p.Columns()); err == nil {
-			_, err = p.Answer(t.Context(), &batch.Question{Ask: batch.AskLabels})
+		if _, no := batch.NewEvidence(live).Part(c); (no == nil) != (err == nil) {
+			t.Errorf("%s with %s: the part says %v", test.loss, test.noise, no)
 		}
-	}
-	if err == nil {
-		t.Error("an objective of its own was taken")
 	}
 }

@@ -284,16 +284,18 @@ func (c Config) Penalisation(factor float64) (kappa, l2 float64) {
 	return factor * c.Cost, 1
 }
 
-// objectives lists the losses that are objectives of their own, by the name
-// before a colon, with the bounds they have: "" stands for the default. make gets
-// a Problem whose Kappa and Penalty are those of |w|^2 + c sum loss, or of the L2
-// asked for. A new one is a file and a line here.
-var objectives = []struct {
+// ownObjective is a loss that is an objective of its own: the name before a colon, and the
+// bounds that it has; "" stands for the default. make gets a Problem whose Kappa and
+// Penalty are those of |w|^2 + c sum loss, or of the L2 asked for.
+type ownObjective struct {
 	name   string
 	level  bool // a number must stand behind the name
 	bounds []string
 	make   func(p Problem, level string, c Config) (Objective, error)
-}{
+}
+
+// objectives lists all of them. A new one is a file and a line here.
+var objectives = []ownObjective{
 	{"exponential", false, []string{"", "mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
 	{"logistic", false, []string{"mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
 	{"ramp", false, []string{"", "gaussian", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
@@ -411,6 +413,23 @@ func parseLevel(s string, missing float64) (float64, error) {
 	return x, nil
 }
 
+// ownObjective returns the objective of its own that Loss with Bound has, and the level
+// behind the name of the loss; nil where Expected is the objective.
+func (c Config) ownObjective() (own *ownObjective, level string, err error) {
+	first, level, _ := strings.Cut(c.Loss, ":")
+	for i := range objectives {
+		o := &objectives[i]
+		switch {
+		case o.name != first:
+		case slices.Contains(o.bounds, c.Bound), o.bounds[0] == "" && c.Bound == "gaussian": // the default may be named
+			return o, level, nil
+		case o.bounds[0] == "":
+			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
+		}
+	}
+	return nil, "", nil
+}
+
 // objective returns what builds the objective of a binary problem, and the
 // name of the loss that the model carries.
 func (c Config) objective(noise blankout.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
@@ -440,23 +459,18 @@ func (c Config) objective(noise blankout.Noise) (build func(*Data, Subproblem, C
 		return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
 			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 	}
-	first, level, _ := strings.Cut(c.Loss, ":")
-	for _, o := range objectives {
-		if o.name != first {
-			continue
+	own, level, err := c.ownObjective()
+	if err != nil {
+		return nil, "", err
+	}
+	if own != nil {
+		name := c.Loss
+		if own.name == "logistic" {
+			name += ":" + c.Bound // a name that another loss has too
 		}
-		if slices.Contains(o.bounds, c.Bound) || o.bounds[0] == "" && c.Bound == "gaussian" { // the default may be named
-			name := c.Loss
-			if first == "logistic" {
-				name += ":" + c.Bound // a name that another loss has too
-			}
-			return func(d *Data, b Subproblem, c Config) (Objective, error) {
-				return o.make(problem(d, b, c, nil), level, c)
-			}, name, nil
-		}
-		if o.bounds[0] == "" {
-			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
-		}
+		return func(d *Data, b Subproblem, c Config) (Objective, error) {
+			return own.make(problem(d, b, c, nil), level, c)
+		}, name, nil
 	}
 	if name, err = c.LossName(); err != nil {
 		return nil, "", err

@@ -101,6 +101,10 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 		return nil, nil, fmt.Errorf("base %d: %w", base.Offset, err)
 	}
 	request := requestOf(replica)
+	problem := m.Validator.Problem(request)
+	if err := batch.CheckTogether(problem); err != nil {
+		return nil, nil, err
+	}
 	a := &asker{Member: m, heardAt: map[MemberID]time.Time{}}
 	if _, err := rand.Read(a.job[:]); err != nil {
 		return nil, nil, err
@@ -118,9 +122,8 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	}
 	var exact *batch.Together
 	if err == nil {
-		c := m.Validator.Problem(request)
-		c.Progress = progress
-		exact, err = batch.SolveTogether(ctx, request.Live, a, own, c)
+		problem.Progress = progress
+		exact, err = batch.SolveTogether(ctx, request.Live, a, own, problem)
 	}
 	end, done := context.WithTimeout(context.WithoutCancel(ctx), m.Kafka.RequestTimeout)
 	defer done()
