@@ -688,7 +688,7 @@ func solveDense(a *mat.SymDense, grad, p []float64) error {
 func factorise(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
-		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it", a.SymmetricDim())
+		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it, or values differ too much in size", a.SymmetricDim())
 	}
 	return &c, nil
 }
