@@ -34,14 +34,14 @@ func (r *descent) step(s *step) {
 
 // variance is what the preconditioner gathers of row i, whose noise is of this
 // strength: the variance of its noise.
-// Constant noise knows nothing of a feature's scale, so x^2 is added. The intercept
-// has no noise, but gathers what a feature of its value would.
+// Noise whose variance is no multiple of x^2 says too little of a feature's scale, so x^2
+// is added. The intercept has no noise, but gathers what a feature of its value would.
 func (r *descent) variance(s *step, i int, strength float64) float64 {
 	x, basis := s.x[i], s.basis[i]
 	if s.isIntercept(i) {
 		basis = 1
 	}
-	if r.constantNoise {
+	if r.unscaledNoise {
 		return x*x + strength*basis
 	}
 	return strength * basis

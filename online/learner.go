@@ -154,7 +154,7 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 	}
 	l.rule = set.rule.make(ruleSettings{
 		layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
-		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, constantNoise: set.noiseKind == constant,
+		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, unscaledNoise: set.noiseKind != square,
 	})
 	l.table = blankout.NewTable(width)
 	for _, n := range set.noises {

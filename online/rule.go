@@ -49,7 +49,7 @@ type ruleSettings struct {
 	startSum      float64 // Config.Start
 	l1            float64
 	proximal      bool // steps are not to overshoot
-	constantNoise bool
+	unscaledNoise bool // its variance is no multiple of x^2
 }
 
 // step is what an update rule sees of an event.

@@ -5,9 +5,10 @@ package online
 import "math"
 
 // sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would
-// overshoot a loss of unit curvature:
+// overshoot a loss of curvature at most 1, or h, that of the expected loss at hand times
+// the importance, where that is more:
 //
-//	w -= min(eta/sqrt(t), 1/E|x~|^2) g.
+//	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
 type sgd struct{ plain }
 
 func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
@@ -23,7 +24,7 @@ func (r *sgd) step(s *step) {
 			}
 		}
 		for j := v * r.outputs; j < (v+1)*r.outputs; j++ {
-			rate[j] = max(rate[j]/math.Sqrt(float64(s.count)), -1/max(norm, 1e-300))
+			rate[j] = max(rate[j]/math.Sqrt(float64(s.count)), -1/max(norm*max(1, s.h[j]), 1e-300))
 		}
 	}
 	for _, g := range s.segments {

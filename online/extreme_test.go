@@ -1,0 +1,98 @@
+package online
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// extremes makes events whose values, targets and weights are anything that is taken.
+type extremes struct {
+	r     *rand.Rand
+	event blankout.Example
+}
+
+func (x *extremes) number() float64 {
+	switch x.r.IntN(8) {
+	case 0:
+		return math.Copysign(maxMagnitude, x.r.NormFloat64())
+	case 1:
+		return x.r.NormFloat64() * math.Pow(10, float64(x.r.IntN(60)-30))
+	case 2:
+		return 0
+	}
+	return x.r.NormFloat64()
+}
+
+func (x *extremes) next(classes int, counts bool) *blankout.Example {
+	e := &x.event
+	*e = blankout.Example{Features: blankout.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Weight: 1, Label: x.r.IntN(classes)}
+	for c := range uint32(6) {
+		if x.r.IntN(5) > 0 {
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, c), append(e.Features.Value, x.number()), append(e.Field, uint16(c))
+		}
+	}
+	if x.r.IntN(20) == 0 {
+		e.Weight = []float64{1e-30, 0.3, 7, 1e6, maxMagnitude}[x.r.IntN(5)]
+	}
+	e.Target = x.number()
+	if counts {
+		e.Target = math.Floor(math.Abs(e.Target))
+	}
+	return e
+}
+
+// Whatever is taken is learned without a number that is not finite: such a state cannot be
+// saved, and a learner that has it knows nothing any more.
+func TestNothingOverflows(t *testing.T) {
+	for _, rule := range rules {
+		for _, loss := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
+			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "poisson", "dropout:0.2+group:0.4"} {
+				for _, standardise := range []string{"auto", "all", "scale", "none"} {
+					c := DefaultConfig()
+					c.Rule, c.Loss, c.Noise, c.Standardise = rule.name, loss, noise, standardise
+					if rule.name == "irls" {
+						c.Refresh = 40
+					}
+					s, err := c.parse()
+					if err != nil {
+						continue
+					}
+					t.Run(fmt.Sprint(rule.name, "/", loss, "/", noise, "/", standardise), func(t *testing.T) {
+						t.Parallel()
+						schema := fieldsSchema(6)
+						l, err := New(c, schema)
+						if err != nil {
+							t.Skip(err)
+						}
+						x := extremes{r: rand.New(rand.NewPCG(1, 2))}
+						for i := range 1500 {
+							e := x.next(2, s.numbers)
+							if noise == "poisson" {
+								for j, v := range e.Features.Value {
+									e.Features.Value[j] = math.Abs(v)
+								}
+							}
+							for _, f := range l.Learn(e) {
+								if math.IsNaN(f) || math.IsInf(f, 0) {
+									t.Fatalf("event %d scores %v", i, f)
+								}
+							}
+						}
+						if _, err := l.Blocks(); err != nil {
+							t.Error(err)
+						}
+						if _, err := json.Marshal(l.Metrics()); err != nil {
+							t.Error(err)
+						}
+						l.Snapshot()
+					})
+				}
+			}
+		}
+	}
+}
