@@ -4,16 +4,30 @@ package loss
 
 import "math"
 
+// maxLog is the logarithm of a count of 1e30, beyond which no label is.
+const maxLog = 69.07755278982137
+
+// expected returns e^z with its slope and curvature. Beyond maxLog it goes on as its tangent:
+// it stays convex, and a gradient stays a number.
+func expected(z float64) (value, slope, curvature float64) {
+	if z > maxLog {
+		e := math.Exp(maxLog)
+		return e * (1 + z - maxLog), e, 0
+	}
+	e := math.Exp(z)
+	return e, e, e
+}
+
 // PoissonGaussian is Poisson regression, e^f - y f for counts y >= 0, expected over
 // f~ ~ N(f, v): e^(f + v/2) - y f. It is convex, as the exponential of a convex function.
 type PoissonGaussian struct{}
 
 func (PoissonGaussian) At(y, f, v float64) (value, df, dv float64) {
-	e := math.Exp(f + 0.5*v)
-	return e - y*f, e - y, 0.5 * e
+	e, slope, _ := expected(f + 0.5*v)
+	return e - y*f, slope - y, 0.5 * slope
 }
 func (PoissonGaussian) At2(_, f, v float64) (ff, fv, vv float64) {
-	e := math.Exp(f + 0.5*v)
+	_, _, e := expected(f + 0.5*v)
 	return e, 0.5 * e, 0.25 * e
 }
 func (PoissonGaussian) Facts() Facts {
@@ -34,11 +48,11 @@ func poissonLower(y float64) float64 {
 type PoissonQuadratic struct{}
 
 func (PoissonQuadratic) At(y, f, v float64) (value, df, dv float64) {
-	e := math.Exp(f)
-	return e - y*f + 0.5*e*v, e - y + 0.5*e*v, 0.5 * e
+	e, slope, curvature := expected(f)
+	return e - y*f + 0.5*slope*v, slope - y + 0.5*curvature*v, 0.5 * slope
 }
 func (PoissonQuadratic) At2(_, f, v float64) (ff, fv, vv float64) {
-	e := math.Exp(f)
+	_, _, e := expected(f)
 	return e + 0.5*e*v, 0.5 * e, 0
 }
 func (PoissonQuadratic) Facts() Facts {

@@ -85,7 +85,7 @@ func (u *unit) own(score float64) float64 {
 // value returns the number that a score in the unit predicts.
 func (u *unit) value(f float64) float64 {
 	if u.target == loss.Count {
-		return u.scale * math.Exp(f)
+		return min(u.scale*math.Exp(f), blankout.MaxCount)
 	}
 	return u.centre + u.scale*f
 }
@@ -98,7 +98,7 @@ func (u *unit) observe(y, weight float64) (next unit, moved bool) {
 	u.weight += weight
 	off := y - u.mean
 	u.mean += off * (weight / u.weight)
-	u.scatter += weight * off * (y - u.mean)
+	u.scatter += max(0, weight*off*(y-u.mean)) // below 0 by rounding, where the weight is nearly all
 	next = *u
 	if u.target == loss.Count {
 		next.scale = u.mean
