@@ -30,13 +30,10 @@ func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) 
 // Target returns what the model's labels are, Sign where they are classes.
 func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
 
-// MaxCount bounds the count that is predicted: sums of its square stay finite.
-const MaxCount = 1e100
-
 // ValueOf is Head.Value for targets of a kind.
 func ValueOf(t loss.Target, score float64) float64 {
 	if t == loss.Count {
-		return min(math.Exp(score), MaxCount)
+		return math.Exp(score)
 	}
 	return score
 }

@@ -230,7 +230,7 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
-	value := blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0])
+	value := min(blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0]), maxCount)
 	low, high := math.NaN(), math.NaN()
 	if m := l.measures.sums.Numbers; m.samples >= 2 {
 		model := blankout.Linear{Head: l.head(l.schema), Rows: l.table}

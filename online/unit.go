@@ -85,7 +85,7 @@ func (u *unit) own(score float64) float64 {
 // value returns the number that a score in the unit predicts.
 func (u *unit) value(f float64) float64 {
 	if u.target == loss.Count {
-		return min(u.scale*math.Exp(f), blankout.MaxCount)
+		return min(u.scale*math.Exp(f), maxCount)
 	}
 	return u.centre + u.scale*f
 }
@@ -215,6 +215,9 @@ type Baseline struct {
 
 const residualMemory = 2000
 
+// maxCount bounds the count that is measured: sums of its square stay finite.
+const maxCount = 1e100
+
 // measureNumber counts in the published value at hand for a target; v is the variance of its
 // score, see blankout.ScoreVariance.
 func (l *Learner) measureNumber(y, weight, value, v float64) {
@@ -301,7 +304,7 @@ func (l *Learner) forecastNumber(y float64) {
 			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
 		}
 		if l.missing.event.filled {
-			r := y - blankout.ValueOf(l.unit.target, l.filling.levels[v*l.k])
+			r := y - min(blankout.ValueOf(l.unit.target, l.filling.levels[v*l.k]), maxCount)
 			wrong[0] = r * r
 		}
 		l.levels[v].forecast.add(0, wrong[:])
@@ -333,10 +336,9 @@ func (l *Learner) spread(v int) (g, b, q float64) {
 // at each deletion rate, for counts: its intercept b and the surviving features' terms t make
 // scale e^b prod e^t. They are kept finite.
 func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float64) {
-	const most = 1e100
 	c := l.levels[v].lagShare()
 	at, lag := blankout.ScalerWidth+v, 2*l.n
-	start := min(l.unit.scale*math.Exp(b), most)
+	start := min(l.unit.scale*math.Exp(b), maxCount)
 	for i := range first {
 		first[i], second[i] = start, start*start
 	}
@@ -345,8 +347,8 @@ func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float
 		once := math.Exp(min(l.now.step.x[i]*(p[0]+c*p[lag]), 100))
 		for j := range first {
 			d := ForecastMissing(j)
-			first[j] = min(first[j]*((1-d)*once+d), most)
-			second[j] = min(second[j]*((1-d)*once*once+d), most*most)
+			first[j] = min(first[j]*((1-d)*once+d), maxCount)
+			second[j] = min(second[j]*((1-d)*once*once+d), maxCount*maxCount)
 		}
 	}
 	return first, second
@@ -361,7 +363,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	if earlier != nil {
 		fresh.Add(true, weight, 0, 1)
 		fresh.Wrong += weight * math.Abs(y-told)
-		told = blankout.ValueOf(l.unit.target, earlier[0])
+		told = min(blankout.ValueOf(l.unit.target, earlier[0]), maxCount)
 	}
 	l.measureNumber(y, weight, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))
