@@ -368,6 +368,7 @@ Without NAME it is the group of group.name.`,
 	return c
 }
 
+// oneGroup accepts the name of a group, or none: then it is group.name of the configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usageError{fmt.Errorf("%s takes one group, not %d", c.CommandPath(), len(args))}
