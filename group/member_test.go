@@ -545,6 +545,9 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 			if err := m.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
+			if strings.Contains(told, "taken 0s") {
+				t.Errorf("after less than the time of a request it said %q", told)
+			}
 			if !strings.Contains(told, test.want) || !errors.Is(ctx.Err(), context.Canceled) {
 				t.Errorf("while the broker was away it said %q, and afterwards %q", told, m.Status().NotReady)
 			}
