@@ -64,14 +64,14 @@ func TestTune(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6, 0.7}, Test: 2}
 	contenders := []contender{{method: "a", setting: "1"}, {method: "a", setting: "2"}, {method: "b", setting: "3"}}
 	cell := func(validation []float64, wrong ...mistakes) nightmareCell {
-		return nightmareCell{Validation: [2][]float64{nil, validation}, Wrong: [2][]mistakes{nil, wrong}}
+		return nightmareCell{Validation: [ways][]float64{asIs: validation}, Wrong: [ways][]mistakes{asIs: wrong}}
 	}
 	cells := []nightmareCell{
 		cell([]float64{10, 20, 30}, mistakes{1, 1}, mistakes{1, 0}, mistakes{0, 1}),
 		cell([]float64{11, 20, 29}, mistakes{0, 0}, mistakes{0, 0}, mistakes{1, 1}),
 		cell([]float64{50, 60, 70}, mistakes{1, 1}, mistakes{0, 0}, mistakes{0, 1}),
 	}
-	got := tune(c, 1, contenders, cells)
+	got := tune(c, asIs, contenders, cells)
 	if len(got) != 2 || !slices.Equal(got[0].settings, []string{"1", "1", "2"}) || !slices.Equal(got[0].wrong[2], mistakes{1, 1}) || !slices.Equal(got[1].settings, []string{"3", "3", "3"}) {
 		t.Errorf("%+v", got)
 	}
@@ -81,23 +81,27 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestMeet: the survivors are the training noise's, or the same pixels as they are; of a
-// model whose intercept decides, dividing them changes the answer.
+// TestMeet: the survivors are the training noise's, or the same pixels as they are, or a dead
+// pixel has its mean and an image's dark one stays dark; of a model whose intercept decides,
+// each changes the answer.
 func TestMeet(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
-	m := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5}}, []float64{-2})
+	m := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
 	images := make([]blankout.Example, 400)
 	for i := range images {
 		images[i] = image
 	}
-	wrong := c.corruptedMistakes(m, images, 3)
-	for as, want := range [2][2]float64{{0, 50}, {0, 0}} {
+	wrong := c.corruptedMistakes(m, []float64{0, 2}, images, 3)
+	for as, want := range [ways][2]float64{divided: {0, 50}, asIs: {0, 0}, atMeans: {0, 50}} {
 		for level, share := range want {
 			if got := wrong[as][level].error(); math.Abs(got-share) > 8 || share == 0 && got != 0 {
-				t.Errorf("survivors %s, level %g: %g %% wrong, want about %g", survivorsAs[as], c.Levels[level], got, share)
+				t.Errorf("%s, level %g: %g %% wrong, want about %g", shownAs[as], c.Levels[level], got, share)
 			}
 		}
+	}
+	if got := pixelMeans(images); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
+		t.Errorf("means %v, want 1 of the first pixel", got)
 	}
 }
 
@@ -117,7 +121,7 @@ func TestChains(t *testing.T) {
 			}
 		}
 	}
-	if want := 8 * (3 + 3 + 1 + 3 + 1); follows != want { // the levels after the first, by cost
+	if want := 8 * (5 + 5 + 2 + 4 + 2 + 3); follows != want { // the levels after the first, by cost
 		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
