@@ -5,8 +5,8 @@ package blankout
 
 import "math"
 
-// triangle is the factor U of a positive matrix U'U of n columns, row by row. What lies
-// below its diagonal says nothing.
+// triangle is the factor U of a positive matrix U'U of n columns, row by row. Values below
+// its diagonal have no meaning.
 type triangle struct {
 	n    int
 	data []float64
@@ -15,8 +15,9 @@ type triangle struct {
 // row returns row i from its column j on.
 func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 
-// factorise returns the factor of a matrix, whose memory it takes, and whether rounding has
-// let it. There is no estimate of the condition: the shrinkage of a Covariance bounds that.
+// factorise returns the factor of a matrix, whose memory it takes. ok is false where
+// rounding has made the matrix indefinite. There is no estimate of the condition: the
+// shrinkage of a Covariance bounds that.
 func factorise(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
 	for k := 0; k < n; k += 4 {

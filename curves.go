@@ -73,9 +73,9 @@ func CheckKnots(key string, most int) error {
 	return nil
 }
 
-// Present are the knots of a number of which only that it is there matters beside its
-// weight: one hat, which is 1 for any value. An event that leaves the number out has
-// neither, so that the two together tell what the number's mean does not.
+// Present are the knots of a number whose presence matters beside its weight: one hat,
+// which is 1 for any value. An event that leaves the number out has neither, so that the
+// two together tell what the number's mean does not.
 func Present() []float64 { return []float64{0} }
 
 // Seldom says whether a number that so many of the events hold, or declare unknown, is left

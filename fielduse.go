@@ -59,8 +59,8 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
-// Review returns a Missing with the rules of was and with the fields that are usual
-// now; was itself where nothing has changed.
+// Review returns a Missing with the rules of was and with the fields that are usual now.
+// Where nothing has changed it returns was.
 func (u *FieldUse) Review(was *Missing, fields []Field) *Missing {
 	u.lists(fields)
 	if u.named > len(fields) { // fields were taken back

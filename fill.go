@@ -229,8 +229,8 @@ func (c *Covariance) each(x Vec) func(yield func(int, float64) bool) {
 	}
 }
 
-// wild says whether a value is no reading to tell others from: it is far from all that
-// the column has had, or lies where Scaler.Clip puts those that are.
+// wild says whether a value is so unusual that no other may be told from it: it is far from
+// all that the column has had, or lies where Scaler.Clip puts such values.
 func (c *Covariance) wild(place int, value float64, standardised bool) bool {
 	if standardised && IsWild(value) {
 		return true
@@ -243,9 +243,9 @@ func (c *Covariance) wild(place int, value float64, standardised bool) bool {
 const leastChance = 1e-5
 
 // widen returns the score whose probability is the one to be expected of a score of the
-// mean f and the variance v, were it normal. Nothing is certain of what was filled in:
-// v makes an answer less so. Where labels are numbers the score is one whose value is the
-// one to be expected: v widens its Interval instead.
+// mean f and the variance v, were it normal. What was filled in is uncertain: v makes an
+// answer less certain. Where labels are numbers the score is one whose value is the one to
+// be expected: v widens its Interval instead.
 func (h *Head) widen(f, v float64) float64 {
 	if !(v > 0) {
 		return f

@@ -147,8 +147,8 @@ func notWild(x []float64) (from, to int, median float64) {
 	return from, to, median
 }
 
-// Fence returns the median of ascending readings, which there are some of, and how far from
-// it a reading is wild among them; 0 where all are the same.
+// Fence returns the median of ascending readings, of which there must be one at least, and
+// how far from it a reading is wild among them; 0 where all are the same.
 func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
 	median = x[(len(x)-1)/2]

@@ -54,7 +54,7 @@ func (u *ColumnUse) Count(fields []Field, e *Example) {
 }
 
 // Review returns a Missing with the rules of was and with the columns that nine of ten
-// events hold; was itself where nothing has changed.
+// events hold. Where nothing has changed it returns was.
 func (u *ColumnUse) Review(was *Missing) *Missing {
 	var usual []uint32
 	for i, n := range u.Present {

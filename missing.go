@@ -206,7 +206,7 @@ func (m *Missing) Forced(rule MissingRule) *Missing {
 	return m.WithRules(all, all)
 }
 
-// Lack counts the fields of an event. Products of fields are none.
+// Lack counts the fields of an event, without products of fields.
 type Lack struct {
 	Null, Absent float64 // known to be missing
 	// Named are those present whose absence would be known, Silent the others:
@@ -228,8 +228,8 @@ func (k Lack) Deleted(share float64) Lack {
 	return k
 }
 
-// Scale returns by what the features of an event are multiplied that lacks k: 1,
-// or by the rule for its share 1/(1 - share missing).
+// Scale returns what the features of an event that lacks k are multiplied by: 1 or, if the
+// rule for its share says so, 1/(1 - share missing).
 func (m *Missing) Scale(k Lack) float64 {
 	present := k.Named + k.Silent
 	if m == nil || present <= 0 { // without fields it is the intercept alone
@@ -548,8 +548,8 @@ func (s FieldSet) Each(f func(id int)) {
 	}
 }
 
-// Count counts the fields of a set: those whose absence would be known, and the
-// others. Products of fields are none, and the anonymous field is neither.
+// Count counts the fields of a set: those whose absence would be known, and the others.
+// Products of fields and the anonymous field count as neither.
 func (s FieldSet) Count(fields []Field) (named, silent float64) {
 	s.Each(func(id int) {
 		switch {

@@ -38,9 +38,9 @@ type Packed struct {
 	at    uint32   // its number then
 }
 
-// Pack copies the features of examples in and checks them, without Labels,
-// Weights or what has been refused. It may be called by many goroutines at the
-// same time; what is to be added of what it returns must be so before Data is called.
+// Pack copies the features of examples in and checks them, without Labels, Weights or what
+// has been refused. Many goroutines may call it at the same time. What is to be added of
+// its results must be added before Data is called.
 func (b *Builder) Pack(examples []blankout.Example) *Packed {
 	n := 0
 	for i := range examples {
@@ -56,8 +56,8 @@ func (b *Builder) Pack(examples []blankout.Example) *Packed {
 	return p
 }
 
-// AddPacked adds e, the example whose features are row i of p: the rows of p in
-// their order, of which any may be left out. Its errors are Add's.
+// AddPacked adds e, the example whose features are row i of p. The rows of p must come in
+// their order; any may be left out. Its errors are Add's.
 func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -243,8 +243,8 @@ func (b *Builder) Data(schema *blankout.Schema) *Data {
 			}
 		}
 	}
-	// Up to the first gap, and columns are often numbered by frequency, a column
-	// keeps its number.
+	// Columns are often numbered by frequency: up to the first gap a column keeps its
+	// number.
 	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
 	if int(gap) < len(d.columns) {
 		Parallel(b.Threads, len(d.chunks), func(k int) {

@@ -43,9 +43,9 @@ func (o *Expected) Gap(w []float64) float64 {
 	return o.gapAtScores(w)
 }
 
-// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It
-// moves a free intercept. What it has to sum up is the gradient at w, so that
-// ValueGrad has it for nothing.
+// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It moves a
+// free intercept. The sums that it needs are the gradient at w, which ValueGrad needs
+// anyway.
 func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.freeIntercept() {
 		w[o.columns] += o.centre()
@@ -214,8 +214,8 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 	return kink
 }
 
-// move moves the scores by t along the last Line. It says false, the scores being
-// of no use then, where a variance has fallen so far that rounding shows.
+// move moves the scores by t along the last Line. It returns false, and the scores are of
+// no use, where a variance has fallen so far that rounding shows.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
 	o.cached, o.curved = false, false
@@ -281,8 +281,8 @@ func (o *Expected) slope(shift float64) float64 {
 	})
 }
 
-// slopeSize is the sum of the rows' slopes regardless of sign: what a sum of them is small
-// against.
+// slopeSize is the sum of the absolute slopes of the rows, beside which their sum is judged
+// to be small.
 func (o *Expected) slopeSize() float64 {
 	size := 0.0
 	for i, m := range o.m {

@@ -16,15 +16,15 @@ import (
 //
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
-// and visits the rows in random order, minimising the dual in one alpha_n at a
-// time. Rows whose alpha_n stays at a bound are set aside until the others are
-// done. Nothing is quicker to a few digits. (Not even with equal rows as one: an
-// epoch is shorter then, but three times as many are needed on a9a and w8a.) A free
-// intercept is held by a proximal term rho/2 (b - b_k)^2 whose centre b_k follows
-// b, the method of multipliers for sum alpha y = 0.
+// and visits the rows in random order, minimising the dual in one alpha_n at a time. Rows
+// whose alpha_n stays at a bound are set aside until the others are done. Nothing is
+// quicker to a few digits. (Merging equal rows into one does not help: an epoch is shorter,
+// but three times as many are needed on a9a and w8a.) A free intercept is held by a
+// proximal term rho/2 (b - b_k)^2 whose centre b_k follows b, the method of multipliers for
+// sum alpha y = 0.
 //
-// It returns false, and w as far as it came, where a weight is not penalised,
-// after the given number of epochs, or as soon as they will not do.
+// It returns false, and w as far as it came, where a weight is not penalised, after the
+// given number of epochs, or as soon as it is clear that these are too few.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
 	// With a tenth or a hundredth of that the intercept swings (measured on text).
 	d := o.newDescent(100)
@@ -112,7 +112,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		if first == 0 {
 			first, since = s.gap, epoch
 		} else if epoch >= 16 {
-			// At the rate so far, which will not get better.
+			// Progress will not become faster than it has been so far.
 			rate := math.Log(first/s.bestGap) / float64(epoch-since)
 			if more := math.Log(s.bestGap / (s.opt.Tol * math.Abs(s.value))); more > rate*float64(epochs-epoch) {
 				return false, nil
@@ -226,10 +226,9 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 //
 //	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
 //
-// which grows with t_n. Where the rows hardly pull at each other, q_n m_n being a
-// few at most, nothing is quicker to two or three digits. It returns whether the
-// tolerance was reached; if not, and it does not come soon, s.w is where Newton's
-// method starts.
+// which grows with t_n. Where the rows hardly pull at each other, q_n m_n being a few at
+// most, nothing is quicker to two or three digits. It returns whether the tolerance was
+// reached. Where that would take long it gives up, and s.w is where Newton's method starts.
 func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err error) {
 	d := o.newDescent(5)
 	if d == nil {

@@ -41,8 +41,8 @@ type dual struct {
 // takes 1.3 times as long, at 200 two to five times.
 const maxDual = 32
 
-// dual returns the inverse at the point of the last gradient, nil where it does
-// not pay, there being as many rows as parameters, or cannot be, a parameter being
+// dual returns the inverse at the point of the last gradient, nil where it does not pay,
+// because there are as many rows as parameters, or does not exist, because a parameter is
 // neither penalised nor noisy.
 func (o *Expected) dual() *dual {
 	if n := o.p.Data.Rows(); n >= o.dim || n > maxDual || o.c0 != 0 {

@@ -196,7 +196,7 @@ func (o *FDROP) minimise(ctx context.Context, opt Options) (*Result, error) {
 	if o.dim > o.columns {
 		s.rho = o.p.Penalty.R[o.columns]
 		if s.free = s.rho == 0; s.free {
-			// An intercept as stiff as the other weights together.
+			// The free intercept is held as stiffly as all other weights together.
 			size, count := 0.0, 0.0
 			for i, m := range o.m {
 				if m != 0 {
@@ -250,7 +250,7 @@ func (o *FDROP) minimise(ctx context.Context, opt Options) (*Result, error) {
 			s.w[o.columns] += b - s.centre
 			s.centre = b
 		}
-		// The certificate costs three passes; at first it would only slow things.
+		// The certificate costs three passes. The first epochs do without.
 		if r.Iterations > 8 && r.Iterations%4 != 0 && r.Iterations < limit && gain > 0 {
 			continue
 		}
@@ -290,8 +290,8 @@ func (s *fdropDual) visit(i int) (gain float64) {
 		if s.rho > 0 {
 			loss -= y * s.w[s.columns]
 		}
-		// From the variant in use that costs least to the one that costs most; -1
-		// is none of them, the part of the cost that is not used.
+		// Weight moves from the variant in use that costs least to the one that costs most.
+		// -1 is no variant but the part of the cost that is not used.
 		const none = -1
 		from, least := none, math.Inf(1)
 		if s.m[i]-s.used[i] > 0 {

@@ -1,6 +1,6 @@
 package batch
 
-// This file says what predictions come to if something dies of which they made use.
+// This file says how much worse predictions become if something that they use dies.
 
 import (
 	"fmt"
@@ -24,15 +24,15 @@ type Gone struct {
 	Without float64 `json:"without"`
 	// Recent are the same, span by span of the events, the oldest first.
 	Recent []GoneSpan `json:"recent"`
-	// Deletions are the shares of the features that go missing at random besides;
-	// ForecastWith and ForecastWithout the errors forecast for them, as those of
-	// Standing.Robustness are.
+	// Deletions are the shares of the other features that go missing at random.
+	// ForecastWith and ForecastWithout are the errors forecast at these shares, as in
+	// Standing.Robustness.
 	Deletions       []float64  `json:"deletions"`
 	ForecastWith    []*float64 `json:"forecast_with"`
 	ForecastWithout []*float64 `json:"forecast_without"`
 }
 
-// GoneSpan is about some of the events, one after the other.
+// GoneSpan is about a run of consecutive events.
 type GoneSpan struct {
 	Events  int     `json:"events"`
 	Until   int64   `json:"until"` // time of the last, milliseconds since 1970; 0 is unknown

@@ -43,9 +43,9 @@ func (f columnFields) of(column uint32) uint16 {
 }
 
 // Fields notes of which fields the columns of an example are. Add does so itself for an
-// example that has its Field; one that has passed a Scaler may have got more columns and
-// must be noted as it was before. A column in which two fields meet is of the one of the
-// lower id.
+// example whose Field is set. A Scaler may add columns, so an example that has passed one
+// must be noted here as it was before. A column in which two fields meet is of the one of
+// the lower id.
 func (b *Builder) Fields(e *blankout.Example) {
 	for i, id := range e.Field {
 		if id == 0 {

@@ -19,8 +19,8 @@ import (
 type Ask uint8
 
 // The questions. A part answers with sums over its rows of positive weight, without any
-// penalty; those marked with a vector also with one, by its own columns and then, if there
-// is one, the intercept.
+// penalty. Where a vector is named below it also answers with a vector: by its own columns
+// and then, if there is one, the intercept.
 const (
 	AskLabels   Ask = iota + 1 // how many rows are positive, and how many negative
 	AskGradient                // at W, smoothed by Scalars[0]: value; a vector, the gradient
@@ -35,7 +35,7 @@ const (
 	AskBound                   // thetas Scalars: the rows' own parts of the gap, sum of v, of weight, and of weight with less v than smoothing; a vector, the gradient at the dual point
 )
 
-// Question is what a Joint asks each of its parts: the same of all.
+// Question is what a Joint asks all of its parts.
 type Question struct {
 	Ask     Ask
 	Output  int       // of the model

@@ -38,8 +38,8 @@ type measured struct {
 	parts []string        // by row, blankout.Parts of those that are filled in; else ""
 	level []int           // by row, see blankout.Answer
 	rules *blankout.Missing
-	// What is missing is told from the rest by, nil if the model has none, and the place in
-	// it of each compact column, -1 for those that it does not hold.
+	// By the covariance missing numbers are filled in; nil if the model has none. place is
+	// where it has each compact column, -1 for those that it does not hold.
 	covariance *blankout.Covariance
 	place      []int
 	target     loss.Target // what labels are

@@ -87,12 +87,12 @@ func parseFields(key string) (f fieldsOf) {
 	return f
 }
 
-// Missing returns what m, which was trained on d, is to make of events that lack
-// fields: the rule given, or for MissingAuto the best one for each range of the share
-// missing. It is nil where the events have no fields whose absence can be known, and m
-// no Covariance of columns that a caller may declare missing. What is best is told by the
-// log-loss or, where labels are numbers, by the model's loss without noise; there no rule
-// multiplies what is left.
+// Missing returns what m, which was trained on d, is to make of events that lack fields:
+// the rule given, or for MissingAuto the best one for each range of the share missing. It
+// is nil where no absence of a field of the events can be known and m has no Covariance of
+// columns that a caller may declare missing. The best rule is the one of the least log-loss
+// or, where labels are numbers, of the least of the model's loss without noise; of numbers
+// no rule multiplies what is left.
 func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule) *blankout.Missing {
 	fields := d.Schema.Fields
 	rules := blankout.DefaultMissingRules()
@@ -123,7 +123,7 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 		return missing.Forced(rule)
 	}
 	t := newMasker(p, m, d, missing)
-	// What is left out counts by the default while the rules for nulls are measured.
+	// While the rules for nulls are measured, fields that are left out follow the default.
 	null := t.better(rules, func(k blankout.Lack) float64 { return k.Null },
 		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(r, rules) }, true)
 	// A field that is left out is lost as one that is null: its rule is the same unless
@@ -304,7 +304,8 @@ func (t *masker) delete(i int, by mask) blankout.Lack {
 	return t.head.Lack(left)
 }
 
-// loss is what what delete has left of event i loses, every feature multiplied by scale.
+// loss is the loss of event i as delete has left it, with every feature multiplied by
+// scale.
 func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {
@@ -327,13 +328,14 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
 }
 
-// masks is how many different masks of a range are drawn: few, so that events share the
-// patterns of missing columns that are filled in, which are costly to begin.
+// masks is how many different masks are drawn for a range. They are few because each new
+// pattern of missing columns is costly to fill in: events share them.
 const masks = 64
 
-// better returns the best rule for each range of the share that missing gives, and the
-// rule of now where the events do not tell. with makes a Missing of rules for that share.
-// With masks, these are drawn for the ranges that too few events are in by themselves.
+// better returns the best rule for each range of a share, and the rule in now where the
+// events do not tell. missing gives the share of an event, with makes a Missing of rules by
+// that share. If drawn is set, masks are drawn for the ranges that too few events are in by
+// themselves.
 func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, drawn bool) blankout.MissingRules {
 	bin := func(k blankout.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent

@@ -83,9 +83,9 @@ func (s *Standardiser) transformOf(f blankout.Field) blankout.Transform {
 // transformSample is how many readings of a column, evenly, choose its transform.
 const transformSample = 4096
 
-// begin returns by compact column what the transform of a numeric field divides its
-// readings by, 0 where they stay as they are, and where the readings begin to be wild of a
-// column that may be centred. n holds the counts of readings.
+// begin returns two numbers for each compact column: what the transform of a numeric field
+// divides its readings by, 0 where they stay as they are; and, of a column that may be
+// centred, from where on a reading is wild. n holds the counts of readings.
 func (s *Standardiser) begin(d *Data, scaler *blankout.Scaler, n []float64) (units []float64, reach reaches) {
 	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	transforms, samples, met := make([]blankout.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
@@ -253,8 +253,8 @@ func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 }
 
 // bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
-// readings. Their knots are quantiles of an even sample of the readings, but for
-// wild ones; of a column that is seldom there they are those of its presence.
+// readings. The knots are quantiles of an even sample of the readings without wild ones. A
+// column that is seldom there has those of its presence (blankout.Present) instead.
 func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []bool) {
 	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
 	for c := range most {

@@ -115,8 +115,8 @@ func (n *Newest) String() string {
 		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
 }
 
-// Loss is what a model's predictions of some events came to: of classes the first two,
-// which are 0 of numbers.
+// Loss is how far off a model's predictions of some events are. Error and LogLoss are of
+// classes, and 0 where labels are numbers.
 type Loss struct {
 	Error   float64    `json:"error"`
 	LogLoss float64    `json:"log_loss"`
@@ -879,8 +879,8 @@ func (l *losses) error(d measured, i int) float64 {
 	return d.error(l.cost+l.growth[i], l.total)
 }
 
-// without finds out what happens to the error when a part of the columns dies;
-// of says which parts a column belongs to, a negative one is none, one named twice
+// without finds out what happens to the error when a part of the columns dies; of names the
+// parts that a column belongs to. A negative number is no part; a part that is named twice
 // counts once.
 func (w linear) without(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}

@@ -21,10 +21,11 @@ const mostWild = 0.05
 // is not wild. Where far is 0 that is not known yet.
 type reaches struct{ centre, far []float64 }
 
-// grow takes in what lies within blankout.ScalerClip times the farthest reading so far, until
-// there is nothing more: tails, however long, have no such gap, and readings beyond one are
-// wild unless they are more than mostWild. far is then +Inf where none is. A column of which nothing is
-// known begins with unknownReach times the geometric mean of the distances that are not 0.
+// grow takes in whatever lies within blankout.ScalerClip times the farthest reading so far,
+// until that is nothing more. A long tail has no gap of that size. Readings beyond such a
+// gap are wild, unless they are more than mostWild of all. far is then +Inf where none is.
+// A column of which nothing is known begins with unknownReach times the geometric mean of
+// the distances that are not 0.
 func (r reaches) grow(d *Data, units []float64) {
 	each := func(f func(c int, distance float64)) {
 		for i := range d.Rows() {

@@ -77,9 +77,9 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets blankout.Of
 	return f
 }
 
-// Apply shows the fold the ledger's commit at an offset, with its chunks in their order,
-// nil for one that could not be read. It returns the columns whose rows have changed, to
-// be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
+// Apply gives the fold the ledger's commit at an offset, with its chunks in their order; a
+// nil chunk is one that could not be read. It returns the columns whose rows have changed,
+// to be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
 	if offset <= f.offset {
 		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))

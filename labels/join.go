@@ -509,8 +509,8 @@ func (f *Frozen) Block() (blankout.Block, error) {
 	return blankout.Block{Name: Block, Data: data}, err
 }
 
-// LetGo frees the space of what no checkpoint needs any more if f's is the oldest that is
-// kept. It may be called from the goroutine that calls Block.
+// LetGo frees the space of what no checkpoint needs any more, where the checkpoint of f is
+// the oldest that is kept. It may be called from the goroutine that calls Block.
 func (f *Frozen) LetGo() error {
 	if err := failpoint.Here("labels.letgo"); err != nil {
 		return err

@@ -91,8 +91,8 @@ type lane struct {
 	silent bool // it is passed over
 }
 
-// wait is how long the lanes that are passed over are waited for, each, when there is
-// nothing to pass on.
+// wait is how long each lane that is passed over is waited for when there is nothing to
+// pass on.
 const wait = 10 * time.Millisecond
 
 // time returns when the record at hand came.

@@ -159,8 +159,8 @@ var comparer = func() *pebble.Comparer {
 	return &c
 }()
 
-// silent is a pebble.Logger: errors come back from the calls, and the rest is nobody's
-// business.
+// silent is a pebble.Logger: errors come back from the calls, and nothing else matters
+// here.
 type silent struct{}
 
 func (silent) Infof(string, ...any)  {}

@@ -12,16 +12,15 @@ import (
 // adaptation tunes two things while learning, by what would have been better for the
 // next event: which weights are published, and the learning rate.
 //
-// Published is either the average or, where the world has moved and left it
-// behind, the iterate. Which of the two would have had the lower expected loss,
-// each with its own variance under the noise, is known before an event is
-// learned. The sum of the differences since the average began is compared with
-// the root of their sum of squares, its deviation if nothing but chance were at
-// work. It is a choice and no mixture, although a mixture scores the next event
-// better on nearly every stream: where neighbouring events resemble each other
-// (digits of one hand) some of the latest steps helps with the next event and
-// with no other. The iterate alone is better only where its noise costs less than
-// the average's lag, and then the stream has moved for good.
+// The average is published or, where the world has moved and left it behind, the iterate.
+// Before an event is learned it is known which of the two would have had the lower expected
+// loss, each with its own variance under the noise. The sum of the differences since the
+// average began is compared with the root of their sum of squares, its deviation if nothing
+// but chance were at work. It is a choice and no mixture, although a mixture scores the
+// next event better on nearly every stream: where neighbouring events resemble each other
+// (digits written by one hand), a share of the latest steps helps with the next event and
+// with no other. The iterate alone is better only where its noise costs less than the
+// average's lag, and then the stream has moved for good.
 //
 // Where the average is the better one beyond any doubt, the stream stands still:
 // there the average reaches back farther, and the steps are a little shorter.
@@ -62,8 +61,9 @@ const (
 	// The steps at which the two are compared: all of the first ones, then every n-th, older ones
 	// fading, so that a change is not outweighed by an endless past.
 	compareFirst, compareEvery, compareMemory = 1000, 4, 50_000
-	// Terms for a verdict: with a look at the sum at every event, chance would
-	// soon pass any bar that counts in deviations of a few.
+	// There is no verdict before so many terms. The sum is looked at after every event:
+	// while its terms are few, chance alone would soon pass a bar that is a number of their
+	// deviations.
 	compareLeast = 100
 	// An average that was left behind starts afresh if it is of more than restartAfter steps.
 	restartAfter = 3000

@@ -35,9 +35,9 @@ type Config struct {
 	// Missing is as blankout.ParseMissingRule reads it. It is not part of the
 	// Fingerprint.
 	Missing string `toml:"missing"`
-	// CovarianceFields is of how many numeric columns at most the covariance is gathered,
-	// by which numbers that are missing are filled in: at most blankout.MaxCovariance, 0 for
-	// none. It is not part of the Fingerprint.
+	// CovarianceFields is the largest number of numeric columns whose covariance is
+	// gathered, so that missing numbers can be filled in: at most blankout.MaxCovariance, 0
+	// for none. It is not part of the Fingerprint.
 	CovarianceFields int `toml:"covariance_fields"`
 	// PublishLevels says that events that lack fields may be answered by other levels of
 	// the noise auto than those that lack none: models then hold the weights of each level
@@ -74,9 +74,9 @@ type Config struct {
 	// is that of single fields, by their names.
 	Curves      int            `toml:"curves"`
 	FieldCurves map[string]int `toml:"field_curves"`
-	// Presence is auto or none: whether of a number that many events leave out it is
-	// learned, beside its weight, that it is there (blankout.Present). A Learner keeps
-	// what it began with.
+	// Presence is auto or none. Under auto a number that many events leave out gets a
+	// second weight, for being there (blankout.Present). A Learner keeps what it began
+	// with.
 	Presence    string             `toml:"presence"`
 	Alpha       float64            `toml:"alpha"`
 	ClassWeight map[string]float64 `toml:"class_weight"`
@@ -522,9 +522,9 @@ func parseInto(v reflect.Value, text string) (err error) {
 // mapEntry finds the first entry of a map of numbers or Transforms.
 var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
-// Diff names what differs, in the order of names, as sentences for a person: was is
-// the other Fingerprint's value. Empty means that weights carry over. A key that was
-// lacks, because it is of an older program, had its default.
+// Diff names what differs, in the order of names, as sentences for a person: was is the
+// other Fingerprint's value. Empty means that weights carry over. A key that was lacks,
+// because an older program wrote it, had its default then.
 func (f Fingerprint) Diff(was Fingerprint) []string {
 	older := DefaultConfig().fingerprint()
 	maps.DeleteFunc(older, func(key, _ string) bool { _, there := f[key]; return !there })

@@ -114,7 +114,8 @@ const (
 	covarianceRidge = 0.1
 )
 
-// fillsIn says whether the covariance is gathered: not between several learners.
+// fillsIn says whether the covariance is gathered. Several learners of one model gather
+// none.
 func (l *Learner) fillsIn() bool { return l.set.fills && l.share == nil }
 
 // gatherEvery returns every how many events one is gathered: its products grow with the
@@ -147,7 +148,7 @@ func (l *Learner) draws() bool {
 	return l.events%uint64(every) == 0
 }
 
-// note takes down a numeric value of an event that is gathered.
+// note remembers a numeric value of an event that is gathered.
 func (f *filling) note(column uint32, kind blankout.Kind, field uint16, x float64) {
 	if kind != blankout.Numeric {
 		field = 0
@@ -461,10 +462,11 @@ func (c *ruleChoice) take(losses blankout.RuleLosses) {
 	c.Add(1-1/min(ruleMemory, 8+c.events/2), 1, losses)
 }
 
-// choose returns the rule of a range, given the present one and the one that is better of
-// the other two by what they have been compared by: filling in takes over, and is given
-// up, where what speaks for it is more than chance often explains. It is not as much as
-// blankout.RuleComparison.Better wants, for of the rules none is the natural one here.
+// choose returns the rule of a range, given the present one and plain, which is the better
+// of the other two by a comparison of their own. Filling in takes over, or is given up,
+// where the evidence is more than chance often explains. That is less than
+// blankout.RuleComparison.Better asks for, because here none of the rules is the natural
+// one.
 func (c *ruleChoice) choose(now, plain blankout.MissingRule) blankout.MissingRule {
 	i := 0 // of plain: its difference from filling in has the square i+1
 	if plain == blankout.MissingRescale {
@@ -569,8 +571,9 @@ func (l *Learner) partsLeft(places []int, last []int8, point int) {
 	}
 }
 
-// samplesFill says whether a filled point of a forecast takes a sample of the event at hand:
-// of many columns one point at a time does, for each of its patterns is new.
+// samplesFill says whether a filled point of a forecast takes a sample of the event at
+// hand. Where there are many columns one point at a time does, because each has a new
+// pattern of missing columns to work out.
 func (l *Learner) samplesFill(point int) bool {
 	if l.missing.event.lack.Some() {
 		return false
@@ -578,16 +581,16 @@ func (l *Learner) samplesFill(point int) bool {
 	return len(l.filling.columns) <= fillSampled || l.events/forecastEveryK%(ForecastPoints-1) == uint64(point-1)
 }
 
-// fillsLack says whether an event is filled in that lacks nothing by itself, of which a mask
-// has deleted so much, or everything. What else a filled-in event lacks is not forecast.
+// fillsLack says whether an event that lacks nothing by itself is filled in after a mask
+// has deleted so much of it. What else a filled-in event lacks is not forecast.
 func (l *Learner) fillsLack(deleted blankout.Lack) bool {
 	present := deleted.Named + deleted.Silent
 	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 &&
 		l.missing.model.Null[blankout.MissingBin(deleted.Null/(deleted.Null+present))] == blankout.MissingFill
 }
 
-// filledPoints returns the points of a forecast that are of events that are filled in, as bits.
-// What dies is then answered with what is expected of it; that it is not certain seldom changes
+// filledPoints returns, as bits, the points of a forecast at which events are filled in.
+// The expectation of what dies then takes its place; that this is uncertain seldom changes
 // the class, and is left out. Nothing dies at point 0.
 func (l *Learner) filledPoints() (points uint) {
 	if l.filling.covariance == nil || !l.missing.event.named || !l.missing.fills() {

@@ -34,10 +34,10 @@ const (
 	// from the one before it, once in changesEvery: what a date or a broken sensor
 	// reads for a while does not tell of a scale.
 	lasting, changesEvery = 64, 4
-	// The last readings up to the n-th, the 64th, 128th, … watchUntil-th, are held
-	// against what began the column: whether they differ by less than misledBy/n of
-	// its scale, which is an eighth of what those of a counter do, or choose a
-	// transform.
+	// At its 64th, 128th, … watchUntil-th reading n the latest readings of a column are
+	// compared with those that began it. They were misleading if the latest differ by less
+	// than misledBy/n of the column's scale, which is an eighth of what those of a counter
+	// do, or if the latest call for a transform.
 	watchUntil, misledBy = 2048, 4
 )
 
@@ -198,9 +198,8 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.
 	}
 }
 
-// misled says whether the last readings tell of a column that what began it was not
-// like it: they lie together in a small part of its scale, or it should have been
-// transformed.
+// misled says whether the readings that began a column were not typical of it: the latest
+// ones lie together in a small part of its scale, or call for a transform.
 func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 	var now [blankout.ScalerWidth]float64
 	var room [blankout.FirstReadings]float64
@@ -225,13 +224,14 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 	return scale > 0 && scale < misledBy/stats[blankout.StatCount]*was.Scale
 }
 
-// restart begins a column anew with its latest readings. The metric keeps as much as
-// they are of all: it was made in other units.
+// restart begins a column anew with its latest readings. The metric was gathered in other
+// units: the share of it is kept that these readings are of all.
 func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
 	n := stats[blankout.StatCount] + 1
 	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
 	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {
-		// That noise goes by the share of events that hold the column.
+		// The strength of constant noise depends on the share of the events that hold the
+		// column, so that share is kept.
 		stats[blankout.StatSquares] *= n / stats[blankout.StatCount]
 		stats[blankout.StatCount] = n
 	}

@@ -17,15 +17,14 @@ import (
 // to be missing, and blankout.Missing.Scale gives the factor s of the survivors;
 // words and the features of the sparse text formats die without a word, s = 1.
 //
-// With two classes the score g of the features is then close to normal with mean
-// s (1-d) g and variance s^2 d (1-d) sum w^2 x^2, and the forecast is the chance
-// that it and the intercept b are on the wrong side. Where s depends on how many have
-// died, a feature's death also takes a share a, see Missing.Growth, of the intercept's
-// weight b/s against what is left: of b/s + sum w x the variance is then
-// d (1-d) sum (w x + a b/s)^2. With more, one mask is drawn for each
-// d. Either is taken of a sample of the events, before they are learned; older
-// ones fade. Where masks are drawn, more of them go to the rates beside the one
-// that the user expects, by which the level is chosen.
+// With two classes the score g of the features is then close to normal with mean s (1-d) g
+// and variance s^2 d (1-d) sum w^2 x^2, and the forecast is the chance that it and the
+// intercept b are on the wrong side. Where s depends on how many have died, a feature's
+// death also takes a share a, see Missing.Growth, of the intercept's weight b/s against
+// what is left: of b/s + sum w x the variance is then d (1-d) sum (w x + a b/s)^2. With
+// more, one mask is drawn for each d. Both are measured on a sample of the events, before
+// these are learned; older ones fade. More masks are drawn at the two rates next to the one
+// that the user expects, because that one chooses the level.
 type forecast struct {
 	samples, weight, wrong [ForecastPoints]float64
 	latest                 [ForecastPoints]float64 // of wrong, the last term
@@ -72,7 +71,7 @@ const (
 	// When another rule for what is missing comes into force, all samples made under the one
 	// before count as forecastOther at most.
 	forecastOther = 4000
-	// Older samples than a part of them all fade.
+	// A forecast remembers one in forecastShare of all its samples; older ones fade.
 	forecastShare = 2
 	// Deviations by which another level's forecast must be below the natural one's
 	// for it to be published.
@@ -464,10 +463,10 @@ func (l *Learner) compare() {
 	}
 }
 
-// choose publishes the level with the lowest forecast at the deletion rate that
-// the user expects, of those that are below the natural one's by more than chance
-// explains. With few events a strong noise is the better choice, as a strong ridge
-// is; an evidence that fades as more come leads back to the natural level.
+// choose publishes the level with the lowest forecast at the deletion rate that the user
+// expects, of those that are below the natural one's by more than chance explains. With few
+// events a strong noise is the better choice, as a strong ridge is. As more come the
+// evidence for it fades, which leads back to the natural level.
 func (l *Learner) choose() {
 	if l.shared() {
 		return

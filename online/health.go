@@ -27,8 +27,9 @@ import (
 type health struct {
 	events uint64 // of the block at hand
 	start  Moment // its first event
-	// The fields whose absence is counted: those that were usual at the end of a
-	// block, and stay so, for a dead field is not usual for long. See blankout.Missing.
+	// The fields whose absence is counted: all that were usual at the end of some block.
+	// They stay in the set, because a field that has died soon ceases to be usual. See
+	// blankout.Missing.
 	watched blankout.FieldSet
 	fields  []fieldHealth // by id
 	raised  uint64        // alarms so far
@@ -97,7 +98,7 @@ const (
 	calmBlocks, alarmEvents = 4, 10_000_000
 	// healthChanges is how many changes are remembered.
 	healthChanges = 64
-	// What a sample leaves of the cost of a field that those before it tell.
+	// The share that a sample leaves of the earlier samples of a field's cost.
 	costKeep = 1 - 1.0/1000
 	// costLeast is the fewest samples that tell a cost: some 2,000 events of the field.
 	costLeast = 64

@@ -101,8 +101,8 @@ type event struct {
 	scores  []float64 // published scores, by output
 	columns []uint32  // of its features, in their order before they were brought together in groups
 	target  float64   // the number that the label is, in the Learner's unit
-	// By level and output: sum x lag, sum basis w^2, and what the published score was
-	// more before the Scaler moved.
+	// By level and output: sum x lag, sum basis w^2, and by how much the published score
+	// was larger before the Scaler moved.
 	lag, q, moved []float64
 	hasMoved      bool      // the Scaler did; otherwise moved says nothing
 	value         []float64 // the iterate's loss

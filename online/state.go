@@ -403,9 +403,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	return l, nil
 }
 
-// restoreFilling takes up what has been gathered to fill in by. A file of before there was
-// that has none, and neither has one of more columns than are now wanted: it then begins
-// anew.
+// restoreFilling takes up what has been gathered to fill in by. Files written before this
+// block existed have none. One of more columns than are now wanted is not taken up:
+// gathering begins anew.
 func (l *Learner) restoreFilling(m *blankout.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
 	if err != nil || !l.set.fills {

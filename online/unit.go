@@ -41,7 +41,8 @@ func newUnit(t loss.Target) unit { return unit{target: t, scale: 1} }
 
 func (u *unit) deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
 
-// asBatch returns the unit, and where a target of now would be clipped, for exact solutions.
+// asBatch returns the unit, with the bounds at which a target would be clipped now, for
+// exact solutions.
 func (u *unit) asBatch() batch.Unit {
 	return batch.Unit{Centre: u.centre, Scale: u.scale, Low: u.clip(math.Inf(-1)), High: u.clip(math.Inf(1))}
 }

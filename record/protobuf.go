@@ -84,8 +84,8 @@ func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.M
 	return m, value, true
 }
 
-// message adds the fields of a message. One that can be told to be left out is missing
-// then; another has its default.
+// message adds the fields of a message. A field that is left out is missing if its presence
+// is recorded; any other has its default.
 func (d *places) message(m protoreflect.Message, p *place) bool {
 	kind := m.Descriptor()
 	fields := kind.Fields()

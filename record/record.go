@@ -118,8 +118,9 @@ type Config struct {
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
 
-	// Growing leaves the last line of a file that no newline ends: it may still be
-	// written. Only of JSON a closed object is taken. It goes for plain regular files.
+	// Growing leaves the last line of a file alone while no newline ends it, because a
+	// program may still be writing it; a JSON object that is closed is taken. It applies to
+	// plain regular files only.
 	Growing bool `toml:"-"`
 	// Registry has the schemas of the formats that need them.
 	Registry *registry.Client `toml:"-"`

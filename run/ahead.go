@@ -10,8 +10,8 @@ import (
 	"blankout"
 )
 
-// ahead is the reading side: Batches go round, of three one being decoded, one
-// waiting, one being learned.
+// ahead is the reading side. Three Batches go round: one is being decoded, one waits, one
+// is being learned.
 type ahead struct {
 	filled chan filledBatch
 	free   chan *blankout.Batch

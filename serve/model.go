@@ -427,7 +427,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 	return events, nil
 }
 
-// cut is err, where the text has ended too early the one that says so.
+// cut returns err or, where the text has ended too early, an error that says so.
 func cut(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -161,7 +161,7 @@ func (s Service) notReady() string {
 		why = s.Registry.Status().Trouble
 	}
 	if why == "" && s.Predictions != nil {
-		// A learner that has not seen an event yet is no reason to be unready.
+		// That a learner has not seen an event yet does not make the server unready.
 		if p := s.Predictions(); p.Trouble != "" && !(p.Waiting && s.Status != nil) {
 			why = "predictions: " + p.Trouble
 		}

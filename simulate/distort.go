@@ -116,7 +116,7 @@ func parseAdditive(argument string) (Nightmare, error) {
 
 var nan = math.NaN()
 
-// clone returns a copy of an event's features that may be written to.
+// clone returns a copy of an event's features for its caller to change.
 func clone(e *blankout.Example, x blankout.Vec, field []uint16) (blankout.Vec, []uint16) {
 	x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
 	if e.Field == nil {

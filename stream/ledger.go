@@ -238,7 +238,7 @@ func (r *LedgerReader) Next(ctx context.Context) ([]record.Record, error) {
 // ID returns the brokers' id of the topic that is read, "" where they give none.
 func (r *LedgerReader) ID() string { return r.id }
 
-// Lag returns how many commits are in the ledger that Next has not returned.
+// Lag returns the number of commits in the ledger that Next has not returned yet.
 func (r *LedgerReader) Lag() int64 {
 	lag := int64(0)
 	for _, p := range r.reader.Stats().Partitions {
@@ -348,8 +348,9 @@ func (r *LedgerReader) chunk(ctx context.Context, at Place, seems *past) ([]byte
 	return nil, r.outside(ctx, at, seems)
 }
 
-// outside decides about a place where the log has nothing: before its start it is
-// trimmed, behind its end there is none. One that is there by now is asked for again.
+// outside decides about a place where the log has nothing: before its start the record was
+// trimmed, behind its end there is none. A record that has appeared by now is asked for
+// again.
 func (r *LedgerReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)

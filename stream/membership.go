@@ -79,7 +79,8 @@ var (
 	// RebalanceTimeout, to finish what is under way, and then Next.
 	ErrRebalance = errors.New("the group shares out its partitions anew")
 	// ErrSession says that the group has given the member up, or that no broker has
-	// answered for SessionTimeout, after which it will have: the partitions are others'.
+	// answered for SessionTimeout, after which the group will do so: the partitions belong
+	// to others.
 	ErrSession = errors.New("the group has given this member up")
 )
 
@@ -372,7 +373,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 			}
 		}
 	}
-	// Those who have most get the shares that are larger by one.
+	// The members that own most get the shares that are larger by one.
 	slices.SortStableFunc(members, func(a, b string) int { return len(keeps[b]) - len(keeps[a]) })
 	least, larger := len(all)/len(members), len(all)%len(members)
 	quota := func(i int) int {

@@ -121,8 +121,8 @@ func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 }
 
 // Watch calls found with what Partitions returns, every metadata_interval until ctx ends.
-// It creates no topic. When the brokers cannot be asked it waits: those who read the
-// partitions meet the same trouble and report it.
+// It creates no topic. When the brokers cannot be asked it waits: whoever reads the
+// partitions meets the same trouble and reports it.
 func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 	c, err := in.consumer()
 	if err != nil || !in.isTopic() {

@@ -43,8 +43,9 @@ var errParquetStream = errors.New("one is read from its end: name the file itsel
 // parquetLines writes the rows of a Parquet file as lines of JSON, so that whatever reads
 // events reads these: the number of a line is that of its row. Nulls, and numbers that are
 // none, are null, groups are objects, lists arrays and maps objects. A timestamp is in
-// milliseconds since 1970, a date in days, a decimal its number. What is no text is written
-// as hexadecimal digits where its length is fixed, and as it is where it is not.
+// milliseconds since 1970, a date in days, a decimal its number. Bytes that are no text are
+// written as hexadecimal digits where their length is fixed, and as they are where it is
+// not.
 type parquetLines struct {
 	file   io.ReaderAt
 	size   int64
@@ -352,8 +353,8 @@ func appendLeaf(to []byte, t parquet.Type, v parquet.Value) []byte {
 	}
 }
 
-// appendFloat writes a number: what is none is missing, and what is infinite is more than any
-// reader takes, which then says so.
+// appendFloat writes a number. NaN becomes null, which is missing; an infinity becomes a
+// number so large that readers refuse it, and say so.
 func appendFloat(to []byte, x float64, bits int) []byte {
 	switch {
 	case math.IsNaN(x):

@@ -1,7 +1,7 @@
 package stream
 
 // This file looks through what a Parquet file says of itself before the package parquet
-// makes room for it: lengths of a damaged file could else ask for all memory.
+// makes room for it: otherwise the lengths in a damaged file could ask for all memory.
 
 import (
 	"encoding/binary"

@@ -101,8 +101,8 @@ func open(c Config, where string) (*object, error) {
 	return &object{where, bucket, key, *store}, nil
 }
 
-// read returns the object and its entity tag, of at most limit bytes; no data if its tag is
-// that of before.
+// read returns the object, of at most limit bytes, and its entity tag. There is no data if
+// the tag is still before.
 func (o *object) read(ctx context.Context, before string, limit int64) (data []byte, tag string, err error) {
 	var options minio.GetObjectOptions
 	if before != "" {
@@ -130,8 +130,8 @@ func (o *object) read(ctx context.Context, before string, limit int64) (data []b
 	return data, info.ETag, nil
 }
 
-// newest is read of the object or, where there is none of that name but checkpoints behind
-// it, of the newest of these; at says of which.
+// newest reads the object or, where there is none of that name but checkpoints below it,
+// the newest of these. at says which object was read.
 func (o *object) newest(ctx context.Context, before string, limit int64) (at string, data []byte, tag string, err error) {
 	data, tag, err = o.read(ctx, before, limit)
 	if !missing(err) {

@@ -91,8 +91,8 @@ type audited struct {
 	// Unknown counts the features that the model has never met.
 	Unknown int      `json:"unknown"`
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
-	// Rule is by which rule the event was answered because of that, Factor by what its
-	// features were multiplied, Why what the rule was chosen by.
+	// Rule is the rule that answered the event because of that, Factor what its features
+	// were multiplied by, and Why the share of its fields that chose the rule.
 	Rule   blankout.MissingRule `json:"rule,omitempty"`
 	Factor float64              `json:"factor,omitempty"`
 	Why    string               `json:"why,omitempty"`

@@ -41,14 +41,14 @@ type dataFlags struct {
 	record record.Config
 	// format is that of paths whose name tells none, "" if that is not known.
 	format string
-	// ahead lets a file be decoded, on that many threads, while the examples before
-	// are used, 0 does not. The schema must not be looked at then.
+	// ahead is the number of threads that decode a file ahead of its use; 0 decodes nothing
+	// ahead. With it the caller must not look at the schema meanwhile.
 	ahead int
 	pack  func([]blankout.Example) any // of stream.File.Ahead
 	// reading is how the records of the path opened last are written, as its name and
 	// header tell.
 	reading record.Config
-	// join says where labels that come later are, joined how they are waited for.
+	// join says where labels that come later are, and joined how long events wait for them.
 	join   *joinFlags
 	joined labels.Config
 	given  func(flag string) bool
