@@ -407,6 +407,7 @@ func TestMembersThatCrash(t *testing.T) {
 	crash := make([]context.CancelFunc, 3)
 	start := func(i int) {
 		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Config.SessionTimeout, m.Config.RebalanceTimeout = 300*time.Millisecond, time.Second
 		m.Observe = seen.observe
 		alive, die := context.WithCancelCause(ctx)
 		crash[i] = func() { die(errCrash) }

@@ -203,6 +203,7 @@ func metric(t *testing.T, url, name string) string {
 
 // Answers that nobody reads give their places back.
 func TestUnreadAnswers(t *testing.T) {
+	t.Parallel() // it waits
 	config := serve.DefaultConfig()
 	config.MaxPredicting = 2
 	config.ClientTimeout = time.Second / 2
@@ -226,6 +227,7 @@ func TestUnreadAnswers(t *testing.T) {
 
 // Models that nobody reads are few, and stay in memory for a short time only.
 func TestUnreadModels(t *testing.T) {
+	t.Parallel() // it waits
 	config := serve.DefaultConfig()
 	config.ClientTimeout = 4 * time.Second
 	url := start(t, config, following(t, 50, 20_000)) // some 16 MB

@@ -806,6 +806,7 @@ func FuzzRequests(f *testing.F) {
 // A client that sends its headers or its body too slowly, or too much of either,
 // is cut off and holds up nobody.
 func TestLimits(t *testing.T) {
+	t.Parallel() // it waits
 	runner, service := learned(t)
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
