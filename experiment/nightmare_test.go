@@ -100,6 +100,11 @@ func TestMeet(t *testing.T) {
 			}
 		}
 	}
+	lit := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{3, 0}}, []float64{-2})
+	images[0].Label = 1
+	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
+		t.Error("a lit pixel that lives is dark")
+	}
 	if got := pixelMeans(images); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
 		t.Errorf("means %v, want 1 of the first pixel", got)
 	}
