@@ -413,7 +413,7 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	if s.Size == Default {
 		s.Note("MCF-logistic and the corrupted copies, which take ten times as long as the others, choose among two values of c, the others among three to six: where they lose, that may be why.")
 	}
-	s.Note("The paper shows curves; it prints no numbers for them. \"hinge, normal scores\" is not in the paper either: the expectation that Dropout-SVM bounds. Methods ending in \"one pass\" are learned online in one pass over the same images and are not in the paper; \"blankout\" is this program's learner. Nor is what users do without noise: %d corrupted copies of each image, learned by logistic regression, and pixels known to be dead at their means.", contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.method == copiesLogistic })].batch.Copies)
+	s.Note("The paper shows curves; it prints no numbers for them. \"hinge, normal scores\" is not in the paper either: the expectation that Dropout-SVM bounds. Methods ending in \"one pass\" are learned online in one pass over the same images and are not in the paper; \"blankout\" is this program's learner. Neither are two ways of users who have no such noise: %d corrupted copies of each image, learned by logistic regression, and giving pixels that are known to be dead their means.", contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.method == copiesLogistic })].batch.Copies)
 }
 
 // nightmareClaims looks at means over levels: at a single one the choice of the images is
