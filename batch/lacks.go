@@ -38,8 +38,8 @@ type measured struct {
 	parts []string        // by row, blankout.Parts of those that are filled in; else ""
 	level []int           // by row, see blankout.Answer
 	rules *blankout.Missing
-	// By the covariance missing numbers are filled in; nil if the model has none. place is
-	// where it has each compact column, -1 for those that it does not hold.
+	// Missing numbers are filled in by the covariance; nil if the model has none. place says
+	// where it has each compact column, -1 for one that it does not hold.
 	covariance *blankout.Covariance
 	place      []int
 	target     loss.Target // what labels are
