@@ -36,6 +36,9 @@ type Example struct {
 	// Arrival is, of a joined stream, when the record came by the time of the logs, in
 	// milliseconds. From Example to Example of a partition it does not go back.
 	Arrival int64
+	// OddTime says that the record's own time is out of line with those of the records
+	// around it in its partition, so that Arrival is the time of the one before it.
+	OddTime bool
 
 	Offset      int64  // of the record in its partition, or the line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum

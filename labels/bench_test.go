@@ -36,7 +36,10 @@ func BenchmarkJoin(b *testing.B) {
 		for k := range e.Features.Index {
 			e.Features.Index[k], e.Features.Value[k] = r.Uint32(), r.NormFloat64()
 		}
-		j.Advance("events", 0, int64(i))
+		if err := j.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		j.Advance("events", 0, &blankout.Example{Arrival: int64(i)})
 		if _, err := j.Expired(); err != nil {
 			b.Fatal(err)
 		}
@@ -44,7 +47,7 @@ func BenchmarkJoin(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if err := j.store.mark(j.state.Tick, j.state.Sum); err != nil {
+	if err := j.store.mark(); err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()

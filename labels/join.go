@@ -4,8 +4,8 @@ package labels
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -30,12 +30,15 @@ import (
 type Join struct {
 	config Config
 	wait   int64 // milliseconds
-	store  *store
-	state  State
-	idle   atomic.Uint64    // counted by the Merge
-	late   atomic.Uint64    // likewise: Counts.LatePartitions
-	event  blankout.Example // what Waited returns, and its scores
-	scores []float64
+	// remembered is for how many records an id whose wait is over is known, so that its
+	// label is told to be late.
+	remembered uint64
+	store      *store
+	state      State
+	idle       atomic.Uint64    // counted by the Merge
+	late       atomic.Uint64    // likewise: Counts.LatePartitions
+	event      blankout.Example // what Waited returns, and its scores
+	scores     []float64
 	// settles is set for a Joined: Expired returns events with a label too. over says that
 	// its logs have ended.
 	settles, over bool
@@ -47,7 +50,9 @@ type State struct {
 	First uint64 `json:"first"` // the oldest that is within the wait, if it has changed anything
 	Sum   uint64 `json:"sum"`   // over what every record has changed
 	Now   int64  `json:"now"`   // the time of the logs, in milliseconds
-	Held  uint64 `json:"held"`  // events within the wait, those with a label too
+	// Held counts events within the wait, those with a label too, and labels that wait for
+	// their event.
+	Held uint64 `json:"held"`
 	// Clocks says when the last record of each partition came.
 	Clocks []Clock `json:"clocks"`
 	Counts
@@ -85,6 +90,9 @@ type Counts struct {
 	// Forgotten are events that Forget took away and that would else have been matched or
 	// timed out.
 	Forgotten uint64 `json:"forgotten,omitempty"`
+	// OddTimes are records of events and labels whose time is out of line with that of the
+	// records around them. See Merge.
+	OddTimes uint64 `json:"odd_times"`
 	// Idle counts the times that a silent partition was passed over, since Open.
 	Idle uint64 `json:"-"`
 	// LatePartitions are those that were added to a topic and whose first record came before
@@ -116,17 +124,17 @@ func ReadState(blocks []blankout.Block) (s State, ok bool, err error) {
 
 // Open returns a Join that goes on from a State; the zero State is the beginning. The
 // events that wait are in the directory, which nobody else may use meanwhile. An error
-// may be a *StateError.
+// may be a *StateError or a *DamageError.
 func Open(c Config, directory string, from State) (*Join, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	s, err := openStore(directory, c.PendingMemory, from.Tick, from.Sum, from.First)
+	s, err := openStore(directory, from.Tick, from.Sum, from.First)
 	if err != nil {
 		return nil, err
 	}
 	from.Clocks, from.Delays = slices.Clone(from.Clocks), slices.Clone(from.Delays)
-	return &Join{config: c, wait: c.Wait.Milliseconds(), store: s, state: from}, nil
+	return &Join{config: c, wait: c.Wait.Milliseconds(), remembered: uint64(c.PendingMemory / bytesPerID), store: s, state: from}, nil
 }
 
 // Close closes the store.
@@ -224,15 +232,18 @@ type Waited struct {
 	Partition         int32
 }
 
-// Advance says that a record of a partition has come at that time, before anything is
-// done with it.
-func (j *Join) Advance(topic string, partition int32, time int64) {
-	j.state.Now = max(j.state.Now, time)
+// Advance says that a record of a partition has come, e.Arrival and e.OddTime of it, before
+// anything is done with it.
+func (j *Join) Advance(topic string, partition int32, e *blankout.Example) {
+	j.state.Now = max(j.state.Now, e.Arrival)
+	if e.OddTime {
+		j.state.OddTimes++
+	}
 	i, ok := slices.BinarySearchFunc(j.state.Clocks, Clock{Topic: topic, Partition: partition}, compareClock)
 	if !ok {
 		j.state.Clocks = slices.Insert(j.state.Clocks, i, Clock{Topic: topic, Partition: partition})
 	}
-	j.state.Clocks[i].Time = time
+	j.state.Clocks[i].Time = e.Arrival
 }
 
 // Expired returns the next event whose wait is over and that has no label, nil if there
@@ -253,64 +264,66 @@ func (j *Join) Expired() (*Waited, error) {
 			return nil, nil
 		}
 		s.First = d.tick + 1
-		st, since, _, err := j.store.find(d.id)
+		st, _, err := j.store.find(d.id)
 		if err != nil {
 			return nil, fmt.Errorf("looking for an event whose wait is over: %w", err)
 		}
 		gone := *d
 		j.store.pass()
 		switch {
-		case d.label && st.event == 0 && since == gone.tick:
-			s.Unknown++
-		case !d.label:
+		case gone.label && st.event == 0 && st.tick == gone.tick:
 			s.Held--
-			switch {
-			case gone.forgotten && !st.labelled:
-				s.Pending--
-				s.Forgotten++
-				continue
-			case gone.forgotten:
-				continue
-			case st.labelled && j.settles:
-				return j.learn(gone.body, &st)
-			case st.labelled, j.over: // of the latter nothing is known yet
-				continue
-			}
-			s.Pending--
-			s.TimedOut++
-			if !over {
-				s.Overflowed++
-			}
-			w, err := j.waited(gone.body)
-			if err != nil {
-				return nil, fmt.Errorf("the event of record %d: %w", gone.tick, err)
-			}
-			return w, nil
+			s.Unknown++
+			continue
+		case gone.label:
+			continue
 		}
+		s.Held--
+		if st.labelled && !j.settles || j.over && !st.labelled { // of the latter nothing is known yet
+			continue
+		}
+		w, err := j.waited(gone.number)
+		switch {
+		case err != nil:
+			return nil, err
+		case w == nil && !st.labelled:
+			s.Pending--
+			s.Forgotten++
+			continue
+		case w == nil:
+			continue
+		case st.labelled:
+			return w.as(&st.standing), nil
+		}
+		s.Pending--
+		s.TimedOut++
+		if !over {
+			s.Overflowed++
+		}
+		return w, nil
 	}
 }
 
 // Event says that an event has come and was told these scores. If its label is there
 // already it returns the event with it.
 func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Outcome, *Waited, error) {
-	s := &j.state
-	tick := s.Tick
-	st, since, ok, err := j.store.find(e.Key)
+	s, of := &j.state, hash(e.Key)
+	was, ok, err := j.store.find(of)
 	if err != nil {
 		return 0, nil, fmt.Errorf("looking for the label of an event: %w", err)
 	}
+	st := standing{event: s.Tick + 1, came: s.Now}
 	switch {
-	case ok && st.event > s.First: // its tick is at least First
+	case ok && was.event > s.First: // its tick is at least First
 		s.RepeatedEvents++
 		s.Tick++
 		return Repeats, nil, nil
-	case ok && st.event == 0 && since >= s.First && st.labelled: // an early label
-	default:
-		st = standing{}
+	case ok && was.event == 0 && was.tick >= s.First: // an early label
+		st.labelled, st.class, st.target, st.weight = true, was.class, was.target, was.weight
+		s.Held--
 	}
-	st.event, st.came = tick+1, s.Now
-	body := encodeEvent(e, partition, scores)
-	if err := j.put(&deed{tick: tick, time: s.Now, id: e.Key, body: body}, &st); err != nil {
+	next := entry{time: s.Now, id: of, standing: st}
+	if err := j.put(&next, encodeEvent(e, partition, scores), &was, ok); err != nil {
 		return 0, nil, err
 	}
 	s.Held++
@@ -320,32 +333,34 @@ func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Ou
 	}
 	s.Matched++
 	j.delay(0)
-	w, err := j.learn(body, &st)
-	return Matches, w, err
+	w, err := j.waited(next.number)
+	if err != nil {
+		return 0, nil, err
+	}
+	return Matches, w.as(&st), nil
 }
 
 // Label says that a label has come: the Key, Label, Target and Weight of e. Where the event is to be learned with it, it returns
 // that.
 func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
-	s, id := &j.state, e.Key
-	st, since, ok, err := j.store.find(id)
+	s, of := &j.state, hash(e.Key)
+	was, ok, err := j.store.find(of)
 	if err != nil {
 		return 0, nil, fmt.Errorf("looking for the event of a label: %w", err)
 	}
-	same := st.labelled && st.class == e.Label && st.target == e.Target && st.weight == e.Weight
-	early := false
+	st := was.standing
+	early := st.event <= s.First // or there is none
 	switch {
-	case ok && st.event > s.First:
-	case ok && st.event > 0 && st.came+2*j.wait >= s.Now:
+	case ok && !early:
+	case ok && st.event > 0 && st.came+2*j.wait >= s.Now && s.Tick-st.event < j.remembered:
 		s.Late++
 		s.Tick++
 		return IsLate, nil, nil
-	case ok && st.event == 0 && since >= s.First:
-		early = true
+	case ok && st.event == 0 && was.tick >= s.First: // another early one
 	default:
-		st, same, early = standing{}, false, true
+		st = standing{}
 	}
-	if same {
+	if st.labelled && st.class == e.Label && st.target == e.Target && st.weight == e.Weight {
 		s.Repeated++
 		s.Tick++
 		return Repeats, nil, nil
@@ -354,25 +369,28 @@ func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
 	if st.labelled {
 		outcome = Corrects
 	}
-	var of deed // the event that waits
+	var w *Waited
 	if !early {
-		if of, err = j.store.event(st.event - 1); err != nil {
+		if w, err = j.waited(st.entry); err != nil {
 			return 0, nil, err
 		}
 	}
-	st.labelled, st.class, st.target, st.weight, st.told = true, e.Label, e.Target, e.Weight, s.Now
-	if err := j.put(&deed{tick: s.Tick, label: true, time: s.Now, id: id}, &st); err != nil {
+	st.labelled, st.class, st.target, st.weight = true, e.Label, e.Target, e.Weight
+	if err := j.put(&entry{label: true, time: s.Now, id: of, standing: st}, nil, &was, ok); err != nil {
 		return 0, nil, err
 	}
 	switch {
-	case of.forgotten && outcome == Matches:
-		s.Forgotten++
-		s.Pending--
-	case of.forgotten: // it was learned before that
-	case outcome == Corrects:
+	case early && outcome == Corrects:
 		s.Corrected++
 	case early:
 		s.Early++
+		s.Held++
+	case w == nil && outcome == Matches:
+		s.Forgotten++
+		s.Pending--
+	case w == nil: // it was learned before it was forgotten
+	case outcome == Corrects:
+		s.Corrected++
 	default:
 		s.Matched++
 		s.Pending--
@@ -381,11 +399,10 @@ func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
 	if early {
 		return Waits, nil, nil
 	}
-	if of.forgotten {
+	if w == nil {
 		return IsForgotten, nil, nil
 	}
-	w, err := j.learn(of.body, &st)
-	return outcome, w, err
+	return outcome, w.as(&st), nil
 }
 
 // Forget takes away the features of the event that waits with an id, and says whether
@@ -395,11 +412,9 @@ func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
 // of the newest checkpoint: events that came after that are not here, since they will be
 // read again.
 func (j *Join) Forget(id []byte) (bool, error) {
-	st, _, ok, err := j.store.find(id)
-	if err == nil && ok && st.event > j.state.First {
-		ok, err = true, j.store.forget(st.event-1)
-	} else {
-		ok = false
+	st, ok, err := j.store.find(hash(id))
+	if ok = ok && st.event > j.state.First; ok {
+		err = j.store.forget(st.entry)
 	}
 	if err != nil {
 		return false, fmt.Errorf("forgetting an event that waits for its label: %w", err)
@@ -407,14 +422,31 @@ func (j *Join) Forget(id []byte) (bool, error) {
 	return ok, nil
 }
 
-func (j *Join) put(d *deed, st *standing) error {
-	sum, err := j.store.put(d, st)
-	if err != nil {
+// put writes down an entry of the record at hand. See store.put.
+func (j *Join) put(e *entry, body []byte, was *entry, known bool) error {
+	e.tick = j.state.Tick
+	if err := j.store.put(e, body, was, known); err != nil {
 		return fmt.Errorf("writing down what waits for labels: %w", err)
 	}
-	j.state.Sum = (j.state.Sum+sum)*0x9e3779b97f4a7c15 + d.tick
+	j.state.Sum = e.sum
 	j.state.Tick++
 	return nil
+}
+
+// Flush writes what waits to the disk, once that is much. It is to be called now and then,
+// before a record. After an error, as on a full disk, everything is as it was, and Flush may
+// be called again; until then what has come is in memory.
+func (j *Join) Flush() error {
+	if err := j.store.flushIfMuch(); err != nil {
+		return fmt.Errorf("writing the events that wait for labels: %w", err)
+	}
+	return nil
+}
+
+// hash returns the hash by which the store knows an id.
+func hash(of []byte) id {
+	sum := sha256.Sum256(of)
+	return id(sum[:16])
 }
 
 // delay counts a label that came after so many milliseconds.
@@ -429,23 +461,22 @@ func (j *Join) delay(ms int64) {
 	j.state.Delays[n]++
 }
 
-// learn returns an event with its label.
-func (j *Join) learn(body []byte, st *standing) (*Waited, error) {
-	w, err := j.waited(body)
-	if err != nil {
-		return nil, err
-	}
+// as gives an event its label.
+func (w *Waited) as(st *standing) *Waited {
 	w.Label, w.Target = st.class, st.target
 	w.Weight *= st.weight
-	return w, nil
+	return w
 }
 
-var errBody = errors.New("an event that waited for its label cannot be read")
-
-func (j *Join) waited(body []byte) (*Waited, error) {
-	w := &Waited{Example: &j.event}
+// waited returns the event of an entry, nil if it was taken away.
+func (j *Join) waited(number uint64) (w *Waited, err error) {
+	body, err := j.store.event(number)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	w = &Waited{Example: &j.event}
 	if w.Partition, j.scores = decodeEvent(body, &j.event, j.scores); w.Partition < 0 {
-		return nil, errBody
+		return nil, fmt.Errorf("an event that waited for its label, entry %d of the store, cannot be read", number)
 	}
 	w.Scores = j.scores
 	return w, nil
@@ -499,7 +530,7 @@ func (f *Frozen) Block() (blankout.Block, error) {
 	if err := failpoint.Here("labels.mark"); err != nil {
 		return blankout.Block{}, err
 	}
-	if err := f.join.store.mark(f.state.Tick, f.state.Sum); err != nil {
+	if err := f.join.store.mark(); err != nil {
 		return blankout.Block{}, err
 	}
 	if err := failpoint.Here("labels.marked"); err != nil {
@@ -516,7 +547,7 @@ func (f *Frozen) LetGo() error {
 		return err
 	}
 	s := &f.state
-	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick); err != nil {
+	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick-min(s.Tick, f.join.remembered)); err != nil {
 		return fmt.Errorf("letting go of events that no longer wait: %w", err)
 	}
 	return nil

@@ -224,6 +224,14 @@ type joined struct {
 // go on until stop returns true after a record.
 func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
 	t.Helper()
+	if err := j.try(t, records, size, stop); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try is run, and returns what the Join fails with.
+func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func() bool) error {
+	t.Helper()
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
 	var b blankout.Batch
 	take := func(w *Waited) {
@@ -246,7 +254,7 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 	for {
 		err := m.Next(t.Context(), &b)
 		if err == io.EOF {
-			return
+			return nil
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -260,11 +268,14 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 				t.Fatal(err)
 			}
 			tick := j.join.State().Tick
-			j.join.Advance(b.Topic, b.Partition, e.Arrival)
+			if err := j.join.Flush(); err != nil {
+				return err
+			}
+			j.join.Advance(b.Topic, b.Partition, e)
 			for {
 				w, err := j.join.Expired()
 				if err != nil {
-					t.Fatal(err)
+					return err
 				}
 				if w == nil {
 					break
@@ -278,13 +289,13 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 				_, w, err = j.join.Event(e, b.Partition, []float64{testScore(int(tick))})
 			}
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			if w != nil {
 				take(w)
 			}
 			if stop != nil && stop() {
-				return
+				return nil
 			}
 		}
 	}
@@ -395,6 +406,7 @@ func TestJoinAfterKills(t *testing.T) {
 
 		directory := t.TempDir()
 		j := newJoined(t, testConfig(wait), directory)
+		j.join.store.most = 1 + r.IntN(9)
 		type saved struct {
 			state   []byte
 			offsets blankout.Offsets
@@ -443,6 +455,7 @@ func TestJoinAfterKills(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d, kill %d: %v", seed, kills, err)
 			}
+			join.store.most = 1 + r.IntN(9)
 			j = &joined{schema: from.schema.Clone(), join: join, offsets: from.offsets.Clone(), out: slices.Clone(from.out)}
 		}
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)

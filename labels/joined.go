@@ -100,7 +100,10 @@ func (s *Joined) Settled(f func(partition int32, e *blankout.Example) error) err
 
 // take counts in a record of a Batch of the Merge.
 func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
-	s.join.Advance(b.Topic, b.Partition, e.Arrival)
+	if err := s.join.Flush(); err != nil {
+		return err
+	}
+	s.join.Advance(b.Topic, b.Partition, e)
 	if err := s.expire(); err != nil {
 		return err
 	}

@@ -155,14 +155,14 @@ func TestForget(t *testing.T) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, r.NormFloat64())
 		}
 		secret = e.Features.Value
-		j.Advance("events", 0, at)
+		j.Advance("events", 0, &blankout.Example{Arrival: at})
 		if o, _, err := j.Event(&e, 0, []float64{1}); o != Waits || err != nil {
 			t.Fatal(o, err)
 		}
 	}
 	label := func(id string, class int, at int64) (Outcome, *Waited) {
 		t.Helper()
-		j.Advance("labels", 0, at)
+		j.Advance("labels", 0, &blankout.Example{Arrival: at})
 		o, w, err := j.Label(&blankout.Example{Key: []byte(id), Label: class, Weight: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestForget(t *testing.T) {
 	if o, w := label("kept", 1, 120); o != Matches || w == nil || len(w.Features.Value) != 40 {
 		t.Errorf("the label of another event: %d, %v", o, w)
 	}
-	j.Advance("labels", 0, 10_000)
+	j.Advance("labels", 0, &blankout.Example{Arrival: 10_000})
 	if w, err := j.Expired(); w != nil || err != nil {
 		t.Errorf("%v, %v: a forgotten event is passed on", w, err)
 	}

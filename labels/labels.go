@@ -30,9 +30,11 @@ type Config struct {
 	// Default is the class, or the number, of an event that got no label; "" passes it on
 	// without one.
 	Default string `toml:"default"`
-	// MaxPending bounds the events within Wait, PendingMemory the bytes of RAM for them.
-	MaxPending    uint64 `toml:"max_pending"`
-	PendingMemory int64  `toml:"pending_memory"`
+	// MaxPending bounds the events within Wait and the labels that wait for their event.
+	MaxPending uint64 `toml:"max_pending"`
+	// PendingMemory is the bytes of RAM for the ids whose wait is over. Those that wait take
+	// bytesPerID each beside it.
+	PendingMemory int64 `toml:"pending_memory"`
 	// Directory is where they wait; "" is a directory beside the checkpoints.
 	Directory string `toml:"directory"`
 	// Idle is after how long a silent partition holds the others up no more; 0 is never.
@@ -54,8 +56,10 @@ func DefaultConfig() Config {
 	return Config{Wait: 48 * time.Hour, Late: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, Idle: 30 * time.Second}
 }
 
-// minMemory is the least that the store can work with.
-const minMemory = 16 << 20
+const (
+	minMemory  = 16 << 20
+	bytesPerID = 16 // of the index, at most
+)
 
 // Check returns the first setting that cannot be used; it names the key.
 func (c *Config) Check() error {

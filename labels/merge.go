@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -22,7 +23,8 @@ import (
 // is the next of all. It therefore waits until every partition has shown its next record
 // or has ended. At equal times events come before labels, then the order is that of
 // topic, partition and offset. Within a partition time does not go back: a record that
-// says it is older than the one before counts as being as old as that.
+// says it is older than the one before counts as being as old as that. Nor does one record
+// put it forward, see lane.decide.
 //
 // Events and labels are decoded in this order too, so that fields and classes get their
 // numbers from the logs alone. What it fills states in Batch.Labels what it holds, and in
@@ -59,6 +61,8 @@ type Lane struct {
 	Decoder record.Decoder
 	// Late, if it is set, is called if the partition is counted as one that is late.
 	Late func()
+	// Odd, if it is set, is called for a record whose time is out of line.
+	Odd func(offset, time int64)
 }
 
 // End has the lane, of which nothing has been read, end before the record at an offset.
@@ -82,21 +86,179 @@ func (l *Lane) End(from, at int64) {
 
 type lane struct {
 	Lane
-	batch blankout.Batch
-	at    int // of batch
-	ended bool
+	batch *blankout.Batch
+	at    int               // of batch
+	more  []*blankout.Batch // read ahead, behind batch
+	free  []*blankout.Batch
+	ended bool  // there is nothing behind more
 	clock int64 // of the record before the one at hand
+	when  int64 // of the record at hand, once it is decided
+	odd   bool  // that is not what the record says
 
-	begun  bool // it has shown a record
-	silent bool // it is passed over
+	decided bool
+	begun   bool // it has shown a record
+	silent  bool // it is passed over
+}
+
+func newLane(l Lane, clock int64, begun bool) *lane {
+	return &lane{Lane: l, batch: &blankout.Batch{}, clock: clock, begun: begun}
 }
 
 // wait is how long each lane that is passed over is waited for when there is nothing to
 // pass on.
 const wait = 10 * time.Millisecond
 
-// time returns when the record at hand came.
-func (l *lane) time() int64 { return max(l.clock, l.batch.Examples[l.at].Time) }
+// has says whether there is a record at hand.
+func (l *lane) has() bool { return l.at < len(l.batch.Examples) }
+
+// done says whether the partition has ended and everything of it was passed on.
+func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
+
+// pass goes on to the next record.
+func (l *lane) pass() {
+	l.clock, l.decided = l.when, false
+	l.at++
+}
+
+// neighbours is how many records behind a record say whether its time is in line.
+const neighbours = 16
+
+// decide finds the time of the record at hand, now being the latest time that is known from
+// elsewhere. One that is not far ahead, by what is near, of now and of the partition's clock
+// is taken at its word. Else the next neighbours are asked: if at least half of them are about
+// as late or later, the partition's clock was put forward, or nothing came for a while. If
+// not, the record is out of line and takes the time of the one before it. So one bad clock
+// among many producers, or one bad record, moves nothing.
+//
+// It returns false if it needs more neighbours than have been read. At the end of a
+// partition it does with those that there are. Without any it believes a record that is
+// ahead by no more than most.
+func (l *lane) decide(now, near, most int64) bool {
+	says := l.batch.Examples[l.at].Time
+	known := max(l.clock, now)
+	l.when, l.odd, l.decided = max(l.clock, says), false, true
+	if known != math.MinInt64 && says-known <= near {
+		return true
+	}
+	later, times := 0, make([]int64, 0, neighbours)
+	for e := range l.behind() {
+		if e.Time <= 0 { // unknown
+			continue
+		}
+		if times = append(times, e.Time); e.Time >= says-near {
+			later++
+		}
+		switch earlier := len(times) - later; {
+		case 2*later >= neighbours:
+			return true
+		case 2*earlier > neighbours:
+			l.outOfLine(times)
+			return true
+		}
+	}
+	switch {
+	case !l.ended:
+		l.decided = false
+	case len(times) == 0 && known != math.MinInt64 && says-known > most, 2*later < len(times):
+		l.outOfLine(times)
+	}
+	return l.decided
+}
+
+// outOfLine gives the record at hand the time of the one before it, or, where there is
+// none, the median of those behind it.
+func (l *lane) outOfLine(behind []int64) {
+	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
+		slices.Sort(behind)
+		l.when = behind[(len(behind)-1)/2]
+	}
+}
+
+// behind yields what has been read behind the record at hand.
+func (l *lane) behind() iter.Seq[*blankout.Example] {
+	return func(yield func(*blankout.Example) bool) {
+		rest := l.batch.Examples[l.at+1:]
+		for n := 0; ; n++ {
+			for i := range rest {
+				if !yield(&rest[i]) {
+					return
+				}
+			}
+			if n == len(l.more) {
+				return
+			}
+			rest = l.more[n].Examples
+		}
+	}
+}
+
+// settle decides the time of the record at hand, and reads ahead as far as that takes. A
+// partition that has nothing further for Config.Idle is believed if its record is not ahead
+// of the wall clock.
+func (m *Merge) settle(ctx context.Context, l *lane) error {
+	for !m.decide(l) {
+		waiting, cancel := ctx, context.CancelFunc(func() {})
+		if m.idle > 0 {
+			waiting, cancel = context.WithTimeout(ctx, m.idle)
+		}
+		b := l.spare()
+		err := l.Next(waiting, b)
+		cancel()
+		switch {
+		case err == nil:
+			l.more = append(l.more, b)
+			continue
+		case errors.Is(err, io.EOF):
+			l.ended = true
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			if l.decided = true; l.when > max(m.now, time.Now().UnixMilli())+m.near() {
+				l.outOfLine(nil)
+			}
+			l.when = max(l.when, m.now) // as of a partition that was silent
+			l.sayOdd()
+			return nil
+		default:
+			return err
+		}
+		l.free = append(l.free, b)
+	}
+	return nil
+}
+
+// near is how far ahead a record may be without a doubt: what that costs an event of its
+// wait is little.
+func (m *Merge) near() int64 { return m.join.wait / 16 }
+
+// decide finds the time of the record at hand of a lane. See lane.decide; a record that is
+// no later than the one at hand of another partition is in line too.
+func (m *Merge) decide(l *lane) bool {
+	known := m.now
+	for _, other := range m.lanes {
+		if other != l && other.has() {
+			known = max(known, other.batch.Examples[other.at].Time)
+		}
+	}
+	if !l.decide(known, m.near(), m.join.wait) {
+		return false
+	}
+	l.sayOdd()
+	return true
+}
+
+func (l *lane) sayOdd() {
+	if e := &l.batch.Examples[l.at]; l.odd && l.Odd != nil {
+		l.Odd(e.Offset, e.Time)
+	}
+}
+
+func (l *lane) spare() *blankout.Batch {
+	if n := len(l.free); n > 0 {
+		b := l.free[n-1]
+		l.free = l.free[:n-1]
+		return b
+	}
+	return &blankout.Batch{}
+}
 
 // batchExamples bounds a Batch.
 const batchExamples = 512
@@ -116,7 +278,7 @@ func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
 			clock = clocks[i].Time
 		}
 		m.now = max(m.now, clock)
-		m.lanes = append(m.lanes, &lane{Lane: l, clock: clock, begun: ok})
+		m.lanes = append(m.lanes, newLane(l, clock, ok))
 	}
 	m.sort()
 	return m
@@ -140,7 +302,7 @@ func (m *Merge) add(ctx context.Context) error {
 		return err
 	}
 	for _, l := range added {
-		m.lanes = append(m.lanes, &lane{Lane: l, clock: math.MinInt64})
+		m.lanes = append(m.lanes, newLane(l, math.MinInt64, false))
 	}
 	m.sort()
 	return nil
@@ -152,24 +314,36 @@ func (m *Merge) Next(ctx context.Context, b *blankout.Batch) error {
 		if err := m.add(ctx); err != nil {
 			return err
 		}
+		for _, l := range m.lanes {
+			if l.has() || l.done() {
+				continue
+			}
+			passed, err := m.refill(ctx, l)
+			if err != nil {
+				return err
+			}
+			if passed { // it only says where the partition is
+				m.begin(l, b)
+				return nil
+			}
+		}
 		var first *lane
 		open := false
 		for _, l := range m.lanes {
-			if l.ended {
+			open = open || !l.done()
+			if !l.has() {
 				continue
 			}
-			if l.at == len(l.batch.Examples) {
-				passed, err := m.refill(ctx, l)
-				if err != nil {
+			if !l.decided {
+				if err := m.settle(ctx, l); err != nil {
 					return err
 				}
-				if passed { // it only says where the partition is
-					m.begin(l, b)
-					return nil
-				}
 			}
-			open = open || !l.ended
-			if l.at < len(l.batch.Examples) && (first == nil || l.time() < first.time()) { // of equal times the lane that is first in order
+			if !l.begun {
+				l.begun = true
+				m.countLate(l)
+			}
+			if first == nil || l.when < first.when { // of equal times the lane that is first in order
 				first = l
 			}
 		}
@@ -219,7 +393,7 @@ func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
 			return nil, err
 		}
 		for _, l := range m.lanes {
-			if l.ended {
+			if l.done() {
 				continue
 			}
 			waiting, cancel := context.WithTimeout(ctx, wait)
@@ -239,51 +413,53 @@ func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
 }
 
 func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
-	err = l.Next(ctx, &l.batch)
-	if err != nil {
-		l.at, l.batch.Examples = 0, l.batch.Examples[:0]
-		if errors.Is(err, io.EOF) {
-			l.ended, err = true, nil
+	l.at, l.batch.Examples = 0, l.batch.Examples[:0]
+	switch {
+	case len(l.more) > 0:
+		l.free = append(l.free, l.batch)
+		l.batch, l.more = l.more[0], l.more[1:]
+	case l.ended:
+		return false, nil
+	default:
+		if err = l.Next(ctx, l.batch); err != nil {
+			l.batch.Examples = l.batch.Examples[:0]
+			if l.ended = errors.Is(err, io.EOF); l.ended {
+				err = nil
+			}
+			return false, err
 		}
-		return false, err
 	}
-	l.at = 0
 	if len(l.batch.Examples) == 0 {
 		return true, nil
 	}
-	if !l.begun && m.isLate(l) {
-		m.join.late.Add(1)
-		if l.Late != nil {
-			l.Late()
-		}
-	}
-	l.begun = true
-	if l.silent {
-		l.silent, l.clock = false, max(l.clock, m.now)
+	if l.silent { // which is counted already
+		l.silent, l.begun, l.clock = false, true, max(l.clock, m.now)
 	}
 	return false, nil
 }
 
-// isLate says whether the record at hand of a lane, which is its first, came before one that
-// was passed on.
-func (m *Merge) isLate(l *lane) bool {
-	if l.silent { // that is counted already
-		return false
-	}
+// countLate counts a lane as late if its first record, which is at hand, came before one
+// that was passed on.
+func (m *Merge) countLate(l *lane) {
+	late := l.when < m.now
 	behind := false // of equal times lanes after l go later
 	for _, other := range m.lanes {
-		if behind && other.clock == l.time() {
-			return true
-		}
+		late = late || behind && other.clock == l.when
 		behind = behind || other == l
 	}
-	return l.time() < m.now
+	if !late {
+		return
+	}
+	m.join.late.Add(1)
+	if l.Late != nil {
+		l.Late()
+	}
 }
 
 // begin makes b a Batch of a lane without records.
 func (m *Merge) begin(l *lane, b *blankout.Batch) {
 	examples := b.Examples[:0]
-	*b = l.batch
+	*b = *l.batch
 	b.Examples, b.Labels, b.Schema = examples, l.Labels, m.schema.View()
 }
 
@@ -291,8 +467,8 @@ func (m *Merge) begin(l *lane, b *blankout.Batch) {
 func (m *Merge) fill(ctx context.Context, l *lane, b *blankout.Batch) error {
 	m.begin(l, b)
 	b.Next = 0
-	for len(b.Examples) < batchExamples && l.at < len(l.batch.Examples) {
-		if len(b.Examples) > 0 && !m.isFirst(l) {
+	for len(b.Examples) < batchExamples && l.has() {
+		if len(b.Examples) > 0 && (!l.decided || !m.isFirst(l)) {
 			break
 		}
 		from := &l.batch.Examples[l.at]
@@ -304,13 +480,14 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *blankout.Batch) error {
 			}
 			break
 		}
-		l.clock = l.time()
-		e.Arrival = l.clock
-		m.now = max(m.now, l.clock)
-		l.at++
+		e.Arrival, e.OddTime = l.when, l.odd
+		m.now = max(m.now, l.when)
 		b.Next = e.Offset + 1
+		if l.pass(); l.has() {
+			m.decide(l)
+		}
 	}
-	if l.at == len(l.batch.Examples) {
+	if !l.has() {
 		b.Next = max(b.Next, l.batch.Next)
 	}
 	b.Schema = m.schema.View()
@@ -323,8 +500,8 @@ func (m *Merge) isFirst(l *lane) bool {
 		switch {
 		case other == l:
 			behind = true
-		case other.at == len(other.batch.Examples): // ended, or passed over
-		case other.time() < l.time(), !behind && other.time() == l.time():
+		case !other.has(): // ended, or passed over
+		case other.when < l.when, !behind && other.when == l.when:
 			return false
 		}
 	}

@@ -138,7 +138,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		label := func(offset, time int64) arrived {
 			return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
 		}
-		m := NewMerge(schema, []Lane{lane(0, false, event(0, 10), event(1, 99)), lane(1-c.partition, true, label(0, 10), label(1, 99))}, join)
+		m := NewMerge(schema, []Lane{lane(0, false, event(0, 10), event(1, 50)), lane(1-c.partition, true, label(0, 10), label(1, 50))}, join)
 		var b blankout.Batch
 		for passed := 0; passed < 2; passed += len(b.Examples) {
 			if err := m.Next(t.Context(), &b); err != nil {
@@ -208,9 +208,12 @@ func TestOpenForeignStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &blankout.Example{Key: []byte("a"), Weight: 1, Label: blankout.Unlabelled}
-	if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
-		t.Fatal(err)
+	e := &blankout.Example{Key: []byte("z"), Weight: 1, Label: blankout.Unlabelled}
+	for _, id := range []string{"z", "a"} {
+		e.Key = []byte(id)
+		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	f := j.Freeze()
 	if _, err := f.Block(); err != nil {
@@ -227,7 +230,7 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Errorf("another sum: %v", err)
 	}
 	other = state
-	other.Tick++
+	other.Tick--
 	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
 		t.Errorf("another tick: %v", err)
 	}
@@ -238,12 +241,27 @@ func TestOpenForeignStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
+		t.Errorf("the store of another: %v", err)
+	}
 	outcome, w, err := j.Label(&blankout.Example{Key: []byte("a"), Label: 1, Weight: 2})
 	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Scores[0] != 1 {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
+	j.store.most = 1 // the next event begins a segment
+	if err := j.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	j.Advance("events", 0, &blankout.Example{Arrival: 3000})
+	e.Key = []byte("b")
+	if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+		t.Fatal(err)
+	}
 	f = j.Freeze()
-	f.state.First, f.state.Tick = 1, state.Tick // its mark stays
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	f.state.First = 3
 	if err := f.LetGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +284,7 @@ func TestMaxPending(t *testing.T) {
 	defer j.Close()
 	var went []string
 	for _, id := range []string{"a", "b", "c", "d"} {
-		j.Advance("events", 0, 1)
+		j.Advance("events", 0, &blankout.Example{Arrival: 1})
 		for {
 			w, err := j.Expired()
 			if err != nil {
@@ -334,7 +352,7 @@ func TestNumberLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Advance("events", 0, 1)
+	j.Advance("events", 0, &blankout.Example{Arrival: 1})
 	if _, _, err := j.Event(&blankout.Example{Key: []byte("a"), Label: blankout.Unlabelled, Weight: 1}, 0, []float64{7}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,194 +1,212 @@
 package labels
 
-// This file keeps what waits on disk.
+// This file keeps what waits: a log on disk, read and written by position.
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
-	"blankout/internal/coder"
 	"blankout/internal/failpoint"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/gofrs/flock"
 )
 
-// store is the window of the merged log that may still matter, by tick (the number of a
-// record in that log) and by id. What it holds of one tick never changes, so that a state
-// of any tick can be gone back to while a checkpoint may need it:
+// store is the window of the merged log that may still matter. Each record of that log
+// that changes something appends one entry, which never changes afterwards but by forget.
+// So the store can go back to any tick (the number of a record in the merged log) that a
+// checkpoint may need: it cuts off the entries of that tick and later.
 //
-//	t TICK             what the record of the tick has changed: a deed
-//	i LENGTH ID ^TICK  what is known of the id since that tick: a standing; the newest is first
-//	c TICK             the sum over all deeds before the tick, written with a checkpoint
-//	m                  how much has been let go
+// The log is cut into segments of two files. Heads have one size, so that the number of
+// an entry says where its head is. Bodies, what events are learned from, are in a file of
+// their own, which goes as soon as no event of the segment waits.
 //
-// Numbers in keys are big-endian, so that keys have the order of ticks. Going back to a
-// tick deletes what was written at it and later; letting go deletes what no checkpoint
-// that is kept needs.
+//	NUMBER.heads   the segment's head, then a head for each entry from that number on
+//	NUMBER.bodies  for each event: checksum, length, bytes, zeros up to a multiple of 8
+//
+// An index in memory maps the hash of an id to its newest entry.
+//
+// Errors name the file. A file that cannot be written, as on a full disk, loses nothing:
+// what was not written stays in memory, and the next flush writes it. Its methods may be
+// called from any goroutine, but only one may call those that change what waits.
 type store struct {
-	db    *pebble.DB
-	cache *pebble.Cache
-	gone  gone
-	// next are the oldest deeds that have not been passed by expire, read ahead.
-	next []deed
-	// at is the tick behind the last of next.
-	at  uint64
-	key []byte // scratch
+	directory string
+	lock      *flock.Flock
+	segments  []*segment // oldest first, at least one
+	index     index
+	sum       uint64 // over all entries
+	// at is the number of the oldest entry that expire has not passed, next its entry and
+	// those behind it, read ahead.
+	at   uint64
+	next []entry
+	body []byte // what event returns
+	// most entries and bytes of bodies begin a new segment.
+	most, mostBytes int
+
+	mu sync.Mutex // guards segments and their buffers, for mark and letGo
+	// broken is why what was written may not be on disk, nil if nothing says so.
+	broken error
 }
 
-// gone says what has been let go: the features of deeds before Slim, all of those before
-// All.
-type gone struct{ Slim, All uint64 }
+// The size of a segment. What no longer waits is let go by segments.
+const (
+	segmentEntries = 1 << 17
+	segmentBytes   = 32 << 20
+)
 
-// deed is what a record has changed.
-type deed struct {
-	tick  uint64
-	label bool // the record is a label
-	// forgotten says that the body was taken away for good.
-	forgotten bool
-	time      int64 // when it came, by the time of the logs, in milliseconds
-	id        []byte
-	body      []byte // of an event: what it is learned from; nil if that was let go
+// segment is a part of the log.
+type segment struct {
+	first  uint64 // number of its first entry
+	count  int
+	since  uint64 // tick from which on entries are in this segment or in a later one
+	before uint64 // sum over the entries before first
+	// last is the tick of the last entry, late its time.
+	last uint64
+	late int64
+	// bodyEnd is where the bodies end, buffers included.
+	bodyEnd int64
+
+	heads, bodies       *os.File // nil while nothing has been written, bodies also once they are gone
+	headsOut, bodiesOut []byte   // not yet written: what the files end with
+	slim                bool     // the bodies are gone
+	dirty               bool     // something is written that is not synced
 }
 
-func (d *deed) encode() []byte {
-	c := &coder.Coder{}
-	c.Int64(&d.time)
-	c.Bytes(&d.id)
-	kind := byte(0)
-	switch {
-	case d.label:
-		kind = 1
-	case d.forgotten:
-		kind = 2
-	}
-	return append(append(c.Out, kind), d.body...)
-}
+func (g *segment) end() uint64 { return g.first + uint64(g.count) }
 
-func decodeDeed(tick uint64, data []byte) (d deed, err error) {
-	c := coder.Read(data)
-	d.tick = tick
-	c.Int64(&d.time)
-	c.Bytes(&d.id)
-	if c.Failed || len(c.In) == 0 || c.In[0] > 2 {
-		return d, fmt.Errorf("what waits of record %d cannot be read", tick)
-	}
-	d.label, d.forgotten = c.In[0] == 1, c.In[0] == 2
-	d.body = append(d.body, c.In[1:]...)
-	return d, nil
+// id is the hash by which an id is known; two ids have the same one with probability
+// 2^-128.
+type id [16]byte
+
+// entry is what a record of the merged log has changed, and what is known of its id since
+// then.
+type entry struct {
+	number uint64 // of the entry, since the beginning
+	tick   uint64
+	label  bool  // the record is a label
+	time   int64 // when it came, by the time of the logs, in milliseconds
+	id     id
+	standing
+	sum    uint64 // over the entries up to this one
+	body   int64  // of an event: where its body is in the file of bodies
+	length int    // of the body
 }
 
 // standing is what is known of an id.
 type standing struct {
-	event    uint64 // 1 + the tick at which the event came, 0 before that
-	came     int64  // when that was
+	event uint64 // 1 + the tick at which the event came, 0 before that
+	// entry is the number of the event's entry, came when the event came.
+	entry    uint64
+	came     int64
 	labelled bool
 	class    int
 	target   float64 // instead of a class, where labels are numbers
 	weight   float64
-	told     int64 // when the label came
 }
 
-func (s *standing) state(c *coder.Coder) {
-	c.Uint(&s.event)
-	c.Int64(&s.came)
-	labelled := uint64(0)
-	if s.labelled {
-		labelled = 1
+const headSize = 96
+
+// The kinds of heads are bits.
+const (
+	isLabel = 1 << iota
+	isLabelled
+	isNumber // the label is one
+)
+
+// encode appends the head of an entry, whose checksum is first.
+func (e *entry) encode(out []byte) []byte {
+	kind, value := uint32(0), uint64(int64(e.class))
+	if e.label {
+		kind |= isLabel
 	}
-	c.Uint(&labelled)
-	s.labelled = labelled == 1
-	c.Int(&s.class)
-	c.Float(&s.weight)
-	c.Int64(&s.told)
-	if c.Decode && len(c.In) > 0 || !c.Decode && s.target != 0 {
-		c.Float(&s.target) // of classes nothing is written
+	if e.labelled {
+		kind |= isLabelled
 	}
+	if e.target != 0 {
+		kind, value = kind|isNumber, math.Float64bits(e.target)
+	}
+	at, le := len(out), binary.LittleEndian
+	out = le.AppendUint32(out, 0)
+	out = le.AppendUint32(out, kind)
+	out = le.AppendUint64(out, e.tick)
+	out = le.AppendUint64(out, uint64(e.time))
+	out = append(out, e.id[:]...)
+	out = le.AppendUint64(out, e.event)
+	out = le.AppendUint64(out, uint64(e.came))
+	out = le.AppendUint64(out, value)
+	out = le.AppendUint64(out, math.Float64bits(e.weight))
+	out = le.AppendUint64(out, e.entry)
+	out = le.AppendUint32(out, uint32(e.length))
+	out = le.AppendUint32(out, uint32(e.body/8))
+	out = le.AppendUint64(out, e.sum)
+	le.PutUint32(out[at:], checksum(out[at+4:]))
+	return out
 }
 
-// openStore opens the store in a directory and goes back to the tick, whose sum says that
-// it is the same log.
-func openStore(directory string, memory int64, tick, sum, first uint64) (_ *store, err error) {
-	s := &store{cache: pebble.NewCache(memory / 2)}
-	defer s.cache.Unref()
-	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
-		return nil, fmt.Errorf("events that wait for labels: %w", err)
+// summed is what of a head Sum covers: what the log says, not where it is kept.
+func summed(head []byte) []byte { return head[4:72] }
+
+// decode reads a head, and says whether it is undamaged.
+func (e *entry) decode(head []byte) bool {
+	le := binary.LittleEndian
+	kind := le.Uint32(head[4:])
+	*e = entry{
+		number: e.number, tick: le.Uint64(head[8:]), label: kind&isLabel != 0, time: int64(le.Uint64(head[16:])), id: id(head[24:40]),
+		standing: standing{event: le.Uint64(head[40:]), came: int64(le.Uint64(head[48:])), labelled: kind&isLabelled != 0,
+			weight: math.Float64frombits(le.Uint64(head[64:])), entry: le.Uint64(head[72:])},
+		length: int(le.Uint32(head[80:])), body: 8 * int64(le.Uint32(head[84:])), sum: le.Uint64(head[88:]),
 	}
-	options := &pebble.Options{
-		Cache: s.cache, Comparer: comparer, MemTableSize: uint64(memory / 8), Logger: silent{}, // of which there may be several
-	}
-	for i := range options.Levels {
-		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most ids that are looked for are new
-	}
-	s.db, err = pebble.Open(directory, options)
-	if err != nil {
-		return nil, fmt.Errorf("opening the events that wait for labels in %s: %w", directory, err)
-	}
-	defer func() {
-		if err != nil {
-			s.db.Close()
-		}
-	}()
-	if tick == 0 {
-		err = s.empty()
+	if value := le.Uint64(head[56:]); kind&isNumber != 0 {
+		e.target = math.Float64frombits(value)
 	} else {
-		err = s.goBack(directory, tick, sum, first)
+		e.class = int(int64(value))
 	}
-	return s, err
+	return le.Uint32(head) == checksum(head[4:])
 }
 
-// comparer has the order of bytes. What precedes the tick in the key of an id is its prefix,
-// which filters know: an id that is not there is found out without a read. Where the prefix
-// ends is told by the length in the key and not by the key's end, for pebble also compares
-// keys that it has shortened.
-var comparer = func() *pebble.Comparer {
-	c := *pebble.DefaultComparer
-	c.Name = "blankout.ticks"
-	c.Split = func(key []byte) int {
-		const id = 1 + 4 // where it begins
-		if len(key) < id || key[0] != 'i' {
-			return len(key)
-		}
-		return int(min(uint64(len(key)), id+uint64(binary.BigEndian.Uint32(key[1:]))))
+var magic = []byte("blankout waits 1") // of a file of heads
+
+// segmentHead returns the first headSize bytes of a file of heads.
+func (g *segment) encode() []byte {
+	le := binary.LittleEndian
+	out := append(make([]byte, 0, headSize), magic...)
+	out = le.AppendUint64(out, g.first)
+	out = le.AppendUint64(out, g.since)
+	out = le.AppendUint64(out, g.before)
+	out = append(out, make([]byte, headSize-4-len(out))...)
+	return le.AppendUint32(out, checksum(out))
+}
+
+func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
+
+// A body begins with its checksum and its length, or, once it has been taken away, with
+// forgotten.
+const (
+	bodyHead  = 8
+	forgotten = 0x544f4746
+)
+
+func bodyChecksum(body []byte) uint32 {
+	if sum := checksum(body); sum != forgotten {
+		return sum
 	}
-	return &c
-}()
-
-// silent is a pebble.Logger: errors come back from the calls, and nothing else matters
-// here.
-type silent struct{}
-
-func (silent) Infof(string, ...any)  {}
-func (silent) Errorf(string, ...any) {}
-func (silent) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("store of labels: "+format, args...))
+	return forgotten + 1
 }
 
-func tickKey(kind byte, tick uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{kind}, tick)
-}
-
-func (s *store) idKey(id []byte, tick uint64) []byte {
-	s.key = appendIDKey(s.key[:0], id, tick)
-	return s.key
-}
-
-func appendIDKey(key, id []byte, tick uint64) []byte {
-	key = binary.BigEndian.AppendUint32(append(key, 'i'), uint32(len(id)))
-	return binary.BigEndian.AppendUint64(append(key, id...), ^tick)
-}
-
-func (s *store) empty() error {
-	if err := s.db.DeleteRange([]byte{0}, []byte{0xff}, pebble.Sync); err != nil {
-		return fmt.Errorf("emptying what waits for labels: %w", err)
-	}
-	return nil
-}
+// bodySize is what a body takes up in its file.
+func bodySize(length int) int64 { return int64(bodyHead+length+7) / 8 * 8 }
 
 // StateError says that what waits on disk is not what a checkpoint needs.
 type StateError struct{ Directory, Why string }
@@ -197,159 +215,384 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("the events that wait for labels in %s do not go with the checkpoint: %s; restore the directory, or start afresh with --reset", e.Directory, e.Why)
 }
 
-func (s *store) goBack(directory string, tick, sum, first uint64) error {
-	value, closer, err := s.db.Get(tickKey('c', tick))
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return &StateError{directory, "they never got as far, or are others"}
+// DamageError says that a file of what waits has been changed or cut short.
+type DamageError struct{ File, Why string }
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged: %s; restore the directory with the events that wait for labels, or start afresh with --reset", e.File, e.Why)
+}
+
+// openStore opens the store in a directory and goes back to the tick, whose sum says that
+// it is the same log. first is the oldest tick that is within the wait.
+func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
+	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes}
+	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
+		return nil, fmt.Errorf("events that wait for labels: %w", err)
+	}
+	path := filepath.Join(directory, "lock")
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("events that wait for labels: %s is no regular file: remove it", path)
+	}
+	s.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	switch locked, err := s.lock.TryLock(); {
 	case err != nil:
-		return err
+		return nil, fmt.Errorf("events that wait for labels: locking %s: %w", path, err)
+	case !locked:
+		return nil, fmt.Errorf("the events that wait for labels in %s are in use by another learner: give each a labels.directory of its own", directory)
 	}
-	was := binary.BigEndian.Uint64(value)
-	if err := closer.Close(); err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if tick == 0 {
+		return s, s.empty()
 	}
-	if was != sum {
-		return &StateError{directory, "they are others"}
+	return s, s.goBack(tick, sum, first)
+}
+
+func (s *store) headsName(first uint64) string {
+	return filepath.Join(s.directory, fmt.Sprintf("%016x.heads", first))
+}
+
+func (s *store) bodiesName(first uint64) string {
+	return filepath.Join(s.directory, fmt.Sprintf("%016x.bodies", first))
+}
+
+// files returns the numbers of the segments on disk, in order.
+func (s *store) files() (firsts []uint64, err error) {
+	entries, err := os.ReadDir(s.directory)
+	for _, e := range entries { // in order
+		name, isHeads := strings.CutSuffix(e.Name(), ".heads")
+		if first, err := strconv.ParseUint(name, 16, 64); isHeads && err == nil && len(name) == 16 {
+			firsts = append(firsts, first)
+		}
 	}
-	if value, closer, err := s.db.Get([]byte{'m'}); err == nil {
-		s.gone = gone{binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[8:])}
-		if err := closer.Close(); err != nil {
+	return firsts, err
+}
+
+// remove removes the files of a segment.
+func (s *store) remove(first uint64) error {
+	for _, name := range []string{s.bodiesName(first), s.headsName(first)} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	} else if !errors.Is(err, pebble.ErrNotFound) {
-		return err
 	}
-	if s.gone.Slim > first {
-		return &StateError{directory, fmt.Sprintf("events from record %d on are needed, those before %d were let go", first, s.gone.Slim)}
+	return nil
+}
+
+func (s *store) empty() error {
+	firsts, err := s.files()
+	for _, first := range firsts {
+		err = errors.Join(err, s.remove(first))
 	}
-	s.at = first
+	if err != nil {
+		return fmt.Errorf("emptying what waits for labels: %w", err)
+	}
+	s.segments = []*segment{{}}
+	return nil
+}
+
+// goBack opens the segments, reads the heads before the tick into the index, and cuts off
+// the rest.
+func (s *store) goBack(tick, sum, first uint64) error {
 	if err := failpoint.Here("labels.goback"); err != nil {
 		return err
 	}
-	b := s.db.NewBatch()
-	defer b.Close()
-	var failed error
-	err = s.each(tick, math.MaxUint64, func(d *deed) bool {
-		failed = b.Delete(s.idKey(d.id, d.tick), nil)
-		return failed == nil
-	})
-	if err = errors.Join(err, failed); err != nil {
+	firsts, err := s.files()
+	if err != nil {
 		return err
 	}
-	for _, kind := range []byte{'t', 'c'} {
-		from := tick
-		if kind == 'c' {
-			from++
+	if len(firsts) == 0 {
+		why := "there are none"
+		if _, err := os.Stat(filepath.Join(s.directory, "CURRENT")); err == nil {
+			why = "an older blankout wrote them, into a Pebble store: let that version match what waits"
 		}
-		if err := b.DeleteRange(tickKey(kind, from), []byte{kind + 1}, nil); err != nil {
+		return &StateError{s.directory, why}
+	}
+	s.at = math.MaxUint64
+	cut := "" // why the log ends in the last segment
+	for n, number := range firsts {
+		if n > 0 && s.segments[n-1].end() != number {
+			cut = fmt.Sprintf("it ends before entry %d", number)
+		}
+		if cut != "" {
+			break
+		}
+		if cut, err = s.open(number, tick, first); err != nil {
+			return err
+		}
+		if g := s.segments[0]; g.since > first {
+			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, those before %d were let go", first, g.since)}
+		}
+	}
+	g := s.segments[len(s.segments)-1]
+	switch {
+	case s.sum == sum:
+	case cut == "" || cut == later:
+		return &StateError{s.directory, "they never got as far, or are others"}
+	default:
+		return &DamageError{s.headsName(g.first), cut}
+	}
+	s.at = min(s.at, g.end())
+	return s.cutOff(g, firsts[len(s.segments):])
+}
+
+// later is why the log ends where an entry is of the tick or later.
+const later = "later"
+
+// open opens a segment and reads its heads up to the tick. cut says why the log ends
+// there, "" if it may go on in the next segment.
+func (s *store) open(number, tick, first uint64) (cut string, err error) {
+	name := s.headsName(number)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	g := &segment{first: number}
+	s.segments = append(s.segments, g)
+	le := binary.LittleEndian
+	switch {
+	case len(data) < headSize:
+		return "its head is cut short", nil
+	case !bytes.Equal(data[:len(magic)], magic), le.Uint32(data[headSize-4:]) != checksum(data[:headSize-4]), le.Uint64(data[len(magic):]) != number:
+		return "its head is not what was written", nil
+	}
+	g.since, g.before = le.Uint64(data[len(magic)+8:]), le.Uint64(data[len(magic)+16:])
+	if len(s.segments) == 1 {
+		s.sum = g.before
+	}
+	if g.heads, err = os.OpenFile(name, os.O_RDWR, 0); err != nil {
+		return "", err
+	}
+	e := entry{}
+	for data = data[headSize:]; cut == "" && len(data) > 0; {
+		if len(data) < headSize {
+			cut = fmt.Sprintf("entry %d is cut short", g.end())
+			break
+		}
+		e.number = g.end()
+		switch ok := e.decode(data[:headSize]); {
+		case !ok:
+			cut = fmt.Sprintf("entry %d is not what was written", e.number)
+			continue
+		case e.tick >= tick:
+			cut = later
+			continue
+		}
+		g.take(&e)
+		s.sum = e.sum
+		if e.tick >= first {
+			s.at = min(s.at, e.number)
+		}
+		known, ok, err := s.known(e.id)
+		if err != nil {
+			return "", err
+		}
+		s.index.put(e.id, e.number, known.number, ok, s.segments[0].first)
+		data = data[headSize:]
+	}
+	return cut, s.openBodies(g, first)
+}
+
+// openBodies opens the file of bodies of a segment, which may have been let go.
+func (s *store) openBodies(g *segment, first uint64) (err error) {
+	g.bodies, err = os.OpenFile(s.bodiesName(g.first), os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if g.slim = g.bodyEnd > 0; g.slim && g.last >= first {
+			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, those up to %d were let go", first, g.last)}
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	if info, err := g.bodies.Stat(); err != nil || info.Size() < g.bodyEnd {
+		return cmp.Or(err, error(&DamageError{s.bodiesName(g.first), "it is cut short"}))
+	}
+	return nil
+}
+
+// take counts an entry in.
+func (g *segment) take(e *entry) {
+	g.count++
+	g.last, g.late = e.tick, e.time
+	if !e.label {
+		g.bodyEnd = e.body + bodySize(e.length)
+	}
+}
+
+// cutOff removes what is behind the entries of the last segment, and further segments.
+func (s *store) cutOff(g *segment, firsts []uint64) error {
+	for _, first := range slices.Backward(firsts) { // so that what is left has no gap
+		if err := s.remove(first); err != nil {
 			return err
 		}
 	}
-	return b.Commit(pebble.Sync)
+	if g.heads == nil { // its head is not whole, and the one before has the sum
+		g.since, g.before = s.segments[len(s.segments)-2].last+1, s.sum
+		return s.remove(g.first)
+	}
+	if g.bodies != nil {
+		if err := g.bodies.Truncate(g.bodyEnd); err != nil {
+			return err
+		}
+	}
+	g.dirty = true
+	return g.heads.Truncate(headSize * int64(1+g.count))
 }
 
-// each calls f with the deeds of [from, to) in order until it returns false.
-func (s *store) each(from, to uint64, f func(*deed) bool) error {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: tickKey('t', from), UpperBound: tickKey('t', to)})
-	if err != nil {
-		return err
+// segmentOf returns the segment of an entry.
+func (s *store) segmentOf(number uint64) *segment {
+	i, ok := slices.BinarySearchFunc(s.segments, number, func(g *segment, number uint64) int { return cmp.Compare(g.first, number) })
+	if !ok {
+		i--
 	}
-	for it.First(); it.Valid(); it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return errors.Join(err, it.Close())
-		}
-		d, err := decodeDeed(binary.BigEndian.Uint64(it.Key()[1:]), value)
-		if err != nil {
-			return errors.Join(err, it.Close())
-		}
-		if !f(&d) {
-			break
-		}
-	}
-	return it.Close()
+	return s.segments[i]
 }
 
-// put writes what the record of a tick has changed, and returns its hash.
-func (s *store) put(d *deed, st *standing) (uint64, error) {
-	value := d.encode()
-	if err := s.db.Set(tickKey('t', d.tick), value, pebble.NoSync); err != nil {
-		return 0, err
+// read reads the entry of a number that is in the window.
+func (s *store) read(number uint64, e *entry) error {
+	var buffer [headSize]byte
+	g := s.segmentOf(number)
+	e.number = number
+	at := int(number - g.first)
+	if written := g.count - len(g.headsOut)/headSize; at >= written {
+		e.decode(g.headsOut[headSize*(at-written):][:headSize])
+		return nil
 	}
+	if _, err := g.heads.ReadAt(buffer[:], headSize*int64(1+at)); err != nil {
+		return fmt.Errorf("%s: entry %d: %w", s.headsName(g.first), number, err)
+	}
+	if !e.decode(buffer[:]) {
+		return &DamageError{s.headsName(g.first), fmt.Sprintf("entry %d is not what was written", number)}
+	}
+	return nil
+}
+
+// known returns the newest entry of an id.
+func (s *store) known(of id) (e entry, ok bool, err error) {
+	first := s.segments[0].first
+	for number := range s.index.find(of, first, s.segments[len(s.segments)-1].end()) {
+		if err := s.read(number, &e); err != nil {
+			return e, false, err
+		}
+		if e.id == of {
+			return e, true, nil
+		}
+	}
+	return entry{}, false, nil
+}
+
+// find returns the newest entry of an id.
+func (s *store) find(of id) (entry, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known(of)
+}
+
+// put appends an entry, with a body if it is of an event. was is the newest entry of the
+// id, if known.
+func (s *store) put(e *entry, body []byte, was *entry, known bool) error {
 	if err := failpoint.Here("labels.put"); err != nil {
-		return 0, err
-	}
-	c := &coder.Coder{}
-	st.state(c)
-	if err := s.db.Set(s.idKey(d.id, d.tick), c.Out, pebble.NoSync); err != nil {
-		return 0, err
-	}
-	return xxhash.Sum64(value) ^ xxhash.Sum64(c.Out), nil
-}
-
-// find returns what is known of an id, and since which tick.
-func (s *store) find(id []byte) (st standing, since uint64, ok bool, err error) {
-	it, err := s.db.NewIter(nil)
-	if err != nil {
-		return st, 0, false, err
-	}
-	if ok = it.SeekPrefixGE(s.idKey(id, math.MaxUint64)); ok { // the newest
-		var value []byte
-		if value, err = it.ValueAndErr(); err == nil {
-			c := coder.Read(value)
-			if st.state(c); !c.Done() {
-				err = fmt.Errorf("what is known of the id %q cannot be read", id)
-			}
-			key := it.Key()
-			since = ^binary.BigEndian.Uint64(key[len(key)-8:])
-		}
-	}
-	return st, since, ok, errors.Join(err, it.Close())
-}
-
-// event returns the deed of an event.
-func (s *store) event(tick uint64) (d deed, err error) {
-	value, closer, err := s.db.Get(tickKey('t', tick))
-	if err != nil {
-		return d, fmt.Errorf("the event of record %d: %w", tick, err)
-	}
-	d, err = decodeDeed(tick, value)
-	return d, errors.Join(err, closer.Close())
-}
-
-// forget takes the body of an event away and sees to it that the files do not hold it any
-// more.
-func (s *store) forget(tick uint64) error {
-	d, err := s.event(tick)
-	if err != nil {
 		return err
 	}
-	d.forgotten, d.body = true, nil
-	key := tickKey('t', tick)
-	if err := s.db.Set(key, d.encode(), pebble.Sync); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.segments[len(s.segments)-1]
+	e.number = g.end()
+	hash := uint64(0)
+	if !e.label {
+		e.entry, e.body, e.length = e.number, g.bodyEnd, len(body)
+		hash = xxhash.Sum64(body)
+		g.bodiesOut = binary.LittleEndian.AppendUint32(g.bodiesOut, bodyChecksum(body))
+		g.bodiesOut = binary.LittleEndian.AppendUint32(g.bodiesOut, uint32(len(body)))
+		g.bodiesOut = append(g.bodiesOut, body...)
+		g.bodiesOut = append(g.bodiesOut, make([]byte, bodySize(len(body))-int64(bodyHead+len(body)))...)
+	}
+	from := len(g.headsOut)
+	g.headsOut = e.encode(g.headsOut)
+	e.sum = (s.sum+(hash^xxhash.Sum64(summed(g.headsOut[from:]))))*0x9e3779b97f4a7c15 + e.tick
+	g.headsOut = e.encode(g.headsOut[:from])
+	s.sum = e.sum
+	g.take(e)
+	s.index.put(e.id, e.number, was.number, known, s.segments[0].first)
+	return nil
+}
+
+// event returns the body of an event's entry, nil if it was taken away. It is valid until
+// the next call.
+func (s *store) event(number uint64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var e entry
+	if err := s.read(number, &e); err != nil {
+		return nil, err
+	}
+	g := s.segmentOf(number)
+	s.body = slices.Grow(s.body[:0], bodyHead+e.length)[:bodyHead+e.length]
+	body := s.body
+	if written := g.bodyEnd - int64(len(g.bodiesOut)); e.body >= written {
+		copy(body, g.bodiesOut[e.body-written:])
+	} else if _, err := g.bodies.ReadAt(body, e.body); err != nil {
+		return nil, fmt.Errorf("%s: the event of entry %d: %w", s.bodiesName(g.first), number, err)
+	}
+	sum, length := binary.LittleEndian.Uint32(body), binary.LittleEndian.Uint32(body[4:])
+	switch body = body[bodyHead:]; {
+	case sum == forgotten:
+		return nil, nil
+	case length != uint32(e.length) || sum != bodyChecksum(body):
+		return nil, &DamageError{s.bodiesName(g.first), fmt.Sprintf("the event of entry %d is not what was written", number)}
+	}
+	return body, nil
+}
+
+// forget writes zeros over the body of an event. It says that the body is gone before it
+// goes, so that a crash between the two leaves no damage.
+func (s *store) forget(number uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	var e entry
+	if err := s.read(number, &e); err != nil {
+		return err
+	}
+	g := s.segmentOf(number)
+	name := s.bodiesName(g.first)
+	said := binary.LittleEndian.AppendUint32(nil, forgotten)
+	if err := write(g.bodies, said, e.body, name); err != nil {
+		return err
+	}
+	if err := g.bodies.Sync(); err != nil {
 		return err
 	}
 	if err := failpoint.Here("labels.forget"); err != nil {
 		return err
 	}
-	return s.db.Compact(context.Background(), key, tickKey('t', tick+1), false)
+	if err := write(g.bodies, make([]byte, e.length), e.body+bodyHead, name); err != nil {
+		return err
+	}
+	return g.bodies.Sync()
 }
 
-// readAhead is how many deeds oldest reads at a time.
+// readAhead is how many entries oldest reads at a time.
 const readAhead = 256
 
-// oldest returns the oldest deed that has not been passed, nil if there is none.
-func (s *store) oldest() (*deed, error) {
+// oldest returns the oldest entry that has not been passed, nil if there is none.
+func (s *store) oldest() (*entry, error) {
 	if len(s.next) == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.next = s.next[:0]
-		err := s.each(s.at, math.MaxUint64, func(d *deed) bool {
-			s.next = append(s.next, *d)
-			s.at = d.tick + 1
-			return len(s.next) < readAhead
-		})
-		if err != nil {
-			return nil, err
+		end := s.segments[len(s.segments)-1].end()
+		for number := s.at; number < min(end, s.at+readAhead); number++ {
+			s.next = append(s.next, entry{})
+			if err := s.read(number, &s.next[len(s.next)-1]); err != nil {
+				s.next = nil
+				return nil, err
+			}
 		}
 	}
 	if len(s.next) == 0 {
@@ -358,66 +601,183 @@ func (s *store) oldest() (*deed, error) {
 	return &s.next[0], nil
 }
 
-// pass passes the oldest deed.
-func (s *store) pass() { s.next = s.next[1:] }
+// pass passes the oldest entry.
+func (s *store) pass() {
+	s.at++
+	s.next = s.next[1:]
+}
 
-// mark writes everything to disk for a checkpoint of that tick and sum. It may be called
-// from any goroutine.
-func (s *store) mark(tick, sum uint64) error {
-	if err := s.db.Set(tickKey('c', tick), binary.BigEndian.AppendUint64(nil, sum), pebble.Sync); err != nil {
+// flushBytes is how much may wait to be written.
+const flushBytes = 1 << 20
+
+// flushIfMuch writes what has come if that is much, and begins a new segment where the
+// last one is full. After an error it may be called again.
+func (s *store) flushIfMuch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.segments[len(s.segments)-1]
+	full := g.count >= s.most || g.bodyEnd >= int64(s.mostBytes)
+	if !full && len(g.headsOut)+len(g.bodiesOut) < flushBytes {
+		return nil
+	}
+	if err := s.flush(); err != nil || !full {
+		return err
+	}
+	s.segments = append(s.segments, &segment{first: g.end(), since: g.last + 1, before: s.sum})
+	return nil
+}
+
+// flush writes what has come. mu is locked.
+func (s *store) flush() error {
+	if s.broken != nil {
+		return s.broken
+	}
+	g := s.segments[len(s.segments)-1]
+	if len(g.headsOut) == 0 {
+		return nil
+	}
+	if err := s.create(&g.heads, s.headsName(g.first), g.encode()); err != nil {
+		return err
+	}
+	if len(g.bodiesOut) > 0 {
+		name := s.bodiesName(g.first)
+		if err := s.create(&g.bodies, name, nil); err != nil {
+			return err
+		}
+		if err := write(g.bodies, g.bodiesOut, g.bodyEnd-int64(len(g.bodiesOut)), name); err != nil {
+			return err
+		}
+		g.dirty = true
+		g.bodiesOut = g.bodiesOut[:0]
+	}
+	written := g.count - len(g.headsOut)/headSize
+	if err := write(g.heads, g.headsOut, headSize*int64(1+written), s.headsName(g.first)); err != nil {
+		return err
+	}
+	g.dirty = true
+	g.headsOut = g.headsOut[:0]
+	return nil
+}
+
+// create makes a file that begins with head, if there is none yet.
+func (s *store) create(file **os.File, name string, head []byte) error {
+	if *file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := write(f, head, 0, name); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	*file = f
+	return nil
+}
+
+// write writes all of b at a place of a file.
+func write(f *os.File, b []byte, at int64, name string) error {
+	if err := failpoint.Here("labels.write"); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err := f.WriteAt(b, at)
+	return err // which names the file
+}
+
+// BrokenError says that the operating system could not say whether what was written is on
+// disk. Only opening the store again shows what is there.
+type BrokenError struct{ Err error }
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("what waits for labels may not be on disk: %v; a restart goes on from the last checkpoint", e.Err)
+}
+
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// mark brings everything that has come by now to the disk, for a checkpoint. It may be
+// called from any goroutine.
+func (s *store) mark() error {
+	var files []*os.File
+	s.mu.Lock()
+	if err := s.flush(); err != nil {
+		s.mu.Unlock()
 		return fmt.Errorf("writing the events that wait for labels: %w", err)
+	}
+	for _, g := range s.segments {
+		if g.dirty {
+			g.dirty = false
+			for _, f := range []*os.File{g.bodies, g.heads} {
+				if f != nil {
+					files = append(files, f)
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, f := range files { // which only letGo closes, on this goroutine
+		errs = append(errs, f.Sync())
+	}
+	if len(files) > 0 {
+		errs = append(errs, syncDirectory(s.directory))
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.broken = &BrokenError{fmt.Errorf("%s: %w", s.directory, err)}
+		return s.broken
 	}
 	return nil
 }
 
-// letGo lets go of the features of the events before tick slim, of all that came before
-// the time, and of the marks before tick mark. Only one goroutine may do so.
-func (s *store) letGo(slim uint64, before int64, mark uint64) error {
-	b := s.db.NewBatch()
-	defer func() { b.Close() }()
-	flush := func(least int) error {
-		if b.Len() < least {
-			return nil
-		}
-		b.Set([]byte{'m'}, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.gone.Slim), s.gone.All), nil)
-		if err := b.Commit(pebble.NoSync); err != nil {
-			return err
-		}
-		b.Close()
-		b = s.db.NewBatch()
-		return nil
+func syncDirectory(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil // a directory cannot be opened for this; NTFS journals creations
 	}
-	const size = 1 << 20
-	var failed error
-	if s.gone.Slim < slim {
-		err := s.each(s.gone.Slim, slim, func(d *deed) bool {
-			d.body = nil
-			failed = errors.Join(b.Set(tickKey('t', d.tick), d.encode(), nil), flush(size))
-			s.gone.Slim = d.tick + 1
-			return failed == nil
-		})
-		if err = errors.Join(err, failed); err != nil {
-			return err
-		}
-		s.gone.Slim = slim
-	}
-	key := []byte(nil)
-	err := s.each(s.gone.All, slim, func(d *deed) bool {
-		if d.time >= before {
-			return false
-		}
-		key = appendIDKey(key[:0], d.id, d.tick)
-		s.gone.All = d.tick + 1
-		failed = errors.Join(b.Delete(key, nil), b.Delete(tickKey('t', d.tick), nil), flush(size))
-		return failed == nil
-	})
-	if err = errors.Join(err, failed); err != nil {
+	d, err := os.Open(name)
+	if err != nil {
 		return err
 	}
-	if err := b.DeleteRange(tickKey('c', 0), tickKey('c', mark), nil); err != nil {
-		return err
-	}
-	return flush(0)
+	return errors.Join(d.Sync(), d.Close())
 }
 
-func (s *store) close() error { return s.db.Close() }
+// letGo lets go of the bodies before the tick slim and of what came before that, before
+// the time or the tick all. Only the goroutine that calls mark may call it.
+func (s *store) letGo(slim uint64, before int64, all uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.segments[:len(s.segments)-1] {
+		if g.last >= slim {
+			break
+		}
+		if g.bodies != nil {
+			if err := errors.Join(g.bodies.Close(), os.Remove(s.bodiesName(g.first))); err != nil {
+				return err
+			}
+			g.bodies = nil
+		}
+		g.slim = true
+	}
+	for len(s.segments) > 1 && s.segments[0].slim && (s.segments[0].late < before || s.segments[0].last < all) {
+		g := s.segments[0]
+		if err := errors.Join(g.heads.Close(), os.Remove(s.headsName(g.first))); err != nil {
+			return err
+		}
+		s.segments = s.segments[1:]
+	}
+	return nil
+}
+
+// close closes the files. What has not been written is lost: it is behind the last
+// checkpoint.
+func (s *store) close() error {
+	var errs []error
+	for _, g := range s.segments {
+		for _, f := range []*os.File{g.heads, g.bodies} {
+			if f != nil {
+				errs = append(errs, f.Close())
+			}
+		}
+	}
+	return errors.Join(append(errs, s.lock.Unlock())...)
+}

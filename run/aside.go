@@ -124,6 +124,10 @@ type store struct {
 
 func (l *loop) deadLetters() store { return store{"dead letters", &l.current.DeadLetterFailures} }
 
+func (l *loop) waiting() store {
+	return store{"events that wait for labels", &l.current.WaitingFailures}
+}
+
 func (l *loop) suspectStore() store { return store{"suspects", &l.current.SuspectFailures} }
 
 // retry calls try, which stores records, until it succeeds or ctx ends. Meanwhile

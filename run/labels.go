@@ -25,7 +25,7 @@ func (l *loop) join(b *blankout.Batch, e *blankout.Example) error {
 
 func (l *loop) tryJoin(b *blankout.Batch, e *blankout.Example) error {
 	j := l.Labels
-	j.Advance(b.Topic, b.Partition, e.Arrival)
+	j.Advance(b.Topic, b.Partition, e)
 	for {
 		w, err := j.Expired()
 		if err != nil {

@@ -247,6 +247,11 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 			return err
 		}
 	}
+	if l.Labels != nil {
+		if err := l.retry(ctx, l.waiting(), l.Labels.Flush); err != nil {
+			return err
+		}
+	}
 	if b.Schema != nil {
 		l.Learner.SetSchema(b.Schema)
 	}
@@ -375,6 +380,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
+			l.log.Error("learning panics", "err", err) // at once: what closes after it may fail, or hang
 		}
 	}()
 	for ; i < n; i++ {

@@ -105,6 +105,9 @@ func (s *saver) write(state *frozen, more []blankout.Block, waiting *labels.Froz
 		var block blankout.Block
 		block, err = waiting.Block()
 		more = append(more, block)
+		if broken := (*labels.BrokenError)(nil); errors.As(err, &broken) {
+			err = FinalError{err}
+		}
 	}
 	var blocks iter.Seq[blankout.Block]
 	if err == nil {

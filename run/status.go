@@ -35,6 +35,7 @@ type Status struct {
 	DeadLetters                  map[blankout.Reason]uint64 // those stored
 	DeadLetterFailures           uint64                     // attempts to store that failed
 	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
+	WaitingFailures              uint64                     // attempts to write down what waits for labels that failed
 	Suspected, DriftAlarms       uint64                     // counted and raised; Metrics has those before Run began too
 	FieldAlarms                  uint64                     // raised; Health has those before Run began too
 	Partitions                   []PartitionStatus          // ordered by topic and partition

@@ -124,6 +124,10 @@ var metrics = []metric{
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
 	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels, since the start, whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
+	{"blankout_labels_odd_times_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OddTimes)) })},
+	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
+		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Share of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Labels != nil && v.status.Metrics.Numbers == nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -66,10 +67,10 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 			return nil, err
 		}
 	}
-	j, err := labels.Open(c.Labels, directory, from)
-	if is[*labels.StateError](err) {
-		return nil, refusedError{err}
+	if info, err := os.Stat(directory); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("others can look into the directory of the events that wait for labels: chmod 700 keeps them out", "directory", directory, "mode", info.Mode().Perm().String())
 	}
+	j, err := labels.Open(c.Labels, directory, from)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func openLanes(ctx context.Context, s *blankout.Schema, from blankout.Offsets, e
 				return nil, all, err
 			}
 			if log != nil {
-				lane.Late = sayLate(log, p)
+				lane.Late, lane.Odd = sayLate(log, p), sayOdd(log, p)
 			}
 			lanes, all = append(lanes, *lane), append(all, opened)
 		}
@@ -155,6 +156,18 @@ func openLanes(ctx context.Context, s *blankout.Schema, from blankout.Offsets, e
 func sayLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
 		log.Warn("a partition that was added has records older than what has been learned: they are learned next, and this run is not repeated to the byte", "topic", p.Topic, "partition", p.Number)
+	}
+}
+
+// sayOdd is a Lane's Odd. Of many records it names the first, the second, the fourth and so
+// on.
+func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
+	n := 0
+	return func(offset, at int64) {
+		if n++; n&(n-1) == 0 {
+			log.Warn("a record's time is out of line with the records around it: it takes the time of the one before; look at the clock of who wrote it",
+				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "odd_times", n)
+		}
 	}
 }
 
@@ -243,7 +256,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 				both := append(slices.Clone(*a.consuming.Load()), consumer)
 				a.consuming.Store(&both)
 			}
-			lane.Late = sayLate(a.log, p)
+			lane.Late, lane.Odd = sayLate(a.log, p), sayOdd(a.log, p)
 			a.log.Info("new partition", "topic", p.Topic, "partition", p.Number)
 			lanes = append(lanes, *lane)
 		}
@@ -322,6 +335,9 @@ func (p *program) sayJoined(c *labels.Counts) {
 	}
 	if n := c.Late + c.Unknown; n > 0 {
 		text += fmt.Sprintf("; %s came late or for no event", plural(int(n), "label"))
+	}
+	if n := c.OddTimes; n > 0 {
+		text += fmt.Sprintf("; the time of %s is out of line with the records around: they took the time of the one before", plural(int(n), "record"))
 	}
 	fmt.Fprintln(p.stderr, text)
 }

@@ -74,9 +74,6 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 		return usageError{fmt.Errorf("%s is of a learner whose labels do not come later", file.Name)}
 	}
 	join, err := labels.Open(c.Labels, c.LabelsDirectory(), state)
-	if is[*labels.StateError](err) {
-		return refusedError{err}
-	}
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/group"
+	"blankout/labels"
 	"blankout/online"
 	"blankout/record"
 	"blankout/run"
@@ -195,7 +196,7 @@ func exitCode(err error) int {
 		return 2
 	case is[refusedError](err), is[*run.RefusedError](err), is[*blankout.Refusal](err), is[*stream.ParquetError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
-		errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
+		is[*labels.StateError](err), is[*labels.DamageError](err), errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
 		return 3
 	}
 	return 1

@@ -1,0 +1,104 @@
+package labels
+
+// This file finds the newest entry of an id.
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+// index maps ids to the numbers of their newest entries. It is a hash table with linear
+// probing whose slots hold 31 bits of the id's hash, with the lowest bit set so that no
+// slot in use is 0, and the low 32 bits of the number. Ids of equal bits have slots of
+// their own, told apart by the entries. Entries that were let go leave their slots dead
+// until the table is made anew.
+//
+// A slot is 8 bytes, and .62 to .85 of the slots are in use: 9 to 13 bytes an id.
+type index struct {
+	slots []uint64
+	used  int // not 0, dead ones included
+}
+
+const (
+	fill = .85 // of the slots at most
+	room = 1.6 // slots for an id in a new table
+)
+
+func tag(of id) uint32 { return binary.LittleEndian.Uint32(of[:]) | 1 }
+
+// home is where the slot of a tag is looked for first.
+func (x *index) home(tag uint32) int { return int(uint64(tag) * uint64(len(x.slots)) >> 32) }
+
+func (x *index) after(i int) int {
+	if i++; i == len(x.slots) {
+		return 0
+	}
+	return i
+}
+
+// find yields the numbers, from first on and before end, that may be of an id.
+func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		if x.used == 0 {
+			return
+		}
+		t := tag(of)
+		for i := x.home(t); x.slots[i] != 0; i = x.after(i) {
+			if uint32(x.slots[i]>>32) != t {
+				continue
+			}
+			if number := first + uint64(uint32(x.slots[i])-uint32(first)); number < end && !yield(number) {
+				return
+			}
+		}
+	}
+}
+
+// put sets the number of an id. was is the one it had, if known. Numbers before first are
+// dead.
+func (x *index) put(of id, number, was uint64, known bool, first uint64) {
+	t := tag(of)
+	slot := uint64(t)<<32 | uint64(uint32(number))
+	if known {
+		old := uint64(t)<<32 | uint64(uint32(was))
+		for i := x.home(t); x.slots[i] != 0; i = x.after(i) {
+			if x.slots[i] == old {
+				x.slots[i] = slot
+				return
+			}
+		}
+	}
+	if float64(x.used+1) > fill*float64(len(x.slots)) {
+		x.renew(number, first)
+	}
+	x.insert(slot)
+}
+
+func (x *index) insert(slot uint64) {
+	i := x.home(uint32(slot >> 32))
+	for x.slots[i] != 0 {
+		i = x.after(i)
+	}
+	x.slots[i] = slot
+	x.used++
+}
+
+// renew makes a table with room for as many ids again, without the dead.
+func (x *index) renew(end, first uint64) {
+	live := func(slot uint64) bool {
+		return slot != 0 && uint64(uint32(slot)-uint32(first)) < end-first
+	}
+	n := 0
+	for _, slot := range x.slots {
+		if live(slot) {
+			n++
+		}
+	}
+	old := x.slots
+	x.slots, x.used = make([]uint64, max(64, int(room*float64(n)))), 0
+	for _, slot := range old {
+		if live(slot) {
+			x.insert(slot)
+		}
+	}
+}

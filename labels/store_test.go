@@ -1,0 +1,343 @@
+package labels
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// oneRun is a join that was stopped at a checkpoint: its directory, its state and how it
+// went on from there.
+type oneRun struct {
+	directory string
+	state     State
+	at        *joined // as the checkpoint has it
+	records   []arrived
+	out       []told
+	end       State
+}
+
+func newRun(t *testing.T, n, most int) *oneRun {
+	t.Helper()
+	r := rand.New(rand.NewPCG(4, 4))
+	run := &oneRun{directory: t.TempDir(), records: someRecords(r, n)}
+	j := newJoined(t, testConfig(200), run.directory)
+	j.join.store.most = most
+	k := 0
+	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
+	block, err := j.join.Freeze().Block()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(block.Data, &run.state); err != nil {
+		t.Fatal(err)
+	}
+	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
+	if err := j.join.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run.out, run.end, err = run.goOn(t, run.directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// goOn goes on from the checkpoint with the files of a directory, copied.
+func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(directory)); err != nil {
+		t.Fatal(err)
+	}
+	join, err := Open(testConfig(200), copied, run.state)
+	if err != nil {
+		return nil, State{}, err
+	}
+	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
+	err = j.try(t, run.records, func() int { return 4 }, nil)
+	return j.out, join.State(), errors.Join(err, join.Close())
+}
+
+// A byte that is changed, and a file that is cut short or gone, is found out or changes
+// nothing, and the error names the file or the directory.
+func TestDamagedStore(t *testing.T) {
+	run := newRun(t, 60, 9)
+	names, err := filepath.Glob(filepath.Join(run.directory, "*.*s"))
+	if err != nil || len(names) < 6 {
+		t.Fatalf("files %q, %v", names, err)
+	}
+	check := func(what, name string, change func(data []byte) []byte) (found bool) {
+		t.Helper()
+		directory := t.TempDir()
+		if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(directory, filepath.Base(name))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data = change(data); data == nil {
+			err = os.Remove(path)
+		} else {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, end, err := run.goOn(t, directory)
+		var damaged *DamageError
+		var foreign *StateError
+		switch {
+		case errors.As(err, &damaged):
+			if filepath.Base(damaged.File) != filepath.Base(name) && data != nil && len(data) == 0 {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+			return true
+		case errors.As(err, &foreign):
+			return true
+		case err != nil:
+			t.Errorf("%s of %s: %v", what, name, err)
+		case !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end):
+			t.Errorf("%s of %s: not found out, and it goes on otherwise", what, name)
+		}
+		return false
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	tried, found := 0, 0
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 25 {
+			at, bit := r.Int64N(info.Size()), r.IntN(8)
+			tried++
+			if check(fmt.Sprintf("bit %d of byte %d", bit, at), name, func(data []byte) []byte { data[at] ^= 1 << bit; return data }) {
+				found++
+			}
+			check(fmt.Sprintf("the end from byte %d on", at), name, func(data []byte) []byte { return data[:at] })
+		}
+		check("all", name, func([]byte) []byte { return nil })
+	}
+	if found < tried/3 { // much waits no longer, and is not read
+		t.Errorf("%d of %d changed bits were found out", found, tried)
+	}
+}
+
+// A file that cannot be written loses nothing: once it can be, all goes on to the same
+// state.
+func TestStoreThatCannotWrite(t *testing.T) {
+	run := newRun(t, 60, 9)
+	directory := t.TempDir()
+	if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
+		t.Fatal(err)
+	}
+	join, err := Open(testConfig(200), directory, run.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join.store.most = 9
+	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
+	failed, n := 0, 0
+	if err := j.try(t, run.records, func() int { return 4 }, func() bool {
+		if n++; n%4 == 2 {
+			if _, err := join.Freeze().Block(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n%4 != 0 {
+			return false
+		}
+		s := join.store
+		g := s.segments[len(s.segments)-1]
+		if g.heads == nil || len(g.headsOut) == 0 {
+			return false
+		}
+		was := g.heads // the real file, opened so that it cannot be written
+		if g.heads, err = os.Open(was.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
+			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
+		}
+		failed++
+		g.heads.Close()
+		g.heads = was
+		return false
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if failed < 3 {
+		t.Errorf("writing failed %d times", failed)
+	}
+	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
+		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
+	}
+	if err := join.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where the disk could not say what is on it, nothing is written any more: only a restart
+// shows.
+func TestStoreThatCannotSync(t *testing.T) {
+	j := newJoined(t, testConfig(200), t.TempDir()).join
+	event := func(id string) {
+		if _, _, err := j.Event(&blankout.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event("a")
+	if _, err := j.Freeze().Block(); err != nil {
+		t.Fatal(err)
+	}
+	g := j.store.segments[0]
+	g.dirty = true
+	g.heads.Close()
+	var broken *BrokenError
+	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
+		t.Fatalf("a checkpoint that was not synced: %v", err)
+	}
+	event("b")
+	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// Many ids, let go after a while, are all found and keep the table small.
+func TestIndex(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	var x index
+	numbers := map[id]uint64{}
+	ids := make([]id, 0, 60_000)
+	const window = 2000
+	first := uint64(1<<32 - 20_000) // the low bits of the numbers begin anew on the way
+	for number := first; number < first+60_000; number++ {
+		low := max(first, number-min(number, window))
+		of := hash(fmt.Appendf(nil, "%d", number))
+		if n := len(ids); n > 0 && r.IntN(3) == 0 {
+			of = ids[max(0, n-1-r.IntN(500))]
+		} else if r.IntN(50) == 0 && n > 0 { // another id of the same bits
+			copy(of[:4], ids[n-1][:4])
+		}
+		ids = append(ids, of)
+		was, known := numbers[of]
+		known = known && was >= low
+		x.put(of, number, was, known, low)
+		numbers[of] = number
+		probe := ids[max(0, len(ids)-1-r.IntN(window))]
+		want, ok := numbers[probe], false
+		for n := range x.find(probe, low, number+1) {
+			ok = ok || n == want
+		}
+		if ok != (want >= low) {
+			t.Fatalf("number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
+		}
+	}
+	if n := len(x.slots); n > 4*window {
+		t.Errorf("%d slots for %d entries", n, window)
+	}
+}
+
+// Labels that come before their event are bounded by max_pending too; the oldest go first.
+func TestMaxPendingCountsEarlyLabels(t *testing.T) {
+	c := testConfig(1_000_000)
+	c.MaxPending = 100
+	j, err := Open(c, t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	advance := func(at int64) {
+		j.Advance("labels", 0, &blankout.Example{Arrival: at})
+		if w, err := j.Expired(); w != nil || err != nil {
+			t.Fatal(w, err)
+		}
+	}
+	const n = 5000
+	for i := range n {
+		advance(int64(i))
+		if _, _, err := j.Label(&blankout.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	advance(n)
+	if s := j.State(); s.Held != 100 || s.Early != n || s.Unknown != n-100 {
+		t.Errorf("%d held, %d early, %d unknown", s.Held, s.Early, s.Unknown)
+	}
+	for i, want := range map[int]Outcome{n - 101: Waits, n - 100: Matches, n - 1: Matches} {
+		if o, _, err := j.Event(&blankout.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil || o != want {
+			t.Errorf("the event of label %d: %v, %v", i, o, err)
+		}
+	}
+	if s := j.State(); s.Held != 101 {
+		t.Errorf("%d held", s.Held)
+	}
+}
+
+// What is kept of ids whose wait is over does not grow for ever, on disk or in memory.
+func TestStoreStaysSmall(t *testing.T) {
+	directory := t.TempDir()
+	j, err := Open(testConfig(1000), directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	j.store.most = 500
+	most := 0
+	for i := range 40_000 {
+		if err := j.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		j.Advance("events", 0, &blankout.Example{Arrival: int64(i)})
+		for {
+			w, err := j.Expired()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w == nil {
+				break
+			}
+		}
+		if _, _, err := j.Event(&blankout.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			f := j.Freeze()
+			if _, err := f.Block(); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.LetGo(); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(directory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, len(entries))
+		}
+	}
+	if most > 16 || len(j.store.index.slots) > 20_000 {
+		t.Errorf("%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
+	}
+	var bodies bytes.Buffer
+	for _, g := range j.store.segments {
+		if !g.slim {
+			fmt.Fprint(&bodies, g.first, " ")
+		}
+	}
+	if n := len(strings.Fields(bodies.String())); n > 5 {
+		t.Errorf("the bodies of %d segments are kept: %s", n, &bodies)
+	}
+}

@@ -1,0 +1,94 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout/internal/longtest"
+)
+
+// The file system of the events that wait for labels is full: the learner says so and is
+// not ready, a stop ends it with 1, kills change nothing, and once there is room it goes
+// on to the same bytes.
+func TestFullDiskUnderLabels(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t)
+	broker := joinBroker(t, 8_000).Brokers()[0]
+	reference := newJoiner(t, program, broker, 0)
+	reference.finish(t)
+
+	l := newJoiner(t, program, broker, 0)
+	disk := filepath.Join(l.dir, "waiting")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	size := func(flags uintptr, kilobytes int) error {
+		return syscall.Mount("tmpfs", disk, "tmpfs", flags, fmt.Sprintf("size=%dk", kilobytes))
+	}
+	if err := size(0, 300); err != nil {
+		t.Skip("no file system may be mounted here: ", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	address := freePorts(t, 1)[0]
+	l.flags = append(l.flags, "--set=http.address="+address)
+	full := func() bool { return strings.Contains(l.log(), "no space left on device") }
+
+	c := l.start(t)
+	for deadline := time.Now().Add(time.Minute); !full(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the disk never got full\n%s", l.log())
+		}
+	}
+	if !strings.Contains(l.log(), disk) {
+		t.Errorf("the log does not name %s\n%s", disk, l.log())
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		response, err := http.Get("http://" + address + "/readyz")
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusServiceUnavailable {
+				break
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it says that it is ready: %v\n%s", err, l.log())
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(c.Wait(), &exit) || exit.ExitCode() != 1 {
+		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
+	}
+
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	for n := range 20 {
+		if n == 10 { // a little further, to another place
+			if err := size(syscall.MS_REMOUNT, 500); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := l.live(t, time.Duration(r.Float64()*float64(time.Second)), (*os.Process).Kill)
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+			t.Fatalf("ended by itself: %v\n%s", err, l.log())
+		}
+	}
+	if err := size(syscall.MS_REMOUNT, 64<<10); err != nil {
+		t.Fatal(err)
+	}
+	l.finish(t)
+	l.checkJoined(t, reference)
+}
