@@ -95,8 +95,9 @@ func (g *ColumnGroups) String() string {
 // goroutine.
 type Grouping struct {
 	schema  *Schema
-	fields  []int32 // unit by field id
-	columns []int32 // 1 + unit by column of the anonymous field, 0 for one not met
+	fields  []int32          // unit by field id
+	columns []int32          // 1 + unit by column of the anonymous field below denseColumns, 0 for one not met
+	sparse  map[uint32]int32 // unit by column of the anonymous field from there on
 	units   []unit
 	byName  map[string]int32
 }
@@ -109,7 +110,7 @@ type unit struct {
 
 // NewGrouping returns the Grouping of a Schema.
 func NewGrouping(s *Schema) *Grouping {
-	return &Grouping{schema: s, byName: map[string]int32{}}
+	return &Grouping{schema: s, sparse: map[uint32]int32{}, byName: map[string]int32{}}
 }
 
 // Declared says whether groups are named, so that not every field is one of its own.
@@ -198,13 +199,25 @@ func (g *Grouping) covariances(n GroupDropout, units []int32, parts []float64) [
 	return out
 }
 
+// denseColumns bounds the columns that a Grouping keeps in an array: a single one may be
+// any number, and the memory follows those that there are.
+const denseColumns = 1 << 20
+
 func (g *Grouping) ofColumn(column uint32) int32 {
-	if int(column) < len(g.columns) {
+	switch {
+	case int(column) < len(g.columns):
 		if u := g.columns[column]; u > 0 {
 			return u - 1
 		}
-	} else {
+	case column < denseColumns:
 		g.columns = append(g.columns, make([]int32, int(column)+1-len(g.columns))...)
+	default:
+		u, ok := g.sparse[column]
+		if !ok {
+			u = g.group(g.columnName(column))
+			g.sparse[column] = u
+		}
+		return u
 	}
 	u := g.group(g.columnName(column))
 	g.columns[column] = u + 1

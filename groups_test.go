@@ -1,6 +1,9 @@
 package blankout
 
 import (
+	"fmt"
+	"math"
+	"runtime"
 	"testing"
 )
 
@@ -69,6 +72,33 @@ func TestGrouping(t *testing.T) {
 	other := NewGrouping(s)
 	if other.Of(0, 9); other.Hash(other.Of(0, 5)) != g.Hash(g.Of(0, 5)) {
 		t.Error("the hash of a unit depends on more than its name")
+	}
+}
+
+// What a Grouping takes follows the columns that it met, not the largest number of one.
+func TestGroupingOfLargeColumns(t *testing.T) {
+	s := NewSchema(10, nil, 2)
+	s.ColumnGroups = &ColumnGroups{Named: []NamedColumns{{"far", []Span{{1 << 30, math.MaxUint32}}}}}
+	g := NewGrouping(s)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, column := range []uint32{5, denseColumns, 1 << 25, 1 << 30, 1<<31 - 1, 1 << 31, 5} {
+		want := fmt.Sprint(column + 1)
+		if column >= 1<<30 {
+			want = "far"
+		}
+		for range 2 {
+			if got := g.Name(g.Of(0, column)); got != want {
+				t.Errorf("column %d is in %q, want %q", column, got, want)
+			}
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("six columns took %d bytes", took)
+	}
+	if g.Len() != 4 {
+		t.Errorf("%d units, want 4", g.Len())
 	}
 }
 

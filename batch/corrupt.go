@@ -65,7 +65,7 @@ func (c *Corrupter) vec(x blankout.Vec, field []uint16, n, copy int) {
 		if i < len(field) {
 			id = field[i]
 		}
-		unit := c.Grouping.Of(id, x.Index[i])
+		unit := c.Grouping.Of(id, c.Curves.Source(x.Index[i]))
 		a, b, pair := c.Grouping.Pair(unit)
 		if !pair {
 			a, b = unit, unit

@@ -198,3 +198,25 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 		}
 	}
 }
+
+// A hat dies with the group of its number, and is of no group of its own.
+func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
+	s := blankout.NewSchema(0, nil, 2)
+	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 2, To: 4}}}}}
+	curves, err := blankout.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
+	c := Corrupter{Noise: blankout.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: blankout.NewGrouping(s), Curves: curves}
+	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: blankout.NewGrouping(s)}
+	for n := range 50 {
+		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)
+		if want = append(want, want[0], want[0], want[2]); !slices.Equal(got, want) {
+			t.Errorf("event %d: %v of %v die, want %v", n, got, columns, want)
+		}
+	}
+	if n := c.Grouping.Len(); n != 2 {
+		t.Errorf("%d groups, want that of column 1 and g", n)
+	}
+}

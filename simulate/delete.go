@@ -28,7 +28,10 @@ func (r Random) String() string { return "random:" + number(r.Share) }
 
 // drop marks what noise that deletes features deletes.
 func (e *Event) drop(noise blankout.Noise, share float64) {
-	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping = noise, e.Seed, e.grouped()
+	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Curves = noise, e.Seed, e.grouped(), nil
+	if e.Model != nil {
+		e.corrupter.Curves = e.Model.Scaler.Curves
+	}
 	e.Dead = e.corrupter.Dead(e.X.Index, e.Field, e.Number, e.Repeat, e.Dead)
 	e.Left = 1 - share
 }

@@ -216,6 +216,27 @@ func TestKill(t *testing.T) {
 }
 
 // TestAdditive: the noise has the deviation asked for and is the same for everybody.
+// A hat of a curve is of no group of its own.
+func TestGroupsWithCurves(t *testing.T) {
+	curves, err := blankout.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &blankout.Linear{Head: blankout.Head{Scaler: blankout.Scaler{Curves: curves}}}
+	s := blankout.NewSchema(0, nil, 2)
+	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 0, To: 2}}}}}
+	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: blankout.Vec{Index: []uint32{1, 2, curves.Hat(0, 1)}, Value: []float64{0, 1, 1}}}
+	for e.Number = range 50 {
+		Groups{Share: 0.5}.Kill(&e)
+		if e.Dead[2] != e.Dead[0] {
+			t.Errorf("event %d: dead are %v", e.Number, e.Dead)
+		}
+	}
+	if n := e.grouping.Len(); n != 2 {
+		t.Errorf("%d groups, want g and that of column 2", n)
+	}
+}
+
 func TestAdditive(t *testing.T) {
 	m, examples := stream(2, 3000, 9)
 	sum, square, all := 0.0, 0.0, 0.0
