@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -131,11 +130,13 @@ func (c *avroCompiler) compile(n *avro.SchemaNode) (*avroType, error) {
 		}
 	case "record", "error":
 		t.decode, t.names = (*avroReader).avroRecord, []string{}
+		seen := map[string]bool{}
 		for i := range n.Fields {
 			f := &n.Fields[i]
-			if slices.Contains(t.names, f.Name) {
+			if seen[f.Name] {
 				return nil, fmt.Errorf("field %q twice", f.Name)
 			}
+			seen[f.Name] = true
 			t.names = append(t.names, f.Name)
 			if err := c.children(t, &f.Type); err != nil {
 				return nil, err

@@ -51,9 +51,12 @@ func (d *wire) Decode(ctx context.Context, r Record, e *blankout.Example) error 
 		return err
 	}
 	if schema.err != nil {
-		d.refuse(&r, e, blankout.ReasonSchema, "schema %d: %v", id, schema.err)
+		why := fmt.Errorf("schema %d: %w", id, schema.err)
+		d.registry.Use(why)
+		d.refuse(&r, e, blankout.ReasonSchema, "%v", why)
 		return nil
 	}
+	d.registry.Use(nil)
 	schema.decode(&d.places, value)
 	d.end(&r, e)
 	return nil
@@ -82,9 +85,9 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 		return c, nil
 	}
 	s, err := d.registry.Schema(ctx, id)
-	var unknown *registry.UnknownError
+	var denied *registry.DeniedError
 	switch {
-	case errors.As(err, &unknown):
+	case errors.As(err, &denied):
 		return compiled{err: err}, nil // it may become known
 	case err != nil:
 		return compiled{}, err

@@ -362,6 +362,47 @@ func TestWireWithoutRegistry(t *testing.T) {
 	}
 }
 
+// Records of schemas that the registry denies are refused at once, and it is told that
+// nothing can be read; a record that can ends that.
+func TestWireDenied(t *testing.T) {
+	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[]}`}, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
+	d, err := NewDecoder(c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e blankout.Example
+	for id := range byte(20) {
+		d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 2 + id}}, &e)
+		if e.Refused == nil || e.Refused.Reason != blankout.ReasonSchema {
+			t.Errorf("schema %d: %v", 2+id, e.Refused)
+		}
+	}
+	if why := c.Registry.Status().Refused; !strings.Contains(why, "the last 20 records were refused for their schemas, the latest: schema 21: ") {
+		t.Errorf("%q", why)
+	}
+	d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 1}}, &e)
+	if why := c.Registry.Status().Refused; e.Refused != nil || why != "" {
+		t.Errorf("%v, %q", e.Refused, why)
+	}
+}
+
+// A schema of many fields is compiled in a time that is in
+// proportion to them: otherwise this test would take minutes.
+func TestAvroLargeSchemas(t *testing.T) {
+	var fields strings.Builder
+	for i := range 150_000 {
+		fmt.Fprintf(&fields, `{"name":"f%d","type":"int"},`, i)
+	}
+	text := `{"type":"record","name":"E","fields":[` + fields.String() + `{"name":"last","type":"int"}]}`
+	if root, err := compileAvro(&registry.Schema{Text: text}); err != nil || len(root.names) != 150_001 {
+		t.Error(err)
+	}
+	twice := `{"type":"record","name":"E","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}`
+	if _, err := compileAvro(&registry.Schema{Text: twice}); err == nil {
+		t.Error("a record has two fields of one name")
+	}
+}
+
 // Names that are joined by nesting take no more than their limits, and none that a refused
 // record has brought stay.
 func TestWireNames(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -111,11 +112,14 @@ func (c Config) options() ([]sr.ClientOpt, error) {
 	return options, nil
 }
 
-// maxAnswer bounds an answer of the registry.
-const maxAnswer = 16 << 20
+// maxAnswer bounds an answer of the registry, and the schemas that one refers to together:
+// Kafka keeps none above 1 MB unless told to.
+const maxAnswer = 2 << 20
+
+var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
 // newHTTPClient returns a client that follows no redirect, for what it sends may hold a
-// secret, and reads no more than maxAnswer bytes.
+// secret, and reads answers of maxAnswer bytes at most.
 func newHTTPClient(config *tls.Config) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = config
@@ -131,12 +135,22 @@ type limited struct{ http.RoundTripper }
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := l.RoundTripper.RoundTrip(r)
 	if err == nil {
-		answer.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+		answer.Body = &limitedBody{answer.Body, maxAnswer}
 	}
 	return answer, err
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLong
+	}
+	return n, err
 }
 
 // Schema is a schema and what it refers to.
@@ -151,12 +165,15 @@ type Schema struct {
 // Reference is a schema by the name that others refer to it by.
 type Reference struct{ Name, Text string }
 
-// UnknownError says that the registry has no schema of an id.
-type UnknownError struct{ ID uint32 }
+// DeniedError says that the registry answers, and gives no schema of the id that could be
+// used.
+type DeniedError struct{ Err error }
 
-func (e *UnknownError) Error() string {
-	return fmt.Sprintf("the registry has no schema %d", e.ID)
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("the registry does not give it: %v", e.Err)
 }
+
+func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Status is how a Client is doing.
 type Status struct {
@@ -166,6 +183,9 @@ type Status struct {
 	// Trouble says why somebody waits for a schema, "" if nobody does; Since is from when.
 	Trouble string
 	Since   time.Time
+	// Refused says that all of the last records, refusedInARow or more, were refused for
+	// their schemas, and why the latest was; "" if they were not.
+	Refused string
 }
 
 // Client finds schemas and keeps them: those of an id never change. It is safe for
@@ -175,10 +195,19 @@ type Client struct {
 	log      *slog.Logger
 	pause    time.Duration // before the first repetition
 
-	mu      sync.Mutex
-	known   map[uint32]*Schema
-	unknown map[uint32]time.Time // until when they are not asked for again
-	status  Status
+	refused atomic.Uint64 // records in a row
+
+	mu     sync.Mutex
+	known  map[uint32]*Schema
+	denied map[uint32]denial
+	why    error // the latest record of those in a row was refused
+	status Status
+}
+
+// denial is what the registry said of an id that it is not asked for again until then.
+type denial struct {
+	err   *DeniedError
+	until time.Time
 }
 
 // New returns a Client; log may be nil. Nothing is asked yet.
@@ -200,7 +229,7 @@ func New(c Config, log *slog.Logger) (*Client, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, unknown: map[uint32]time.Time{}}, nil
+	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, denied: map[uint32]denial{}}, nil
 }
 
 // Status returns how the Client is doing.
@@ -209,30 +238,52 @@ func (c *Client) Status() Status {
 	defer c.mu.Unlock()
 	s := c.status
 	s.Schemas = len(c.known)
+	if n := c.refused.Load(); n >= refusedInARow {
+		s.Refused = fmt.Sprintf("the last %d records were refused for their schemas, the latest: %v", n, c.why)
+	}
 	return s
 }
 
+// refusedInARow is from how many records on it matters that all were refused: one producer
+// whose records cannot be read does not make a learner unready.
+const refusedInARow = 10
+
+// Use tells c that a record could be read by its schema, or, with an error, that it was
+// refused for that.
+func (c *Client) Use(refused error) {
+	if refused == nil {
+		if c.refused.Load() > 0 {
+			c.refused.Store(0)
+		}
+		return
+	}
+	c.mu.Lock()
+	c.why = refused
+	c.mu.Unlock()
+	c.refused.Add(1)
+}
+
 const (
-	// A registry that has just been told of a schema may not know it everywhere yet.
-	asksForUnknown = 4
-	// A schema that is unknown is not asked for again so soon: every record would wait.
-	forgetUnknown = time.Minute
+	// A schema that is denied is not asked for again so soon: every record would wait for
+	// the answer. A registry that has just been told of it may not know it everywhere yet.
+	askAgain = 10 * time.Second
+	// maxDenied bounds the denials that are kept.
+	maxDenied = 10_000
 )
 
-// Schema returns the schema of an id. While the registry cannot be reached, or answers
-// with an error, Schema asks again until ctx ends, whose error it then returns. For an id
-// that the registry does not know, asked several times, it returns an *UnknownError.
+// Schema returns the schema of an id. While the registry cannot be reached, or fails,
+// Schema asks again until ctx ends, whose error it then returns. For an id that the
+// registry denies, or whose schema is beyond what a Client takes, it returns a *DeniedError.
 func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	c.mu.Lock()
-	known, until := c.known[id], c.unknown[id]
+	known, denied := c.known[id], c.denied[id]
 	c.mu.Unlock()
 	if known != nil {
 		return known, nil
 	}
-	if time.Now().Before(until) {
-		return nil, &UnknownError{id}
+	if time.Now().Before(denied.until) {
+		return nil, denied.err
 	}
-	asked := 0
 	for pause := c.pause; ; pause = min(2*pause, 30*time.Second) {
 		s, err := c.fetch(ctx, id)
 		if ctx.Err() != nil {
@@ -243,11 +294,8 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 			c.learn(id, s)
 			return s, nil
 		}
-		if notFound(err) {
-			if asked++; asked == asksForUnknown {
-				c.forget(id)
-				return nil, &UnknownError{id}
-			}
+		if denies(err) {
+			return nil, c.deny(id, err)
 		}
 		c.fail(id, err, pause)
 		timer := time.NewTimer(pause)
@@ -261,9 +309,17 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	}
 }
 
-func notFound(err error) bool {
+// denies says whether an error is an answer to the question, so that asking again is no use:
+// one with a registry's own code, which a proxy in its place does not give.
+func denies(err error) bool {
 	var answer *sr.ResponseError
-	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
+	if errors.As(err, &answer) {
+		switch answer.StatusCode {
+		case http.StatusNotFound, http.StatusBadRequest, http.StatusUnprocessableEntity:
+			return answer.ErrorCode != 0
+		}
+	}
+	return errors.Is(err, errTooLong) || errors.Is(err, errReferences)
 }
 
 func (c *Client) learn(id uint32, s *Schema) {
@@ -273,14 +329,16 @@ func (c *Client) learn(id uint32, s *Schema) {
 	c.clear()
 }
 
-func (c *Client) forget(id uint32) {
+func (c *Client) deny(id uint32, err error) error {
+	d := denial{&DeniedError{err}, time.Now().Add(askAgain)}
 	c.mu.Lock()
-	if len(c.unknown) > 1000 {
-		clear(c.unknown)
+	if len(c.denied) >= maxDenied {
+		clear(c.denied)
 	}
-	c.unknown[id] = time.Now().Add(forgetUnknown)
+	c.denied[id] = d
 	c.mu.Unlock()
 	c.clear()
+	return d.err
 }
 
 // clear notes that nobody waits any more.
@@ -315,29 +373,47 @@ func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 		return nil, err
 	}
 	s := &Schema{Type: schema.Type.String(), Text: schema.Schema}
-	return s, c.follow(ctx, schema.References, s, map[string]bool{})
+	f := follower{c, s, map[string]bool{}, maxAnswer}
+	return s, f.follow(ctx, schema.References)
 }
 
-// maxReferences bounds the schemas that one refers to.
-const maxReferences = 1000
+// maxReferences bounds the schemas that one refers to. Those of a chain take a time that
+// grows with its square.
+const maxReferences = 200
 
-func (c *Client) follow(ctx context.Context, references []sr.SchemaReference, s *Schema, seen map[string]bool) error {
+var errReferences = fmt.Errorf("it refers to more than %d schemas, or to more than %d bytes of them", maxReferences, maxAnswer)
+
+// follower gathers the schemas that one refers to.
+type follower struct {
+	*Client
+	s    *Schema
+	seen map[string]bool
+	left int // bytes that they may have
+}
+
+func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) error {
 	for _, r := range references {
-		if seen[r.Name] {
+		if f.seen[r.Name] {
 			continue
 		}
-		if seen[r.Name] = true; len(seen) > maxReferences {
-			return fmt.Errorf("it refers to more than %d schemas", maxReferences)
+		if f.seen[r.Name] = true; len(f.seen) > maxReferences {
+			return errReferences
 		}
-		found, err := c.registry.SchemaByVersion(ctx, r.Subject, r.Version)
-		c.count(err)
+		found, err := f.registry.SchemaByVersion(ctx, r.Subject, r.Version)
+		f.count(err)
+		if err == nil {
+			if f.left -= len(found.Schema.Schema); f.left < 0 {
+				return errReferences
+			}
+			err = f.follow(ctx, found.References)
+		}
+		if errors.Is(err, errReferences) {
+			return err
+		}
 		if err != nil {
 			return fmt.Errorf("%s, version %d of %s, which it refers to: %w", r.Name, r.Version, r.Subject, err)
 		}
-		if err := c.follow(ctx, found.References, s, seen); err != nil {
-			return err
-		}
-		s.References = append(s.References, Reference{r.Name, found.Schema.Schema})
+		f.s.References = append(f.s.References, Reference{r.Name, found.Schema.Schema})
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -63,8 +64,7 @@ func TestSchema(t *testing.T) {
 }
 
 // While the registry answers with errors, or not at all, a schema is waited for; then
-// everything goes on. A schema that it does not know is asked for several times, for it
-// may be new, and then not for a while.
+// everything goes on. A proxy in its place that knows no such page is no registry.
 func TestAway(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
@@ -78,7 +78,7 @@ func TestAway(t *testing.T) {
 		case 3:
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		case 4:
-			w.Write([]byte(`{"schema":"` + strings.Repeat("x", maxAnswer) + `"}`))
+			http.NotFound(w, r)
 		default:
 			fake.Handler().ServeHTTP(w, r)
 		}
@@ -108,21 +108,90 @@ func TestAway(t *testing.T) {
 		}
 	}
 	c := open(t, Config{URL: server.URL})
-	asked.Store(0)
-	var unknown *UnknownError
-	for range 3 {
-		if _, err := c.Schema(t.Context(), 7); !errors.As(err, &unknown) || unknown.ID != 7 {
-			t.Errorf("%v", err)
-		}
-	}
-	if n := asked.Load(); n != asksForUnknown {
-		t.Errorf("a schema that is unknown was asked for %d times", n)
-	}
 	bad.Store(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := c.Schema(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || c.Status().Trouble != "" {
 		t.Errorf("%v, %+v", err, c.Status())
+	}
+}
+
+// A schema that the registry denies is asked for once, and then not for a while: no record
+// waits for it. The same is true of one that is larger than any, or refers to too many.
+func TestDenied(t *testing.T) {
+	fake := srfake.NewRegistry()
+	refersTo := func(i int) []sr.SchemaReference {
+		return []sr.SchemaReference{{Name: fmt.Sprint("r", i), Subject: fmt.Sprint("r", i), Version: 1}}
+	}
+	for i := range maxReferences + 1 {
+		s := sr.Schema{Type: sr.TypeAvro, Schema: number}
+		if i > 0 {
+			s.References = refersTo(i - 1)
+		}
+		fake.SeedSchema(fmt.Sprint("r", i), 1, 1000+i, s)
+	}
+	fake.SeedSchema("chain", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number, References: refersTo(maxReferences)})
+	fake.SeedSchema("long", 1, 2, sr.Schema{Type: sr.TypeAvro, Schema: strings.Repeat(" ", maxAnswer) + number})
+	for i := range 3 {
+		fake.SeedSchema(fmt.Sprint("big", i), 1, 10+i, sr.Schema{Type: sr.TypeAvro, Schema: strings.Repeat(" ", maxAnswer/2) + number})
+	}
+	fake.SeedSchema("many", 1, 3, sr.Schema{Type: sr.TypeAvro, Schema: number, References: []sr.SchemaReference{
+		{Name: "a", Subject: "big0", Version: 1}, {Name: "b", Subject: "big1", Version: 1}, {Name: "c", Subject: "big2", Version: 1}}})
+	fake.SeedSchema("gone", 1, 5, sr.Schema{Type: sr.TypeAvro, Schema: number})
+	fake.SeedSchema("dangling", 1, 4, sr.Schema{Type: sr.TypeAvro, Schema: number, References: []sr.SchemaReference{{Name: "gone", Subject: "gone", Version: 1}}})
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); strings.HasPrefix(r.URL.Path, "/subjects/gone/") {
+			w.WriteHeader(http.StatusNotFound)
+			w.Write([]byte(`{"error_code": 40401, "message": "subject not found"}`))
+			return
+		}
+		fake.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	c, err := New(Config{URL: server.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pause = 24 * time.Hour // a wait would not end
+	for _, x := range []struct {
+		id, asked int
+		why       string
+	}{{1, 1 + maxReferences, "refers to more than 200 schemas"}, {2, 1, "longer than 2097152 bytes"}, {3, 3, "more than 2097152 bytes of them"}, {4, 2, "gone, version 1"}, {7, 1, "not found"}} {
+		asked.Store(0)
+		for range 3 {
+			var denied *DeniedError
+			if _, err := c.Schema(t.Context(), uint32(x.id)); !errors.As(err, &denied) || !strings.Contains(err.Error(), x.why) {
+				t.Errorf("schema %d: %v, want %q", x.id, err, x.why)
+			}
+		}
+		if n := int(asked.Load()); n != x.asked {
+			t.Errorf("schema %d: %d requests, want %d", x.id, n, x.asked)
+		}
+	}
+	for id := range uint32(maxDenied + 1) {
+		c.deny(1e6+id, errTooLong)
+	}
+	if n := len(c.denied); n > maxDenied {
+		t.Errorf("%d denials are kept", n)
+	}
+}
+
+// Many records in a row without a usable schema are told, and a good one ends that.
+func TestRefused(t *testing.T) {
+	c := open(t, Config{URL: "http://127.0.0.1:1"})
+	for i := range refusedInARow {
+		if why := c.Status().Refused; why != "" {
+			t.Errorf("after %d records: %s", i, why)
+		}
+		c.Use(fmt.Errorf("schema %d: none", i))
+	}
+	if why := c.Status().Refused; !strings.Contains(why, "the last 10 records") || !strings.Contains(why, "schema 9: none") {
+		t.Error(why)
+	}
+	c.Use(nil)
+	if why := c.Status().Refused; why != "" {
+		t.Error(why)
 	}
 }
 

@@ -7,6 +7,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -158,7 +159,8 @@ func (s Service) notReady() string {
 		why = s.failing()
 	}
 	if why == "" && s.Registry != nil {
-		why = s.Registry.Status().Trouble
+		status := s.Registry.Status()
+		why = cmp.Or(status.Trouble, status.Refused)
 	}
 	if why == "" && s.Predictions != nil {
 		// That a learner has not seen an event yet does not make the server unready.

@@ -40,6 +40,7 @@ import (
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
+	"blankout/registry"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -238,6 +239,25 @@ func TestFailingPartitions(t *testing.T) {
 		if got := fmt.Sprintf("%d %s", status, strings.TrimSpace(text)); got != want {
 			t.Errorf("%q: %s", failing, got)
 		}
+	}
+}
+
+// A service all of whose records are refused for their schemas is not ready.
+func TestRefusedSchemas(t *testing.T) {
+	client, err := registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &run.Status{} }, Registry: client})
+	for range 10 {
+		client.Use(errors.New("schema 7: none"))
+	}
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "schema 7: none") {
+		t.Errorf("%d %s", status, text)
+	}
+	client.Use(nil)
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
 	}
 }
 
