@@ -147,19 +147,20 @@ func sourceAt(where string, o Options) (Source, error) {
 	case scheme == "http", scheme == "https":
 		u, err := url.Parse(where)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: not an address", blankout.Address(where))
 		}
 		if u.Path == "" || u.Path == "/" {
 			u.Path = "/v1/model"
 		}
-		return &server{url: u, options: o}, nil
+		return &server{url: u, where: blankout.Address(u.String()), options: o}, nil
 	}
-	return nil, fmt.Errorf("%s: no model can be read from an address that begins with %s:// (want http, https or one of Options.Schemes: %q)", where, scheme, slices.Sorted(maps.Keys(o.Schemes)))
+	return nil, fmt.Errorf("%s: no model can be read from an address that begins with %s:// (want http, https or one of Options.Schemes: %q)", blankout.Address(where), scheme, slices.Sorted(maps.Keys(o.Schemes)))
 }
 
 // server is a learner's HTTP server.
 type server struct {
 	url     *url.URL
+	where   blankout.Address // url, for errors
 	options Options
 	tag     string // of the model returned last
 }
@@ -182,11 +183,11 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, blankout.HideAddresses(err)
 	}
 	defer response.Body.Close()
 	if coding := response.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, fmt.Errorf("%s: the answer is compressed (%.20q), which was not asked for", s.url.Redacted(), coding)
+		return nil, fmt.Errorf("%s: the answer is compressed (%.20q), which was not asked for", s.where, coding)
 	}
 	if response.StatusCode == http.StatusNotModified {
 		return nil, nil
@@ -198,19 +199,19 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", s.where, err)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s: %s: %s", s.url.Redacted(), response.Status, strings.TrimSpace(string(data)))
+		return nil, fmt.Errorf("%s: %s: %s", s.where, response.Status, strings.TrimSpace(string(data)))
 	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("%s: the model has more than %d bytes", s.url.Redacted(), limit)
+		return nil, fmt.Errorf("%s: the model has more than %d bytes", s.where, limit)
 	}
 	f, err := checkpoint.Decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", s.where, err)
 	}
 	m, err := FromFile(f, s.options.Record)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", s.where, err)
 	}
 	s.tag = response.Header.Get("ETag")
 	return m, nil
@@ -309,11 +310,11 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 		case ctx.Err() != nil:
 			return
 		case err == nil && told != "":
-			o.Log.Info("the model can be followed again", "where", where)
+			o.Log.Info("the model can be followed again", "where", blankout.Address(where))
 			told = ""
 		case err != nil && err.Error() != told:
 			told = err.Error()
-			o.Log.Warn("the model cannot be followed; it is tried again", "where", where, "err", err)
+			o.Log.Warn("the model cannot be followed; it is tried again", "where", blankout.Address(where), "err", err)
 		}
 		newer := false
 		f.mu.Lock()

@@ -77,8 +77,8 @@ type Kafka struct {
 
 // Checkpoint says where the state is kept and when it is saved.
 type Checkpoint struct {
-	Directory string `toml:"directory"`
-	Keep      int    `toml:"keep"` // so many of the newest checkpoints
+	Directory blankout.Address `toml:"directory"`
+	Keep      int              `toml:"keep"` // so many of the newest checkpoints
 	// Events and Interval say when a checkpoint is due, whichever comes first; 0
 	// switches either off.
 	Events   uint64        `toml:"events"`
@@ -90,15 +90,15 @@ type Checkpoint struct {
 }
 
 // Objects says that the directory is the objects behind a prefix of a store.
-func (c *Checkpoint) Objects() bool { return strings.HasPrefix(c.Directory, "s3://") }
+func (c *Checkpoint) Objects() bool { return strings.HasPrefix(string(c.Directory), "s3://") }
 
 func (c *Checkpoint) check() error {
 	switch {
 	case c.Directory == "":
 		return blankout.KeyErrorf("directory", "directory: none given")
-	case c.Objects() && s3.CheckAddress(c.Directory) != nil:
-		return blankout.KeyErrorf("directory", "directory: %w", s3.CheckAddress(c.Directory))
-	case !c.Objects() && strings.Contains(c.Directory, "://"):
+	case c.Objects() && s3.CheckAddress(string(c.Directory)) != nil:
+		return blankout.KeyErrorf("directory", "directory: %w", s3.CheckAddress(string(c.Directory)))
+	case !c.Objects() && strings.Contains(string(c.Directory), "://"):
 		return blankout.KeyErrorf("directory", "directory: %q, want a directory or s3://BUCKET/PREFIX", c.Directory)
 	case c.Keep < 1:
 		return blankout.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
@@ -198,7 +198,7 @@ func (c *Config) checkLabels() error {
 
 // LabelsDirectory returns where the events that wait for labels are kept.
 func (c *Config) LabelsDirectory() string {
-	return cmp.Or(c.Labels.Directory, filepath.Join(c.Checkpoint.Directory, "labels"))
+	return cmp.Or(c.Labels.Directory, filepath.Join(string(c.Checkpoint.Directory), "labels"))
 }
 
 // CheckJoin returns the first setting that does not go with labels that come later.
@@ -573,7 +573,7 @@ func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 
 // Show writes the configuration in force as TOML, with the origin of every
 // value that is not a default. There are no secrets in it: the configuration
-// only names the variables and files that hold them.
+// only names the variables and files that hold them, and an Address hides what may be one.
 func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
 	table := ""

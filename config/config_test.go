@@ -1,12 +1,17 @@
 package config
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"blankout"
 )
 
 // The template names every key once with its true default: decoded over an
@@ -167,5 +172,69 @@ func TestStartConfiguration(t *testing.T) {
 	write(t, file, text)
 	if _, err := Load(Source{File: file}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Every key that may hold a URL is a blankout.Address, and hides what stands in one, be it
+// refused or shown. A new key is tested without a line here.
+func TestAddressesAreHidden(t *testing.T) {
+	const secret = "s3cr3t"
+	c := Default()
+	tested := 0
+	section := ""
+	said := map[string]bool{} // keys whose explanation in the template mentions a URL
+	about := ""
+	for line := range strings.Lines(Template) {
+		name, _, isKey := strings.Cut(line, " = ")
+		switch {
+		case strings.HasPrefix(line, "["):
+			section, about = strings.Trim(strings.TrimSpace(line), "[]"), ""
+		case strings.HasPrefix(line, "#"):
+			about += line
+		case isKey:
+			said[section+"."+name] = strings.Contains(about+line, "://")
+			about = ""
+		}
+	}
+	for _, k := range keys(&c) {
+		if k.value.Type() != reflect.TypeFor[blankout.Address]() {
+			if said[k.String()] || strings.HasSuffix(k.String(), "url") {
+				t.Errorf("%s may hold a URL: let it be a blankout.Address", k)
+			}
+			continue
+		}
+		tested++
+		for _, value := range []string{
+			"https://me:" + secret + "@host", "https://me:" + secret + "%@host", "https://" + secret + "@host", "http://host/?token=" + secret, "https://host?" + secret, "https://host/#" + secret,
+			"s3://me:" + secret + "@bucket/key", "s3://bucket/key?token=" + secret, "ftp://me:" + secret + "@host", "me:" + secret + "@host:9000", "host:9000?token=" + secret,
+		} {
+			file := filepath.Join(t.TempDir(), "f.toml")
+			write(t, file, "["+strings.Join(k.path[:len(k.path)-1], ".")+"]\n"+k.path[len(k.path)-1]+" = '"+value+"'\n")
+			for _, source := range []Source{{File: file}, {Flags: []string{k.String() + "=" + value}}, {Env: []string{k.env() + "=" + value}}, {File: file, Flags: []string{"kafka.sasl.mechanism=OAUTHBEARER", "kafka.sasl.username=me"}}} {
+				var shown bytes.Buffer
+				l, err := Load(source)
+				if err == nil {
+					if err := l.Show(&shown); err != nil {
+						t.Fatal(err)
+					}
+					values, err := l.Values()
+					if err != nil {
+						t.Fatal(err)
+					}
+					fmt.Fprintf(&shown, "%v %+v", values, l.Config)
+				}
+				if text := fmt.Sprint(err, shown.String()); strings.Contains(text, secret) {
+					t.Errorf("%s = %s: the secret is told: %s", k, value, text)
+				}
+			}
+		}
+	}
+	if tested < 6 {
+		t.Errorf("only %d keys are addresses", tested)
+	}
+	for _, broker := range []string{"https://host:9092/?token=" + secret, "host:9092?token=" + secret} {
+		if _, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -168,7 +168,7 @@ func TestKubernetes(t *testing.T) {
 				switch {
 				case m.Kind == "StatefulSet" && (m.Spec.Replicas != 1 || loaded.Checkpoint.Directory != "/data/checkpoints"):
 					t.Errorf("%d learners of %s", m.Spec.Replicas, loaded.Checkpoint.Directory)
-				case m.Kind == "Deployment" && cmp.Or(loaded.Group.Name, loaded.Predict.Model) == "":
+				case m.Kind == "Deployment" && cmp.Or(loaded.Group.Name, string(loaded.Predict.Model)) == "":
 					t.Errorf("%s: several learners that know nothing of each other", m.Metadata.Name)
 				}
 			}

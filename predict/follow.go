@@ -29,7 +29,7 @@ func (c Config) Follow(o client.Options) (*client.Follower, error) {
 		return nil, err
 	}
 	o.Interval, o.Wait = c.ModelInterval, true
-	return client.Follow(context.Background(), c.Model, o)
+	return client.Follow(context.Background(), string(c.Model), o)
 }
 
 // checkModel says what is wrong with a place to find a model.
@@ -41,7 +41,7 @@ func checkModel(where string) error {
 		// An address appears in logs and configurations, so no secret may stand in it.
 		return blankout.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
 	case scheme != "http" && scheme != "https" && scheme != "kafka" && scheme != "s3":
-		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", where)
+		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", blankout.Address(where))
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ type Config struct {
 	CommitInterval time.Duration `toml:"commit_interval"`
 	// Model is where a Predictor of its own finds its model, as client.Open takes
 	// it, and ModelInterval how often it looks for a newer one.
-	Model         string        `toml:"model"`
-	ModelInterval time.Duration `toml:"model_interval"`
+	Model         blankout.Address `toml:"model"`
+	ModelInterval time.Duration    `toml:"model_interval"`
 	// The token of a server, as of serve.Config: the file's, or the variable's.
 	TokenEnv  string `toml:"token_env"`
 	TokenFile string `toml:"token_file"`
@@ -59,7 +59,7 @@ func DefaultConfig() Config {
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
-	if err := checkModel(c.Model); err != nil {
+	if err := checkModel(string(c.Model)); err != nil {
 		return err
 	}
 	switch {

@@ -399,7 +399,7 @@ func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model")
 	var log logged
 	c := predict.DefaultConfig()
-	c.Model, c.ModelInterval = file, 10*time.Millisecond
+	c.Model, c.ModelInterval = blankout.Address(file), 10*time.Millisecond
 	f, err := c.Follow(client.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -437,7 +437,7 @@ func TestFollow(t *testing.T) {
 func TestCheckModel(t *testing.T) {
 	for _, where := range []string{"ftp://somewhere/model", "http://user:secret@somewhere"} {
 		c := predict.DefaultConfig()
-		c.Model = where
+		c.Model = blankout.Address(where)
 		if err := c.Check(); err == nil {
 			t.Errorf("%s is followed", where)
 		} else if strings.Contains(err.Error(), "secret") {

@@ -25,15 +25,15 @@ import (
 // Config says where the registry is: the section [registry] of the configuration.
 // config/blankout.toml explains its keys to users.
 type Config struct {
-	URL          string `toml:"url"` // http://HOST:PORT, several with commas
-	Username     string `toml:"username"`
-	PasswordEnv  string `toml:"password_env"`
-	PasswordFile string `toml:"password_file"`
-	TokenEnv     string `toml:"token_env"` // of a bearer token, instead of a username
-	TokenFile    string `toml:"token_file"`
-	CAFile       string `toml:"ca_file"`
-	CertFile     string `toml:"cert_file"`
-	KeyFile      string `toml:"key_file"`
+	URL          blankout.Address `toml:"url"` // http://HOST:PORT, several with commas
+	Username     string           `toml:"username"`
+	PasswordEnv  string           `toml:"password_env"`
+	PasswordFile string           `toml:"password_file"`
+	TokenEnv     string           `toml:"token_env"` // of a bearer token, instead of a username
+	TokenFile    string           `toml:"token_file"`
+	CAFile       string           `toml:"ca_file"`
+	CertFile     string           `toml:"cert_file"`
+	KeyFile      string           `toml:"key_file"`
 }
 
 // DefaultConfig returns the values of an empty section.
@@ -52,7 +52,7 @@ func (c Config) Check() error {
 		case u.User != nil:
 			return blankout.KeyErrorf("url", "url: it holds a user or password, which belong in username and password_file")
 		case u.Scheme == "http" && c.hasCertificates():
-			return blankout.KeyErrorf("url", "url %s: certificates are given but it is not https", u.Redacted())
+			return blankout.KeyErrorf("url", "url %s: certificates are given but it is not https", blankout.Address(text))
 		}
 	}
 	switch {
@@ -69,7 +69,7 @@ func (c Config) Check() error {
 }
 
 func (c Config) urls() (urls []string) {
-	for _, text := range strings.Split(c.URL, ",") {
+	for _, text := range strings.Split(string(c.URL), ",") {
 		if text = strings.TrimSpace(text); text != "" {
 			urls = append(urls, strings.TrimRight(text, "/"))
 		}
@@ -354,6 +354,7 @@ func (c *Client) clear() {
 }
 
 func (c *Client) fail(id uint32, err error, pause time.Duration) {
+	err = blankout.HideAddresses(err)
 	text := fmt.Sprintf("schema %d cannot be had from the registry: %v", id, err)
 	c.mu.Lock()
 	c.status.Failures++

@@ -41,7 +41,7 @@ func TestSchema(t *testing.T) {
 	fake.SeedSchema("a", 1, 10, sr.Schema{Type: sr.TypeAvro, Schema: number})
 	fake.SeedSchema("b", 3, 11, sr.Schema{Type: sr.TypeAvro, Schema: `"E"`, References: []sr.SchemaReference{{Name: "E", Subject: "a", Version: 1}}})
 	fake.SeedSchema("c", 1, 12, sr.Schema{Type: sr.TypeAvro, Schema: `["E","null"]`, References: []sr.SchemaReference{{Name: "b", Subject: "b", Version: 3}, {Name: "E", Subject: "a", Version: 1}}})
-	c := open(t, Config{URL: " " + fake.URL() + "/ ,"})
+	c := open(t, Config{URL: blankout.Address(" " + fake.URL() + "/ ,")})
 	for range 3 {
 		s, err := c.Schema(t.Context(), 12)
 		if err != nil {
@@ -87,7 +87,7 @@ func TestAway(t *testing.T) {
 	for kind := int32(1); kind <= 4; kind++ {
 		bad.Store(kind)
 		asked.Store(0)
-		c := open(t, Config{URL: server.URL})
+		c := open(t, Config{URL: blankout.Address(server.URL)})
 		got := make(chan error, 1)
 		go func() {
 			_, err := c.Schema(t.Context(), 1)
@@ -107,7 +107,7 @@ func TestAway(t *testing.T) {
 			t.Errorf("%d: %+v", kind, s)
 		}
 	}
-	c := open(t, Config{URL: server.URL})
+	c := open(t, Config{URL: blankout.Address(server.URL)})
 	bad.Store(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestDenied(t *testing.T) {
 		fake.Handler().ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	c, err := New(Config{URL: server.URL}, nil)
+	c, err := New(Config{URL: blankout.Address(server.URL)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestAccess(t *testing.T) {
 		"password": {Username: "learner", PasswordFile: file("password", "open sesame\n"), CAFile: authority},
 		"token":    {TokenEnv: "TEST_REGISTRY_TOKEN", CAFile: authority},
 	} {
-		c.URL = server.URL
+		c.URL = blankout.Address(server.URL)
 		if _, err := open(t, c).Schema(t.Context(), 1); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -233,7 +233,7 @@ func TestAccess(t *testing.T) {
 		"an unknown authority":  {TokenEnv: "TEST_REGISTRY_TOKEN"},
 		"neither of the access": {CAFile: authority},
 	} {
-		c.URL = server.URL
+		c.URL = blankout.Address(server.URL)
 		client := open(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -260,7 +260,7 @@ func TestRedirect(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
 	t.Setenv("TEST_REGISTRY_TOKEN", "open token")
-	client := open(t, Config{URL: server.URL, TokenEnv: "TEST_REGISTRY_TOKEN"})
+	client := open(t, Config{URL: blankout.Address(server.URL), TokenEnv: "TEST_REGISTRY_TOKEN"})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for client.Status().Failures == 0 && reached.Load() == 0 {

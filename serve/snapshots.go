@@ -21,10 +21,10 @@ import (
 
 // SnapshotConfig is the section [snapshot] of the configuration.
 type SnapshotConfig struct {
-	Topic    string        `toml:"topic"`    // compacted; "" is none
-	File     string        `toml:"file"`     // replaced by every snapshot; "" is none
-	Object   string        `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
-	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
+	Topic    string           `toml:"topic"`    // compacted; "" is none
+	File     string           `toml:"file"`     // replaced by every snapshot; "" is none
+	Object   blankout.Address `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
+	Interval time.Duration    `toml:"interval"` // between two snapshots, if there is a newer model
 }
 
 // DefaultSnapshotConfig returns the values of an empty section.
@@ -36,7 +36,7 @@ func (c SnapshotConfig) Check() error {
 		return blankout.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
 	}
 	if c.Object != "" {
-		if err := s3.CheckAddress(c.Object); err != nil {
+		if err := s3.CheckAddress(string(c.Object)); err != nil {
 			return blankout.KeyErrorf("object", "object: %w", err)
 		}
 	}
@@ -95,7 +95,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 		s.add("file", version, func(_ context.Context, m *client.Model) error { return m.WriteFile(c.File) })
 	}
 	if c.Object != "" {
-		p, err := s3.NewPublisher(ctx, store, c.Object)
+		p, err := s3.NewPublisher(ctx, store, string(c.Object))
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

@@ -63,7 +63,7 @@ type SASLConfig struct {
 	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
 	// For OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
 	// system's authorities), what the tokens are for, and what the broker is told beside.
-	TokenURL    string            `toml:"token_url"`
+	TokenURL    blankout.Address  `toml:"token_url"`
 	TokenCAFile string            `toml:"token_ca_file"`
 	Scopes      []string          `toml:"scopes"`
 	Extensions  map[string]string `toml:"extensions"`
@@ -91,8 +91,8 @@ func (c *ConnectConfig) check() error {
 		if strings.Contains(b, "@") {
 			return blankout.KeyErrorf("brokers", "brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
 		}
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return blankout.KeyErrorf("brokers", "brokers: %q: want host:port: %w", b, err)
+		if _, _, err := net.SplitHostPort(b); err != nil || strings.ContainsAny(b, "/?#") {
+			return blankout.KeyErrorf("brokers", "brokers: %q: want host:port", blankout.Address(b))
 		}
 	}
 	switch {

@@ -40,7 +40,7 @@ func (c *SASLConfig) checkOAuth() error {
 		}
 		return nil
 	}
-	u, err := url.Parse(c.TokenURL)
+	u, err := url.Parse(string(c.TokenURL))
 	switch {
 	case c.TokenURL == "":
 		return blankout.KeyErrorf("sasl.token_url", "sasl: no token_url: OAUTHBEARER needs the address that gives tokens")
@@ -88,7 +88,7 @@ func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 	// Tokens are asked for once in a while: no connection is kept.
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DisableKeepAlives: true}
 	o := &oauth{
-		config: clientcredentials.Config{ClientID: c.Username, ClientSecret: password, TokenURL: c.TokenURL, Scopes: c.Scopes},
+		config: clientcredentials.Config{ClientID: c.Username, ClientSecret: password, TokenURL: string(c.TokenURL), Scopes: c.Scopes},
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the secret is for nobody else
 		}},
@@ -113,10 +113,10 @@ func (o *oauth) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	if !o.token.Valid() {
 		token, err := o.config.Token(context.WithValue(ctx, oauth2.HTTPClient, o.client))
 		if err != nil {
-			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): %w", o.config.TokenURL, err)
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): %w", blankout.Address(o.config.TokenURL), blankout.HideAddresses(err))
 		}
 		if strings.ContainsAny(token.AccessToken, "\x00\x01") {
-			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): the token holds control characters", o.config.TokenURL)
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): the token holds control characters", blankout.Address(o.config.TokenURL))
 		}
 		o.token = token
 	}

@@ -46,7 +46,7 @@ type Opened interface {
 type AddressError struct{ Address, Why string }
 
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", e.Address, e.Why)
+	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", blankout.Address(e.Address), e.Why)
 }
 
 // Open opens the events, from where the Positions say that learning goes on; nil is

@@ -420,7 +420,7 @@ func (k *kafkaTest) oauth(t *testing.T) {
 	config := func(secret string) func(*stream.ConnectConfig) {
 		return func(c *stream.ConnectConfig) {
 			c.Brokers = []string{k.sasl}
-			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: authority.URL}
+			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: blankout.Address(authority.URL)}
 		}
 	}
 	edit := config("ALICES_SECRET")

@@ -179,7 +179,7 @@ func Opener(c stream.ConnectConfig) client.Opener {
 	return func(where string, o client.Options) (client.Source, error) {
 		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
 		if topic == "" || strings.ContainsAny(topic, "/?#") {
-			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", where)
+			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", blankout.Address(where))
 		}
 		connect := c
 		if brokers != "" {

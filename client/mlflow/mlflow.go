@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"blankout"
 	"blankout/client"
 )
 
@@ -70,7 +71,7 @@ utc_time_created: '%s'
 // finished is marked as failed.
 func (s Server) Register(ctx context.Context, r Registration) (_ *Registered, err error) {
 	if u, err := url.Parse(s.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("mlflow: the tracking server %q: want http://HOST:PORT", s.URL)
+		return nil, fmt.Errorf("mlflow: the tracking server %q: want http://HOST:PORT", blankout.Address(s.URL))
 	}
 	if s.Client == nil {
 		s.Client = &http.Client{Timeout: time.Minute}
@@ -218,7 +219,7 @@ func (s Server) call(ctx context.Context, method, where, kind string, data []byt
 	}
 	response, err := s.Client.Do(request)
 	if err != nil {
-		return err
+		return blankout.HideAddresses(err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"blankout"
 	"blankout/client"
 	"blankout/client/s3"
 	"blankout/internal/s3test"
@@ -17,7 +18,7 @@ func ExampleOpener() {
 	defer store.Close()
 	os.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
-	c := s3.Config{Endpoint: store.URL, Region: s3test.Region}
+	c := s3.Config{Endpoint: blankout.Address(store.URL), Region: s3test.Region}
 	ctx := context.Background()
 
 	p, err := s3.NewPublisher(ctx, c, "s3://models/fraud.blankout")

@@ -33,8 +33,8 @@ import (
 // AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in ~/.aws/credentials, or those of the role
 // that the machine or the pod has.
 type Config struct {
-	Endpoint string `toml:"endpoint"` // http:// or https:// and HOST[:PORT]
-	Region   string `toml:"region"`   // "" asks the store
+	Endpoint blankout.Address `toml:"endpoint"` // http:// or https:// and HOST[:PORT]
+	Region   string           `toml:"region"`   // "" asks the store
 	// Cache is a directory that keeps the newest model read, for a start while the store
 	// is out of reach; "" keeps none.
 	Cache string `toml:"cache"`
@@ -45,7 +45,7 @@ func DefaultConfig() Config { return Config{Endpoint: "https://s3.amazonaws.com"
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
-	u, err := url.Parse(c.Endpoint)
+	u, err := url.Parse(string(c.Endpoint))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return blankout.KeyErrorf("endpoint", "endpoint: %q, want https://HOST[:PORT]", c.Endpoint)
 	}
@@ -63,7 +63,7 @@ func split(where string) (bucket, key string, err error) {
 	rest, ok := strings.CutPrefix(where, "s3://")
 	bucket, key, _ = strings.Cut(rest, "/")
 	if !ok || bucket == "" || key == "" || strings.HasSuffix(key, "/") || strings.ContainsAny(where, "?#@") {
-		return "", "", fmt.Errorf("%s: want s3://BUCKET/KEY", where)
+		return "", "", fmt.Errorf("%s: want s3://BUCKET/KEY", blankout.Address(where))
 	}
 	return bucket, key, nil
 }
@@ -82,7 +82,7 @@ func open(c Config, where string) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := url.Parse(c.Endpoint)
+	endpoint, err := url.Parse(string(c.Endpoint))
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func Opener(c Config) client.Opener {
 			if err := os.MkdirAll(c.Cache, 0o777); err != nil {
 				return nil, fmt.Errorf("s3: cache: %w", err)
 			}
-			name := sha256.Sum256([]byte(c.Endpoint + "\n" + where))
+			name := sha256.Sum256([]byte(string(c.Endpoint) + "\n" + where))
 			s.cache = filepath.Join(c.Cache, hex.EncodeToString(name[:8])+".blankout")
 		}
 		return s, nil

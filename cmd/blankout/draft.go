@@ -121,7 +121,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
 	line("")
 	line("[checkpoint]")
-	line("directory = %s", quote(l.Checkpoint.Directory))
+	line("directory = %s", quote(string(l.Checkpoint.Directory)))
 	return out.Bytes(), nil
 }
 

@@ -196,7 +196,7 @@ func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, e
 		}
 	} else {
 		if at, err = checkpoint.Newest(path); err != nil {
-			return nil, path, 0, err
+			return nil, path, 0, blankout.HideAddresses(err)
 		}
 		if data, err = os.ReadFile(at); err != nil {
 			return nil, at, 0, err

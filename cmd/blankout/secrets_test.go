@@ -41,7 +41,7 @@ func (o *output) String() string {
 // shown or served, or a file, whether they are right or wrong.
 func TestSecretsAreNeverTold(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
-	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots"),
+	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", password))
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +109,22 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		tell(ctx, 2, "config", "show", "-f", filepath.Join(secrets, name))
 	}
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model=http://me:"+token+"@127.0.0.1:1")
+	// Nor is one in the query of an address, whose errors libraries write.
+	query := "?token=" + token
+	tell(ctx, 1, "inspect", "http://127.0.0.1:1/"+query)
+	tell(ctx, 1, "predict", "-m", "http://127.0.0.1:1/"+query, "-d", "events.jsonl")
+	tell(ctx, 2, "train", "-d", "kafka://me:"+token+"@127.0.0.1:1/events"+query, "-m", "no.model")
+	tell(ctx, 1, "run", "-f", "blankout.toml", "--set", "kafka.sasl.mechanism=OAUTHBEARER", "--set", "kafka.sasl.token_url=http://127.0.0.1:1/"+query)
+	brief, cancel := context.WithTimeout(ctx, 700*time.Millisecond)
+	defer cancel()
+	tell(brief, 0, "run", "--predict-only", "--set", "http.address=127.0.0.1:0", "--set", "predict.model=http://127.0.0.1:1/"+query)
+	brief, cancel = context.WithTimeout(ctx, 700*time.Millisecond)
+	defer cancel()
+	if err := os.WriteFile("wire.svm", []byte("\x00\x00\x00\x00\x01\x02\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "wire.svm", "--topic", "wire")
+	tell(brief, 0, "run", "-f", "blankout.toml", "--set", "kafka.topics=wire", "--set", "record.format=avro", "--set", "registry.url=http://127.0.0.1:1/"+query, "--set", "http.address=", "--set", "checkpoint.directory=other", "--set", "snapshot.topic=", "--set", "snapshot.file=")
 	tell(ctx, 0, "run", "-f", "blankout.toml", "--until-end", "--json")
 
 	// A service, asked in every way.

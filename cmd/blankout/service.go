@@ -205,7 +205,7 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 	}
 	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
-	if open := readable(c.Checkpoint.Directory, c.Validate.Directory); len(open) > 0 {
+	if open := readable(string(c.Checkpoint.Directory), c.Validate.Directory); len(open) > 0 {
 		log.Warn("an earlier program wrote these files so that other users of this machine can read them, and they hold events; new ones only their owner can. To close one: chmod go= FILE", "files", len(open), "first", open[0])
 	}
 	return store, nil
@@ -214,9 +214,9 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 // openCheckpoints opens the directory or the objects of checkpoints.
 func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 	if !c.Checkpoint.Objects() {
-		return checkpoint.Open(c.Checkpoint.Directory, c.Checkpoint.Keep)
+		return checkpoint.Open(string(c.Checkpoint.Directory), c.Checkpoint.Keep)
 	}
-	objects, err := s3.OpenCheckpoints(c.S3, c.Checkpoint.Directory)
+	objects, err := s3.OpenCheckpoints(c.S3, string(c.Checkpoint.Directory))
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 func history(c *config.Config) string {
 	switch {
 	case !c.Checkpoint.Objects():
-		return filepath.Join(c.Checkpoint.Directory, "history.json")
+		return filepath.Join(string(c.Checkpoint.Directory), "history.json")
 	case c.S3.Cache != "":
 		return filepath.Join(c.S3.Cache, "history.json")
 	}
