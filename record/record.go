@@ -192,6 +192,9 @@ func FileFormats() (names []string) {
 	return names
 }
 
+// FormatName is c.Format, and where none is given the one that NewDecoder takes.
+func (c Config) FormatName() string { return cmp.Or(c.Format, formats[0].name) }
+
 // HasSchemas reports whether the records are in the wire format of a schema registry,
 // which only topics hold.
 func (c Config) HasSchemas() bool {

@@ -114,7 +114,7 @@ func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 		Outputs    []tensor       `json:"outputs"`
 		Parameters map[string]any `json:"parameters"`
 	}{s.name(), []string{versionOf(m)}, "blankout", []tensor{{Name: wholeEvents, Datatype: "BYTES", Shape: []int{-1}}}, outputs,
-		map[string]any{"format": m.Record.Format, "classes": slices.Concat([]string{}, m.Schema.Classes), "loss": m.Loss, "noise": m.Noise, "events": m.Events}})
+		map[string]any{"format": m.Record.FormatName(), "classes": slices.Concat([]string{}, m.Schema.Classes), "loss": m.Loss, "noise": m.Noise, "events": m.Events}})
 }
 
 // inferRequest is the body of a question.
@@ -201,8 +201,8 @@ func (q *inferRequest) events(m *client.Model, most int) ([][]byte, error) {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
 	}
 	n, whole := 0, len(q.Inputs) == 1 && q.Inputs[0].Name == wholeEvents
-	if !whole && m.Record.Format != "json" && !m.Record.HasSchemas() {
-		return nil, fmt.Errorf("the events of this model are %s: want one input, %q of BYTES, each an event as text", m.Record.Format, wholeEvents)
+	if format := m.Record.FormatName(); !whole && format != "json" && !m.Record.HasSchemas() {
+		return nil, fmt.Errorf("the events of this model are %s: want one input, %q of BYTES, each an event as text", format, wholeEvents)
 	}
 	seen := map[string]bool{}
 	var objects []bytes.Buffer

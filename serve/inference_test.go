@@ -154,6 +154,34 @@ func TestAnsweringAlone(t *testing.T) {
 	}
 }
 
+// A model that was told no format has one all the same: it is named, and taken.
+func TestFormatIsNamed(t *testing.T) {
+	runner, service := learned(t)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	model := service.Model
+	format := ""
+	service.Model = func() *client.Model { m := *model(); m.Record.Format = format; return &m }
+	url := start(t, serve.DefaultConfig(), service)
+	fields := `{"inputs":[{"name":"x","datatype":"INT64","shape":[1],"data":[1]}]}`
+	for _, c := range []struct {
+		format, named, answer string
+		status                int
+	}{{"", "json", `"outputs"`, 200}, {"svmlight", "svmlight", "the events of this model are svmlight: want one input", 400}} {
+		format = c.format
+		status, text, _ := call(t, "POST", url+"/v2/models/blankout/infer", fields)
+		if status != c.status || !strings.Contains(text, c.answer) {
+			t.Errorf("%q: %d %s", format, status, text)
+		}
+		for _, path := range []string{"/v2/models/blankout", "/v1/newest"} {
+			if _, text, _ := call(t, "GET", url+path, ""); !strings.Contains(text, `"format":"`+c.named+`"`) {
+				t.Errorf("%q: %s: %s", format, path, text)
+			}
+		}
+	}
+}
+
 // Events that are not JSON come whole, and numbers are answered as numbers.
 func TestInferenceOfNumbers(t *testing.T) {
 	schema := blankout.NewSchema(8, nil, 2)

@@ -37,7 +37,7 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	format := string(m.Record.Format)
+	format := m.Record.FormatName()
 	if !utf8.Valid(event) {
 		format, event = "json", []byte("{}") // the records are binary, and questions about them JSON
 	}

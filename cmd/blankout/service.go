@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -156,7 +157,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
 	s.runner.Report = reports.Add
-	model := serve.Latest(s.runner.Published, c.Record)
+	model := serve.Latest(s.runner.Published, askedAs(c.Record, o.data))
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
@@ -192,6 +193,19 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	s.accompany(ctx, c, snapshots, predictor)
 	return s, nil
+}
+
+// askedAs is how the events of questions are written: as those that are learned. Of a file
+// its name tells; where only its first line names the columns they are written as JSON.
+func askedAs(c record.Config, data string) record.Config {
+	f := record.FormatOf(data)
+	if data == "" || strings.Contains(data, "://") || !slices.Contains(record.FileFormats(), f) {
+		return c
+	}
+	if c.Format = f; f == "csv" && len(c.Columns) == 0 {
+		c.Format = "json"
+	}
+	return c
 }
 
 // openStore opens the checkpoints.
