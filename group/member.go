@@ -474,7 +474,7 @@ func (l *life) apply(e mixed) error {
 	}
 	switch {
 	case errors.As(err, &rejected) && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
-		return fmt.Errorf("the ledger's commit at offset %d was learned under other settings: give all members of group %s the same [learner], [record] and validate.holdout, or begin another group", e.offset, l.Config.Name)
+		return fmt.Errorf("the ledger's commit at offset %d: %w", e.offset, &SettingsError{})
 	case errors.As(err, &rejected):
 		if own {
 			l.current.Refused++
@@ -1204,11 +1204,16 @@ type mixBlock struct {
 	Settings online.Fingerprint `json:"settings,omitempty"`
 }
 
-// SettingsError says that a group learns under other settings than a member's.
+// SettingsError says that a group learns under other settings than those that a member, or
+// who looks at its ledger, was given. No base says of which group without one they are.
 type SettingsError struct{ Differences []string }
 
 func (e *SettingsError) Error() string {
-	return fmt.Sprintf("the group learns under other settings (%s): give all its members the same configuration, or begin another group", strings.Join(e.Differences, "; "))
+	which := `it has no base yet that would say which`
+	if len(e.Differences) > 0 {
+		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
+	}
+	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
 }
 
 func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema, topicID string, every uint64) (*replica, error) {

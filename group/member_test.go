@@ -573,3 +573,52 @@ func TestMemberCreatesTopics(t *testing.T) {
 		t.Error(err, ctx.Err())
 	}
 }
+
+// Whoever looks at a group under other settings is told that they are others, and of a group
+// with a base which; a member with other settings is named in the report of those who look
+// under the group's.
+func TestInspectUnderOtherSettings(t *testing.T) {
+	for _, bases := range []bool{true, false} {
+		t.Run(fmt.Sprint(bases), func(t *testing.T) { inspectUnderOtherSettings(t, bases) })
+	}
+}
+
+func inspectUnderOtherSettings(t *testing.T, bases bool) {
+	e := newEvents(t, 2, 500)
+	e.complete.Store(true)
+	m := e.member(testLog(t, "learns"))
+	if !bases {
+		m.Config.BaseEvery = 1000
+	}
+	m.Until = func(s *Status) bool { return e.all(s) && (s.BaseOffset > 0) == bases }
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := e.member(testLog(t, "looks"))
+	other.Learner.Eta = 0.25
+	var settings *SettingsError
+	_, err := Inspect(t.Context(), other)
+	if !errors.As(err, &settings) {
+		t.Fatalf("%v", err)
+	}
+	which := "no base yet"
+	if bases {
+		which = `eta: was "0", is "0.25"`
+	}
+	if !strings.Contains(err.Error(), which) {
+		t.Errorf("%v, want %s", err, which)
+	}
+	foreign := Commit{Fingerprint: 1, Member: MemberID{7}}
+	ledger, err := stream.OpenLedger(t.Context(), m.Config.Ledger(e.connect(), m.Log))
+	if err == nil {
+		_, err = ledger.AppendCommit(t.Context(), foreign.Encode())
+		ledger.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := e.inspect()
+	if i := slices.IndexFunc(r.Members, func(m MemberReport) bool { return m.Member == foreign.Member.String() }); i < 0 || r.Members[i].RejectedFor[ReasonSettings] != 1 {
+		t.Errorf("%+v", r.Members)
+	}
+}

@@ -38,8 +38,10 @@ type MemberReport struct {
 	Member   string `json:"member"`
 	Accepted uint64 `json:"accepted"` // commits
 	Rejected uint64 `json:"rejected"`
-	Events   uint64 `json:"events"` // of the accepted ones
-	Last     int64  `json:"last"`   // offset of its last commit
+	// RejectedFor counts the rejected ones by reason.
+	RejectedFor map[Reason]uint64 `json:"rejected_for,omitempty"`
+	Events      uint64            `json:"events"` // of the accepted ones
+	Last        int64             `json:"last"`   // offset of its last commit
 }
 
 // BaseReport is about one base.
@@ -86,10 +88,11 @@ func Inspect(ctx context.Context, m *Member) (*Report, error) {
 	}
 }
 
-// inspect is one try of Inspect, with the bases in the order of offsets.
+// inspect is one try of Inspect, with the bases in the order of offsets. The error is a
+// *SettingsError where nothing of the ledger was learned under the settings of m.
 func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, error) {
 	c := &m.Config
-	report := &Report{Name: c.Name}
+	report, all := &Report{Name: c.Name}, bases
 	at, err := newReplica(m.Learner, m.Settings, m.Schema(), "", c.BaseEvery)
 	if err != nil {
 		return nil, err
@@ -139,6 +142,14 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 			}
 		}
 	}
+	if at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonSettings] > 0 {
+		if len(all) > 0 {
+			if _, err := readReplica(m.Learner, m.Settings, all[len(all)-1].Data, c.BaseEvery); err != nil {
+				return nil, err
+			}
+		}
+		return nil, &SettingsError{}
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(members), func(a, b MemberID) int { return bytes.Compare(a[:], b[:]) }) {
 		report.Members = append(report.Members, *members[id])
 	}
@@ -155,12 +166,13 @@ func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
 	}
 	r := members[m.commit.Member]
 	if r == nil {
-		r = &MemberReport{Member: m.commit.Member.String()}
+		r = &MemberReport{Member: m.commit.Member.String(), RejectedFor: map[Reason]uint64{}}
 		members[m.commit.Member] = r
 	}
 	r.Last = m.offset
 	if rejected != nil {
 		r.Rejected++
+		r.RejectedFor[rejected.Reason]++
 		return
 	}
 	r.Accepted++

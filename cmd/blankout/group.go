@@ -417,7 +417,14 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 	}
 	fmt.Fprintf(w, "events\t%s\n", humanize.Comma(int64(r.Events)))
 	for _, m := range r.Members {
-		fmt.Fprintf(w, "member\t%s: %d commits accepted, %d rejected, %s events, the last at %d\n", m.Member, m.Accepted, m.Rejected, humanize.Comma(int64(m.Events)), m.Last)
+		rejected := fmt.Sprint(m.Rejected, " rejected")
+		for _, reason := range slices.Sorted(maps.Keys(m.RejectedFor)) {
+			rejected += fmt.Sprintf(" (%s %d)", reason, m.RejectedFor[reason])
+		}
+		if n := m.RejectedFor[group.ReasonSettings]; n > 0 {
+			rejected += ", its settings are others than the group's"
+		}
+		fmt.Fprintf(w, "member\t%s: %d commits accepted, %s, %s events, the last at %d\n", m.Member, m.Accepted, rejected, humanize.Comma(int64(m.Events)), m.Last)
 	}
 	for _, b := range r.Bases {
 		same := "as the ledger comes to"
