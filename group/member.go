@@ -5,6 +5,7 @@ package group
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -142,7 +143,8 @@ type Member struct {
 	Until func(*Status) bool
 	Log   *slog.Logger // nil logs nothing
 
-	crash      func() bool // of tests: says that Run is to end as a process that is killed does
+	keepEvery  time.Duration // of tests, instead of keepEvery
+	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
 	status     atomic.Pointer[Status]
 	validation atomic.Bool // one is asked for
 }
@@ -268,6 +270,8 @@ type life struct {
 	modelCost time.Duration
 	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
 	busy      bool        // with a base
+	based     uint64      // commits that the newest base known holds
+	kept      keeping
 	validator validator
 	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
 	solving   solving
@@ -301,7 +305,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 3), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -324,6 +328,10 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer l.bases.Close()
+	l.kept.at = time.Now()
+	if err := l.keeps(ctx); err != nil {
+		return err
+	}
 	if err := l.load(ctx); err != nil {
 		return err
 	}
@@ -343,13 +351,18 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		err = nil
 	}
 	crashed := m.crash != nil && m.crash()
-	if err == nil && l.turn != nil && !crashed { // with what there is
+	var expires *stream.RetentionError
+	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // with what there is
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.RebalanceTimeout/2)
 		learned := l.events
-		if err = l.publish(leaving); err != nil {
-			err = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, err)
-		}
+		failed := l.publish(leaving)
 		cancel()
+		if failed != nil {
+			failed = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, failed)
+		} else {
+			l.leaveBase()
+		}
+		err = errors.Join(err, failed)
 	}
 	if l.source != nil {
 		l.source.Close()
@@ -369,7 +382,10 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := place.Leave(leaving); err != nil {
 		l.log.Warn("the group was left without telling it", "err", err)
 	}
-	for l.busy || l.validator.cancel != nil || l.solving.cancel != nil {
+	if l.kept.cancel != nil {
+		l.kept.cancel()
+	}
+	for l.busy || l.kept.cancel != nil || l.validator.cancel != nil || l.solving.cancel != nil {
 		(<-l.jobs)()
 	}
 	l.report("stopped")
@@ -416,6 +432,7 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 	} else if l.replica, err = readReplica(l.Learner, l.Settings, base.Data, l.Config.BaseEvery); err != nil {
 		return fmt.Errorf("base %d: %w", base.Offset, err)
 	}
+	l.based = l.replica.fold.Accepted()
 	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
@@ -532,6 +549,10 @@ func (l *life) live(ctx context.Context) error {
 		}
 		now := time.Now()
 		if now.Sub(l.told) > reportEvery {
+			if l.kept.err != nil {
+				return l.kept.err
+			}
+			l.keepIfDue()
 			l.validateIfDue()
 			l.report("")
 			if l.Until != nil && l.Until(l.Status()) {
@@ -939,6 +960,55 @@ func (l *life) follows() bool {
 	return true
 }
 
+// keeping is about whether the brokers keep the group's topics for ever.
+type keeping struct {
+	cancel context.CancelFunc // of the look under way, nil if there is none
+	at     time.Time          // of the last one
+	err    error              // a *stream.RetentionError, once one has been found
+}
+
+// keepEvery is how often it is looked.
+const keepEvery = time.Hour
+
+// keeps looks whether the brokers keep the ledger and the bases for ever.
+func (l *life) keeps(ctx context.Context) error {
+	mix, base := l.Config.Topics()
+	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
+}
+
+// keepIfDue has a goroutine look again. What it cannot find out it is asked again later.
+func (l *life) keepIfDue() {
+	if l.kept.cancel != nil || time.Since(l.kept.at) < cmp.Or(l.keepEvery, keepEvery) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	l.kept.cancel, l.kept.at = cancel, time.Now()
+	go func() {
+		err := l.keeps(ctx)
+		l.jobs <- func() {
+			cancel()
+			var expires *stream.RetentionError
+			if l.kept.cancel = nil; errors.As(err, &expires) {
+				l.kept.err = err
+			}
+		}
+	}()
+}
+
+// leaveBase has the first member write a base when it leaves, and so the last one that
+// leaves a group: the next start needs nothing of the ledger before.
+func (l *life) leaveBase() {
+	if !l.first() {
+		return
+	}
+	for l.busy {
+		(<-l.jobs)()
+	}
+	if l.replica.fold.Accepted() > l.based {
+		l.beginBase()
+	}
+}
+
 // beginBase has a goroutine encode the fold as it is now; the first member's writes it as
 // a base and trims the ledger.
 func (l *life) beginBase() {
@@ -951,6 +1021,7 @@ func (l *life) beginBase() {
 		return
 	}
 	offset, writes := l.replica.read, l.first()
+	l.based = l.replica.fold.Accepted()
 	floors := maps.Clone(l.replica.floorsAt)
 	l.busy = true
 	go func() {

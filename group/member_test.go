@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
@@ -588,7 +590,7 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
 	if !bases {
-		m.Config.BaseEvery = 1000
+		m.Config.BaseEvery, m.crash = 1000, func() bool { return true }
 	}
 	m.Until = func(s *Status) bool { return e.all(s) && (s.BaseOffset > 0) == bases }
 	if err := m.Run(t.Context()); err != nil {
@@ -620,5 +622,56 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	r := e.inspect()
 	if i := slices.IndexFunc(r.Members, func(m MemberReport) bool { return m.Member == foreign.Member.String() }); i < 0 || r.Members[i].RejectedFor[ReasonSettings] != 1 {
 		t.Errorf("%+v", r.Members)
+	}
+}
+
+// Where the brokers would delete the ledger in time, a member does not begin; one that learns
+// already ends when it sees so, and commits what it has learned first. Whoever leaves last
+// writes a base, with which the next one begins.
+func TestMemberRefusesRetention(t *testing.T) {
+	e := newEvents(t, 2, 300)
+	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	retain := func(ms string) {
+		t.Helper()
+		if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-mix"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := e.member(testLog(t, "learns"))
+	m.Config.BaseEvery, m.keepEvery = 1000, 20*time.Millisecond
+	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 1000, time.Hour, 0
+	altered := false
+	m.Observe = func(s *Status) {
+		if s.Pending == 600 && !altered {
+			altered = true
+			retain("60000")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var expires *stream.RetentionError
+	if err := m.Run(ctx); !errors.As(err, &expires) || expires.Topic != "g-mix" || expires.Key != "retention.ms" {
+		t.Fatalf("while it learns: %v", err)
+	}
+	e.check(m.Status())
+	if s := m.Status(); s.BaseOffset != 1 || s.Accepted != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := m.Run(ctx); !errors.As(err, &expires) {
+		t.Errorf("at its start: %v", err)
+	}
+	retain("-1")
+	next := e.member(testLog(t, "next"))
+	next.Until = func(s *Status) bool { return s.Generation > 0 }
+	if err := next.Run(ctx); err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err())
+	}
+	r := e.inspect()
+	if len(r.Bases) != 1 || !r.Bases[0].Same || r.Accepted != 1 {
+		t.Errorf("%+v", r) // one that has learned nothing writes no base
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,12 +177,7 @@ func TestLedgerTopic(t *testing.T) {
 	if l.Partitions() != 4 || l.ID() == "" {
 		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	described, err := kadm.NewClient(client).DescribeTopicConfigs(t.Context(), "mix")
+	described, err := kadmClient(t, b).DescribeTopicConfigs(t.Context(), "mix")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +199,80 @@ func TestLedgerTopic(t *testing.T) {
 // A broker that was held up while others took the lead answers for a moment from what it
 // had then: a chunk written since is not there for it, and is read nevertheless. Where
 // there is none for certain, that is the answer.
+// Topics whose records expire are refused with the setting to change, and those that nobody
+// may ask about are not.
+func TestRetention(t *testing.T) {
+	noLeaks(t)
+	b := startCluster(t, 1, 1)
+	admin := kadmClient(t, b)
+	check := func() error { return CheckRetention(t.Context(), ledgerConfig(t, b).ConnectConfig, "mix", "base", nil) }
+	l := openLedger(t, ledgerConfig(t, b))
+	l.Close()
+	c := BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "base", Create: true}
+	bases, err := OpenBases(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases.Close()
+	if err := check(); err != nil {
+		t.Errorf("as they were made: %v", err)
+	}
+	for _, test := range []struct{ topic, key, value, want string }{
+		{"mix", "retention.ms", "604800000", "topic mix has retention.ms=604800000: its records expire, and the model of the group with them; set retention.ms=-1 "},
+		{"mix", "retention.bytes", "1000000", "set retention.bytes=-1 "},
+		{"mix", "cleanup.policy", "compact", "set cleanup.policy=delete "},
+		{"base", "cleanup.policy", "delete", "topic base has cleanup.policy=delete"},
+		{"base", "cleanup.policy", "compact,delete", "set cleanup.policy=compact "},
+	} {
+		was, err := admin.DescribeTopicConfigs(t.Context(), test.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alter := func(value *string) {
+			t.Helper()
+			if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: test.key, Value: value}}, test.topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+		alter(&test.value)
+		var expires *RetentionError
+		if err := check(); !errors.As(err, &expires) || !strings.Contains(err.Error(), test.want) || expires.Topic != test.topic {
+			t.Errorf("%s %s=%s: %v", test.topic, test.key, test.value, err)
+		}
+		for _, setting := range was[0].Configs {
+			if setting.Key == test.key {
+				alter(setting.Value)
+			}
+		}
+		if err := check(); err != nil {
+			t.Errorf("%s %s as it was: %v", test.topic, test.key, err)
+		}
+	}
+	var asked atomic.Int32
+	b.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		asked.Add(1)
+		response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, one := range r.(*kmsg.DescribeConfigsRequest).Resources {
+			response.Resources = append(response.Resources, kmsg.DescribeConfigsResponseResource{ErrorCode: int16(kafka.TopicAuthorizationFailed), ResourceType: one.ResourceType, ResourceName: one.ResourceName})
+		}
+		return response, nil, true
+	})
+	if err := check(); err != nil || asked.Load() != 2 {
+		t.Errorf("where nobody may ask: %v, %d requests", err, asked.Load())
+	}
+}
+
+func kadmClient(t *testing.T, b *Embedded) *kadm.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
 func TestLedgerStaleLeader(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)

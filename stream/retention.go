@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// RetentionError says that the brokers delete, in time, what a topic must keep for ever.
+type RetentionError struct {
+	Topic, Key, Value string // the setting of the topic
+	Want              string
+}
+
+func (e *RetentionError) Error() string {
+	return fmt.Sprintf("topic %s has %s=%s: its records expire, and the model of the group with them; set %s=%s "+
+		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config %s=%s)", e.Topic, e.Key, e.Value, e.Key, e.Want, e.Topic, e.Key, e.Want)
+}
+
+// CheckRetention asks the brokers whether they keep for ever what is in the topics of a
+// ledger and of its bases. The error is a *RetentionError where they do not. Where they do
+// not let this user ask, the log says so and the error is nil.
+func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, log *slog.Logger) error {
+	k, err := connect(ctx, c, []string{ledger, bases}, log)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	for _, topic := range []string{ledger, bases} {
+		settings, err := k.settings(ctx, topic, "cleanup.policy", "retention.ms", "retention.bytes")
+		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
+			k.log.Warn("whether the brokers keep the records of a topic for ever is not known: allow this user DescribeConfigs", "topic", topic, "err", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		policy := settings["cleanup.policy"]
+		if topic == bases && policy == "compact" {
+			continue // nothing expires by age or size
+		}
+		if topic == ledger && strings.Contains(policy, "compact") {
+			return &RetentionError{topic, "cleanup.policy", policy, "delete"}
+		}
+		for _, key := range []string{"retention.ms", "retention.bytes"} {
+			if value := settings[key]; value != "-1" && topic == bases {
+				return &RetentionError{topic, "cleanup.policy", policy, "compact"}
+			} else if value != "-1" {
+				return &RetentionError{topic, key, value, "-1"}
+			}
+		}
+	}
+	return nil
+}
+
+// settings returns settings of a topic that are in force.
+func (k *cluster) settings(ctx context.Context, topic string, names ...string) (map[string]string, error) {
+	found := map[string]string{}
+	err := k.retry(ctx, "asking for the settings of topic "+topic, func() error {
+		r, err := k.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: names}}})
+		if err != nil {
+			return err
+		}
+		for _, resource := range r.Resources {
+			if resource.Error != nil {
+				return resource.Error
+			}
+			for _, entry := range resource.ConfigEntries {
+				found[entry.ConfigName] = entry.ConfigValue
+			}
+		}
+		return nil
+	})
+	return found, err
+}
