@@ -421,16 +421,14 @@ func (l *life) load(ctx context.Context) error {
 }
 
 func (l *life) loadOnce(ctx context.Context) (err error) {
-	base, err := l.bases.Newest(ctx)
+	base, replica, err := newestReplica(ctx, l.bases, l.Member)
 	if err != nil {
 		return err
 	}
-	if base == nil {
+	if l.replica = replica; base == nil {
 		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
 			return err
 		}
-	} else if l.replica, err = readReplica(l.Learner, l.Settings, base.Data, l.Config.BaseEvery); err != nil {
-		return fmt.Errorf("base %d: %w", base.Offset, err)
 	}
 	l.based = l.replica.fold.Accepted()
 	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
@@ -1295,9 +1293,25 @@ func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema
 	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
 }
 
+// newestReplica makes a replica of the newest base that is sound; there is none of either
+// where there is no base. A base of other settings is an error, not one to pass over.
+func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
+	var settings *SettingsError
+	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {
+		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.BaseEvery); errors.As(err, &settings) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && settings != nil {
+		err = fmt.Errorf("base %d: %w", base.Offset, settings)
+	}
+	return base, r, err
+}
+
 // readReplica makes a replica of a base.
-func readReplica(c online.Config, settings online.Fingerprint, data []byte, every uint64) (*replica, error) {
-	file, err := checkpoint.Decode(data)
+func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base, every uint64) (*replica, error) {
+	file, err := checkpoint.Decode(base.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -1318,6 +1332,9 @@ func readReplica(c online.Config, settings online.Fingerprint, data []byte, ever
 	}
 	if differences := settings.Diff(b.Settings); len(b.Settings) > 0 && len(differences) > 0 {
 		return nil, &SettingsError{differences}
+	}
+	if b.Read != base.Offset {
+		return nil, fmt.Errorf("it is that of offset %d", b.Read)
 	}
 	r.topicID, r.read, r.refs, r.before, r.floors = b.TopicID, b.Read, b.Refs, b.Before, b.Floors
 	r.floorsAt[r.read] = r.floors

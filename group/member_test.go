@@ -368,7 +368,7 @@ func (e *events) damage() {
 		e.t.Fatal(err)
 	}
 	defer topic.Close()
-	base, err := topic.Newest(e.t.Context())
+	base, err := topic.Newest(e.t.Context(), nil)
 	if err == nil {
 		base.Data[len(base.Data)/2] ^= 1
 		_, err = topic.Write(e.t.Context(), base)
@@ -673,5 +673,56 @@ func TestMemberRefusesRetention(t *testing.T) {
 	r := e.inspect()
 	if len(r.Bases) != 1 || !r.Bases[0].Same || r.Accepted != 1 {
 		t.Errorf("%+v", r) // one that has learned nothing writes no base
+	}
+}
+
+// A record among the bases that is none, and a newest base that is no model, are passed over
+// with a warning that says where they are, and members begin with the base before.
+func TestJunkAmongBases(t *testing.T) {
+	e := newEvents(t, 2, 600)
+	e.complete.Store(true)
+	m := e.member(testLog(t, "learns"))
+	m.Until = e.all
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	where := m.Config.Bases(e.connect(), m.Log)
+	topic, err := stream.OpenBases(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound, err := topic.Newest(t.Context(), nil)
+	if err == nil {
+		_, err = topic.Write(t.Context(), &stream.Base{Offset: sound.Offset + 1, Data: []byte("no model")})
+	}
+	topic.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), where.Topic
+	p, err := stream.NewProducer(t.Context(), c)
+	if err == nil {
+		_, err = p.Append(t.Context(), 0, stream.Message{Key: []byte("what"), Value: []byte("ever")})
+		p.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told bytes.Buffer
+	next := e.member(slog.New(slog.NewTextHandler(&told, nil)))
+	next.Until = func(s *Status) bool { return s.Generation > 0 }
+	if err := next.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.check(next.Status())
+	for _, want := range []string{"records=1", "topic g-base offset ", `key \"what\" is no base's`, fmt.Sprintf("topic=g-base base=%d offset=", sound.Offset+1), "base=true"} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("without %s: %s", want, told.String())
+		}
+	}
+	r := e.inspect()
+	if n := len(r.Bases); n == 0 || r.Bases[n-1].Same || r.Verified() == nil {
+		t.Errorf("%+v", r.Bases)
 	}
 }

@@ -86,8 +86,9 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	bases, err := stream.OpenBases(ctx, where)
 	var missing *stream.TopicMissingError
 	var base *stream.Base
+	var replica *replica
 	if err == nil {
-		base, err = bases.Newest(ctx)
+		base, replica, err = newestReplica(ctx, bases, m)
 		err = errors.Join(err, bases.Close())
 	}
 	if err != nil && !errors.As(err, &missing) {
@@ -95,10 +96,6 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	}
 	if base == nil {
 		return nil, nil, fmt.Errorf("group %s has written no base yet: that comes after each group.base_every (%d) commits", m.Config.Name, m.Config.BaseEvery)
-	}
-	replica, err := readReplica(m.Learner, m.Settings, base.Data, m.Config.BaseEvery)
-	if err != nil {
-		return nil, nil, fmt.Errorf("base %d: %w", base.Offset, err)
 	}
 	request := requestOf(replica)
 	problem := m.Validator.Problem(request)
@@ -507,7 +504,7 @@ func (w *worker) read(ctx context.Context) error {
 	if i < 0 {
 		return fmt.Errorf("base %d: %w", w.call.Base, errBaseGone)
 	}
-	replica, err := readReplica(w.Learner, w.Settings, bases[i].Data, w.Config.BaseEvery)
+	replica, err := readReplica(w.Learner, w.Settings, &bases[i], w.Config.BaseEvery)
 	if err != nil {
 		return fmt.Errorf("base %d: %w", w.call.Base, err)
 	}

@@ -47,13 +47,13 @@ func (e *events) solvers(n int, least uint64, more func(), change func(*Member))
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		base, err := asked.Newest(ctx)
+		base, err := asked.Newest(ctx, nil)
 		if err != nil {
 			e.t.Fatal(err)
 		}
 		asked.Close()
 		if base != nil {
-			r, err := readReplica(members[0].Learner, members[0].Settings, base.Data, 4)
+			r, err := readReplica(members[0].Learner, members[0].Settings, base, 4)
 			if err != nil {
 				e.t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func (e *events) alone(m *Member, base int64) *batch.Validation {
 	if i < 0 {
 		e.t.Fatalf("base %d is gone", base)
 	}
-	r, err := readReplica(m.Learner, m.Settings, bases[i].Data, 4)
+	r, err := readReplica(m.Learner, m.Settings, &bases[i], 4)
 	if err != nil {
 		e.t.Fatal(err)
 	}

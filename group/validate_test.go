@@ -175,11 +175,11 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer topic.Close()
-	base, err := topic.Newest(ctx)
+	base, err := topic.Newest(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := readReplica(m.Learner, m.Settings, base.Data, m.Config.BaseEvery)
+	r, err := readReplica(m.Learner, m.Settings, base, m.Config.BaseEvery)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readReplica(m.Learner, m.Settings, old, m.Config.BaseEvery); err != nil {
+	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.BaseEvery); err != nil {
 		t.Errorf("a base without settings: %v", err)
 	}
 	if text, err := json.Marshal(mixBlock{}); err != nil || strings.Contains(string(text), "settings") {

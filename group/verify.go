@@ -100,12 +100,20 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
-	if errors.As(err, &trimmed) && len(bases) > 0 {
-		if at, err = readReplica(m.Learner, m.Settings, bases[0].Data, c.BaseEvery); err != nil {
-			return nil, fmt.Errorf("base %d: %w", bases[0].Offset, err)
+	for errors.As(err, &trimmed) && len(bases) > 0 {
+		first := &bases[0]
+		bases = bases[1:]
+		var settings *SettingsError
+		if at, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
+			return nil, fmt.Errorf("base %d: %w", first.Offset, err)
+		} else if err != nil {
+			report.Bases = append(report.Bases, BaseReport{first.Offset, len(first.Data), false})
+			err = fmt.Errorf("base %d: %w, and before it %w", first.Offset, err, trimmed)
+			continue
 		}
-		report.From, bases = bases[0].Offset, bases[1:]
+		report.From = first.Offset
 		reader, err = stream.ReadLedger(ctx, where, at.topicID, at.read, true)
+		break
 	}
 	if err != nil {
 		return nil, err
@@ -144,7 +152,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 	}
 	if at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonSettings] > 0 {
 		if len(all) > 0 {
-			if _, err := readReplica(m.Learner, m.Settings, all[len(all)-1].Data, c.BaseEvery); err != nil {
+			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.BaseEvery); err != nil {
 				return nil, err
 			}
 		}

@@ -79,6 +79,7 @@ func OpenBases(ctx context.Context, c BaseConfig) (*BaseTopic, error) {
 
 // baseRecords is what the topic holds of a base.
 type baseRecords struct {
+	at     int64 // offset of the latest record
 	head   *baseHead
 	pieces map[int][]byte
 }
@@ -106,40 +107,60 @@ func (b *baseRecords) data() ([]byte, error) {
 	return data, nil
 }
 
-// read returns what the topic holds, by offset.
-func (t *BaseTopic) read(ctx context.Context) (map[int64]*baseRecords, error) {
+// read returns what the topic holds, by offset, and what is wrong with the first record
+// that is no base's, nil if there is none: such records are passed over, and logged.
+func (t *BaseTopic) read(ctx context.Context) (found map[int64]*baseRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
 	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the log's start past us
 	r, err := NewReader(ctx, config, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer r.Close()
-	found := map[int64]*baseRecords{}
+	found = map[int64]*baseRecords{}
+	records := 0
+	none := func(offset int64, err error) {
+		if records++; foreign == nil {
+			foreign = fmt.Errorf("topic %s offset %d: %w", t.config.Topic, offset, err)
+		}
+	}
 	for {
 		b, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i := range b.Records {
 			if err := addBase(found, &b.Records[i]); err != nil {
-				return nil, fmt.Errorf("topic %s offset %d: %w", t.config.Topic, b.Records[i].Offset, err)
+				none(b.Records[i].Offset, err)
 			}
 		}
+		for _, e := range b.Refused {
+			none(e.Offset, errors.New(e.Refused.Detail))
+		}
 	}
+	if foreign != nil {
+		t.producer.cluster.log.Warn("records among the bases are passed over", "records", records, "first", foreign)
+	}
+	return found, foreign, nil
 }
 
+// addBase adds a record. After an error about a base's head that base has none.
 func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	parts := strings.Split(string(r.Key), "/")
-	if len(parts) < 2 || len(parts) > 3 || parts[0] != "base" {
-		return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
+	isBase, offset, number := len(parts) == 2 || len(parts) == 3, int64(0), -1
+	if isBase = isBase && parts[0] == "base"; isBase {
+		var err, err2 error
+		offset, err = strconv.ParseInt(parts[1], 10, 64)
+		if len(parts) == 3 {
+			number, err2 = strconv.Atoi(parts[2])
+		}
+		isBase = err == nil && err2 == nil && (len(parts) == 2 || number >= 0)
 	}
-	offset, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
+	if !isBase {
 		return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
 	}
 	b := found[offset]
@@ -147,49 +168,59 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 		b = &baseRecords{pieces: map[int][]byte{}}
 		found[offset] = b
 	}
-	if len(parts) == 3 {
-		number, err := strconv.Atoi(parts[2])
-		if err != nil {
-			return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
-		}
+	b.at = r.Offset
+	var err error
+	switch {
+	case number >= 0:
 		if delete(b.pieces, number); r.Value != nil {
 			b.pieces[number] = slices.Clone(r.Value)
 		}
-	} else if b.head = nil; r.Value != nil {
-		head := &baseHead{}
-		if err := json.Unmarshal(r.Value, head); err != nil {
-			return fmt.Errorf("the head of base %d: %w", offset, err)
+	case r.Value == nil:
+		b.head = nil
+	default:
+		b.head = &baseHead{}
+		if err = json.Unmarshal(r.Value, b.head); err != nil {
+			b.head, err = nil, fmt.Errorf("the head of base %d: %w", offset, err)
 		}
-		b.head = head
 	}
 	if b.head == nil && len(b.pieces) == 0 {
 		delete(found, offset)
 	}
-	return nil
+	return err
 }
 
-// Newest returns the newest base that is complete, nil if there is none.
-func (t *BaseTopic) Newest(ctx context.Context) (*Base, error) {
-	found, err := t.read(ctx)
+// Newest returns the newest base that is complete and that sound, if it is not nil, finds
+// nothing wrong with; nil if there is none, and no other record either. What is passed over
+// is logged.
+func (t *BaseTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base, error) {
+	found, foreign, err := t.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the bases: %w", err)
 	}
 	for _, offset := range slices.Backward(slices.Sorted(maps.Keys(found))) {
-		data, err := found[offset].data()
+		base := &Base{Offset: offset}
+		if base.Data, err = found[offset].data(); err == nil && sound != nil {
+			if err = sound(base); err != nil {
+				foreign = fmt.Errorf("topic %s offset %d: base %d: %w", t.config.Topic, found[offset].at, offset, err)
+			}
+		}
 		if err == nil {
-			return &Base{offset, data}, nil
+			return base, nil
 		}
 		if errors.Is(err, errBaseFormat) {
 			return nil, fmt.Errorf("reading the bases: topic %s: base %d: %w", t.config.Topic, offset, err)
 		}
-		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "offset", offset, "err", err)
+		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "base", offset, "offset", found[offset].at, "err", err)
+	}
+	if foreign != nil {
+		return nil, fmt.Errorf("reading the bases: %w", foreign)
 	}
 	return nil, nil
 }
 
 // All returns the bases that are complete, in the order of offsets.
 func (t *BaseTopic) All(ctx context.Context) ([]Base, error) {
-	found, err := t.read(ctx)
+	found, _, err := t.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the bases: %w", err)
 	}
@@ -226,7 +257,7 @@ func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error
 	if _, err := t.producer.Append(ctx, 0, Message{Key: []byte(baseKey(b.Offset)), Value: value}); err != nil {
 		return fail(err)
 	}
-	found, err := t.read(ctx)
+	found, _, err := t.read(ctx)
 	if err != nil {
 		return fail(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -435,7 +436,7 @@ func TestBases(t *testing.T) {
 	bases := openBases(t, b)
 	newest := func() *Base {
 		t.Helper()
-		base, err := bases.Newest(t.Context())
+		base, err := bases.Newest(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -458,7 +459,7 @@ func TestBases(t *testing.T) {
 		if got := newest(); got == nil || got.Offset != offset || !bytes.Equal(got.Data, base(offset).Data) {
 			t.Errorf("the newest base is not %d", offset)
 		}
-		found, err := bases.read(t.Context())
+		found, _, err := bases.read(t.Context())
 		if err != nil || len(found) != len(there) {
 			t.Errorf("%d bases are there, want %v, %v", len(found), there, err)
 		}
@@ -505,13 +506,53 @@ func TestBases(t *testing.T) {
 	write(bases, 60, 40)
 	expect(60, 40, 60)
 	put(baseKey(70), []byte(`{"format":2}`))
-	if _, err := bases.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "format 2") {
+	if _, err := bases.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "format 2") {
 		t.Errorf("a newer format: %v", err)
 	}
 	put(baseKey(70), nil)
 	expect(60, 40, 60)
+
+	// Records that are no base's, and a base that its reader does not take, are passed over,
+	// and logged by their place.
+	var log bytes.Buffer
+	bases.producer.cluster.log = slog.New(slog.NewTextHandler(&log, nil))
 	put("something", []byte("else"))
-	if _, err := bases.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "topic of their own") {
+	put("base/x", nil)
+	put("base/1/x", nil)
+	put(baseKey(60), []byte("{"))
+	if got := newest(); got.Offset != 40 {
+		t.Errorf("a base without a head is taken for one: %d", got.Offset)
+	}
+	write(bases, 60, 40)
+	expect(60, 40, 60)
+	if text := log.String(); !strings.Contains(text, "records=4") || !strings.Contains(text, "topic base offset ") || !strings.Contains(text, "topic of their own") || !strings.Contains(text, "its head is missing") {
+		t.Errorf("%s", text)
+	}
+	log.Reset()
+	got, err := bases.Newest(t.Context(), func(b *Base) error {
+		if b.Offset == 60 {
+			return errors.New("not mine")
+		}
+		return nil
+	})
+	if err != nil || got.Offset != 40 || !strings.Contains(log.String(), "base=60 offset=") || !strings.Contains(log.String(), "not mine") {
+		t.Errorf("%v, %v: %s", got, err, log.String())
+	}
+	if got, err := bases.Newest(t.Context(), func(*Base) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "base 40: not mine") {
+		t.Errorf("none is sound: %v, %v", got, err)
+	}
+	write(bases, 90, 60)
+	expect(90, 60, 90)
+
+	// Where there is no base among them the topic is another's.
+	c := BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
+	if bases, err = OpenBases(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	defer bases.Close()
+	producer = bases.producer
+	put("something", []byte("else"))
+	if _, err := bases.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "topic events offset 0: ") || !strings.Contains(err.Error(), "topic of their own") {
 		t.Errorf("another's records: %v", err)
 	}
 }
