@@ -32,6 +32,7 @@ type Fold struct {
 	offsets  blankout.Offsets
 	accepted uint64
 	rejected map[Reason]uint64
+	skipped  []Gap
 }
 
 // link is the chain after an accepted commit.
@@ -81,10 +82,7 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets blankout.Of
 // nil chunk is one that could not be read. It returns the columns whose rows have changed,
 // to be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
-	if offset <= f.offset {
-		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))
-	}
-	f.offset = offset
+	f.advance(offset)
 	d, offsets, err := f.check(c, chunks)
 	if err == nil {
 		if err = f.learner.Check(d); err != nil {
@@ -99,13 +97,25 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 	}
 	f.learner.Add(d)
 	f.offsets = offsets
+	f.accept(c.Encode())
+	return d.Columns, nil
+}
+
+func (f *Fold) advance(offset int64) {
+	if offset <= f.offset {
+		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))
+	}
+	f.offset = offset
+}
+
+// accept links an accepted record of the ledger, the one shown last, to the chain.
+func (f *Fold) accept(record []byte) {
 	f.accepted++
-	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(c.Encode(), f.chain))
+	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(record, f.chain))
 	if len(f.history) == maxHistory {
 		f.history = slices.Delete(f.history, 0, maxHistory/2)
 	}
-	f.history = append(f.history, link{offset, f.chain})
-	return d.Columns, nil
+	f.history = append(f.history, link{f.offset, f.chain})
 }
 
 // check says what a commit would add, and the offsets after it, or why it is not accepted.
@@ -173,7 +183,10 @@ func (f *Fold) Next(topic string, partition int32) (next int64, ok bool) {
 // Offsets returns how far the accepted commits have come, a copy.
 func (f *Fold) Offsets() blankout.Offsets { return f.offsets.Clone() }
 
-// Accepted returns the number of accepted commits.
+// Skipped returns what the group has passed over, a copy.
+func (f *Fold) Skipped() []Gap { return slices.Clone(f.skipped) }
+
+// Accepted returns the number of accepted commits, skips included.
 func (f *Fold) Accepted() uint64 { return f.accepted }
 
 // Rejected returns how many commits were rejected for which reason, a copy.
@@ -240,4 +253,7 @@ func (f *Fold) state(c *coder.Coder) {
 		c.Uint(&n)
 		f.rejected[*r] = n
 	})
+	if c.Decode && len(c.In) > 0 || !c.Decode && len(f.skipped) > 0 { // the block ends here where there are none
+		list(c, &f.skipped, 28, func(g *Gap) { gapState(c, g) })
+	}
 }

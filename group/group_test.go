@@ -411,12 +411,16 @@ func FuzzRecords(f *testing.F) {
 	f.Add(e.commit, e.chunks[0])
 	f.Add(w.commit, w.chunks[0])
 	f.Add((&Mark{Member: MemberID{1, 2}, Base: 3, Hash: 4}).Encode(), w.chunks[0])
+	f.Add((&Skip{Fingerprint: 5, Gap: Gap{"t", 1, 2, 3}}).Encode(), w.chunks[0])
 	f.Fuzz(func(t *testing.T, commit, chunk []byte) {
 		repair := func(data []byte) []byte { return seal(data[:max(0, len(data)-checksumBytes)]) }
 		if m, err := DecodeMark(repair(commit)); err == nil {
 			if again, err := DecodeMark(m.Encode()); err != nil || *again != *m {
 				t.Errorf("%+v became %+v, %v", m, again, err)
 			}
+		}
+		if s, err := DecodeSkip(repair(commit)); err == nil && !bytes.Equal(s.Encode(), repair(commit)) {
+			t.Errorf("%+v is not what it was read from", s)
 		}
 		c, err := DecodeCommit(repair(commit))
 		if err != nil {

@@ -163,7 +163,8 @@ type Status struct {
 	Chain     string            `json:"chain"`
 	Accepted  uint64            `json:"accepted"` // of all members
 	Rejected  map[Reason]uint64 `json:"rejected"`
-	Positions blankout.Offsets  `json:"positions"` // how far the group has come
+	Positions blankout.Offsets  `json:"positions"`         // how far the group has come
+	Skipped   []Gap             `json:"skipped,omitempty"` // what it has passed over, as it was told to
 	// About this member.
 	Pending    uint64  `json:"pending"`      // events learned and not yet committed
 	Committed  uint64  `json:"committed"`    // commits written
@@ -488,7 +489,7 @@ func (l *life) apply(e mixed) error {
 		l.watch(e.offset, e.commit, err == nil)
 	}
 	switch {
-	case errors.As(err, &rejected) && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
+	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
 		return fmt.Errorf("the ledger's commit at offset %d: %w", e.offset, &SettingsError{})
 	case errors.As(err, &rejected):
 		if own {
@@ -500,6 +501,9 @@ func (l *life) apply(e mixed) error {
 	default:
 		l.changed = append(l.changed, changed...)
 		l.moved = time.Now()
+		if e.skip != nil {
+			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "ledger", e.offset)
+		}
 	}
 	if base {
 		l.beginBase()
@@ -727,7 +731,7 @@ func (l *life) reopen(ctx context.Context) (err error) {
 	l.at, l.spans, l.events = map[stream.TopicPartition]int64{}, nil, 0
 	l.schema = l.replica.fold.Learner().Schema().Clone()
 	if l.source, err = l.Open(ctx, c, l.schema, from); err != nil {
-		return err
+		return l.trimmedError(err)
 	}
 	return l.begin()
 }
@@ -766,7 +770,7 @@ func (l *life) learn(ctx context.Context) error {
 	case wait.Err() != nil && errors.Is(err, wait.Err()):
 		return nil
 	default:
-		return fmt.Errorf("reading events: %w", err)
+		return fmt.Errorf("reading events: %w", l.trimmedError(err))
 	}
 	if b.Reset {
 		return fmt.Errorf("%s/%d: the offset to go on at is out of range, and a group goes on at no other: restore the records, or begin another group", b.Topic, b.Partition)
@@ -1069,7 +1073,7 @@ func (l *life) report(notReady string) {
 	f := l.replica.fold
 	_, chain := f.Base()
 	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
-	s.Accepted, s.Rejected, s.Positions = f.Accepted(), f.Rejected(), f.Offsets()
+	s.Accepted, s.Rejected, s.Positions, s.Skipped = f.Accepted(), f.Rejected(), f.Offsets(), f.Skipped()
 	s.RefusedBy = maps.Clone(s.RefusedBy)
 	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
 	s.Warnings = f.Learner().Warnings(l.Settings, false)
@@ -1161,6 +1165,7 @@ type mixed struct {
 	commit *Commit  // nil: it is none
 	mark   *Mark    // nil: it is none
 	call   *Call    // nil: it is none
+	skip   *Skip    // nil: it is none
 	chunks []*Chunk // nil for one that is not there, and never will be
 	gone   []bool   // for one that was trimmed
 	err    error    // final
@@ -1223,6 +1228,9 @@ func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, v
 		}
 		if c, err := DecodeCall(value); err == nil {
 			e.call = c
+		}
+		if s, err := DecodeSkip(value); err == nil {
+			e.skip = s
 		}
 		return e // for all readers the same
 	}
@@ -1344,6 +1352,12 @@ func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base
 // apply shows a record of the ledger to the fold. base says that one is due.
 func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	r.read = e.offset + 1
+	if e.skip != nil {
+		if err := r.fold.Skip(e.offset, e.skip); err != nil {
+			return nil, false, err
+		}
+		return nil, r.due(), nil
+	}
 	if e.commit == nil {
 		return nil, false, nil
 	}
@@ -1371,14 +1385,20 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 		}
 		r.refs[p] = max(r.refs[p], ref.Offset+1)
 	}
-	if base = r.fold.Accepted()%r.every == 0; base {
-		r.floors, r.before = r.before, slices.Clone(r.refs)
-		r.floorsAt[r.read] = r.floors
-		for len(r.floorsAt) > 4 {
-			delete(r.floorsAt, slices.Min(slices.Collect(maps.Keys(r.floorsAt))))
-		}
+	return changed, r.due(), nil
+}
+
+// due says after an accepted commit whether a base is due, and if so prepares for it.
+func (r *replica) due() bool {
+	if r.fold.Accepted()%r.every != 0 {
+		return false
 	}
-	return changed, base, nil
+	r.floors, r.before = r.before, slices.Clone(r.refs)
+	r.floorsAt[r.read] = r.floors
+	for len(r.floorsAt) > 4 {
+		delete(r.floorsAt, slices.Min(slices.Collect(maps.Keys(r.floorsAt))))
+	}
+	return true
 }
 
 // encode freezes the replica and returns what encodes it as a base, on any goroutine.

@@ -25,6 +25,7 @@ type Report struct {
 	Chain    string            `json:"chain"`
 	Accepted uint64            `json:"accepted"`
 	Rejected map[Reason]uint64 `json:"rejected"`
+	Skipped  []Gap             `json:"skipped,omitempty"` // what the group passes over
 	Events   uint64            `json:"events"`
 	// Members are those who have committed since From, by id.
 	Members []MemberReport `json:"members"`
@@ -67,35 +68,41 @@ func (r *Report) Verified() error {
 // Inspect folds the ledger of a member's group as it stands, from its beginning or the oldest base that there
 // is, and compares the bases behind that with what it comes to. It writes nothing.
 func Inspect(ctx context.Context, m *Member) (*Report, error) {
+	r, _, err := look(ctx, m)
+	return r, err
+}
+
+// look is Inspect, and returns what the ledger comes to.
+func look(ctx context.Context, m *Member) (*Report, *replica, error) {
 	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
 	where.Create = false
 	topic, err := stream.OpenBases(ctx, where)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer topic.Close()
 	for attempt := 1; ; attempt++ {
 		bases, err := topic.All(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		r, err := inspect(ctx, m, bases)
+		r, at, err := inspect(ctx, m, bases)
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
 			continue // a newer base came meanwhile
 		}
-		return r, err
+		return r, at, err
 	}
 }
 
-// inspect is one try of Inspect, with the bases in the order of offsets. The error is a
+// inspect is one try of look, with the bases in the order of offsets. The error is a
 // *SettingsError where nothing of the ledger was learned under the settings of m.
-func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, error) {
+func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, bases
 	at, err := newReplica(m.Learner, m.Settings, m.Schema(), "", c.BaseEvery)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
@@ -105,7 +112,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 		bases = bases[1:]
 		var settings *SettingsError
 		if at, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
-			return nil, fmt.Errorf("base %d: %w", first.Offset, err)
+			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
 		} else if err != nil {
 			report.Bases = append(report.Bases, BaseReport{first.Offset, len(first.Data), false})
 			err = fmt.Errorf("base %d: %w, and before it %w", first.Offset, err, trimmed)
@@ -116,7 +123,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 		break
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer reader.Close()
 	at.topicID = reader.ID()
@@ -127,23 +134,23 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, record := range records {
 			m := readMixed(ctx, reader, record.Offset, record.Value)
 			if m.err != nil {
-				return nil, m.err
+				return nil, nil, m.err
 			}
 			_, _, err := at.apply(m)
 			var rejected *Rejection
 			if err != nil && !errors.As(err, &rejected) {
-				return nil, err
+				return nil, nil, err
 			}
 			count(members, m, rejected)
 			for len(bases) > 0 && bases[0].Offset <= at.read {
 				same, err := at.same(&bases[0])
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				report.Bases = append(report.Bases, BaseReport{bases[0].Offset, len(bases[0].Data), same})
 				bases = bases[1:]
@@ -153,10 +160,10 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 	if at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonSettings] > 0 {
 		if len(all) > 0 {
 			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.BaseEvery); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
-		return nil, &SettingsError{}
+		return nil, nil, &SettingsError{}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(members), func(a, b MemberID) int { return bytes.Compare(a[:], b[:]) }) {
 		report.Members = append(report.Members, *members[id])
@@ -164,8 +171,8 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, erro
 	_, chain := at.fold.Base()
 	report.Offset, report.Chain = at.read, fmt.Sprintf("%016x", chain)
 	report.Accepted, report.Rejected, report.Positions = at.fold.Accepted(), at.fold.Rejected(), at.fold.Offsets()
-	report.Events = at.fold.Learner().Metrics().Events
-	return report, nil
+	report.Skipped, report.Events = at.fold.Skipped(), at.fold.Learner().Metrics().Events
+	return report, at, nil
 }
 
 func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {

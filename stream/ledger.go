@@ -175,6 +175,30 @@ func (l *Ledger) Trim(ctx context.Context, before []int64) error {
 	return nil
 }
 
+// LogRange returns the offsets that the log of a partition of a topic holds: start <= offset
+// < end.
+func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int32, log *slog.Logger) (start, end int64, err error) {
+	k, err := connect(ctx, c, []string{topic}, log)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer k.close()
+	numbers, err := k.partitions(ctx, topic)
+	if err == nil && !slices.Contains(numbers, partition) {
+		err = fmt.Errorf("topic %s has no partition %d", topic, partition)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	one := []int32{partition}
+	starts, err := k.offsets(ctx, topic, one, kafka.FirstOffset, false)
+	if err != nil {
+		return 0, 0, err
+	}
+	ends, err := k.offsets(ctx, topic, one, kafka.LastOffset, false)
+	return starts[partition], ends[partition], err
+}
+
 // Close ends the connections. A record whose writing has failed is given up.
 func (l *Ledger) Close() error {
 	_ = l.producer.Close() // its error is about that record, and was told

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -247,12 +249,70 @@ func (p *program) groupCommand() *cobra.Command {
 		Use:     "group",
 		Short:   "Look after a group of learners",
 		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
-		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group solve fraud -f blankout.toml",
+		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group solve fraud -f blankout.toml\n  blankout group skip fraud events/0 51200 -f blankout.toml",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.groupVerify(), p.groupSolve())
+	c.AddCommand(p.groupVerify(), p.groupSolve(), p.groupSkip())
 	return c
+}
+
+func (p *program) groupSkip() *cobra.Command {
+	var settings configFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "skip NAME TOPIC/PARTITION OFFSET",
+		Short: "Have a group pass over records that were deleted before it learned them",
+		Long: `skip has the group of a NAME go on at OFFSET of a partition of its events, where it has not
+come to yet: for retention, or a hand, has deleted the records that it would learn next, and
+its members end with an error that names this command. What lies before is not learned. The
+ledger takes it down, so that all members, those that start later too, pass over it at the
+same place; inspect --group, /v1/group and a metric tell it ever after. Members that have
+ended are to be started again.`,
+		Example: "  blankout group skip fraud events/0 51200 -f blankout.toml",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 3 {
+				return usageError{fmt.Errorf("%s wants NAME TOPIC/PARTITION OFFSET, not %d arguments", c.CommandPath(), len(args))}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			topic, number, ok := cutLast(args[1], "/")
+			partition, err := strconv.ParseInt(number, 10, 32)
+			to, err2 := strconv.ParseInt(args[2], 10, 64)
+			if !ok || topic == "" || err != nil || err2 != nil || partition < 0 || to < 0 {
+				return usageError{fmt.Errorf("group skip: %q %q: want TOPIC/PARTITION and an OFFSET, as in events/0 51200", args[1], args[2])}
+			}
+			l, err := settings.loadGroup(args[:1])
+			if err != nil {
+				return err
+			}
+			log := p.logger(p.newScreen(10 * time.Second))
+			if err := l.OpenRegistry(log); err != nil {
+				return usageError{err}
+			}
+			gap, err := group.SkipTo(c.Context(), newMember(&l.Config, log), topic, int32(partition), to)
+			if err != nil {
+				return fmt.Errorf("group skip: %w", err)
+			}
+			if asJSON {
+				return json.NewEncoder(p.stdout).Encode(gap)
+			}
+			_, err = fmt.Fprintf(p.stdout, "group %s passes over %s: %s records at most are not learned\n", blankout.Printable(args[0]), blankout.Printable(gap.String()), humanize.Comma(gap.To-gap.From))
+			return err
+		},
+	}
+	settings.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
+	return c
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 func (p *program) groupSolve() *cobra.Command {
@@ -432,6 +492,9 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 			same = "NOT what the ledger comes to"
 		}
 		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
+	}
+	for _, g := range r.Skipped {
+		fmt.Fprintf(w, "passed over\t%s: %s records at most, not learned\n", blankout.Printable(g.String()), humanize.Comma(g.To-g.From))
 	}
 	for _, at := range r.Positions {
 		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", blankout.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)
