@@ -105,6 +105,10 @@ const (
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )
 
+// Faulty reports whether something is wrong with a record of that reason, which is then a
+// matter for a person. One that came before is counted and passed over.
+func (r Reason) Faulty() bool { return r != ReasonRepeated }
+
 // Refusal is the data of a refused record: the cause and the bytes as they
 // came, borrowed like the Example that carries it.
 type Refusal struct {

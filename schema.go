@@ -130,6 +130,12 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	return len(s.Classes) - 1, true
 }
 
+// UsualPair reports whether two classes are a pair whose larger one is usually the positive
+// one: -1 and 1, 0 and 1, or false and true.
+func UsualPair(smaller, larger string) bool {
+	return larger == "1" && (smaller == "0" || smaller == "-1") || smaller == "false" && larger == "true"
+}
+
 // ClassList words classes for a message: the first of many, long names cut.
 func ClassList(classes []string) string {
 	const most = 5

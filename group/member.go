@@ -787,7 +787,7 @@ func (l *life) learn(ctx context.Context) error {
 	}
 	for i := range b.Examples {
 		e := &b.Examples[i]
-		if e.Refused != nil && l.DeadLetters != nil && e.Refused.Reason != blankout.ReasonRepeated {
+		if e.Refused != nil && l.DeadLetters != nil && e.Refused.Reason.Faulty() {
 			if err := l.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
 				return fmt.Errorf("storing a dead letter: %w", err)
 			}

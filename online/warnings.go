@@ -143,7 +143,7 @@ func (l *Learner) refuse(e *blankout.Example) {
 		r.First = firstBytes(strings.ToValidUTF8(detail, "\uFFFD"), maxFirst)
 	}
 	m.RefusedBy[reason] = r
-	if m.Refused++; reason == blankout.ReasonRepeated {
+	if m.Refused++; !reason.Faulty() {
 		return // nothing is wrong with the record
 	}
 	m.refusedLately, m.refusedAt = m.latelyRefused(l.events)+1, l.events+m.Refused
@@ -316,8 +316,12 @@ func (m *Metrics) warnings(events uint64, classes []string, settings Fingerprint
 		}
 		add(warnUnlabelled, "none of %d events has had a label, so nothing has been learned%s", events, field)
 	}
-	refused, repeated := m.Refused, m.RefusedBy[blankout.ReasonRepeated].Count
-	refused -= repeated
+	refused := m.Refused
+	for reason, r := range m.RefusedBy {
+		if !reason.Faulty() {
+			refused -= r.Count
+		}
+	}
 	records := events + refused
 	all := float64(refused) / float64(records)
 	lately := m.latelyRefused(events) / min(refusedMemory, float64(records))
@@ -375,7 +379,7 @@ func (m *Metrics) refusedReasons() string {
 	})
 	var parts []string
 	for _, reason := range reasons {
-		if r := m.RefusedBy[reason]; reason != blankout.ReasonRepeated {
+		if r := m.RefusedBy[reason]; reason.Faulty() {
 			parts = append(parts, fmt.Sprintf("%s %d (the first: %s)", reason, r.Count, blankout.Printable(r.First)))
 		}
 	}

@@ -74,11 +74,8 @@ func (l *loop) flushSuspects(ctx context.Context) error {
 	return nil
 }
 
-// unusable says whether an example is refused for what it is, and so a matter for
-// a person. One that came before is counted and passed over.
-func unusable(e *blankout.Example) bool {
-	return e.Refused != nil && e.Refused.Reason != blankout.ReasonRepeated
-}
+// unusable says whether an example is refused for what it is.
+func unusable(e *blankout.Example) bool { return e.Refused != nil && e.Refused.Reason.Faulty() }
 
 // storeRefused stores the refused ones among the first n examples, and keeps at
 // it for as long as it takes: meanwhile nothing is read, and the run is not ready.

@@ -115,6 +115,10 @@ type Config struct {
 	// than a twentieth of the time: a large model is published less often.
 	PublishEvents   uint64
 	PublishInterval time.Duration
+	// Unlabelled says that events without a label are meant to have none: they count as
+	// learned. Fruitless lets a run end well however little it has learned, see
+	// FruitlessError.
+	Unlabelled, Fruitless bool
 	// MaxEvents ends the run after that many records, 0 for no end.
 	MaxEvents uint64
 	// ShutdownTimeout is how long stopping may take: finishing the batch, the
@@ -179,7 +183,8 @@ func (e FinalError) Unwrap() error { return e.Err }
 
 // Run learns until the Source ends, MaxEvents have come, ctx ends, or something
 // fails. When it ends in the first three ways it saves and returns nil, within
-// ShutdownTimeout. When the Source fails, or a record under PolicyFail, it saves
+// ShutdownTimeout; but a *FruitlessError, and nothing is saved at the end, where it
+// hardly learned. When the Source fails, or a record under PolicyFail, it saves
 // what it has learned and returns the error. When learning itself panics the
 // state is not saved, for it may be broken, and the error names the record.
 func (r *Runner) Run(ctx context.Context) error {
@@ -215,6 +220,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
 	l.ahead = readAhead(ctx, l.Source, 3+batchesAhead*max(r.Learners.N-1, 0))
 	err := l.learn(ctx)
+	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {
+		err = l.fruitless()
+	}
 	l.ahead.stop()
 	l.endLearners()
 	l.endValidation(ctx, err)
@@ -223,7 +231,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer cancel()
 	l.report("stopping")
 	l.endSolving(deadline)
-	if broken := (*panicError)(nil); errors.As(err, &broken) {
+	if broken, fruitless := (*panicError)(nil), (*FruitlessError)(nil); errors.As(err, &broken) || errors.As(err, &fruitless) {
 		err = errors.Join(err, l.endSaving(deadline)) // of what was learned before
 	} else {
 		err = errors.Join(err, l.saveAtEnd(deadline))

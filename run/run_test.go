@@ -541,6 +541,48 @@ func TestRefusedFails(t *testing.T) {
 	}
 }
 
+// A run that has read all there is and learned none of it, or refused more than half, ends
+// with an error that counts the reasons, and saves nothing over what was there.
+func TestFruitless(t *testing.T) {
+	unlabelled := func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+	repeated := func(e *blankout.Example) {
+		*e = blankout.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &blankout.Refusal{Reason: blankout.ReasonRepeated}}
+	}
+	for name, test := range map[string]struct {
+		change func(s *service)
+		want   string // "" if the run is fruitful
+	}{
+		"half refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 } }, ""},
+		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
+		"no labels":          {func(s *service) { s.source.spoil = unlabelled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
+		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabelled = unlabelled, true }, ""},
+		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
+		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
+		"taken as it is": {func(s *service) {
+			s.source.refuse, s.Config.Fruitless = func(int) bool { return true }, true
+		}, ""},
+	} {
+		dir := t.TempDir()
+		s := start(t, dir, 100, 1)
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(name, err)
+		}
+		s.store.Close()
+		s = start(t, dir, 140, 1)
+		s.Config.SaveEvents = 0
+		s.source.spoil = func(e *blankout.Example) { e.Label = 1 } // all have one
+		test.change(s)
+		err := s.Run(t.Context())
+		_, p := newest(t, dir)
+		switch {
+		case test.want == "" && (err != nil || p.Next != int64(s.source.n)):
+			t.Errorf("%s: saved at %d: %v", name, p.Next, err)
+		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || p.Next != 100):
+			t.Errorf("%s: saved at %d: %v", name, p.Next, err)
+		}
+	}
+}
+
 func TestSavesThatFail(t *testing.T) {
 	for _, failures := range []int{1, 3, 1000} {
 		dir := t.TempDir()
@@ -824,6 +866,7 @@ func TestRunConfig(t *testing.T) {
 func TestWarningsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, t.TempDir(), 6000, 0)
+	s.Config.Fruitless = true
 	s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	if err := s.Run(t.Context()); err != nil {
@@ -840,6 +883,7 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for life, n := range []int{20, 40} {
 		s := start(t, dir, n, 0)
+		s.Config.Fruitless = true
 		s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
 		s.source.passing = func(int) {
 			if w := s.Status().Warnings; len(w) > 0 {

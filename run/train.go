@@ -132,6 +132,7 @@ func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) 
 func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
+	c.Fruitless = true // its report counts what was refused
 	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint, Learners: t.Learners}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }

@@ -120,8 +120,8 @@ func (p *program) configInit() *cobra.Command {
 		Long: `init writes a configuration with every key explained.
 
 With --from-file or --from-topic it reads the first events there and drafts a short one:
-how they are written, the kind of each field with its range and how often it is missing, and
-what looks like an id or a time, which is dropped. --set says what the draft cannot know,
+how they are written, the classes, the rarer of two last, the kind of each field with its range
+and how often it is missing, and what looks like an id or a time, which is dropped. --set says what the draft cannot know,
 such as record.label=fraud.`,
 		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -\n" +
 			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
@@ -212,8 +212,8 @@ func (p *program) configCheck() *cobra.Command {
 included, and says what is wrong with it. Without -f, and without a blankout.toml here,
 there must be settings in the environment or by --set: the defaults alone need no check.
 
-With --sample it also reads the first events of a file by the configuration, and
-names the fields that look like a time or an id: as a feature such a field teaches
+With --sample it also reads the first events of a file by the configuration, counts the
+classes and names the fields that look like a time or an id: as a feature such a field teaches
 nothing that lasts, and may spoil everything else.`,
 		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl\n" +
 			"  blankout config check -f blankout.toml --json",

@@ -67,9 +67,19 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	switch {
 	case c.Unlabelled || format == "svmlight" || format == "vw":
 	case s.labelled == 0:
-		line("label = %s  # NO EVENT HAS IT: name the field that holds the class", quote(c.Label))
+		line("label = %s  # NO EVENT HAS IT: name the field that holds the class%s", quote(c.Label), s.labelFields("; it could be "))
 	default:
 		line("label = %s", quote(c.Label))
+	}
+	names := s.classes()
+	switch {
+	case len(names) == 0 || s.numbers():
+	case len(names) > draftClasses:
+		line("# THE LABEL HAS %d DIFFERENT VALUES: name the field that holds the class", len(names))
+	case len(names) == 2:
+		line("classes = %s  # the positive one last", quoted(names...))
+	case len(names) > 2:
+		line("classes = %s", quoted(names...))
 	}
 	for _, key := range []struct{ name, value string }{{"weight", c.Weight}, {"id", c.ID}, {"time", c.Time}} {
 		if key.value != "" {
@@ -115,6 +125,9 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	}
 	line("")
 	line("[learner]")
+	if s.numbers() {
+		line("loss = \"squared\"  # the label has %d different numbers", len(names))
+	}
 	if text := s.fields.leftOut(s.schema, events); text != "" {
 		line("standardise = \"scale\"  # %s", text)
 	}

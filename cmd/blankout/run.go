@@ -4,9 +4,11 @@ package main
 // the end.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,7 @@ type runFlags struct {
 	maxEvents uint64
 	untilEnd  bool
 	serve     bool // on after the end
+	refused   string
 	brokers   string
 	topics    string
 	group     string
@@ -53,7 +56,8 @@ Without -f it takes the configuration blankout.toml here, if there is one.
 
 With -d it learns from a file, or with -d - from standard input, instead of
 the topics of the configuration, and ends with it; a file that has grown since is
-gone on with. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
+gone on with. A run that ends by itself and has learned nothing of what it read, or refused
+more than half of it, saves nothing over an older checkpoint and exits 3. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
 topic as it stands now, or a part of it.
 
 With --labels, or topics in [labels], the labels come later than the events: an event is
@@ -95,6 +99,7 @@ ends an interval.`,
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
 	f.BoolVar(&o.serve, "keep-serving", false, "when the events have ended, go on serving the model until a signal")
+	f.StringVar(&o.refused, "refused", "fail", "where a run that ends by itself has learned nothing of what it read, or refused more than half:\nfail, which saves no checkpoint at the end and exits 3, or skip, which takes it as it is")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
 	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME`, instead of group.name")
@@ -171,6 +176,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.learners.N > 1 && l.Config.Validate.Policy == "adopt" {
 		return usageError{fmt.Errorf("run: %w", errAdopt)}
 	}
+	if !slices.Contains([]string{"fail", "skip"}, o.refused) {
+		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}
+	}
 	if o.serve && l.HTTP.Address == "" {
 		return usageError{errors.New("run: --keep-serving needs an http.address to serve on")}
 	}
@@ -214,6 +222,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		screen.done(progressOf(status).String())
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
+		if is[*run.FruitlessError](err) {
+			err = p.advised(c.Context(), err, &l.Config, o)
+		}
 		return fmt.Errorf("run: %w", err)
 	}
 	stopped := append(progressOf(status).log(), "checkpoint", status.Save.Name)
@@ -225,6 +236,16 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return nil
 	}
 	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
+}
+
+// advised adds to the error of a run that hardly learned what may be done about it.
+func (p *program) advised(ctx context.Context, err error, c *config.Config, o runFlags) error {
+	if !joins(c, o) {
+		if advice := adviseOn(ctx, inputOf(c, o.data)); advice != "" {
+			err = fmt.Errorf("%w\n%s", err, advice)
+		}
+	}
+	return fmt.Errorf("%w\nif that is as it should be: --refused skip", err)
 }
 
 // runSummary is what run --json says at the end. Errors are in percent.

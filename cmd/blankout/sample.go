@@ -3,6 +3,7 @@ package main
 // config check --sample looks at the first events for fields that will do harm.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -32,10 +35,13 @@ type sample struct {
 	fields                     sampled
 	records, labelled, refused int
 	first                      string // what was wrong with the first record refused
+	counts                     []int  // of events, by class
 }
 
-// readSample reads the first records of a file or topic.
+// readSample reads the first records of a file or topic. Classes that nobody has named are
+// all counted, however many the configuration lets a learner have.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
+	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
 	out := &sample{schema: in.Record.Schema()}
 	file, err := in.Open(ctx, out.schema, nil)
 	if err != nil {
@@ -59,6 +65,10 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			}
 			if e.Label != blankout.Unlabelled {
 				out.labelled++
+				for len(out.counts) <= e.Label {
+					out.counts = append(out.counts, 0)
+				}
+				out.counts[e.Label]++
 			}
 			if out.time == 0 {
 				out.time = e.Time
@@ -83,7 +93,14 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, "the first record refused: "+blankout.Printable(s.first))
 	}
 	if s.records > s.refused && s.labelled == 0 && !c.Unlabelled {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?", c.Label))
+		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?%s", c.Label, s.labelFields(" It could be ")))
+	}
+	switch names := s.classes(); {
+	case len(names) == 0 || len(c.Classes) > 0:
+	case s.numbers() || len(names) > max(c.MaxClasses, 2):
+		result.Warnings = append(result.Warnings, s.classAdvice(c))
+	default:
+		p.note("the classes, which record.classes can name: " + quoted(names...))
 	}
 	if text := online.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
@@ -96,6 +113,97 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		p.warn(text)
 	}
 	return result, nil
+}
+
+// classes returns the classes found: of a usual pair the larger last, of two others the
+// rarer, of more those that are numbers in their order, others the rarest last.
+func (s *sample) classes() []string {
+	names := slices.Clone(s.schema.Classes)
+	slices.SortFunc(names, func(a, b string) int {
+		x, errX := strconv.ParseFloat(a, 64)
+		y, errY := strconv.ParseFloat(b, 64)
+		rarer := cmp.Compare(s.counts[slices.Index(s.schema.Classes, b)], s.counts[slices.Index(s.schema.Classes, a)])
+		if errX == nil && errY == nil && len(names) > 2 {
+			return cmp.Compare(x, y)
+		}
+		return cmp.Or(rarer, strings.Compare(a, b))
+	})
+	if len(names) == 2 && blankout.UsualPair(names[1], names[0]) {
+		slices.Reverse(names)
+	}
+	return names
+}
+
+// numbers says that the labels look like numbers to predict.
+func (s *sample) numbers() bool {
+	names := s.schema.Classes
+	return len(names) > 2 && online.AreNumbers(names) && online.CheckLabels("quadratic", names) != nil
+}
+
+// classAdvice says what can be done about more classes than a learner has room for.
+func (s *sample) classAdvice(c record.Config) string {
+	names := s.classes()
+	many := ""
+	if len(names) >= maxClasses {
+		many = "at least "
+	}
+	text := fmt.Sprintf("the label has %s%d different values in the first %s", many, len(names), plural(s.records, "record"))
+	switch {
+	case s.numbers():
+		return text + ": to predict numbers set the loss to squared (--loss squared)"
+	case len(names) > draftClasses:
+		return text + fmt.Sprintf(": is record.label = %q the field that holds it?", c.Label)
+	}
+	return text + fmt.Sprintf(", and record.max_classes is %d: set record.classes = %s", c.MaxClasses, quoted(names...))
+}
+
+// draftClasses is how many classes are named one by one.
+const draftClasses = 100
+
+// labelFields names the fields that could be the label, those in every event with few
+// values, behind a text; "" if there is none.
+func (s *sample) labelFields(text string) string {
+	const most, shown = 20, 5
+	type candidate struct {
+		name string
+		n    int
+	}
+	var found []candidate
+	for _, key := range s.fields.keys() {
+		r := s.fields[key]
+		n := max(len(r.numbers), len(r.columns))
+		if key.field != 0 && r.events == s.records-s.refused && n >= 2 && n <= most && 2*n <= r.events {
+			found = append(found, candidate{s.schema.Fields[key.field].Name, n})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.n, b.n) })
+	var parts []string
+	for _, c := range found[:min(len(found), shown)] {
+		parts = append(parts, fmt.Sprintf("%s (%d values)", quote(blankout.Printable(c.name)), c.n))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return text + strings.Join(parts, ", ")
+}
+
+// adviseOn says what the first events of a run that learned nothing, or hardly anything,
+// tell about its settings; "" if they tell nothing.
+func adviseOn(ctx context.Context, in stream.Input) string {
+	if in.Where == "-" {
+		return "" // it is gone
+	}
+	in.Kafka.UntilEnd, in.Record.KeepValue = true, false
+	s, err := readSample(ctx, in)
+	switch {
+	case err != nil: // the run has just read them, and said what it could
+		return ""
+	case s.labelled == 0:
+		return s.labelFields("fields that could be the label, which are in every event and have few values: ")
+	case len(in.Record.Classes) == 0 && len(s.schema.Classes) > in.Record.MaxClasses:
+		return s.classAdvice(in.Record)
+	}
+	return ""
 }
 
 // sampleResult is what config check --json says of a sample.
@@ -167,7 +275,7 @@ func (f *sampled) add(e *blankout.Example, s *blankout.Schema, number int) {
 			}
 			r.last = x
 			r.numbers[x] = struct{}{}
-		case blankout.Categorical:
+		case blankout.Categorical, blankout.Boolean:
 			r.n++
 			r.columns[column] = struct{}{}
 		}

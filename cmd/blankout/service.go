@@ -291,6 +291,8 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Refused = c.DeadLetter.Policy
 	r.Unnamed = len(c.Record.Classes) == 0
 	r.Config.MaxEvents = o.maxEvents
+	r.Config.Unlabelled = c.Record.Unlabelled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabelledTopics) > 0
+	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
 	if r.Labels != nil {

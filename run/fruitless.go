@@ -1,0 +1,75 @@
+package run
+
+// This file tells a run that learned from what it read from one that hardly did.
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"blankout"
+)
+
+// FruitlessError ends a run that has read all there is and learned nothing of it, or has
+// refused more than half of it: what it holds is not what the stream is about, and no
+// checkpoint at the end takes the place of an older one.
+type FruitlessError struct {
+	Read      uint64 // records, without those that came before and tombstones
+	Learned   uint64
+	RefusedBy map[blankout.Reason]uint64
+	First     *Sample // one that was refused; nil if none was
+}
+
+func (e *FruitlessError) Error() string {
+	refused := uint64(0)
+	var reasons []string
+	for _, reason := range slices.SortedFunc(maps.Keys(e.RefusedBy), func(a, b blankout.Reason) int {
+		return cmp.Or(-cmp.Compare(e.RefusedBy[a], e.RefusedBy[b]), cmp.Compare(a, b))
+	}) {
+		refused += e.RefusedBy[reason]
+		reasons = append(reasons, fmt.Sprintf("%s %d", reason, e.RefusedBy[reason]))
+	}
+	text := fmt.Sprintf("of %d records %d were learned", e.Read, e.Learned)
+	if unlabelled := e.Read - e.Learned - refused; unlabelled > 0 {
+		text += fmt.Sprintf(", %d had no label", unlabelled)
+	}
+	if refused > 0 {
+		text += fmt.Sprintf(", %d were refused (%s)", refused, strings.Join(reasons, ", "))
+	}
+	text += "; no checkpoint was saved at the end"
+	if s := e.First; s != nil {
+		text += fmt.Sprintf("\none that was refused: %s/%d offset %d: %s", s.Topic, s.Partition, s.Offset, s.Why)
+	}
+	return text
+}
+
+// fruitless returns a *FruitlessError if the run, which has read all there is, is one.
+// Events that wait for a label may still be learned.
+func (l *loop) fruitless() error {
+	s := &l.current
+	e := &FruitlessError{Learned: s.Learned + s.HeldOut, RefusedBy: map[blankout.Reason]uint64{}}
+	refused := uint64(0)
+	for reason, n := range s.RefusedBy {
+		if reason.Faulty() {
+			e.RefusedBy[reason] = n
+			refused += n
+		}
+	}
+	waiting := uint64(0)
+	if l.Labels != nil {
+		waiting = l.Labels.Counts().Pending
+	}
+	if l.Config.Unlabelled {
+		e.Learned += s.Unlabelled
+	}
+	e.Read = s.Learned + s.HeldOut + s.Unlabelled + refused
+	if e.Read == 0 || 2*refused <= e.Read+waiting && (e.Learned > 0 || waiting > 0) {
+		return nil
+	}
+	if len(s.RefusedSamples) > 0 {
+		e.First = &s.RefusedSamples[len(s.RefusedSamples)-1]
+	}
+	return e
+}
