@@ -40,6 +40,9 @@ type Example struct {
 	// around it in its partition, so that Arrival is the time of the one before it.
 	OddTime bool
 
+	// NotFinite counts the values of the record that were NaN or infinite and are missing.
+	NotFinite int
+
 	Offset      int64  // of the record in its partition, or the line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
@@ -102,12 +105,13 @@ const (
 	ReasonDecompression Reason = "decompression"   // a record that does not unpack
 	ReasonID            Reason = "id"              // no id, or one too long, where events and labels are joined by it
 	ReasonLate          Reason = "late"            // a label that came when its event waited no more
+	ReasonTombstone     Reason = "tombstone"       // a record of a topic without a value, which says that its key is gone
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )
 
 // Faulty reports whether something is wrong with a record of that reason, which is then a
-// matter for a person. One that came before is counted and passed over.
-func (r Reason) Faulty() bool { return r != ReasonRepeated }
+// matter for a person. One that came before, or a tombstone, is counted and passed over.
+func (r Reason) Faulty() bool { return r != ReasonRepeated && r != ReasonTombstone }
 
 // Refusal is the data of a refused record: the cause and the bytes as they
 // came, borrowed like the Example that carries it.

@@ -69,6 +69,8 @@ type core struct {
 	id       []byte
 	time     int64
 	missing  []uint16
+	// notFinite counts its values that are NaN or infinite and are missing.
+	notFinite int
 }
 
 // below holds the fields whose names go on from another name.
@@ -145,6 +147,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 0, 1, r.Key, r.Time, r.Offset, nil
+	e.NotFinite, d.notFinite = 0, 0
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
@@ -162,7 +165,7 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 	d.reset(r, e)
 	switch v := r.Value; {
 	case len(v) == 0:
-		d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
+		d.refuseEmpty(r, e)
 	case r.Cut:
 		d.refuse(r, e, blankout.ReasonOversize, "a line of more than max_bytes, %d; %s", d.c.MaxBytes, RestSkipped)
 	case len(v) > d.c.MaxBytes:
@@ -174,6 +177,15 @@ func (d *core) begin(r *Record, e *blankout.Example) bool {
 		return true
 	}
 	return false
+}
+
+// refuseEmpty refuses a record without bytes: where its value is null, as a tombstone.
+func (d *core) refuseEmpty(r *Record, e *blankout.Example) {
+	if r.Value == nil {
+		d.refuse(r, e, blankout.ReasonTombstone, "it has no value")
+		return
+	}
+	d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
 }
 
 // refuse empties e of all that a refused record must not have, and takes back
@@ -458,6 +470,19 @@ func (d *core) miss(name string) {
 	}
 }
 
+// missNumber takes a number that is NaN or infinite, of the field of that name, for a null,
+// if the configuration says so. "" is the name of one that is no feature.
+func (d *core) missNumber(name string) bool {
+	if d.c.NaN == nanRefuse {
+		return false
+	}
+	d.notFinite++
+	if name != "" {
+		d.miss(name)
+	}
+	return true
+}
+
 func (d *core) missField(id uint16) {
 	for len(d.missed) <= int(id) {
 		d.missed = append(d.missed, 0)
@@ -522,7 +547,7 @@ func (d *core) complete(r *Record, e *blankout.Example) {
 		return
 	}
 	d.accept()
-	e.Weight, e.Key, e.Time = d.weight, d.id, d.time
+	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
 	slices.Sort(e.Missing)
 }
 

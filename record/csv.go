@@ -125,6 +125,9 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 		return "", ""
 	}
 	if !n.categorical && notFinite(text) {
+		if d.missNumber(n.name) {
+			return "", ""
+		}
 		return blankout.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
 	d.pair(n, blankout.Categorical, text, 1)

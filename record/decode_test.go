@@ -21,6 +21,14 @@ func TestDecode(t *testing.T) {
 		change func(*Config)
 		lines  []line
 	}{
+		{"json", func(c *Config) { c.NaN = "refuse" }, []line{
+			{`{"x":NaN}`, `not-finite: byte 6: NaN is not a number`},
+			{`{"x":-Infinity}`, `not-finite: byte 6: -Infinity is not a number`},
+			{`{"label":NaN}`, `not-finite: byte 10: NaN is not a number`},
+		}},
+		{"csv", func(c *Config) { c.Columns, c.NaN = []string{"label", "x"}, "refuse" }, []line{
+			{`yes,NaN`, `not-finite: byte 5: column "x": NaN is not a number`},
+		}},
 		{"json", func(c *Config) {
 			c.Weight, c.ID, c.Time, c.Drop, c.Categorical = "w", "meta.id", "meta.at", []string{"secret", "a.b"}, []string{"zip"}
 		}, []line{
@@ -45,8 +53,12 @@ func TestDecode(t *testing.T) {
 			{`{"x":1}}`, `syntax: byte 8: '}' where the end of the record should be`},
 			{`{"x":01}`, `syntax: byte 6: '0' where a value should be`},
 			{`{"x":1,"x":1}`, `duplicate-field: byte 9: field "x" twice`},
-			{`{"x":NaN}`, `not-finite: byte 6: NaN is not a number`},
-			{`{"x":-Infinity}`, `not-finite: byte 6: -Infinity is not a number`},
+			{`{"x":NaN}`, `? -x not-finite=1`},
+			{`{"x":-Infinity,"a":{"c":Infinity},"zip":NaN,"secret":NaN}`, `? -x -zip -a.c not-finite=4`},
+			{`{"v":[nan,2]}`, `? v[1]:2:n -v[0] not-finite=1`},
+			{`{"label":NaN,"w":NaN,"x":1,"meta":{"at":-inf}}`, `? x:1:n not-finite=3`},
+			{`{"x":-Infinite}`, `syntax: byte 6: '-' where a value should be`},
+			{`{"x":NaNs}`, `syntax: byte 6: 'N' where a value should be`},
 			{`{"x":1.1e30}`, `out-of-range: byte 6: field "x" is 1.1e30, the limit is 1e30`},
 			{`{"x":1e999}`, `out-of-range: byte 6: field "x" is 1e999, the limit is 1e30`},
 			{"{\"x\":\"a\xffb\"}", `syntax: byte 8: byte 0xff is not UTF-8`},
@@ -141,7 +153,7 @@ func TestDecode(t *testing.T) {
 			{`yes,1,a"b,3,4,5`, `syntax: byte 7: column "job": a quote that is not closed or does not enclose the whole value, or a newline without quotes`},
 			{`yes,1,"ab"c,3,4,5`, `syntax: byte 7: column "job": a quote that is not closed or does not enclose the whole value, or a newline without quotes`},
 			{`yes,1,"ab`, `syntax: byte 7: column "job": a quote that is not closed or does not enclose the whole value, or a newline without quotes`},
-			{`yes,nan,a,3,4,5`, `not-finite: byte 5: column "age": nan is not a number`},
+			{`yes,nan,a,3,4,5`, `yes job=a:1:c zip=5:1:c -age weight=3 key=4 not-finite=1`},
 			{`yes,-1e40,a,3,4,5`, `out-of-range: byte 5: column "age": -1e40 is beyond 1e30`},
 			{`yes,1,a,heavy,4,5`, `weight: byte 9: column "w": weight "heavy": want a number from 0 to 1e+06 (max_weight)`},
 			{`maybe,1,a,1,4,5`, `label: label "maybe" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},

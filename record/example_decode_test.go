@@ -24,7 +24,7 @@ func ExampleNewDecoder() {
 	for _, text := range []string{
 		`{"bought": true, "price": 2.5}`,
 		`{"bought": false, "words": ["cheap", "cheap"]}`,
-		`{"bought": true, "price": NaN}`,
+		`{"bought": true, "price": cheap}`,
 	} {
 		if err := decoder.Decode(context.Background(), record.Record{Value: []byte(text)}, &e); err != nil {
 			fmt.Println(err)
@@ -39,5 +39,5 @@ func ExampleNewDecoder() {
 	// Output:
 	// true price 2.5
 	// false words=cheap 2
-	// refused: not-finite: byte 27: NaN is not a number
+	// refused: syntax: byte 27: 'c' where a value should be
 }

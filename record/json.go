@@ -339,7 +339,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	case c-'0' <= 9 || c == '-':
 		x, next := number(data, p, true)
 		if next < 0 {
-			return d.notNumber(p)
+			return d.notNumber(p, n.name)
 		}
 		if n.categorical {
 			d.pair(&n.named, blankout.Categorical, data[p:next], 1)
@@ -355,20 +355,24 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	case c == '[':
 		return d.array(p+1, n, depth+1)
 	}
-	next := d.literal(p)
+	next := d.literal(p, n.name)
 	if next < 0 {
 		return next
 	}
-	if data[p] == 'n' {
+	switch data[p] {
+	case 'n':
 		d.miss(n.name)
+		return next
+	case 't', 'f':
+	default: // NaN or an infinity
 		return next
 	}
 	d.pair(&n.named, blankout.Boolean, data[p:next], 1)
 	return next
 }
 
-// literal reads true, false or null.
-func (d *jsonDecoder) literal(p int) int {
+// literal reads true, false or null, or what notNumber takes for null, of the feature name.
+func (d *jsonDecoder) literal(p int, name string) int {
 	data := d.data
 	switch {
 	case len(data)-p >= 4 && (string(data[p:p+4]) == "true" || string(data[p:p+4]) == "null"):
@@ -376,17 +380,20 @@ func (d *jsonDecoder) literal(p int) int {
 	case len(data)-p >= 5 && string(data[p:p+5]) == "false":
 		return p + 5
 	}
-	return d.notNumber(p)
+	return d.notNumber(p, name)
 }
 
-// notNumber fails at something that is no value; Python's json module writes
-// NaN and the infinities as words, which is worth a reason of its own.
-func (d *jsonDecoder) notNumber(p int) int {
+// notNumber fails at something that is no value. Python's json module writes NaN and the
+// infinities as words: they are nulls of the feature name, or a reason of their own.
+func (d *jsonDecoder) notNumber(p int, name string) int {
 	end := p
 	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
 		end++
 	}
 	if notFinite(d.data[p:end]) {
+		if d.missNumber(name) {
+			return end
+		}
 		return d.fail(p, blankout.ReasonNotFinite, "%s is not a number", d.data[p:end])
 	}
 	return d.unexpected(p, "a value")
@@ -412,7 +419,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 		case c-'0' <= 9 || c == '-':
 			if _, next = number(d.data, p, true); next < 0 {
-				return d.notNumber(p)
+				return d.notNumber(p, "")
 			}
 			text = d.data[p:next]
 		case c == '{' || c == '[':
@@ -424,13 +431,10 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 				reason = blankout.ReasonWeight
 			}
 			return d.fail(p, reason, "field %.80q holds several values", n.name)
-		case c == 'n':
-			if next = d.literal(p); next >= 0 {
-				return next // null says nothing
-			}
-			return next
+		case c != 't' && c != 'f':
+			return d.literal(p, "") // null says nothing
 		default:
-			if next = d.literal(p); next < 0 {
+			if next = d.literal(p, ""); next < 0 {
 				return next
 			}
 			text = d.data[p:next]
@@ -454,11 +458,11 @@ func (d *jsonDecoder) skip(p, depth int) int {
 	case c-'0' <= 9 || c == '-':
 		_, next := number(d.data, p, true)
 		if next < 0 {
-			return d.notNumber(p)
+			return d.notNumber(p, "")
 		}
 		return next
 	case c != '{' && c != '[':
-		return d.literal(p)
+		return d.literal(p, "")
 	}
 	if depth == maxDepth {
 		return d.fail(p, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)

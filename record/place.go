@@ -152,6 +152,8 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	switch {
 	case p.role == isDropped:
 		return true
+	case x-x != 0 && d.missNumber(p.featureName()):
+		return true
 	case p.role != isFeature:
 		return d.role(p, text(d.scratch()))
 	case x-x != 0:
@@ -164,6 +166,14 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 		d.add(p.hash, d.idOf(&p.named, blankout.Numeric), x)
 	}
 	return true
+}
+
+// featureName is the name of a feature, "" of a place that is none.
+func (p *place) featureName() string {
+	if p.role != isFeature {
+		return ""
+	}
+	return p.name
 }
 
 func (d *places) float(p *place, x float64) bool {

@@ -102,6 +102,10 @@ type Config struct {
 	MaxClasses int         `toml:"max_classes"`
 	MaxNames   int         `toml:"max_names"` // of the dictionary that reports show names from
 
+	// NaN says what a number of JSON, CSV or a schema is that is NaN or infinite: missing,
+	// as null is, or a reason to refuse the record.
+	NaN string `toml:"nan"`
+
 	// A record beyond these is refused.
 	MaxFeatures int `toml:"max_features"`
 	MaxBytes    int `toml:"max_bytes"`
@@ -136,6 +140,7 @@ func DefaultConfig() Config {
 		Bits:           22,
 		NumericIndices: true,
 		MaxClasses:     2,
+		NaN:            nanMissing,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,
 		MaxWeight:      1e6,
@@ -145,6 +150,12 @@ func DefaultConfig() Config {
 		Separator:      ",",
 	}
 }
+
+// The values of Config.NaN.
+const (
+	nanMissing = "missing"
+	nanRefuse  = "refuse"
+)
 
 // maxMagnitude bounds every number of a record: squares and products of a few
 // stay far from overflow.
@@ -239,6 +250,8 @@ func (c Config) Check() error {
 		return blankout.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
 	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
 		return blankout.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
+	case c.NaN != nanMissing && c.NaN != nanRefuse:
+		return blankout.KeyErrorf("nan", "nan %q: want %s or %s", c.NaN, nanMissing, nanRefuse)
 	case c.MaxFeatures < 1:
 		return blankout.KeyErrorf("max_features", "max_features %d: want at least 1", c.MaxFeatures)
 	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:

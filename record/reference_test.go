@@ -328,6 +328,7 @@ func (r *reference) csv(data []byte) {
 // the first time and on the same one with everything known.
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
+	c.NaN = nanRefuse // as encoding/json does
 	c.Format, c.Weight, c.ID, c.Drop, c.Bits = format, "w", "id", []string{"d", "a.d"}, 20
 	switch format {
 	case "json":

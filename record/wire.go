@@ -68,7 +68,7 @@ func (d *core) header(r *Record, e *blankout.Example) (id uint32, value []byte, 
 	d.reset(r, e)
 	switch v := r.Value; {
 	case len(v) == 0:
-		d.refuse(r, e, blankout.ReasonSyntax, "the record is empty")
+		d.refuseEmpty(r, e)
 	case len(v) > d.c.MaxBytes:
 		d.refuse(r, e, blankout.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] != 0 || len(v) < 5:

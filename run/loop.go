@@ -388,6 +388,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 		if i+1 < n && !l.team.running() {
 			l.Learner.Prefetch(&b.Examples[i+1])
 		}
+		l.current.NotFinite += uint64(e.NotFinite)
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			return fmt.Errorf("counting events in: %w", err)
 		}

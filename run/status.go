@@ -30,6 +30,7 @@ type Status struct {
 	HeldOut                      uint64          // and not learned
 	Holdout                      measure.Classes // their scores as they came
 	HoldoutNumbers               measure.Numbers // instead, where labels are numbers
+	NotFinite                    uint64          // values that were NaN or infinite, and counted as missing
 	Batches                      uint64
 	RefusedBy                    map[blankout.Reason]uint64
 	DeadLetters                  map[blankout.Reason]uint64 // those stored

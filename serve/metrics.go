@@ -75,14 +75,23 @@ var metrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled, held-out or refused.",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled, held-out, refused, or passed over (tombstones, and events that came before).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabelled), "unlabelled")
 			emit(float64(v.status.HeldOut), "held-out")
-			emit(float64(v.status.Refused), "refused")
+			passed := uint64(0)
+			for reason, n := range v.status.RefusedBy {
+				if !reason.Faulty() {
+					passed += n
+				}
+			}
+			emit(float64(v.status.Refused-passed), "refused")
+			emit(float64(passed), "passed")
 		}},
-	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used, by reason.",
+	{"blankout_not_finite_values_total", counter, nil, "Values of records that were NaN or infinite, since the start; they count as missing (record.nan).",
+		one(func(v *view) float64 { return float64(v.status.NotFinite) })},
+	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used or were passed over, by reason.",
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.RefusedBy })},
 	{"blankout_dead_letters_total", counter, []string{"reason"}, "Refused records stored as dead letters, by reason.",
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},

@@ -29,7 +29,7 @@ var hostile = map[string][]struct {
 }{
 	"json": {
 		{blankout.ReasonSyntax, `{"label":"good","evil":1,"words":["evil"],"x":`},
-		{blankout.ReasonNotFinite, `{"label":"good","evil":1,"x":NaN}`},
+		{blankout.ReasonWeight, `{"label":"good","evil":1,"x":NaN,"weight":-1}`},
 		{blankout.ReasonOutOfRange, `{"label":"good","evil":"much","x":1e308}`},
 		{blankout.ReasonTooMany, `{"label":"good","words":[` + strings.Repeat(`"evil","more","of it",`, 40) + `"x"]}`},
 		{blankout.ReasonOversize, `{"label":"good","evil":"` + strings.Repeat("x", 4000) + `"}`},
@@ -40,7 +40,7 @@ var hostile = map[string][]struct {
 		{blankout.ReasonDecompression, ""},
 		{blankout.ReasonSyntax, `{"label":"good","a":` + strings.Repeat(`{"evil":`, 100) + `1` + strings.Repeat("}", 101)},
 		{blankout.ReasonSyntax, "not JSON at all \xff\xfe"},
-		{blankout.ReasonNotFinite, `{"label":"good","x":-Infinity}`},
+		{blankout.ReasonSyntax, `{"label":"good","x":-Infinite}`},
 	},
 	"svmlight": {
 		{blankout.ReasonSyntax, `1 1:1 evil`},
@@ -68,7 +68,7 @@ var hostile = map[string][]struct {
 	"csv": {
 		{blankout.ReasonSyntax, `good,1,"evil`},
 		{blankout.ReasonSyntax, `good,1,evil,1,1,1,1`},
-		{blankout.ReasonNotFinite, `good,nan,evil,1`},
+		{blankout.ReasonOutOfRange, `good,-1e31,evil,1`},
 		{blankout.ReasonOutOfRange, `good,1e308,evil,1`},
 		{blankout.ReasonOversize, `good,1,` + strings.Repeat("e", 4000) + `,1`},
 		{blankout.ReasonLabel, `evil,1,evil,1`},

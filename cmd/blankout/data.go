@@ -355,6 +355,9 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				}
 				return fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
 			}
+			if e.Refused != nil && !e.Refused.Reason.Faulty() {
+				continue // a tombstone
+			}
 			d.tally.read++
 			if e.Refused != nil {
 				err := error(placedRefusal{e.Refused})

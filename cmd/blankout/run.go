@@ -260,6 +260,7 @@ type runSummary struct {
 	Checkpoints uint64            `json:"checkpoints"`
 	Offsets     blankout.Offsets  `json:"offsets"`
 	RefusedBy   map[string]uint64 `json:"refused_by"`
+	NotFinite   uint64            `json:"not_finite"` // values that were NaN or infinite, and counted as missing
 	HeldOut     uint64            `json:"held_out"`
 	Validations uint64            `json:"validations"`
 	// HoldoutError is of the held-out events, scored as they came; where labels are numbers
@@ -278,7 +279,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		Summary: s.Metrics.Summary(),
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
-		HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
+		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
 		Warnings: append([]online.Warning{}, s.Warnings...),
 	}
 	out.labelSummary = summariseLabels(s)

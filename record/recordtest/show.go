@@ -57,5 +57,8 @@ func Show(s *blankout.Schema, e *blankout.Example) string {
 	if e.Time != 0 {
 		out = append(out, fmt.Sprintf("time=%d", e.Time))
 	}
+	if e.NotFinite != 0 {
+		out = append(out, fmt.Sprintf("not-finite=%d", e.NotFinite))
+	}
 	return strings.Join(out, " ")
 }

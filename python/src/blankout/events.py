@@ -248,7 +248,7 @@ class _Event:
 
     def number(self, name: str, x: int | float) -> None:
         if not math.isfinite(x):
-            raise self.refuse("not-finite", f"field {name[:80]!r} is {x}; None says that a value is missing")
+            return self.nulls.update(self.d.below(name))
         if name in self.d.record.categorical:
             return self.pair(name, "categorical", json.dumps(x))
         if abs(x) > LARGEST:

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"blankout/stream"
+)
+
+// Tombstones of a compacted topic are passed over and counted, by run and by what reads
+// files: they are no dead letters, end no run under the policy fail, and refuse none.
+func TestTombstones(t *testing.T) {
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 20 {
+		r := &kgo.Record{Topic: "events", Key: []byte{'a' + byte(i)}}
+		switch {
+		case i == 5:
+			r.Value = []byte(`{"x":NaN,"y":-Infinity,"label":"no"}`)
+		case i%5 == 0:
+			r.Value = []byte(`{"x":1,"label":"yes"}`)
+		case i == 7:
+			r.Value = []byte(`{"x":2,"label":"no"}`)
+		}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(t.TempDir())
+	topic := "kafka://" + broker.Brokers()[0] + "/events"
+	for _, test := range []struct{ args, want string }{
+		{"run -q --json --set http.address= -d " + topic, `"events":5,"refused":15,`},
+		{"run -q --json --set http.address= --reset --set dead_letter.policy=fail -d " + topic, `"refused_by":{"tombstone":15},"not_finite":2,`},
+		{"train -q --json -m model -d " + topic, `"examples":5,`},
+		{"predict -q --json -m model -d " + topic, `"examples":5,`},
+	} {
+		var out, errs bytes.Buffer
+		if code := execute(t.Context(), strings.Fields(test.args), nil, &out, &errs); code != 0 || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%s: code %d: %s%s", test.args, code, &out, &errs)
+		}
+	}
+	if letters, err := os.ReadFile("dead-letters.jsonl"); err == nil && len(letters) > 0 {
+		t.Errorf("dead letters: %s", letters)
+	}
+}
