@@ -138,10 +138,23 @@ func (c *Config) checkDeadLetter() error {
 	switch c := c.DeadLetter; {
 	case !slices.Contains([]run.Policy{run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail}, c.Policy):
 		return blankout.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
-	case c.Policy == run.PolicyDeadLetter && c.Topic == "" && c.File == "":
-		return blankout.KeyErrorf("policy", "policy dead-letter: name a topic or a file")
 	}
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
+}
+
+// DeadLetters returns where dead letters are kept: the topic, the file, or where neither is
+// named a file beside the checkpoints, in the working directory if these are on no disk.
+func (c *Config) DeadLetters() stream.DeadLetterConfig {
+	where := c.DeadLetter.DeadLetterConfig
+	switch {
+	case where.Topic != "":
+		where.File = ""
+	case where.File == "" && c.Checkpoint.Objects():
+		where.File = "dead-letters.jsonl"
+	case where.File == "":
+		where.File = filepath.Join(c.Checkpoint.Directory, "dead-letters.jsonl")
+	}
+	return where
 }
 
 // Suspect says where events are kept that were learned although their label is
@@ -251,7 +264,7 @@ func Default() Config {
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
-		DeadLetter: DeadLetter{Policy: run.Refused, DeadLetterConfig: stream.DeadLetterConfig{File: "dead-letters.jsonl"}},
+		DeadLetter: DeadLetter{Policy: run.Refused},
 		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports", Keep: 100},
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),

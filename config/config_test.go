@@ -86,7 +86,6 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"unknown flag", "", nil, []string{"learner.nosie=x"}, "--set learner.nosie: unknown key, did you mean learner.noise?"},
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
-		{"nowhere", "[dead_letter]\nfile = ''", nil, nil, "FILE:1: [dead_letter] policy dead-letter: name a topic or a file"},
 		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from, dead letters need a topic of their own`},
 		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[suspect]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [suspect] topic: "held" is measured on`},
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
@@ -108,6 +107,23 @@ func TestErrorsNameThePlace(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+// Dead letters lie where the configuration says, else beside the checkpoints.
+func TestDeadLetters(t *testing.T) {
+	for _, test := range []struct{ topic, file, directory, want string }{
+		{"", "", "state", "/state/dead-letters.jsonl"},
+		{"", "here.jsonl", "state", "/here.jsonl"},
+		{"dead", "", "state", "dead/"},
+		{"dead", "here.jsonl", "state", "dead/"},
+		{"", "", "s3://bucket/prefix", "/dead-letters.jsonl"},
+	} {
+		c := Default()
+		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, test.directory
+		if got := c.DeadLetters(); got.Topic+"/"+filepath.ToSlash(got.File) != test.want {
+			t.Errorf("%+v: %+v", test, got)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // goes on saving, and answers.
 func TestFewDescriptors(t *testing.T) {
 	dir := t.TempDir()
-	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--json", "--set", "http.address=127.0.0.1:0",
+	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--serve", "--json", "--set", "http.address=127.0.0.1:0",
 		"--set", "checkpoint.events=100", "--set", "checkpoint.interval=0s", "--set", "dead_letter.policy=skip")
 	command.Dir = dir
 	file, err := os.Create(filepath.Join(dir, "log"))

@@ -62,7 +62,7 @@ func (p *program) deadLettersList() *cobra.Command {
 		Long: `list counts the dead letters of [dead_letter] by their reasons, and shows the newest
 records of them, with their places, times and bytes. A letter that a
 crash had stored twice is counted once. Suspects are listed in the same way with -d.`,
-		Example: "  blankout dead-letters list\n  blankout dead-letters list -d dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
+		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n < 0 {
@@ -94,7 +94,7 @@ again. A letter that a crash had stored twice is sent once. Records of which a l
 holds only a part, and with -o those that are no line of text, are left out and named;
 the exit code is then 3.`,
 		Example: "  blankout dead-letters replay --reason label\n  blankout dead-letters replay --to again --json\n" +
-			"  blankout dead-letters replay -d dead-letters.jsonl -o again.jsonl",
+			"  blankout dead-letters replay -d checkpoints/dead-letters.jsonl -o again.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if to != "" && out != "" {
@@ -124,11 +124,9 @@ type letterCount struct {
 // each calls do for every letter once, but those of other reasons.
 func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config, do func(*stream.Letter) error) (n letterCount, err error) {
 	n.ByReason = map[string]int{}
-	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetter.File), Kafka: c.Kafka.ConsumerConfig}
+	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetters().File), Kafka: c.Kafka.ConsumerConfig}
 	if o.data == "" && c.DeadLetter.Topic != "" {
 		in.Where, in.Kafka.Topics, in.Kafka.UnlabelledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
-	} else if in.Where == "" {
-		return n, usageError{errors.New("[dead_letter] of the configuration names no topic and no file: name one with -d")}
 	}
 	// Every letter there is counts, whatever the configuration says of the events.
 	in.Kafka.Start, in.Kafka.Duplicates, in.Kafka.CreateTopics = "earliest", 0, false
@@ -252,7 +250,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	n := replayed{Replayed: map[string]int{}, LeftOut: map[string]int{}}
 	var file *resultFile
 	if out != "" {
-		if out != "-" && out == cmp.Or(o.data, l.DeadLetter.File) {
+		if out != "-" && out == cmp.Or(o.data, l.DeadLetters().File) {
 			return usageError{fmt.Errorf("-o %s: that is the file of the dead letters themselves", out)}
 		}
 		if file, err = p.create(out); err != nil {

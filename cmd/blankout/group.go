@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,11 +87,12 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		s.close = append(s.close, snapshots.start())
 	}
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
-		where := c.DeadLetter.DeadLetterConfig
-		if where.Topic != "" {
-			where.File = ""
+		if !c.Checkpoint.Objects() && c.DeadLetter.DeadLetterConfig == (stream.DeadLetterConfig{}) {
+			if err := os.MkdirAll(c.Checkpoint.Directory, 0o700); err != nil {
+				return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+			}
 		}
-		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
+		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
 		if err != nil {
 			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 		}

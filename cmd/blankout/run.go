@@ -29,7 +29,8 @@ type runFlags struct {
 	from      string
 	maxEvents uint64
 	untilEnd  bool
-	serve     bool // on after the end
+	serve     bool // of -d
+	serveOn   bool // after the end
 	refused   string
 	brokers   string
 	topics    string
@@ -38,6 +39,10 @@ type runFlags struct {
 	predict   bool
 	learners  learnersFlags
 }
+
+// serves says whether the run serves: one of a file does so if it is asked to, and a second
+// one then does not find its port taken.
+func (o *runFlags) serves() bool { return o.data == "" || o.serve || o.serveOn }
 
 func (p *program) runCommand() *cobra.Command {
 	var o runFlags
@@ -57,7 +62,8 @@ Without -f it takes the configuration blankout.toml here, if there is one.
 With -d it learns from a file, or with -d - from standard input, instead of
 the topics of the configuration, and ends with it; a file that has grown since is
 gone on with. A run that ends by itself and has learned nothing of what it read, or refused
-more than half of it, saves nothing over an older checkpoint and exits 3. kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
+more than half of it, saves nothing over an older checkpoint and exits 3. It serves nothing unless --serve says so.
+kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
 topic as it stands now, or a part of it.
 
 With --labels, or topics in [labels], the labels come later than the events: an event is
@@ -98,7 +104,8 @@ ends an interval.`,
 	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
-	f.BoolVar(&o.serve, "keep-serving", false, "when the events have ended, go on serving the model until a signal")
+	f.BoolVar(&o.serve, "serve", false, "with -d, serve the page, metrics and the model on http.address while it learns,\nas a run of topics does")
+	f.BoolVar(&o.serveOn, "keep-serving", false, "serve, and when the events have ended go on with it until a signal")
 	f.StringVar(&o.refused, "refused", "fail", "where a run that ends by itself has learned nothing of what it read, or refused more than half:\nfail, which saves no checkpoint at the end and exits 3, or skip, which takes it as it is")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
@@ -179,8 +186,8 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if !slices.Contains([]string{"fail", "skip"}, o.refused) {
 		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}
 	}
-	if o.serve && l.HTTP.Address == "" {
-		return usageError{errors.New("run: --keep-serving needs an http.address to serve on")}
+	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
+		return usageError{errors.New("run: --serve and --keep-serving need an http.address to serve on")}
 	}
 	screen := p.newScreen(10 * time.Second)
 	log = p.logger(screen)
@@ -210,9 +217,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Warn("no validation", "err", err)
 		}
 	})
-	s.runner.KeepServing = o.serve
+	s.runner.KeepServing = o.serveOn
 	err = s.runner.Run(c.Context())
-	if err == nil && o.serve && c.Context().Err() == nil {
+	if err == nil && o.serveOn && c.Context().Err() == nil {
 		log.Info("the events have ended; the model is served until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)
 		<-c.Context().Done()
 	}

@@ -161,7 +161,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
-	if c.HTTP.Address != "" {
+	if c.HTTP.Address != "" && o.serves() {
 		if err := s.serve(c, store, model, &consuming, reports, &places, predictor, log); err != nil {
 			return nil, err
 		}
@@ -346,11 +346,7 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 // openAside opens where refused events and suspects go.
 func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	if s.runner.Config.Refused == run.PolicyDeadLetter {
-		where := c.DeadLetter.DeadLetterConfig
-		if where.Topic != "" {
-			where.File = ""
-		}
-		d, err := stream.OpenDeadLetters(ctx, where, c.Kafka.ConnectConfig, log)
+		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
 		if err != nil {
 			return err
 		}

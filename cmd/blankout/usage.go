@@ -41,7 +41,7 @@ var groups = []struct {
 	{"Deletion", []string{"delete", "delete-groups", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
 	{"Members", []string{"members", "partitions", "crash", "pause", "delay", "timeout", "session", "rate", "precision"}},
 	{"Selection", []string{"grid", "folds", "validation", "deletions", "hold-out"}},
-	{"Service", []string{"reset", "keep-serving", "predict-only"}},
+	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
 	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "penalty-report", "help"}},
 }
 

@@ -22,7 +22,7 @@ def learner(program):
     """A learner that learns what is written to its standard input, and its HTTP address."""
     config = program.write("c.toml", RECORD + '[checkpoint]\ndirectory = "learned"\n[http]\naddress = "127.0.0.1:0"\npublish_interval = "20ms"\n')
     process = subprocess.Popen(
-        [program.path, "run", "-f", config, "-d", "-"], cwd=program.home, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [program.path, "run", "-f", config, "-d", "-", "--serve"], cwd=program.home, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     said, address = [], ""
     for line in process.stderr:
