@@ -152,7 +152,7 @@ func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	case where.File == "" && c.Checkpoint.Objects():
 		where.File = "dead-letters.jsonl"
 	case where.File == "":
-		where.File = filepath.Join(c.Checkpoint.Directory, "dead-letters.jsonl")
+		where.File = filepath.Join(string(c.Checkpoint.Directory), "dead-letters.jsonl")
 	}
 	return where
 }

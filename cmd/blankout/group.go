@@ -88,7 +88,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	}
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		if !c.Checkpoint.Objects() && c.DeadLetter.DeadLetterConfig == (stream.DeadLetterConfig{}) {
-			if err := os.MkdirAll(c.Checkpoint.Directory, 0o700); err != nil {
+			if err := os.MkdirAll(string(c.Checkpoint.Directory), 0o700); err != nil {
 				return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 			}
 		}
