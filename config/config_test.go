@@ -120,7 +120,7 @@ func TestDeadLetters(t *testing.T) {
 		{"", "", "s3://bucket/prefix", "/dead-letters.jsonl"},
 	} {
 		c := Default()
-		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, test.directory
+		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, blankout.Address(test.directory)
 		if got := c.DeadLetters(); got.Topic+"/"+filepath.ToSlash(got.File) != test.want {
 			t.Errorf("%+v: %+v", test, got)
 		}
