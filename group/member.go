@@ -1293,7 +1293,13 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
 }
 
+// newReplica makes a replica of a group that has learned nothing. Where the Schema has no
+// seed the id of the ledger's topic is it, which the broker draws: all members have the same
+// one, and nobody who writes events knows which names share a column.
 func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
+	if s.Seed == 0 {
+		s.Seed = xxhash.Sum64String(topicID)
+	}
 	learner, err := online.New(c.Shared(), s)
 	if err != nil {
 		return nil, err

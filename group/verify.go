@@ -100,10 +100,7 @@ func look(ctx context.Context, m *Member) (*Report, *replica, error) {
 func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, bases
-	at, err := newReplica(m.Learner, m.Settings, m.Schema(), "", c.BaseEvery)
-	if err != nil {
-		return nil, nil, err
-	}
+	var at *replica
 	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
@@ -126,6 +123,11 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, *rep
 		return nil, nil, err
 	}
 	defer reader.Close()
+	if at == nil {
+		if at, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.BaseEvery); err != nil {
+			return nil, nil, err
+		}
+	}
 	at.topicID = reader.ID()
 	members := map[MemberID]*MemberReport{}
 	for {

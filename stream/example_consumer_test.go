@@ -31,7 +31,7 @@ func ExampleNewConsumer() {
 	for _, event := range []string{
 		`{"label": "yes", "temperature": 21.5, "room": "kitchen"}`,
 		`{"label": "no", "temperature": null, "room": "cellar"}`,
-		`{"label": "no", "temperature": NaN}`,
+		`{"label": "no", "temperature": 1e99}`,
 	} {
 		if err := producer.Write(ctx, stream.Message{Value: []byte(event)}); err != nil {
 			log.Fatal(err)
@@ -80,6 +80,6 @@ func ExampleNewConsumer() {
 	// Output:
 	// events/0 offset 0: yes, 2 features, 0 missing
 	// events/0 offset 1: no, 1 features, 1 missing
-	// events/0 offset 2: refused: not-finite
+	// events/0 offset 2: refused: out-of-range
 	// go on at 3
 }

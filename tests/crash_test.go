@@ -107,6 +107,7 @@ topics = [%q]
 batch_records = 200
 [record]
 format = "json"
+seed = 1 # else each run draws its own
 [checkpoint]
 directory = %q
 keep = 2

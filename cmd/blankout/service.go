@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -275,7 +276,11 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		}
 		join = &joining{c.Labels.Settings(), func(from labels.State) (*labels.Join, error) { return s.openJoin(c, o, from, log) }}
 	}
-	r, err := newRunner(c.Learner, c.Record, c.Validate.Config, o.learners.Learners, join, store, o.reset, o.from, log)
+	records := c.Record // a checkpoint has a seed of its own
+	if o.data == "" && records.Seed == 0 {
+		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
+	}
+	r, err := newRunner(c.Learner, records, c.Validate.Config, o.learners.Learners, join, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}
