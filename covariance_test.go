@@ -326,6 +326,103 @@ func TestScoreFilled(t *testing.T) {
 	}
 }
 
+// Where fields that cannot be filled in are missing too, what is there counts for more: the
+// scores, their variances and the bounds of the probability are those of the scaled features.
+func TestScoreFilledAndScaled(t *testing.T) {
+	two := filledModel(t, 8)
+	c := two.Covariance
+	one := NewLinear(NewSchema(10, []string{"a", "b"}, 2), "logistic:gaussian", "none", [][]float64{weightsOf(two, 0)}, []float64{0.5})
+	one.Missing = two.Missing
+	one = one.WithCovariance(c)
+	r := rand.New(rand.NewPCG(7, 8))
+	inside := 0
+	for trial := range 200 {
+		p := randomParts(8, r)
+		for i := range p {
+			p[i] = max(p[i], Observed)
+		}
+		e := partly(c, p, r)
+		scale := []float64{1, 1.7, 30}[trial%3]
+		x := make([]float64, 8)
+		for place, value := range c.each(e.Features) {
+			x[place] = value
+		}
+		mean, matrix := slowFill(c, p, x)
+		f, v := two.Weight(1, 0), 0.0
+		for i, column := range c.Columns {
+			f += two.Weight(column, 0) * mean[i]
+			for j, other := range c.Columns {
+				v += two.Weight(column, 0) * matrix[i][j] * two.Weight(other, 0)
+			}
+		}
+		f, v = 0.5+scale*f, scale*scale*v
+		a := Answer{Rule: MissingFill, Scale: scale, Parts: p}
+		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+			t.Fatalf("trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
+		}
+		if v == 0 {
+			continue
+		}
+		low, high := one.chanceInterval(e.Features, a)
+		chance := func(f float64) float64 { return one.Probabilities([]float64{f}, make([]float64, 2))[1] }
+		width := 1.6448536269514722 * math.Sqrt(v)
+		bottom, top, told := chance(f-width), chance(f+width), chance(one.widen(f, v))
+		if math.Abs(low-min(bottom, told)) > 1e-9 || math.Abs(high-max(top, told)) > 1e-9 {
+			t.Fatalf("trial %d: %v to %v, want %v to %v and %v", trial, low, high, bottom, top, told)
+		}
+		if told >= bottom && told <= top {
+			inside++
+		}
+		if answered := chance(one.outputs(e.Features, a, make([]float64, 1))[0]); answered < low || answered > high {
+			t.Fatalf("trial %d: %v is answered, between %v and %v", trial, answered, low, high)
+		}
+	}
+	if inside == 0 || inside > 195 {
+		t.Errorf("in %d of 200 trials the answer lay within nine of ten cases: both should occur", inside)
+	}
+}
+
+// weightsOf returns the weights of an output, by column.
+func weightsOf(m *Linear, output int) (w []float64) {
+	for column := range uint32(30) {
+		w = append(w, m.Weight(column, output))
+	}
+	return w
+}
+
+// A wild value is one that lies where the Scaler puts such values, however wide the column
+// is, or far from its mean.
+func TestWild(t *testing.T) {
+	c, err := NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := 2 + 1.01*ScalerClip*c.deviation(0)
+	for _, w := range []struct {
+		value        float64
+		standardised bool
+		want         bool
+	}{{WildAt, true, true}, {-WildAt, true, true}, {WildAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
+		if got := c.wild(0, w.value, w.standardised); got != w.want {
+			t.Errorf("%v, standardised %t: %t", w.value, w.standardised, got)
+		}
+	}
+}
+
+// The expected value of a count whose score is uncertain is exp(f + v/2), to a bound; of a
+// number it is the score.
+func TestWidenNumbers(t *testing.T) {
+	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
+	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
+		if got := counts.widen(0.7, v); got != 0.7+min(v, maxVariance)/2 {
+			t.Errorf("variance %v: a count's score is %v", v, got)
+		}
+		if got := numbers.widen(0.7, v); got != 0.7 {
+			t.Errorf("variance %v: a number's score is %v", v, got)
+		}
+	}
+}
+
 // expectedLogit is the logit of the expected probability of a normal score, summed up.
 func expectedLogit(f, v float64) float64 {
 	p, all := 0.0, 0.0

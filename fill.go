@@ -4,6 +4,7 @@ package blankout
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"blankout/loss"
@@ -181,15 +182,20 @@ func (m *Linear) addFilled(x Vec, a Answer, r *repair, out []float64) {
 }
 
 // ChanceInterval returns the bounds between which the probability of the second of two classes
-// would lie in nine of ten cases if what is filled in for an event were known. known is false
+// would lie in nine of ten cases if what is filled in for an event were known. The probability
+// that is answered, which is expected over all cases, lies between them too. known is false
 // where nothing is filled in, and for other models than those of two classes with one output.
 func (m *Linear) ChanceInterval(e *Example) (low, high float64, known bool) {
 	a := m.Answer(e)
 	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
 		return 0, 0, false
 	}
+	low, high = m.chanceInterval(m.At(a).Standardised(e, Vec{}), a)
+	return low, high, true
+}
+
+func (m *Linear) chanceInterval(x Vec, a Answer) (low, high float64) {
 	at := m.At(a)
-	x := at.Standardised(e, Vec{})
 	f := []float64{0}
 	for i, d := range x.Index {
 		if row := at.Rows.Row(d); row != nil {
@@ -198,11 +204,14 @@ func (m *Linear) ChanceInterval(e *Example) (low, high float64, known bool) {
 	}
 	r := at.repaired(x, a.Parts)
 	at.addFilled(x, a, r, f)
-	width := intervalWidth * a.Scale * math.Sqrt(r.variance[0])
-	var chances [2]float64
-	low = m.Probabilities([]float64{f[0] - width}, chances[:])[1]
-	high = m.Probabilities([]float64{f[0] + width}, chances[:])[1]
-	return min(low, high), max(low, high), true
+	variance := a.Scale * a.Scale * r.variance[0]
+	width := intervalWidth * math.Sqrt(variance)
+	var chances [3]float64
+	for i, score := range []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)} {
+		var both [2]float64
+		chances[i] = m.Probabilities([]float64{score}, both[:])[1]
+	}
+	return slices.Min(chances[:]), slices.Max(chances[:])
 }
 
 // repaired returns the repair for a pattern, of which it takes the wild values out.

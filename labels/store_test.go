@@ -341,3 +341,49 @@ func TestStoreStaysSmall(t *testing.T) {
 		t.Errorf("the bodies of %d segments are kept: %s", n, &bodies)
 	}
 }
+
+// The sum over what waits differs where anything of the records does, so that another log is
+// told from the one of a checkpoint.
+func TestSumCoversEverything(t *testing.T) {
+	type told struct {
+		id               string
+		value, weight    float64
+		class            int
+		label            float64
+		labelWeight      float64
+		arrival, delayed int64
+	}
+	base := told{"a", 1, 3, 1, 0, 2, 100, 5}
+	sum := func(r told) uint64 {
+		j := newJoined(t, testConfig(1000), t.TempDir()).join
+		defer j.Close()
+		e := &blankout.Example{Key: []byte(r.id), Weight: r.weight, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{r.value}}, Arrival: r.arrival}
+		j.Advance("events", 0, e)
+		if _, _, err := j.Event(e, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		l := &blankout.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
+		j.Advance("labels", 0, l)
+		o, w, err := j.Label(l)
+		if err != nil || o != Matches || w.Weight != r.weight*r.labelWeight {
+			t.Fatalf("%v, %+v, %v", o, w, err)
+		}
+		return j.State().Sum
+	}
+	seen := map[uint64]int{}
+	for i, change := range []func(*told){
+		func(*told) {}, func(r *told) { r.id = "b" }, func(r *told) { r.value = 2 }, func(r *told) { r.weight = 4 }, func(r *told) { r.class = 0 },
+		func(r *told) { r.label = 7 }, func(r *told) { r.labelWeight = 1 }, func(r *told) { r.arrival++ }, func(r *told) { r.delayed++ },
+	} {
+		r := base
+		change(&r)
+		s := sum(r)
+		if other, ok := seen[s]; ok {
+			t.Errorf("changes %d and %d have one sum", other, i)
+		}
+		seen[s] = i
+		if again := sum(r); again != s {
+			t.Errorf("change %d: the sum is %x, then %x", i, s, again)
+		}
+	}
+}

@@ -169,3 +169,43 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 		}
 	}
 }
+
+// Nine records that contradict one, or eight that agree with it, are enough, without a wait
+// for more.
+func TestNeighboursThatDecide(t *testing.T) {
+	for _, c := range []struct {
+		behind int
+		ahead  int64
+		odd    bool
+	}{{9, 0, true}, {8, 1 << 40, false}} {
+		config := testConfig((30 * time.Minute).Milliseconds())
+		config.Idle = 0
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer join.Close()
+		schema := record.DefaultConfig().Schema()
+		lanes := testLanes(t, schema, nil, nil, nil)
+		s := &slow{memory{topic: "events", size: func() int { return 1 }}, make(chan []arrived, 20)}
+		lanes[0].Next = s.next
+		s.sent <- []arrived{{time: 1000, id: "a", x: 1}}
+		for i := range int64(9) { // so that the first one is decided
+			s.sent <- []arrived{{time: 1001 + i, offset: 1 + i, id: fmt.Sprint("b", i), x: 1}}
+		}
+		s.sent <- []arrived{{time: 1 << 40, offset: 10, id: "c", x: 1}}
+		for i := range c.behind {
+			s.sent <- []arrived{{time: 1011 + c.ahead, offset: 11 + int64(i), id: fmt.Sprint("d", i), x: 1}}
+		}
+		m := NewMerge(schema, lanes[:1], join)
+		var b blankout.Batch
+		for b.Next < 11 {
+			if err := m.Next(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := b.Examples[len(b.Examples)-1]; e.OddTime != c.odd {
+			t.Errorf("%d behind: odd is %t", c.behind, e.OddTime)
+		}
+	}
+}

@@ -85,6 +85,21 @@ func TestGatheredCovariance(t *testing.T) {
 	}
 }
 
+// Covariances, and no variances, shrink as if events without any had been added: the fewer
+// there were the more, in the unit in which events count.
+func TestCovariancesShrink(t *testing.T) {
+	f := &filling{columns: []uint32{3, 7}, fields: []uint16{1, 2}, mean: []float64{0, 0}, squares: []float64{20, 0, 12, 30}, weight: 10, unit: 4}
+	f.renew()
+	certain := 10 / (10 + covarianceRidge*2*4)
+	want := []float64{2, 1.2 * certain, 1.2 * certain, 3}
+	for i, got := range f.covariance.Matrix {
+		if math.Abs(got-want[i]) > 1e-12 {
+			t.Errorf("%v, want %v", f.covariance.Matrix, want)
+			break
+		}
+	}
+}
+
 // gather takes up complete events of the columns of f in the way of gatherNoted.
 func gatherAll(l *Learner, rows [][]float64) {
 	for _, x := range rows {
