@@ -125,6 +125,9 @@ type Member struct {
 	// Settings is what gives the weights their meaning beside Learner: how records become
 	// events, and which are held out. All members must have the same.
 	Settings online.Fingerprint
+	// From is a stopped group whose newest base this one begins with, if it has not begun;
+	// "" begins with an empty model.
+	From string
 	// Validator compares the model with the exact solution, and says which records are held
 	// out. The member that writes the bases validates when it is due, and any of them when
 	// Validate asks for it. May be nil.
@@ -426,6 +429,11 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if base == nil && l.From != "" {
+		if base, replica, err = l.beginFrom(ctx); err != nil {
+			return fmt.Errorf("beginning from group %s: %w", l.From, err)
+		}
+	}
 	if l.replica = replica; base == nil {
 		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
 			return err
@@ -491,6 +499,8 @@ func (l *life) apply(e mixed) error {
 	switch {
 	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
 		return fmt.Errorf("the ledger's commit at offset %d: %w", e.offset, &SettingsError{})
+	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonBase && e.commit.Base < 0 && l.replica.fold.Accepted() == 0:
+		return fmt.Errorf("the ledger's commit at offset %d builds on another beginning than this member's: the group began from another one (run --from-group), whose base is lost or was written anew meanwhile; begin another group", e.offset)
 	case errors.As(err, &rejected):
 		if own {
 			l.current.Refused++
@@ -506,7 +516,7 @@ func (l *life) apply(e mixed) error {
 		}
 	}
 	if base {
-		l.beginBase()
+		l.beginBase(2 * time.Minute)
 	}
 	return nil
 }
@@ -1007,13 +1017,13 @@ func (l *life) leaveBase() {
 		(<-l.jobs)()
 	}
 	if l.replica.fold.Accepted() > l.based {
-		l.beginBase()
+		l.beginBase(l.Config.RebalanceTimeout / 2)
 	}
 }
 
 // beginBase has a goroutine encode the fold as it is now; the first member's writes it as
-// a base and trims the ledger.
-func (l *life) beginBase() {
+// a base, within a time, and trims the ledger.
+func (l *life) beginBase(within time.Duration) {
 	if l.busy {
 		return // the next one will do
 	}
@@ -1030,7 +1040,7 @@ func (l *life) beginBase() {
 		data, err := encode()
 		hash := xxhash.Sum64(data)
 		if err == nil && writes {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
 			var before int64
 			before, err = l.bases.Write(ctx, &stream.Base{Offset: offset, Data: data})
@@ -1321,6 +1331,48 @@ func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (bas
 		err = fmt.Errorf("base %d: %w", base.Offset, settings)
 	}
 	return base, r, err
+}
+
+// beginFrom writes the base that this group begins with: the state of the newest base of
+// another group, at the beginning of a ledger. Several members that do so at a time write
+// the same one. What may not change is what a base of this group would be refused for.
+func (l *life) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
+	if end, err := l.ledger.End(ctx); err != nil {
+		return nil, nil, err
+	} else if end > 0 {
+		return nil, nil, fmt.Errorf("group %s has begun already, and has no base: give the new group another name", l.Config.Name)
+	}
+	old := Config{Name: l.From}
+	where := old.Bases(l.Kafka.ConnectConfig, l.log)
+	where.Create = false
+	topic, err := stream.OpenBases(ctx, where)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer topic.Close()
+	base, r, err := newestReplica(ctx, topic, l.Member)
+	if err != nil {
+		return nil, nil, err
+	}
+	if base == nil {
+		return nil, nil, errors.New("it has written no base")
+	}
+	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
+	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit fits another beginning
+	fold.history[0].chain = fold.chain
+	encode, err := (&replica{fold: fold, topicID: l.ledger.ID()}).encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := l.bases.Write(ctx, &stream.Base{Data: data}); err != nil {
+		return nil, nil, err
+	}
+	l.log.Info("the group begins with what another has learned", "from", l.From, "base", base.Offset, "events", fold.learner.Metrics().Events)
+	return newestReplica(ctx, l.bases, l.Member)
 }
 
 // readReplica makes a replica of a base.

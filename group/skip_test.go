@@ -253,3 +253,127 @@ func TestSkipWhileLearning(t *testing.T) {
 		t.Logf("member %d: %d refused, %v", i, s.Refused, s.Rejected)
 	}
 }
+
+// A group that begins from another one goes on where that one's newest base has come to,
+// under other settings of the group, and those that may change under a checkpoint; its
+// ledger is one that a fold of nothing does not fit.
+func TestBeginFromGroup(t *testing.T) {
+	e := newEvents(t, 2, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	e.complete.Store(true)
+	old := e.member(testLog(t, "old"))
+	old.Until = e.all
+	if err := old.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	events := old.Status().Metrics.Events
+	from := func(name string) *Member {
+		m := e.member(testLog(t, name))
+		m.Config.Name, m.From = "new", "g"
+		m.Config.BaseEvery, m.Config.Partitions, m.Learner.Missing = 3, 3, "rescale"
+		return m
+	}
+	other := from("other settings")
+	other.Learner.Eta = 0.25
+	var settings *SettingsError
+	if err := other.Run(ctx); !errors.As(err, &settings) || !strings.Contains(err.Error(), `eta: was "0", is "0.25"`) {
+		t.Errorf("other settings: %v", err)
+	}
+	nobody := from("nobody")
+	nobody.Config.Name, nobody.From = "next", "nobody"
+	var missing *stream.TopicMissingError
+	if err := nobody.Run(ctx); !errors.As(err, &missing) || !strings.Contains(err.Error(), "beginning from group nobody: ") {
+		t.Errorf("no group: %v", err)
+	}
+	e.complete.Store(false)
+	var seen bases
+	var running sync.WaitGroup
+	members := make([]*Member, 2)
+	for i := range members {
+		m := from(fmt.Sprint(i))
+		m.Observe, m.Until = seen.observe, e.all
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for _, m := range members {
+		for m.Status() == nil && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if s := m.Status(); s == nil || s.Metrics.Events < events {
+			t.Fatalf("it begins with %+v, want %d events", s, events)
+		}
+	}
+	inspected := func() *Report {
+		t.Helper()
+		m := from("inspect")
+		m.From = ""
+		r, err := Inspect(ctx, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	inspected()
+	for range 5 {
+		e.produce(200)
+	}
+	e.complete.Store(true)
+	running.Wait()
+	seen.one(t)
+	s := members[0].Status()
+	e.check(s)
+	if got := s.Metrics.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonBase] > 0 {
+		t.Errorf("%d events after %d, %d accepted, %v", got, events, s.Accepted, s.Rejected)
+	}
+	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {
+		t.Errorf("%+v", r)
+	}
+	// Once it has begun the flag does nothing.
+	again := from("again")
+	again.From = "nobody"
+	again.Until = e.all
+	if err := again.Run(ctx); err != nil || again.Status().Chain != s.Chain {
+		t.Errorf("again: %v", err)
+	}
+	// A group with a ledger and no base has begun otherwise.
+	begun := from("begun")
+	begun.Config.MixTopic, begun.Config.BaseTopic = "new-mix", "none-base"
+	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "has begun already") {
+		t.Errorf("begun: %v", err)
+	}
+}
+
+// Where the base that a group began with is lost before its members have written another,
+// nobody begins a model of nothing in its place.
+func TestFromGroupWithoutItsBase(t *testing.T) {
+	e := newEvents(t, 2, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	e.complete.Store(true)
+	old := e.member(testLog(t, "old"))
+	old.Until = e.all
+	if err := old.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e.produce(200)
+	m := e.member(testLog(t, "new"))
+	m.Config.Name, m.From, m.Config.BaseEvery, m.Until, m.crash = "new", "g", 1000, e.all, func() bool { return true }
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inspected := e.member(testLog(t, "inspect"))
+	inspected.Config.Name, inspected.Config.BaseEvery = "new", 1000
+	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonBase] > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	lost := e.member(testLog(t, "lost"))
+	lost.Config.Name, lost.Config.BaseTopic = "new", "none-base"
+	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "builds on another beginning") {
+		t.Errorf("without the base: %v", err)
+	}
+}

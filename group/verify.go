@@ -86,7 +86,10 @@ func look(ctx context.Context, m *Member) (*Report, *replica, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		r, at, err := inspect(ctx, m, bases)
+		r, at, err := inspect(ctx, m, bases, false)
+		if err == nil && at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonBase] > 0 && len(bases) > 0 { // it began from another group
+			r, at, err = inspect(ctx, m, bases, true)
+		}
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
 			continue // a newer base came meanwhile
@@ -96,14 +99,18 @@ func look(ctx context.Context, m *Member) (*Report, *replica, error) {
 }
 
 // inspect is one try of look, with the bases in the order of offsets. The error is a
-// *SettingsError where nothing of the ledger was learned under the settings of m.
-func inspect(ctx context.Context, m *Member, bases []stream.Base) (*Report, *replica, error) {
+// *SettingsError where nothing of the ledger was learned under the settings of m. It begins
+// with the oldest base, if it is to, or where the ledger's beginning is not there or not empty.
+func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, bases
 	var at *replica
 	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
+	if oldest = oldest || len(bases) > 0 && bases[0].Offset == 0; oldest && err == nil {
+		err = errors.Join(reader.Close(), &stream.TrimmedError{Topic: where.Topic})
+	}
 	for errors.As(err, &trimmed) && len(bases) > 0 {
 		first := &bases[0]
 		bases = bases[1:]

@@ -35,6 +35,7 @@ type runFlags struct {
 	brokers   string
 	topics    string
 	group     string
+	fromGroup string
 	json      bool
 	predict   bool
 	learners  learnersFlags
@@ -73,6 +74,8 @@ files is the field record.time.
 With --group, or group.name, it is a member of a group: several learners, on as many
 machines as there are partitions, learn one model, every event once. Its state is in
 two topics, NAME-mix and NAME-base, and no file; every member serves the model of all.
+With --from-group a new group begins with the newest base of a stopped one, whose settings
+may change as those of a checkpoint may.
 
 With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
@@ -91,6 +94,7 @@ ends an interval.`,
 			"  blankout run -f blankout.toml -d events.jsonl --keep-serving\n" +
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f blankout.toml --group fraud\n" +
+			"  blankout run -f blankout.toml --group fraud2 --from-group fraud\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
@@ -110,6 +114,7 @@ ends an interval.`,
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
 	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME`, instead of group.name")
+	f.StringVar(&o.fromGroup, "from-group", "", "with --group: a group that has not begun begins with the newest base of the stopped group of this `NAME`")
 	for _, l := range settingFlags {
 		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
@@ -170,6 +175,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			return usageError{fmt.Errorf("run: %w", err)}
 		}
 		return p.predictOnly(c.Context(), o, &l.Config)
+	}
+	if o.fromGroup != "" && (l.Group.Name == "" || l.Group.Name == o.fromGroup || o.predict) {
+		return usageError{errors.New("run: --from-group NAME goes with --group and the name of another group, which begins with what that one has learned")}
 	}
 	if l.Group.Name != "" {
 		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is of one process; --group learns with one thread in each member"); err != nil {

@@ -30,7 +30,7 @@ var groups = []struct {
 	title string // before " Flags:"
 	names []string
 }{
-	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "max-events", "until-end"}},
+	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "group", "groups", "known"}},
 	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
 		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "field-curves", "calibrate", "class-weight",
