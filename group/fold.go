@@ -140,7 +140,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offset
 		if s.To < s.From || s.Records > uint64(s.To-s.From) {
 			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: it cannot hold %d records", s, s.Records)}
 		}
-		if known && before.TopicID != "" && s.TopicID != "" && before.TopicID != s.TopicID {
+		if before.TopicID != "" && s.TopicID != "" && before.TopicID != s.TopicID {
 			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: of topic id %s, and the accepted ones are of %s: the topic was made anew", s, s.TopicID, before.TopicID)}
 		}
 		p := offsets.At(s.Topic, s.Partition, s.From)

@@ -303,6 +303,15 @@ func TestShareStep(t *testing.T) {
 					t.Fatalf("%s, event %d: column %d counts %v times, want %v", noise, i, e.Features.Index[k], roots[k]*roots[k], c)
 				}
 			}
+			// The intercepts are a column that every event holds, and alone in its row.
+			a := 0.0
+			for _, g := range began.layout.preconditioner(began.bias) {
+				g /= began.fade.growth
+				a += 2 * l.set.eta / float64(l.n) * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
+			}
+			if c := 1 + (peers-1)/(1+0.3*a); len(roots) != len(before)+1 || math.Abs(roots[len(before)]*roots[len(before)]-c) > 1e-9*c {
+				t.Fatalf("%s, event %d: roots %v, want the last of %v", noise, i, roots, math.Sqrt(c))
+			}
 			for j := range l.n {
 				eta := l.levels[j].adaptation.rate(l.set.eta)
 				kappa, once := 0.0, 0.0
