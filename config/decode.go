@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/BurntSushi/toml"
 )
@@ -77,6 +76,9 @@ func readsItself(t reflect.Type) bool {
 // the first value of a wrong type are reported with name's line.
 func decodeFile(name, text string, config any) error {
 	known := keys(config)
+	if problems := mistyped(text, known); len(problems) > 0 {
+		return placed(name, problems)
+	}
 	meta, err := toml.Decode(text, config)
 	if err != nil {
 		return fileError(name, err, known)
@@ -95,6 +97,11 @@ func decodeFile(name, text string, config any) error {
 		unknown = append(unknown, k)
 		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 	}
+	return placed(name, problems)
+}
+
+// placed joins problems in the order of their lines.
+func placed(name string, problems []positioned) error {
 	slices.SortStableFunc(problems, func(a, b positioned) int { return cmp.Compare(a.line, b.line) })
 	errs := make([]error, len(problems))
 	for i, p := range problems {
@@ -206,7 +213,8 @@ func (k key) set(text, origin string) error {
 	if k.value.CanUint() && strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
 	}
-	if k.value.Kind() == reflect.String || k.value.Type() == reflect.TypeFor[time.Duration]() || readsItself(k.value.Type()) {
+	given := text
+	if isText(k.value.Type()) {
 		text = quote(text)
 	} else if k.value.Kind() == reflect.Slice && !strings.HasPrefix(text, "[") {
 		items := strings.Split(text, ",")
@@ -221,6 +229,14 @@ func (k key) set(text, origin string) error {
 		text = "[" + strings.Join(items, ",") + "]"
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
+	var raw map[string]any
+	if _, err := toml.Decode("x = "+text, &raw); !isText(k.value.Type()) && (err != nil || !fits(raw["x"], k.value.Type())) {
+		what := "" // a list may hold a secret
+		if kind := k.value.Kind(); kind != reflect.Slice && kind != reflect.Map {
+			what = fmt.Sprintf(" is %q, and", given)
+		}
+		return fmt.Errorf("%s: %s%s should be %s", origin, k, what, whatFits(k.value.Type()))
+	}
 	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
 		message := fileError("", err, keys(wrapped.Interface())).Error()
 		if _, rest, ok := strings.Cut(message, "x: "); ok {

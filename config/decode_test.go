@@ -40,7 +40,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"dotted", "learner.eta = 1.0\nlearner.ete = 1.0", "f.toml:2: unknown key learner.ete, did you mean learner.eta?"},
 		{"two", "[learner]\neto = 1\n[kafka]\nbroker = ['x']",
 			"f.toml:2: unknown key learner.eto, did you mean learner.eta?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
-		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.eta: incompatible types: TOML value has type string; destination has type float"},
+		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.eta is a text, and should be a number"},
 		{"range", "[learner]\nbits = -1", "f.toml:2: learner.bits: "},
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
 		{"syntax", "[learner]\neta = ", "f.toml:2: learner.eta: "},
@@ -106,7 +106,7 @@ func TestSet(t *testing.T) {
 		{"kafka.brokers", "a:1, b:2", `kafka.brokers = ["a:1", "b:2"]`},
 		{"kafka.brokers", `["a:1"]`, `kafka.brokers = ["a:1"]`},
 		{"kafka.tls.ca", "ca.pem", `kafka.tls.ca = "ca.pem"`},
-		{"learner.eta", "fast", "error: flag: learner.eta: "},
+		{"learner.eta", "fast", `error: flag: learner.eta is "fast", and should be a number`},
 		{"learner.bits", "-1", "error: flag: learner.bits: "},
 		{"learner.wait", "soon", "error: flag: learner.wait: "},
 	}

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -246,9 +247,27 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	})
 	if err != nil {
 		k.close()
+		if i := slices.IndexFunc(c.Brokers, func(b string) bool { return errors.Is(err, os.ErrDeadlineExceeded) && speaksHTTP(b) }); i >= 0 {
+			err = fmt.Errorf("%w; %s answers as HTTP does and is no port of a Kafka broker: set kafka.brokers", err, c.Brokers[i])
+		}
 		return nil, err
 	}
 	return k, nil
+}
+
+// speaksHTTP asks an address. A server of HTTP does not answer a broker's request, of which
+// it awaits the end of a line.
+func speaksHTTP(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	var head [5]byte
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, err = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
+	_, err2 := io.ReadFull(conn, head[:])
+	return err == nil && err2 == nil && string(head[:]) == "HTTP/"
 }
 
 // trackedConn is a connection that its cluster can close.
@@ -414,6 +433,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
 	case errors.As(err, &record):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: no answer came: is it the port of a Kafka broker, and does it expect TLS?", err)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the broker closed the connection: does the port expect TLS or SASL, are the user and the password right?", err)
 	}

@@ -771,6 +771,20 @@ func (c *Consumer) Commit(ctx context.Context, group string, offsets blankout.Of
 	for _, p := range offsets {
 		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: int(p.Partition), Offset: p.Next})
 	}
+	// A new cluster makes the topic of offsets with the first commit, and elects who keeps it.
+	for attempt := 1; ; attempt++ {
+		err := c.commit(ctx, group, topics)
+		if !isAny(err, kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress) || !backoff(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+func isAny(err error, codes ...kafka.Error) bool {
+	return slices.ContainsFunc(codes, func(code kafka.Error) bool { return errors.Is(err, code) })
+}
+
+func (c *Consumer) commit(ctx context.Context, group string, topics map[string][]kafka.OffsetCommit) error {
 	r, err := c.cluster.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: group, GenerationID: -1, Topics: topics})
 	if err != nil {
 		return fmt.Errorf("committing offsets of group %s: %w", group, c.cluster.cause(ctx, err))

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -637,6 +639,52 @@ func TestCommit(t *testing.T) {
 	info := b.cluster.GroupInfo("g")
 	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
 		t.Errorf("%+v", info)
+	}
+}
+
+// A new cluster elects who keeps a group's offsets at the first commit, which waits for it.
+func TestFirstCommit(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	c := consume(t, b, "t", nil, nil)
+	refusals := []int16{15, 16, 14} // no coordinator, another one, loading
+	b.cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		if len(refusals) == 0 {
+			return nil, nil, false
+		}
+		answer := r.ResponseKind().(*kmsg.OffsetCommitResponse)
+		p := kmsg.NewOffsetCommitResponseTopicPartition()
+		p.ErrorCode, refusals = refusals[0], refusals[1:]
+		answer.Topics = append(answer.Topics, kmsg.OffsetCommitResponseTopic{Topic: "t", Partitions: []kmsg.OffsetCommitResponseTopicPartition{p}})
+		return answer, nil, true
+	})
+	var o blankout.Offsets
+	o.At("t", 0, 17)
+	if err := c.Commit(t.Context(), "g", o); err != nil {
+		t.Fatal(err)
+	}
+	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
+		t.Errorf("%v, %+v", refusals, info)
+	}
+	refusals = []int16{30} // not authorised: no wait mends it
+	if err := c.Commit(t.Context(), "g", o); err == nil || !strings.Contains(err.Error(), "committing offset of group g for t/0: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A port of another protocol is named as such.
+func TestWrongProtocol(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	for tls, want := range map[bool]string{false: "answers as HTTP does and is no port of a Kafka broker", true: "the broker does not speak TLS on this port"} {
+		c := DefaultConsumerConfig()
+		c.Brokers, c.Topics, c.TLS.Enabled, c.ConnectTimeout = []string{address}, []string{"t"}, tls, time.Second
+		c.RequestTimeout = time.Second / 4
+		_, err := connect(t.Context(), c.ConnectConfig, c.Topics, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
+			t.Errorf("tls %v: %v", tls, err)
+		}
 	}
 }
 

@@ -15,10 +15,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/config"
 	"blankout/group"
 	"blankout/labels"
 	"blankout/online"
@@ -75,23 +77,27 @@ What it learns keeps working when features die.`,
 			if len(args) == 0 {
 				return nil
 			}
-			hint := ""
-			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = ", did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usageError{fmt.Errorf("unknown command %q%s (blankout help lists them)", args[0], hint)}
+			return unknownCommand(c, args[0])
 		},
-		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.Version = versionLine()
 	root.SetUsageFunc(usage)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
+		if args := c.Flags().Args(); c.HasSubCommands() && len(args) > 0 { // as in rum -d FILE
+			return unknownCommand(c, args[0])
+		}
+		hint := ""
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+			var names []string
+			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+			hint = config.Nearest("--"+unknown.GetSpecifiedName(), names)
+		}
+		return usageError{fmt.Errorf("%w%s (see %s --help)", err, hint, c.CommandPath())}
 	})
 	root.AddCommand(
 		p.demo(),
@@ -168,8 +174,22 @@ func (o *resultFile) Close() error {
 	return err
 }
 
+// unknownCommand says that a command has no such subcommand.
+func unknownCommand(c *cobra.Command, name string) error {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usageError{fmt.Errorf("unknown command %q%s (%s --help lists them)", strings.TrimPrefix(c.CommandPath()+" "+name, "blankout "), config.Nearest(name, names), c.CommandPath())}
+}
+
 // noArgs refuses arguments after the flags.
 func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 && c.HasSubCommands() {
+		return unknownCommand(c, args[0])
+	}
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no arguments, got %q (see %s --help)", c.CommandPath(), args[0], c.CommandPath())}
 	}

@@ -1,0 +1,152 @@
+package config
+
+// This file says of a value of a wrong type what it is and what it should be.
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// mistyped returns what is wrong with the types of the values that a TOML text gives to the
+// known keys. It says nothing of a text that is no TOML.
+func mistyped(text string, known []key) (problems []positioned) {
+	var all map[string]any
+	if _, err := toml.Decode(text, &all); err != nil {
+		return nil
+	}
+	var told []string // tables that are none
+	for _, k := range known {
+		value, at := any(all), 0
+		for ; at < len(k.path); at++ {
+			table, ok := value.(map[string]any)
+			if !ok {
+				break
+			}
+			if value, ok = table[k.path[at]]; !ok {
+				break
+			}
+		}
+		path := k.path[:at]
+		switch table := path.String(); {
+		case value == nil: // it is not there
+		case at < len(k.path) && !slices.Contains(told, table):
+			told = append(told, table)
+			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s, and should be a table, as in [%s]", table, whatIs(value, nil), table)})
+		case at == len(k.path) && !fits(value, k.value.Type()):
+			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s, and should be %s", k, whatIs(value, k.value.Type()), whatFits(k.value.Type()))})
+		}
+	}
+	return problems
+}
+
+// fits says whether a value of TOML is one of a type.
+func fits(value any, t reflect.Type) bool {
+	switch kind := t.Kind(); {
+	case isText(t):
+		_, ok := value.(string)
+		return ok
+	case kind == reflect.Bool:
+		_, ok := value.(bool)
+		return ok
+	case kind == reflect.Float64:
+		_, whole := value.(int64)
+		_, ok := value.(float64)
+		return ok || whole
+	case kind == reflect.Slice || kind == reflect.Array:
+		list, ok := value.([]any)
+		return ok && (kind == reflect.Slice || len(list) == t.Len()) && !slices.ContainsFunc(list, func(v any) bool { return !fits(v, t.Elem()) })
+	case kind == reflect.Map:
+		table, ok := value.(map[string]any)
+		for _, v := range table {
+			ok = ok && fits(v, t.Elem())
+		}
+		return ok
+	}
+	_, ok := value.(int64)
+	return ok
+}
+
+// isText says whether a value of a type stands in quotes.
+func isText(t reflect.Type) bool {
+	return t.Kind() == reflect.String || t == reflect.TypeFor[time.Duration]() || readsItself(t)
+}
+
+// whatIs words the type of a value of TOML that does not fit t, and not the value: it may be
+// a secret.
+func whatIs(value any, t reflect.Type) string {
+	switch v := value.(type) {
+	case string:
+		return "a text"
+	case int64:
+		return "a whole number"
+	case float64:
+		return "a number with a fraction"
+	case bool:
+		return "true or false"
+	case []any:
+		for _, element := range v {
+			if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && !fits(element, t.Elem()) {
+				return "a list with " + whatIs(element, t.Elem())
+			}
+		}
+		return fmt.Sprintf("a list of %d", len(v))
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if t != nil && t.Kind() == reflect.Map && !fits(v[name], t.Elem()) {
+				return "a table with " + whatIs(v[name], t.Elem())
+			}
+		}
+		return "a table"
+	}
+	return "tables or a date"
+}
+
+// whatFits words the type of a key, in which lists and tables are of texts or numbers.
+func whatFits(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case t == reflect.TypeFor[time.Duration]():
+		return `a time in quotes, as in "30s"`
+	case isText(t):
+		return "a text in quotes"
+	case kind == reflect.Bool:
+		return "true or false"
+	case kind == reflect.Float64:
+		return "a number"
+	case kind == reflect.Slice || kind == reflect.Array || kind == reflect.Map:
+		return map[bool]string{true: "a table, as in ", false: "a list, as in "}[kind == reflect.Map] + example(t)
+	}
+	return "a whole number"
+}
+
+// example is a value that fits t.
+func example(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case isText(t):
+		return `"a"`
+	case kind == reflect.Slice:
+		return "[" + example(t.Elem()) + "]"
+	case kind == reflect.Array:
+		return "[" + strings.Repeat(example(t.Elem())+", ", t.Len()-1) + example(t.Elem()) + "]"
+	case kind == reflect.Map:
+		return "{name = " + example(t.Elem()) + "}"
+	}
+	return "2"
+}
+
+// Nearest returns the name nearest to a misspelt one as ", did you mean NAME?", "" if none
+// is near.
+func Nearest(name string, names []string) string {
+	best, at := "", 3
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), n); d < at && d <= max(1, len(name)/2) {
+			best, at = ", did you mean "+n+"?", d
+		}
+	}
+	return best
+}
