@@ -306,7 +306,7 @@ func (d *avroReader) avroRecord(t *avroType, p *place, depth int) bool {
 	if depth > maxDepth {
 		return d.syntax("nested deeper than %d", maxDepth)
 	}
-	if depth > 1 && !d.several(p) {
+	if depth > 1 && !d.several(p) || !d.spend(len(t.types)) {
 		return false
 	}
 	d.word = false
@@ -353,7 +353,7 @@ func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 			if i > d.c.MaxFeatures || d.tooMany() {
 				return d.tooManyFeatures()
 			}
-			if !f(i) {
+			if !d.spend(1) || !f(i) {
 				return false
 			}
 			i++

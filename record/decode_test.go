@@ -205,9 +205,6 @@ func TestDecode(t *testing.T) {
 // Once names are known, decoding allocates nothing.
 func TestDecodeAllocs(t *testing.T) {
 	for _, f := range formats {
-		if f.name == "protobuf" {
-			continue // the library makes a message of every record
-		}
 		d := benchDecoder(t, f.name)
 		r := Record{Value: benchRecord(t, f.name)}
 		e := make([]blankout.Example, 2)

@@ -31,6 +31,7 @@ type places struct {
 	count int      // in the tree, at most max_fields; later names get a place for once
 	short [64]byte // scratch for a number as text
 	grown []func() // takes out of the tree what this record has brought
+	left  int      // values that the record may still have, those that take no byte in it too
 
 	reason  blankout.Reason
 	failure string
@@ -236,6 +237,15 @@ func (d *places) several(p *place) bool {
 
 func (d *places) tooManyFeatures() bool {
 	return d.fail(blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+}
+
+// spend takes n values of the record from what its size allows, so that what it costs is in
+// proportion to it: fields that are left out and empty elements need few bytes or none.
+func (d *places) spend(n int) bool {
+	if d.left -= n; d.left >= 0 {
+		return true
+	}
+	return d.fail(blankout.ReasonTooMany, "more values, most of them left out or empty, than its bytes and four times max_features, %d", d.c.MaxFeatures)
 }
 
 // scratch returns memory for a short text that is used at once.

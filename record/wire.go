@@ -57,6 +57,7 @@ func (d *wire) Decode(ctx context.Context, r Record, e *blankout.Example) error 
 		return nil
 	}
 	d.registry.Use(nil)
+	d.left = 4*d.c.MaxFeatures + len(value)
 	schema.decode(&d.places, value)
 	d.end(&r, e)
 	return nil
