@@ -167,33 +167,6 @@ func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 // Full reports whether no further name is taken up.
 func (n *Names) Full() bool { return n != nil && len(n.hashes) >= n.max }
 
-// Collisions counts the names that share their column with an earlier one.
-func (n *Names) Collisions(columnBits uint) (count int) {
-	if n == nil {
-		return 0
-	}
-	columns := make([]uint64, len(n.hashes))
-	for i, h := range n.hashes {
-		columns[i] = h & (1<<columnBits - 1)
-	}
-	slices.Sort(columns)
-	return len(columns) - len(slices.Compact(columns))
-}
-
-// byColumn returns the names of every column that has any, joined by " | ".
-func (n *Names) byColumn(columnBits uint) map[uint32]string {
-	m := map[uint32]string{}
-	for i := range n.Len() {
-		hash, name := n.At(i)
-		column := uint32(hash & (1<<columnBits - 1))
-		if before := m[column]; before != "" {
-			name = before + " | " + name
-		}
-		m[column] = name
-	}
-	return m
-}
-
 // Blocks encodes the dictionary as the block "names", none if n is nil: the
 // most names it may hold, how many it holds, then the hash, the length and the
 // bytes of each. Numbers are little-endian, the hash 64 bits and the others 32.

@@ -57,7 +57,9 @@ func TestNamesPrefix(t *testing.T) {
 	for i := range max {
 		columns[hash(i)&(1<<10-1)] = true
 	}
-	if got, want := whole.Collisions(10), max-len(columns); got != want {
+	s := NewSchema(10, nil, 2)
+	s.Names = whole
+	if got, want := s.Collisions(), max-len(columns); got != want {
 		t.Errorf("%d collisions, want %d", got, want)
 	}
 }

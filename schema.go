@@ -26,7 +26,12 @@ type Schema struct {
 	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
 	// Known declares that a column of a sparse text format which events usually hold is
 	// missing where it is left out, and not 0.
-	Known   bool        `json:"known,omitempty"`
+	Known bool `json:"known,omitempty"`
+	// Apart gives every numeric field a column, Field.Column, that no other name gets.
+	Apart bool `json:"apart,omitempty"`
+	// Closed says that fields that are added get no columns of their own: the columns are
+	// those of a model that learns no more.
+	Closed  bool        `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
 	Fields  []Field     `json:"fields"`            // by field id; 0 is the anonymous field
 	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
@@ -50,6 +55,8 @@ type Field struct {
 	Name  string `json:"name"`
 	Kind  Kind   `json:"kind"`
 	Group string `json:"group,omitempty"` // a sensor, say: fields that fail together
+	// Column is that of a numeric field, where the Schema is Apart.
+	Column uint32 `json:"column,omitempty"`
 }
 
 // Kind says what a field's values are.
@@ -220,7 +227,13 @@ func (s *Schema) Clone() *Schema {
 // numeric index it may come from, else by its number, as in #17. A column in
 // which several names met has all of them.
 func (s *Schema) Namer() func(column uint32) string {
-	byColumn := s.Names.byColumn(s.Bits)
+	byColumn := map[uint32]string{}
+	s.eachName(func(column uint32, name string) {
+		if before := byColumn[column]; before != "" {
+			name = before + " | " + name
+		}
+		byColumn[column] = name
+	})
 	return func(column uint32) string {
 		name := byColumn[column]
 		switch {
@@ -233,4 +246,81 @@ func (s *Schema) Namer() func(column uint32) string {
 		}
 		return "#" + strconv.FormatUint(uint64(column), 10)
 	}
+}
+
+// Collisions counts the names of the dictionary that share their column with an earlier one.
+func (s *Schema) Collisions() (count int) {
+	met := make(map[uint32]bool, s.Names.Len())
+	s.eachName(func(column uint32, _ string) {
+		if met[column] {
+			count++
+		}
+		met[column] = true
+	})
+	return count
+}
+
+// eachName calls f with the names of the dictionary, in its order, and their columns.
+func (s *Schema) eachName(f func(column uint32, name string)) {
+	var taken TakenColumns
+	numbers := map[string]uint32{}
+	for _, field := range s.Fields {
+		if s.Apart && field.Kind == Numeric {
+			taken.Take(field.Column)
+			numbers[field.Name] = field.Column
+		}
+	}
+	for i := range s.Names.Len() {
+		hash, name := s.Names.At(i)
+		column, isNumber := numbers[name]
+		if !isNumber {
+			column = taken.Of(hash, s.Columns()-1)
+		}
+		f(column, name)
+	}
+}
+
+// TakenColumns are the columns that belong to numeric fields. Its zero value has none.
+type TakenColumns struct {
+	near   [16]uint64     // bit column%1024 is set for each of them
+	fields map[uint32]int // how many have a column
+}
+
+// Take gives a column to a field, Release takes it back.
+func (t *TakenColumns) Take(column uint32) {
+	if t.fields == nil {
+		t.fields = map[uint32]int{}
+	}
+	t.fields[column]++
+	t.near[column%1024/64] |= 1 << (column % 64)
+}
+
+// Release takes a column back from a field.
+func (t *TakenColumns) Release(column uint32) {
+	if t.fields[column]--; t.fields[column] == 0 {
+		delete(t.fields, column)
+	}
+}
+
+// rehashes bounds how often a hash is hashed again to find a column that is not taken.
+const rehashes = 16
+
+// Of returns the column that the low bits of a hash give, or, where that one is taken, those of
+// the hash hashed again.
+func (t *TakenColumns) Of(hash, mask uint64) uint32 {
+	column := uint32(hash & mask)
+	for n := 0; t.near[column%1024/64]>>(column%64)&1 != 0 && t.fields[column] > 0 && n < rehashes; n++ {
+		hash = Mix(hash + 1)
+		column = uint32(hash & mask)
+	}
+	return column
+}
+
+// Mix is the finaliser of MurmurHash3 (fmix64): every bit of x moves every bit.
+func Mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
 }

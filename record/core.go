@@ -24,15 +24,19 @@ import (
 //
 // The hash of a field is mix(XXH64(name) + seed), that of a value in it
 // mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
-// hashes; the column is the low bits. A numeric field has the field's column.
+// hashes; the column is the low bits. A numeric field has the field's column, and no other
+// name has that one (blankout.TakenColumns).
 type core struct {
-	c      Config
-	s      *blankout.Schema
-	mask   uint64
-	fields map[fieldKey]uint16
-	taken  int // fields of s that are in fields
-	before int // taken before this record
-	age    int // counts the times that fields were taken back
+	c     Config
+	s     *blankout.Schema
+	mask  uint64
+	taken blankout.TakenColumns
+	// opening says that the fields being taken up are those that the Schema came with.
+	opening bool
+	fields  map[fieldKey]uint16
+	known   int // fields of s that are in fields
+	before  int // known before this record
+	age     int // counts the times that fields were taken back
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
@@ -123,7 +127,9 @@ func newCore(c Config, s *blankout.Schema) core {
 			d.groups[name] = group
 		}
 	}
+	d.opening = true
 	d.takeFields()
+	d.opening = false
 	for _, x := range s.Crosses {
 		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
 	}
@@ -151,10 +157,10 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
-	if d.taken != len(d.s.Fields) {
+	if d.known != len(d.s.Fields) {
 		d.takeFields()
 	}
-	d.before = d.taken
+	d.before = d.known
 	d.records++
 	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
 	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
@@ -195,7 +201,7 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, 0, r.Key, r.Time, nil
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
-	if d.taken > d.before || len(d.names) > 0 {
+	if d.known > d.before || len(d.names) > 0 {
 		d.dropFields()
 		d.forgetNames()
 		d.age++ // what a named remembers may be gone
@@ -218,9 +224,12 @@ func cutDetail(detail string) string {
 
 // dropFields takes back the fields that this record has added, the latest first.
 func (d *core) dropFields() {
-	for id := d.taken - 1; id >= d.before; id-- {
+	for id := d.known - 1; id >= d.before; id-- {
 		f := d.s.Fields[id]
 		delete(d.fields, fieldKey{f.Name, f.Kind})
+		if d.owns(&f) {
+			d.taken.Release(f.Column)
+		}
 		if int(d.firstID[f.Name]) == id {
 			delete(d.firstID, f.Name)
 			eachParent(f.Name, func(parent string) {
@@ -238,7 +247,7 @@ func (d *core) dropFields() {
 		}
 	}
 	d.s.DropFields(d.before)
-	d.taken = d.before
+	d.known = d.before
 }
 
 // label sets e.Label. It is called last: a record that is refused for something
@@ -292,6 +301,9 @@ func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.c.MaxFields && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
+		if d.s.Apart && kind == blankout.Numeric {
+			f.Column = d.taken.Of(d.fieldHash(name), d.mask)
+		}
 		id = d.s.AddField(f)
 		d.takeFields()
 	}
@@ -301,17 +313,25 @@ func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 // takeFields takes up the fields of the Schema that are new to d: another
 // decoder may add to it in turn.
 func (d *core) takeFields() {
-	for ; d.taken < len(d.s.Fields); d.taken++ {
-		if d.taken > 0 {
-			d.addField(d.s.Fields[d.taken], uint16(d.taken))
+	for ; d.known < len(d.s.Fields); d.known++ {
+		if d.known > 0 {
+			d.addField(d.s.Fields[d.known], uint16(d.known))
 		} else {
 			d.fields[fieldKey{"", blankout.Sparse}] = 0
 		}
 	}
 }
 
+// owns says whether the column of a field that is added now is its own.
+func (d *core) owns(f *blankout.Field) bool {
+	return d.s.Apart && f.Kind == blankout.Numeric && (d.opening || !d.s.Closed)
+}
+
 func (d *core) addField(f blankout.Field, id uint16) {
 	d.fields[fieldKey{f.Name, f.Kind}] = id
+	if d.owns(&f) {
+		d.taken.Take(f.Column)
+	}
 	if d.firstID[f.Name] > 0 {
 		return
 	}
@@ -385,11 +405,13 @@ func (d *core) newID(n *named, kind blankout.Kind) uint16 {
 	return n.ids[kind]
 }
 
-func (d *core) fieldHash(name string) uint64 { return mix(xxhash.Sum64String(name) + d.s.Seed) }
+func (d *core) fieldHash(name string) uint64 {
+	return blankout.Mix(xxhash.Sum64String(name) + d.s.Seed)
+}
 
 // pair adds x as the feature n=value.
 func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
-	hash := mix(n.hash + xxhash.Sum64(value))
+	hash := blankout.Mix(n.hash + xxhash.Sum64(value))
 	id := d.idOf(n, kind)
 	if d.s.Names.Wants(hash) {
 		d.name = append(d.name[:0], n.name...)
@@ -493,9 +515,24 @@ func (d *core) missField(id uint16) {
 	}
 }
 
-// add adds an entry.
+// add adds an entry of the column that a hash gives.
 func (d *core) add(hash uint64, id uint16, x float64) {
-	d.order = append(d.order, (hash&d.mask)<<32|uint64(len(d.order)))
+	d.addAt(d.taken.Of(hash, d.mask), hash, id, x)
+}
+
+// addNumber adds the value of a numeric field.
+func (d *core) addNumber(n *named, x float64) {
+	id := d.idOf(n, blankout.Numeric)
+	if d.s.Apart && id > 0 {
+		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
+	} else { // one that is not told apart is a name like others
+		d.add(n.hash, id, x)
+	}
+}
+
+// addAt adds an entry.
+func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
+	d.order = append(d.order, uint64(column)<<32|uint64(len(d.order)))
 	d.entries = append(d.entries, entry{x, id})
 	if len(d.crosses) > 0 {
 		d.hash = append(d.hash, hash)
@@ -701,7 +738,7 @@ func (d *core) cross(r *Record, e *blankout.Example) bool {
 				if x.id == 0 {
 					x.id = d.fieldID(x.name, blankout.Cross)
 				}
-				hash := mix(3*d.hash[a] + d.hash[b])
+				hash := blankout.Mix(3*d.hash[a] + d.hash[b])
 				if d.s.Names.Wants(hash) {
 					nameA, nameB := d.factorName(a), d.factorName(b)
 					if nameA != "" && nameB != "" {

@@ -121,7 +121,7 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 		if x > maxMagnitude || x < -maxMagnitude {
 			return blankout.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
 		}
-		d.add(n.hash, d.idOf(n, blankout.Numeric), x)
+		d.addNumber(n, x)
 		return "", ""
 	}
 	if !n.categorical && notFinite(text) {

@@ -348,7 +348,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		if x > maxMagnitude || x < -maxMagnitude {
 			return d.fail(p, blankout.ReasonOutOfRange, "field %.80q is %.40s, the limit is 1e30", n.name, data[p:next])
 		}
-		d.add(n.hash, d.idOf(&n.named, blankout.Numeric), x)
+		d.addNumber(&n.named, x)
 		return next
 	case c == '{':
 		return d.object(p+1, n, depth+1)
@@ -733,7 +733,7 @@ func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node 
 	}
 	c.long.WriteString(joint)
 	c.long.Write(key)
-	c.named = d.hashed(cutName(name), mix(c.long.Sum64()+d.s.Seed))
+	c.named = d.hashed(cutName(name), blankout.Mix(c.long.Sum64()+d.s.Seed))
 	return c
 }
 

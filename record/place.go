@@ -164,7 +164,7 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	case x > maxMagnitude || x < -maxMagnitude:
 		return d.fail(blankout.ReasonOutOfRange, "field %.80q is %v, the limit is 1e30", p.name, x)
 	default:
-		d.add(p.hash, d.idOf(&p.named, blankout.Numeric), x)
+		d.addNumber(&p.named, x)
 	}
 	return true
 }

@@ -426,6 +426,7 @@ var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTim
 // Schema returns the Schema of a new model of such records.
 func (c Config) Schema() *blankout.Schema {
 	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
+	s.Apart = true
 	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
 	s.Known, s.ColumnGroups, s.Target = c.Known, c.columnGroups(), c.Target
 	if s.Target != loss.Sign {
@@ -540,14 +541,5 @@ func splitList(text string) (list []string, err error) {
 
 // Fingerprint is the hash of a record that Position.Sum adds up.
 func Fingerprint(offset int64, key, value []byte) uint64 {
-	return mix(mix(xxhash.Sum64(value)+mix(xxhash.Sum64(key))) + uint64(offset))
-}
-
-// mix is the finaliser of MurmurHash3: every bit of x moves every bit.
-func mix(x uint64) uint64 {
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
+	return blankout.Mix(blankout.Mix(xxhash.Sum64(value)+blankout.Mix(xxhash.Sum64(key))) + uint64(offset))
 }

@@ -51,9 +51,9 @@ func (r *reference) add(field string, value *string, kind blankout.Kind, x float
 	if len(field) > maxNameBytes {
 		kind = blankout.Sparse // not told apart as a field
 	}
-	hash := mix(xxhash.Sum64String(field) + r.c.Seed)
+	hash := blankout.Mix(xxhash.Sum64String(field) + r.c.Seed)
 	if value != nil {
-		hash = mix(hash + xxhash.Sum64String(*value))
+		hash = blankout.Mix(hash + xxhash.Sum64String(*value))
 	}
 	r.column(hash%r.columns, kind, x)
 }

@@ -44,7 +44,7 @@ func (d *Svmlight) Fork() *Svmlight {
 // DecodeLabel gives e, of which a fork has decoded the features from r, the class of
 // its label. It may refuse it.
 func (d *Svmlight) DecodeLabel(r *Record, e *blankout.Example, label []byte) {
-	d.before = d.taken // a refusal takes back no field
+	d.before = d.known // a refusal takes back no field
 	d.label(r, e, label)
 }
 
@@ -157,7 +157,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte,
 	e.Features.Index, e.Features.Value = index[:n], value[:n]
 	if !ascending {
 		for i, column := range e.Features.Index {
-			d.add(uint64(column), 0, e.Features.Value[i])
+			d.addAt(uint32(column), uint64(column), 0, e.Features.Value[i])
 		}
 	}
 	if !ascending || !keep {

@@ -48,7 +48,7 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s, %d words: %d features, want %d (%v)", format, words, e.Features.Len(), features, e.Refused)
 			}
 		}
-		if name := s.Names.Find(mix(mix(xxhash.Sum64String("body")+s.Seed) + xxhash.Sum64String("w0 w1"))); name != "body=w0 w1" {
+		if name := s.Names.Find(blankout.Mix(blankout.Mix(xxhash.Sum64String("body")+s.Seed) + xxhash.Sum64String("w0 w1"))); name != "body=w0 w1" {
 			t.Errorf("%s: a pair is called %q", format, name)
 		}
 	}

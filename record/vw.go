@@ -147,7 +147,7 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 		}
 		if n == &d.anonymous && d.s.NumericIndices {
 			if column, ok := d.index(name); ok {
-				d.add(column, 0, x)
+				d.addAt(uint32(column), column, 0, x)
 				continue
 			}
 		}

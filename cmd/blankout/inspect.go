@@ -168,7 +168,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	}
 	head, s := model.Head, model.Schema
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
-	i.Names, i.Collisions = s.Names.Len(), s.Names.Collisions(s.Bits)
+	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
 	if k, ok := model.Model.(*kernel.Model); ok {
 		i.Kernel, i.Support = k.Kernel.String(), k.Support()

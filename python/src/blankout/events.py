@@ -286,9 +286,8 @@ class _Event:
         """Append the features, columns ascending, what met in one column summed in the event's order."""
         if self.d.schema.crosses:
             self.cross()
-        mask = self.d.schema.mask
         last = -1
-        for column, i in sorted([(h & mask, i) for i, h in enumerate(self.hashes)]):
+        for column, i in sorted([(self.column(i), i) for i in range(len(self.hashes))]):
             if column != last:
                 columns.append(column)
                 values.append(self.values[i])
@@ -298,6 +297,13 @@ class _Event:
             values[-1] += self.values[i]
             if abs(values[-1]) > LARGEST:
                 raise self.refuse("out-of-range", f"the features that meet in column {column} sum to {values[-1]:g}")
+
+    def column(self, i: int) -> int:
+        """Return the column of a feature."""
+        field, value = self.sources[i]
+        if value is None:
+            return self.d.schema.number_column(field)
+        return self.d.schema.column_of(self.hashes[i])
 
     def name(self, i: int) -> str:
         field, value = self.sources[i]
@@ -309,10 +315,9 @@ class _Event:
 
     def names(self) -> dict[int, list[str]]:
         """Return the names of the features by column, each name once, that of the first feature's field first."""
-        mask = self.d.schema.mask
         own: dict[int, list[int]] = {}
-        for i, h in enumerate(self.hashes):
-            own.setdefault(h & mask, []).append(i)
+        for i in range(len(self.hashes)):
+            own.setdefault(self.column(i), []).append(i)
         found = {}
         for column, at in own.items():
             lead = self.sources[at[0]][0]

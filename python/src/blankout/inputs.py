@@ -98,7 +98,7 @@ def _hashed(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, decoder
     schema = decoder.schema
     anonymous = decoder.field_hash("")
     known, at = np.unique(columns, return_inverse=True)
-    hashed = np.array([mix(anonymous + hash_text(str(schema.index_of(int(c))))) & schema.mask for c in known], np.int64)
+    hashed = np.array([schema.column_of(mix(anonymous + hash_text(str(schema.index_of(int(c)))))) for c in known], np.int64)
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     key = rows * (schema.mask + 1) + (hashed[at] if len(known) else columns)
     kept, where = np.unique(key, return_inverse=True)

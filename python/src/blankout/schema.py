@@ -31,6 +31,9 @@ def strict(where: str, data: Any, *known: str) -> None:
         )
 
 
+REHASHES = 16  # at most, until a column is found that no numeric field has
+
+
 def mix(x: int) -> int:
     """Return the finaliser of MurmurHash3 (fmix64) of x modulo 2^64."""
     x &= MASK64
@@ -57,11 +60,13 @@ class Field:
     Attributes:
         kind: "sparse", "numeric", "categorical", "words", "boolean" or "cross".
         named: whether its absence can be known.
+        column: that of a numeric field which no other name shares; None where names may.
     """
 
     name: str
     kind: str
     group: str = ""
+    column: int | None = None
 
     @property
     def named(self) -> bool:
@@ -91,20 +96,28 @@ class Schema:
     full: bool = False
     known: bool = False
     _namer: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+    _numbers: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _taken: set[int] = field(default_factory=set, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._numbers.update((f.name, f.column) for f in self.fields if f.column is not None)
+        self._taken.update(self._numbers.values())
 
     @classmethod
     def parse(cls, data: Any, file: File) -> "Schema":
         """Read the part "schema" of a model and the block of its names."""
         strict(
             "schema", data, "bits", "seed", "numeric_indices", "zero_based", "crosses", "fields",
-            "column_groups", "classes", "max_classes", "known", "target",
+            "column_groups", "classes", "max_classes", "known", "target", "apart",
         )
         fields = []
+        apart = data.get("apart", False)
         for f in data["fields"] or ():
-            strict("a field", f, "name", "kind", "group")
+            strict("a field", f, "name", "kind", "group", "column")
             if f["kind"] not in KINDS:
                 raise NewerError(f'the field "{f["name"]}" is of the kind "{f["kind"]}", which this package does not know')
-            fields.append(Field(f["name"], f["kind"], f.get("group", "")))
+            column = f.get("column", 0) if apart and f["kind"] == "numeric" else None
+            fields.append(Field(f["name"], f["kind"], f.get("group", ""), column))
         bits = data["bits"]
         if not 1 <= bits <= 31 or not fields:
             raise FileError(f"block model: a schema of {bits} bits and {len(fields)} fields")
@@ -120,8 +133,22 @@ class Schema:
         return (1 << self.bits) - 1
 
     def field_hash(self, name: str) -> int:
-        """Return the hash of a field, whose low bits are the column of its numbers."""
+        """Return the hash of a field, of which those of its values are made."""
         return mix(hash_text(name) + self.seed)
+
+    def column_of(self, h: int) -> int:
+        """Return the column of a hash: its low bits, or, where a numeric field has that column, those of the hash hashed again."""
+        column = h & self.mask
+        for _ in range(REHASHES):
+            if column not in self._taken:
+                break
+            h = mix(h + 1)
+            column = h & self.mask
+        return column
+
+    def number_column(self, name: str) -> int:
+        """Return the column of the numbers of a field."""
+        return self._numbers[name] if name in self._numbers else self.column_of(self.field_hash(name))
 
     def index_of(self, column: int) -> int:
         """Return the number that a sparse text format gives a column."""
@@ -131,8 +158,9 @@ class Schema:
         """Return the name of a column for people: by the dictionary, else by its number."""
         if not self._namer and self.names:
             for h, name in self.names:
-                before = self._namer.get(h & self.mask)
-                self._namer[h & self.mask] = f"{before} | {name}" if before else name
+                at = self._numbers[name] if name in self._numbers else self.column_of(h)
+                before = self._namer.get(at)
+                self._namer[at] = f"{before} | {name}" if before else name
         if column in self._namer:
             return self._namer[column]
         return str(self.index_of(column)) if self.numeric_indices else f"#{column}"

@@ -198,7 +198,7 @@ def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     if numeric:
         x = g("Concat", *numeric, axis=1)
         gone = g("IsNaN", x)
-        wanted = np.array([schema.field_hash(n) & schema.mask for n in numeric])
+        wanted = np.array([schema.number_column(n) for n in numeric])
         known, slots = model._rows.find(wanted)
         place = np.flatnonzero(known)
         if len(place):
@@ -246,10 +246,9 @@ class _Table:
         self.base = np.zeros(model._outputs)  # what dense columns add that an event leaves out
         for f in schema.fields[1:]:
             if f.kind == "numeric":
-                self._take(schema.field_hash(f.name), f.name)
+                self._take(schema.number_column(f.name), f.name)
 
-    def _take(self, h: int, name: str) -> int:
-        column = h & self._model._schema.mask
+    def _take(self, column: int, name: str) -> int:
         if self._columns.setdefault(column, name) != name:
             raise Unsayable(f'"{name}" and "{self._columns[column]}" share a column: train with more --bits')
         return column
@@ -269,7 +268,7 @@ class _Table:
     def adds(self, field: str, value: str) -> np.ndarray:
         """Return what a value adds to each score, beside the base."""
         model = self._model
-        column = self._take(self._hash(field, value), f"{field}={value}")
+        column = self._take(self._model._schema.column_of(self._hash(field, value)), f"{field}={value}")
         known, slots = model._rows.find(np.array([column]))
         if not known[0]:
             return np.zeros(model._outputs)

@@ -87,7 +87,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
         raise Unsayable(f"fields of the kinds {', '.join(others)}: an array has numbers only")
     if len(schema.fields) > 1:
         names = [f.name for f in schema.fields[1:]]
-        wanted = np.array([schema.field_hash(n) & schema.mask for n in names])
+        wanted = np.array([schema.number_column(n) for n in names])
         if len(set(wanted.tolist())) < len(wanted):
             raise Unsayable("fields that share a column: train with more --bits")
         weights = np.zeros((len(names), model._outputs))
