@@ -100,6 +100,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	kafka := stream.DefaultConsumerConfig()
 	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
 	format := records.DefaultConfig()
+	format.Seed = 1 // else the id of the ledger's topic is it
 	format.Bits, format.Classes = 12, []string{"no", "yes"}
 	return &Member{
 		Config: c, Kafka: kafka, Learner: online.DefaultConfig(), Schema: format.Schema, Log: log,

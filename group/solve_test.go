@@ -190,6 +190,7 @@ func TestSolveA9a(t *testing.T) {
 	}
 	setup := func(m *Member) {
 		format := records.DefaultConfig()
+		format.Seed = 1
 		format.Format, format.Classes = "svmlight", []string{"-1", "1"}
 		m.Learner.Noise = "dropout:0.3"
 		m.Schema, m.Config.IntervalMin = format.Schema, 1000
