@@ -145,29 +145,13 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	return gap, fmt.Errorf("%s: the skip was not accepted, for a member has committed records of the partition meanwhile: it has come to offset %d", gap, next)
 }
 
-// trimmedError says that records of a group's partition were deleted before they were
-// learned, or after the group had come further than the log, and what can be done.
+// trimmedError has an error that says that the events which a group would learn next are not
+// there say what can be done in a group.
 func (m *Member) trimmedError(err error) error {
-	var out *stream.OffsetOutOfRangeError
-	if !errors.As(err, &out) {
-		return err
+	if out, ok := errors.AsType[*stream.OffsetOutOfRangeError](err); ok && out.Offset > out.End {
+		out.Advice = fmt.Sprintf("begin another group, with run --from-group %s for what this one has learned", m.Config.Name)
+	} else if ok {
+		out.Advice = fmt.Sprintf("the group did not learn them: restore them, or have all members pass over them with: blankout group skip %s %s/%d %d", m.Config.Name, out.Topic, out.Partition, out.Start)
 	}
-	return &TrimmedEventsError{m.Config.Name, out}
-}
-
-// TrimmedEventsError says that the events that a group would learn next are not there.
-type TrimmedEventsError struct {
-	Group string
-	Out   *stream.OffsetOutOfRangeError
-}
-
-func (e *TrimmedEventsError) Unwrap() error { return e.Out }
-
-func (e *TrimmedEventsError) Error() string {
-	o := e.Out
-	if o.Offset > o.End {
-		return fmt.Sprintf("%s/%d: the group has come to offset %d, and the log holds %d to %d: the topic has been truncated or created anew; begin another group, with run --from-group %s for what this one has learned", o.Topic, o.Partition, o.Offset, o.Start, o.End, e.Group)
-	}
-	return fmt.Sprintf("%s/%d: the events at offsets %d to %d were deleted before the group learned them, the log begins at %d: restore them, or have all members pass over them with: blankout group skip %s %s/%d %d",
-		o.Topic, o.Partition, o.Offset, o.Start-1, o.Start, e.Group, o.Topic, o.Partition, o.Start)
+	return err
 }

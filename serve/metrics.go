@@ -528,19 +528,13 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{"blankout_group_skipped_offsets_total", counter, []string{"topic", "partition"}, "Offsets that the group has passed over, as blankout group skip told it to, since its beginning.",
-		func(v *view, emit func(float64, ...string)) {
-			if v.group == nil {
-				return
+	{"blankout_group_skipped_offsets_total", counter, nil, "Offsets that the group has passed over, as blankout group skip told it to, since its beginning.",
+		fromGroup(func(s *group.Status) (n float64) {
+			for _, g := range s.Skipped {
+				n += float64(g.To - g.From)
 			}
-			total := map[stream.TopicPartition]int64{}
-			for _, g := range v.group.Skipped {
-				total[stream.TopicPartition{Topic: g.Topic, Partition: g.Partition}] += g.To - g.From
-			}
-			for p, n := range total {
-				emit(float64(n), p.Topic, strconv.Itoa(int(p.Partition)))
-			}
-		}},
+			return n
+		})},
 	{"blankout_group_base_timestamp_seconds", gauge, nil, "When this member came to the latest base, in Unix time.",
 		fromGroup(func(s *group.Status) float64 { return unix(s.BaseAt) })},
 }

@@ -375,7 +375,7 @@ func TestOutOfRange(t *testing.T) {
 			}
 			var out *OffsetOutOfRangeError
 			if test.policy == "fail" {
-				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end}) {
+				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end, ""}) {
 					t.Errorf("error %v", err)
 				}
 			} else if err != nil {

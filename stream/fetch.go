@@ -6,6 +6,7 @@ package stream
 // into a buffer of ours and decoded in place (5 times the rate of its Reader).
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -227,6 +228,8 @@ type OffsetOutOfRangeError struct {
 	Partition  int32
 	Offset     int64 // wanted
 	Start, End int64 // the log holds Start <= offset < End
+	// Advice is what can be done about it, "" for what a learner alone can do.
+	Advice string
 }
 
 func (e *OffsetOutOfRangeError) Error() string {
@@ -234,8 +237,8 @@ func (e *OffsetOutOfRangeError) Error() string {
 	if e.Offset > e.End {
 		what = "the topic has been truncated or created anew"
 	}
-	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; set out_of_range to earliest or latest to go on there, or start afresh with --reset",
-		e.Topic, e.Partition, e.Offset, e.Start, e.End, what)
+	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; %s", e.Topic, e.Partition, e.Offset, e.Start, e.End, what,
+		cmp.Or(e.Advice, "set out_of_range to earliest or latest to go on there, or start afresh with --reset"))
 }
 
 // CorruptBatchError says that a broker keeps sending bytes that are not the

@@ -198,7 +198,7 @@ rebalance_timeout = "3s"
 			t.Fatal(err)
 		}
 	}
-	ends(3, "deleted before the group learned them", "run")
+	ends(3, "have all members pass over them with: blankout group skip g events/", "run")
 	for p, s := range start {
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
 		ends(0, fmt.Sprintf("passes over events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))

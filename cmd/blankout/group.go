@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,10 +281,11 @@ ended are to be started again.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			topic, number, ok := cutLast(args[1], "/")
+			topic, number := path.Split(args[1])
+			topic = strings.TrimSuffix(topic, "/")
 			partition, err := strconv.ParseInt(number, 10, 32)
 			to, err2 := strconv.ParseInt(args[2], 10, 64)
-			if !ok || topic == "" || err != nil || err2 != nil || partition < 0 || to < 0 {
+			if topic == "" || err != nil || err2 != nil || partition < 0 || to < 0 {
 				return usageError{fmt.Errorf("group skip: %q %q: want TOPIC/PARTITION and an OFFSET, as in events/0 51200", args[1], args[2])}
 			}
 			l, err := settings.loadGroup(args[:1])
@@ -308,14 +310,6 @@ ended are to be started again.`,
 	settings.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
 	return c
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 func (p *program) groupSolve() *cobra.Command {
