@@ -112,6 +112,11 @@ func TestFoldSkips(t *testing.T) {
 	if !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) {
 		t.Error("the folds differ")
 	}
+	// A base may be due at a skip, as at every accepted commit.
+	replica := &replica{fold: again, every: fold.Accepted() + 1, floorsAt: map[int64][]int64{}}
+	if _, due, err := replica.apply(mixed{offset: offset + 2, skip: &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, 50, 60}}}); err != nil || !due || replica.read != offset+3 {
+		t.Errorf("a base is due: %v, at %d, %v", due, replica.read, err)
+	}
 }
 
 // Events that were deleted before they were learned stop every member, with an error that
