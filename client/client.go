@@ -384,6 +384,34 @@ func (m *Model) unknown(e *blankout.Example) (out []Feature, known bool) {
 	return out, known
 }
 
+// StrangerError says that the model has met no feature of an event, whose score is then
+// that of no event at all.
+type StrangerError struct{ Features []string } // by name
+
+func (e *StrangerError) Error() string {
+	return "the model has met no feature of the event: " + strings.Join(e.Features, ", ")
+}
+
+// Stranger returns a *StrangerError if that is so of an event of the Schema s, with its
+// fields or columns for names. An event without features is none.
+func (m *Model) Stranger(e *blankout.Example, s *blankout.Schema) error {
+	unknown, known := m.unknown(e)
+	if known || len(unknown) == 0 {
+		return nil
+	}
+	out := &StrangerError{}
+	for _, f := range unknown {
+		name := s.Fields[f.Field].Name
+		if name == "" {
+			name = m.name()(f.Column)
+		}
+		if !slices.Contains(out.Features, name) {
+			out.Features = append(out.Features, name)
+		}
+	}
+	return out
+}
+
 // EventNames finds the names that features have in one event. A model's dictionary
 // would also know the names of other events that share their columns. It belongs
 // to one goroutine.

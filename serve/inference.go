@@ -163,7 +163,7 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 			failLate(w, r, s.config.AnswerTimeout)
 			return false
 		}
-		if predictions[i], err = m.Predict(event, 0); err == nil && slices.ContainsFunc(predictions[i].Scores, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
+		if predictions[i], err = s.config.predict(m, event, 0); err == nil && slices.ContainsFunc(predictions[i].Scores, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 			err = errors.New("its score is not finite")
 		}
 		if err != nil {

@@ -329,7 +329,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	defer cancel()
 	out := newTaker(w, s.config.ClientTimeout, 0)
 	w.Header().Set("Content-Type", "application/json")
-	if err := writePredictions(ctx, out, m, events, explain); err != nil {
+	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
 		if out.began {
 			panic(http.ErrAbortHandler) // the client sees that the answer is cut
 		}
@@ -343,8 +343,17 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
 }
 
+// predict predicts an event, unless the model has met nothing of it and Unknown refuses that.
+func (c Config) predict(m *client.Model, event []byte, explain int) (client.Prediction, error) {
+	p, err := m.Predict(event, explain)
+	if err == nil && p.Stranger && c.Unknown == unknownRefuse {
+		err = &client.StrangerError{Features: p.Unknown}
+	}
+	return p, err
+}
+
 // writePredictions writes the answer, one event after the other, until ctx ends.
-func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int) error {
+func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int, c Config) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
 	for i, event := range events {
@@ -355,10 +364,7 @@ func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events 
 			out.WriteString(",\n")
 		}
 		var data []byte
-		p, err := m.Predict(event, explain)
-		if err == nil && p.Stranger {
-			err = fmt.Errorf("the model has met no feature of the event: %s", strings.Join(p.Unknown, ", "))
-		}
+		p, err := c.predict(m, event, explain)
 		if err == nil {
 			data, err = json.Marshal(answer{Prediction: &p})
 		}

@@ -59,11 +59,15 @@ type Config struct {
 	AnswerTimeout  time.Duration `toml:"answer_timeout"`
 	MaxConnections int           `toml:"max_connections"`
 	Name           string        `toml:"name"` // of this learner, for people
+	Unknown        string        `toml:"unknown"`
 }
+
+// The values of Config.Unknown.
+const unknownRefuse, unknownAnswer = "refuse", "answer"
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unknown: unknownRefuse}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
@@ -82,6 +86,9 @@ func (c Config) Check() error {
 	}
 	if c.MaxConnections < 1 {
 		return blankout.KeyErrorf("max_connections", "max_connections: %d, want at least 1", c.MaxConnections)
+	}
+	if c.Unknown != unknownRefuse && c.Unknown != unknownAnswer {
+		return blankout.KeyErrorf("unknown", "unknown: %q, want %s or %s", c.Unknown, unknownRefuse, unknownAnswer)
 	}
 	if c.Address == "" {
 		return nil

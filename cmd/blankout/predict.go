@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,6 +33,7 @@ type predictFlags struct {
 	rescale    bool
 	known      bool
 	missing    string
+	unknown    string // refuse or answer
 	unlabelled bool
 	seed       uint64
 	json       bool
@@ -53,7 +55,8 @@ directory of checkpoints stands for its newest.
 
 The model's file tells how events are read (label, id, categorical and dropped fields,
 …); -f replaces that by [record] of a configuration, --set and flags override either.
---refused skip counts records that cannot be used and goes on.
+--refused skip counts records that cannot be used and goes on. An example of which the
+model has met no feature is one of them, unless --unknown answer scores it.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising, --delete-groups D each group of features, as the model or --groups has
@@ -74,6 +77,9 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 			if !(o.remove >= 0 && o.remove <= 1) || o.groups > 0 && o.remove == 1 || o.rescale && o.remove == 1 {
 				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
 			}
+			if !slices.Contains([]string{"refuse", "answer"}, o.unknown) {
+				return usageError{fmt.Errorf("predict: --unknown %q: want refuse or answer", o.unknown)}
+			}
 			if o.known = o.data.flags.Known; o.known && o.rescale {
 				return usageError{errors.New("predict: --known lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
 			}
@@ -91,6 +97,7 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing, "what an example scores that is known to lack fields")
+	f.StringVar(&o.unknown, "unknown", "refuse", "what an example does of which the model has met no feature: refuse, or answer, which\nscores it as one of no features")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
@@ -159,7 +166,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	var scores, probabilities []float64
 	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
-	n := 0
+	n, strangers, familiar := 0, 0, 0
 	write, err := newAnswers(out, o.out, read, schema, &o.data)
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -182,6 +189,16 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		if zeros > 0 && labelled > 0 {
 			return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", blankout.ClassList(classes))
+		}
+		if err := read.Stranger(e, in.Schema); err != nil {
+			if strangers++; familiar == 0 {
+				err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
+			}
+			if o.unknown == "refuse" {
+				return unusable{fmt.Errorf("%w (--unknown answer scores it as an event of no features)", err)}
+			}
+		} else {
+			familiar++
 		}
 		if n++; n%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(n)) + " examples scored")
@@ -206,6 +223,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	})
 	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
 		return err
+	}
+	if strangers > 0 && familiar == 0 {
+		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(strangers, "example")))
 	}
 	if numbers != nil {
 		if !p.quiet {

@@ -31,7 +31,7 @@ var groups = []struct {
 	names []string
 }{
 	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
-	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "group", "groups", "known"}},
+	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "unknown", "group", "groups", "known"}},
 	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
 		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "field-curves", "calibrate", "class-weight",
 		"threshold", "learn"}},

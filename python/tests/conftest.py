@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Sequence
 
+import blankout.model
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +38,14 @@ class Program:
     def answers(self, model: Path, data: Path, *args: str) -> list[dict[str, Any]]:
         """Return what predict says about every event of a file."""
         out = self.home / "answers.jsonl"
-        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabelled", *args)
+        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabelled", "--unknown", "answer", *args)
         return [json.loads(line) for line in out.read_text().split("\n") if line]
+
+
+@pytest.fixture(autouse=True)
+def answered(monkeypatch):
+    """Have models answer events of which they know nothing, as Program.answers does."""
+    monkeypatch.setattr(blankout.model.Model, "unknown", "answer")
 
 
 @pytest.fixture(scope="session")

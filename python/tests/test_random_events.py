@@ -51,6 +51,21 @@ def test_random_events(learned, asked):
             same(got, w)
 
 
+def test_what_nothing_is_known_of_is_refused(learned):
+    program, model = learned
+    asked = [{"near": 1.5}, {}, {"near": None}, {"nobody": 1, "knows": "it"}]
+    model.unknown = "refuse"
+    for ask in (model.predict, model.answers, model.decision_function):
+        with pytest.raises(blankout.RefusedEvent, match="the model has met no feature of the event: nobody, knows=it") as e:
+            ask(asked)
+        assert e.value.reason == "unknown" and e.value.row == 3
+    model.predict(asked[:3])
+    model.unknown = "answer"
+    assert len(model.predict(asked)) == 4
+    want = program.answers(program.home / "model", program.events("a.jsonl", asked), "--unknown", "refuse", "--refused", "skip")
+    assert len(want) == 3
+
+
 @pytest.mark.parametrize("x", [float("nan"), float("inf"), -float("inf")])
 def test_no_numbers_are_null(learned, x):
     _, model = learned

@@ -106,6 +106,7 @@ class _Dropout(BaseEstimator):
             if done.returncode != 0:
                 raise FitError(f"{' '.join(args[1:2])}: {done.stderr.strip()}")
             self.model_: Model = load(model)
+            self.model_.unknown = "answer"  # an estimator predicts every row
 
     def _ask(self, method: str, X: Any) -> np.ndarray:
         """Return what a method of the model says about X."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import inputs
 from .container import File, decode
-from .errors import DamagedError, FileError, NewerError, Unsayable
+from .errors import DamagedError, FileError, NewerError, RefusedEvent, Unsayable
 from .events import Batch, Decoder
 from .kernels import Kernel, Support
 from .fill import APART, OBSERVED, Covariance, Repair, widen
@@ -145,7 +145,11 @@ class Model:
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
         events: how many were learned from.
+        unknown: what becomes of an event of which the model has met no feature: "refuse", or
+            "answer", as if it had none. It may be set.
     """
+
+    unknown = "refuse"
 
     def __init__(self, file: File, missing: str = "auto"):
         self.kind = file.kind
@@ -305,14 +309,14 @@ class Model:
         Raises:
             RefusedEvent: an event cannot be used.
         """
-        scores = self._score(inputs.read(x, self._decoder))
+        scores = self._score(self._read(x))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return the probability of every class, shape (n, K); x is as for decision_function."""
         if self._numbers:
             raise TypeError(f'a model of the loss "{self.loss}" predicts numbers: it has no probabilities of classes')
-        return self._probabilities(self._score(inputs.read(x, self._decoder)))
+        return self._probabilities(self._score(self._read(x)))
 
     def predict(self, x: Any) -> np.ndarray:
         """Return the predicted classes by name, or numbers where labels are numbers, shape (n,).
@@ -320,7 +324,7 @@ class Model:
         With the loss poisson the score is the logarithm of what is expected, and this is the
         exponential of it. x is as for decision_function.
         """
-        scores = self._score(inputs.read(x, self._decoder))
+        scores = self._score(self._read(x))
         if self._numbers:
             return self._value(scores[:, 0])
         return self.classes_[self._decide(scores)]
@@ -334,7 +338,7 @@ class Model:
         """
         if explain > 0:
             self._explainable()
-        batch = inputs.read(x, self._decoder, names=True)
+        batch = self._read(x, names=True)
         scores = self._score(batch)
         chosen = self._decide(scores)
         chances = None if self._numbers else self._probabilities(scores)
@@ -437,6 +441,19 @@ class Model:
         return to_onnx(self)
 
     # How it says it.
+
+    def _read(self, x: Any, names: bool = False) -> Batch:
+        """Read events; one of which the model has met no feature is refused, unless they are answered."""
+        batch = inputs.read(x, self._decoder, names=names)
+        if self.unknown == "answer" or self._rows is None or self._support is not None:
+            return batch
+        met = np.concatenate([[0], np.cumsum(self._rows.find(batch.columns)[0])])
+        strangers = np.flatnonzero((np.diff(batch.starts) > 0) & (np.diff(met[batch.starts]) == 0))
+        if strangers.size > 0:
+            i = int(strangers[0])
+            unknown = self._unknown(batch if names else inputs.read(x, self._decoder, names=True), i)
+            raise RefusedEvent("unknown", f"the model has met no feature of the event: {', '.join(unknown)}", i)
+        return batch
 
     def _score(self, batch: Batch) -> np.ndarray:
         """Return the scores, shape (n, outputs), or of pairs (n, classes)."""
