@@ -170,6 +170,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	s.Source = s.source
 	s.Config.Refused = run.PolicySkip
 	s.Config.SaveEvents = 70
+	s.Config.ShutdownTimeout = time.Hour // the deadline is that of the test binary: a loaded machine writes slowly
 	s.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
 		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
@@ -725,6 +726,7 @@ func TestPanicAwaitsSave(t *testing.T) {
 func TestShutdownTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), 100, 1)
+		s.Config.ShutdownTimeout = 10 * time.Second
 		release := make(chan bool)
 		s.Save = func(iter.Seq[blankout.Block]) (string, int64, error) { <-release; return "", 0, nil }
 		begin := time.Now()
