@@ -272,7 +272,7 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	}
 	r.unzip = unzip
 	if filepath.Ext(r.path) == ".parquet" || startsParquet(in, text) {
-		if text, err = r.parquet(file, text == io.Reader(in)); err != nil {
+		if text, err = r.parquet(file, text == io.Reader(in), c.MaxBytes); err != nil {
 			return err
 		}
 		c.Format, c.Growing = "json", false
@@ -307,12 +307,12 @@ func startsParquet(in *bufio.Reader, text io.Reader) bool {
 }
 
 // parquet returns the rows of the file as lines of JSON.
-func (r *Records) parquet(file io.Reader, plain bool) (io.Reader, error) {
+func (r *Records) parquet(file io.Reader, plain bool, most int) (io.Reader, error) {
 	at, ok := file.(io.ReaderAt)
 	if !ok || !plain || r.size < 0 {
 		return nil, &ParquetError{Err: errParquetStream}
 	}
-	lines, err := openParquet(&counterAt{at, &r.read}, r.size)
+	lines, err := openParquet(&counterAt{at, &r.read}, r.size, most)
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,8 @@ package stream
 // This file reads Parquet files.
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -52,15 +51,20 @@ type parquetLines struct {
 	heads  []format.RowGroup // of groups
 	groups []parquet.RowGroup
 	schema []parquet.Field
+	leaves []*parquet.Column
 	rows   parquet.Rows // of the group at hand, nil before and after
 	read   [64]parquet.Row
-	row    int64 // of the next one
+	ready  []parquet.Row // of read, not yet lines
+	row    int64         // of the next one
 	line   []byte
 	rest   []byte // of line
+	most   int    // bytes of a line: a longer one ends behind them
+	end    int    // where in line the one at hand may end
 }
 
-// openParquet reads what the end of a file says of it.
-func openParquet(file io.ReaderAt, size int64) (p *parquetLines, err error) {
+// openParquet reads what the end of a file says of it. A row that makes a line of more than
+// most bytes is a line of most+1.
+func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err error) {
 	defer func() {
 		if err != nil {
 			err = &ParquetError{Err: err}
@@ -74,7 +78,7 @@ func openParquet(file io.ReaderAt, size int64) (p *parquetLines, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &parquetLines{file: file, size: size, heads: f.Metadata().RowGroups, groups: f.RowGroups(), schema: f.Root().Fields()}
+	p = &parquetLines{file: file, size: size, heads: f.Metadata().RowGroups, groups: f.RowGroups(), schema: f.Root().Fields(), leaves: columnLeaves(nil, f.Root()), most: most}
 	if len(p.heads) != len(p.groups) {
 		return nil, errLevels
 	}
@@ -102,35 +106,36 @@ func (p *parquetLines) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill makes lines of the next rows.
+// columnLeaves appends the columns below c that hold values, in the order of the file.
+func columnLeaves(to []*parquet.Column, c *parquet.Column) []*parquet.Column {
+	if c.Leaf() {
+		return append(to, c)
+	}
+	for _, child := range c.Columns() {
+		to = columnLeaves(to, child)
+	}
+	return to
+}
+
+// fill makes lines of the next rows: many may share one long value, so that they are few
+// where lines are long.
 func (p *parquetLines) fill() (err error) {
 	defer whole(&err)
+	if len(p.ready) > 0 {
+		return p.write()
+	}
 	if p.rows == nil {
 		if len(p.groups) == 0 {
 			return io.EOF
 		}
-		if err := checkPages(p.file, p.size, &p.heads[0]); err != nil {
+		if err := checkPages(p.file, p.size, &p.heads[0], p.leaves); err != nil {
 			return err
 		}
 		p.rows, p.groups, p.heads = p.groups[0].Rows(), p.groups[1:], p.heads[1:]
 	}
 	n, err := p.rows.ReadRows(p.read[:])
-	p.line = p.line[:0]
-	for _, row := range p.read[:n] {
-		var columns [][]parquet.Value
-		row.Range(func(_ int, values []parquet.Value) bool {
-			columns = append(columns, values)
-			return true
-		})
-		if p.line, err = appendGroup(p.line, p.schema, columns, 0, 0); err != nil {
-			return err
-		}
-		p.line = append(p.line, '\n')
-		p.row++
-	}
-	p.rest = p.line
-	if n > 0 {
-		return nil // the error comes again
+	if p.ready = p.read[:n]; n > 0 {
+		return p.write() // the error comes again
 	}
 	if errors.Is(err, io.EOF) {
 		err = p.rows.Close()
@@ -141,6 +146,30 @@ func (p *parquetLines) fill() (err error) {
 	return err
 }
 
+// write makes lines of rows that are ready, of one at least.
+func (p *parquetLines) write() error {
+	p.line = p.line[:0]
+	for len(p.ready) > 0 && len(p.line) < 1<<16 {
+		var columns [][]parquet.Value
+		p.ready[0].Range(func(_ int, values []parquet.Value) bool {
+			columns = append(columns, values)
+			return true
+		})
+		p.ready = p.ready[1:]
+		p.end = len(p.line) + p.most
+		line, err := p.appendGroup(p.line, p.schema, columns, 0, 0)
+		if errors.Is(err, errLongLine) {
+			line = append(p.line, make([]byte, p.most+1)...)
+		} else if err != nil {
+			return err
+		}
+		p.line = append(line, '\n')
+		p.row++
+	}
+	p.rest = p.line
+	return nil
+}
+
 func (p *parquetLines) Close() error {
 	if p.rows == nil {
 		return nil
@@ -148,7 +177,10 @@ func (p *parquetLines) Close() error {
 	return p.rows.Close()
 }
 
-var errLevels = errors.New("its columns do not fit together")
+var (
+	errLevels   = errors.New("its columns do not fit together")
+	errLongLine = errors.New("the row is longer than max_bytes")
+)
 
 // leaves returns how many columns a field has.
 func leaves(f parquet.Field) (n int) {
@@ -163,18 +195,21 @@ func leaves(f parquet.Field) (n int) {
 
 // appendGroup writes the fields of a group, whose columns' values are given, as an object.
 // repetition and definition are the levels of the group (Melnik et al. 2010, Dremel).
-func appendGroup(to []byte, fields []parquet.Field, columns [][]parquet.Value, repetition, definition int) (_ []byte, err error) {
+func (p *parquetLines) appendGroup(to []byte, fields []parquet.Field, columns [][]parquet.Value, repetition, definition int) (_ []byte, err error) {
 	to = append(to, '{')
 	for i, f := range fields {
 		n := leaves(f)
 		if n > len(columns) {
 			return nil, errLevels
 		}
+		if len(to)+len(f.Name()) > p.end {
+			return nil, errLongLine
+		}
 		if i > 0 {
 			to = append(to, ',')
 		}
 		to = append(appendText(to, f.Name()), ':')
-		if to, err = appendField(to, f, columns[:n], repetition, definition); err != nil {
+		if to, err = p.appendField(to, f, columns[:n], repetition, definition); err != nil {
 			return nil, err
 		}
 		columns = columns[n:]
@@ -182,12 +217,12 @@ func appendGroup(to []byte, fields []parquet.Field, columns [][]parquet.Value, r
 	return append(to, '}'), nil
 }
 
-func appendField(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+func (p *parquetLines) appendField(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if len(columns) == 0 || len(columns[0]) == 0 { // a group without fields
 		return append(to, "null"...), nil
 	}
 	if !f.Optional() && !f.Repeated() {
-		return appendValue(to, f, columns, repetition, definition)
+		return p.appendValue(to, f, columns, repetition, definition)
 	}
 	definition++
 	absent := columns[0][0].DefinitionLevel() < definition
@@ -195,7 +230,7 @@ func appendField(to []byte, f parquet.Field, columns [][]parquet.Value, repetiti
 	case absent && f.Optional():
 		return append(to, "null"...), nil
 	case f.Optional():
-		return appendValue(to, f, columns, repetition, definition)
+		return p.appendValue(to, f, columns, repetition, definition)
 	case absent:
 		return append(to, "[]"...), nil
 	}
@@ -204,7 +239,7 @@ func appendField(to []byte, f parquet.Field, columns [][]parquet.Value, repetiti
 		if !first {
 			to = append(to, ',')
 		}
-		to, err = appendValue(to, f, element, repetition+1, definition)
+		to, err = p.appendValue(to, f, element, repetition+1, definition)
 		return err
 	})
 	return append(to, ']'), err
@@ -238,9 +273,9 @@ func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, e
 }
 
 // appendValue writes a field that is there.
-func appendValue(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if f.Leaf() {
-		return appendLeaf(to, f.Type(), columns[0][0]), nil
+		return p.appendLeaf(to, f.Type(), columns[0][0])
 	}
 	fields := f.Fields()
 	var logical format.LogicalTypeValue
@@ -252,20 +287,20 @@ func appendValue(to []byte, f parquet.Field, columns [][]parquet.Value, repetiti
 		switch logical.(type) {
 		case *format.ListType:
 			if len(inner) == 1 { // list.element
-				return appendElements(to, fields[0], inner[0], columns, repetition, definition)
+				return p.appendElements(to, fields[0], inner[0], columns, repetition, definition)
 			}
 		case *format.MapType:
 			if len(inner) == 2 && inner[0].Leaf() { // key_value.key and .value
-				return appendMap(to, inner, columns, repetition, definition)
+				return p.appendMap(to, inner, columns, repetition, definition)
 			}
 		}
 	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // of two levels, as old writers have it
-		return appendField(to, fields[0], columns, repetition, definition)
+		return p.appendField(to, fields[0], columns, repetition, definition)
 	}
-	return appendGroup(to, fields, columns, repetition, definition)
+	return p.appendGroup(to, fields, columns, repetition, definition)
 }
 
-func appendElements(to []byte, list, element parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+func (p *parquetLines) appendElements(to []byte, list, element parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if definition++; columns[0][0].DefinitionLevel() < definition {
 		return append(to, "[]"...), nil
 	}
@@ -274,13 +309,13 @@ func appendElements(to []byte, list, element parquet.Field, columns [][]parquet.
 		if !first {
 			to = append(to, ',')
 		}
-		to, err = appendField(to, element, one, repetition+1, definition)
+		to, err = p.appendField(to, element, one, repetition+1, definition)
 		return err
 	})
 	return append(to, ']'), err
 }
 
-func appendMap(to []byte, pair []parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+func (p *parquetLines) appendMap(to []byte, pair []parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if definition++; columns[0][0].DefinitionLevel() < definition {
 		return append(to, "{}"...), nil
 	}
@@ -289,19 +324,31 @@ func appendMap(to []byte, pair []parquet.Field, columns [][]parquet.Value, repet
 		if !first {
 			to = append(to, ',')
 		}
-		key := appendLeaf(nil, pair[0].Type(), one[0][0])
+		key, err := p.appendLeaf(nil, pair[0].Type(), one[0][0])
+		if err != nil {
+			return err
+		}
 		if key[0] != '"' {
 			key = appendText(nil, string(key))
 		}
 		to = append(append(to, key...), ':')
-		to, err = appendField(to, pair[1], one[1:], repetition+1, definition)
+		to, err = p.appendField(to, pair[1], one[1:], repetition+1, definition)
 		return err
 	})
 	return append(to, '}'), err
 }
 
 // appendLeaf writes one value.
-func appendLeaf(to []byte, t parquet.Type, v parquet.Value) []byte {
+func (p *parquetLines) appendLeaf(to []byte, t parquet.Type, v parquet.Value) ([]byte, error) {
+	if k := v.Kind(); k == parquet.ByteArray || k == parquet.FixedLenByteArray {
+		if len(to)+len(v.ByteArray()) > p.end {
+			return nil, errLongLine
+		}
+	}
+	return appendScalar(to, t, v), nil
+}
+
+func appendScalar(to []byte, t parquet.Type, v parquet.Value) []byte {
 	if v.IsNull() {
 		return append(to, "null"...)
 	}
@@ -349,7 +396,7 @@ func appendLeaf(to []byte, t parquet.Type, v parquet.Value) []byte {
 	case parquet.FixedLenByteArray:
 		return append(hex.AppendEncode(append(to, '"'), v.ByteArray()), '"')
 	default:
-		return appendText(to, string(v.ByteArray()))
+		return appendText(to, v.ByteArray())
 	}
 }
 
@@ -367,14 +414,43 @@ func appendFloat(to []byte, x float64, bits int) []byte {
 	return strconv.AppendFloat(to, x, 'g', -1, bits)
 }
 
-// appendText writes a string of JSON.
-func appendText(to []byte, s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(strings.ToValidUTF8(s, "\ufffd")) // strings can be encoded
-	return append(to, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+// appendText writes a string as encoding/json does, without a copy of it; bytes in a row
+// that are not UTF-8 become one sign for that.
+func appendText[T string | []byte](to []byte, s T) []byte {
+	to = append(to, '"')
+	damaged := false
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if at := strings.IndexByte(escaped, c); at >= 0 {
+				to = append(to, '\\', escapes[at])
+			} else if c < ' ' {
+				to = fmt.Appendf(to, `\u%04x`, c)
+			} else {
+				to = append(to, c)
+			}
+			damaged = false
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
+		was := damaged
+		damaged = r == utf8.RuneError && n == 1
+		switch {
+		case damaged && was:
+		case r == '\u2028' || r == '\u2029': // which JavaScript takes for ends of lines
+			to = fmt.Appendf(to, `\u%04x`, r)
+		default:
+			to = utf8.AppendRune(to, r)
+		}
+		i += n
+	}
+	return append(to, '"')
 }
+
+const (
+	escaped = "\"\\\b\f\n\r\t"
+	escapes = "\"\\bfnrt"
+)
 
 // appendDecimal writes an integer, big-endian where it is bytes, as it is with a scale.
 func appendDecimal(to []byte, v parquet.Value, scale int) []byte {

@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +20,7 @@ import (
 	"blankout/record"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
 )
 
 type parquetInner struct {
@@ -81,7 +85,7 @@ func TestParquetLines(t *testing.T) {
 `
 	for _, each := range []int{1, 2, 3} {
 		data := parquetFile(t, rows, each)
-		p, err := openParquet(bytes.NewReader(data), int64(len(data)))
+		p, err := openParquet(bytes.NewReader(data), int64(len(data)), 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +210,110 @@ func TestParquetDamaged(t *testing.T) {
 	t.Log(n, err)
 }
 
+// Strings are written as encoding/json writes them.
+func TestParquetText(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"a", "\"", "\\", "\n", "\t", "\x00", "\x1f", "\x7f", "é", "\u2028", "\u2029", "\xff", "\xe2\x80", "\xf0\x9f\x98", "😀", "<&>", "\ufffd"}
+	for range 5000 {
+		s := ""
+		for range r.IntN(8) {
+			s += pieces[r.IntN(len(pieces))]
+		}
+		var want bytes.Buffer
+		e := json.NewEncoder(&want)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(strings.ToValidUTF8(s, "\ufffd")); err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []string{string(appendText(nil, s)), string(appendText(nil, []byte(s)))} {
+			if got+"\n" != want.String() {
+				t.Fatalf("%q is %s, want %s", s, got, &want)
+			}
+		}
+	}
+}
+
+// A page that asks for more than its bytes can hold is refused before memory is taken, by
+// the name of its column; so is one packed by LZ4, by the name of that.
+func TestParquetAmplifiers(t *testing.T) {
+	type event struct {
+		Label string `parquet:"label"`
+		Text  string `parquet:"text,dict"`
+	}
+	type lists struct {
+		Words []string `parquet:"words,dict"`
+	}
+	long := strings.Repeat("x", 8<<20)
+	var rows, many []event
+	for i := range 200 {
+		rows = append(rows, event{"a", long})
+		many = append(many, event{"a", long[:1000+i]})
+	}
+	small := parquetFile(t, many, 100, parquet.Compression(&parquet.Gzip), parquet.DataPageVersion(1))
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string // part of the error, "" for none
+		rows int
+	}{
+		{"a long string in a dictionary", parquetFile(t, rows, 200, parquet.Compression(&parquet.Zstd), parquet.SkipPageBounds("text")), "", 200},
+		{"lz4", parquetFile(t, many, 100, parquet.Compression(&parquet.Lz4Raw)), "compressed by LZ4_RAW, which is not read", 0},
+		{"gzip", small, "", 200},
+		{"brotli", parquetFile(t, many, 100, parquet.Compression(&parquet.Brotli)), "", 200},
+		{"snappy", parquetFile(t, many, 100, parquet.Compression(&parquet.Snappy)), "", 200},
+		{"zstd", parquetFile(t, many, 100, parquet.Compression(&parquet.Zstd), parquet.DataPageVersion(2)), "", 200},
+		{"lists of one word", parquetFile(t, []lists{{slices.Repeat([]string{"a"}, 20<<20)}}, 1, parquet.PageBufferSize(1<<30), parquet.Compression(&parquet.Zstd)), "write smaller pages", 0},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p, err := openParquet(bytes.NewReader(c.data), int64(len(c.data)), 1<<20)
+		n := 0
+		if err == nil {
+			s := bufio.NewScanner(p)
+			for s.Buffer(nil, 2<<20); s.Scan(); n++ {
+			}
+			err = s.Err()
+			p.Close()
+		}
+		runtime.ReadMemStats(&after)
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
+			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
+		}
+		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d rows, %v", c.name, n, err)
+		}
+	}
+}
+
+// A page that unpacks to more than its head says is an error, with little memory.
+func TestParquetPageSize(t *testing.T) {
+	const size = 64 << 20
+	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
+		packed, err := codec.Encode(nil, make([]byte, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := pageHead{size: 10 + size, compressed: int64(10 + len(packed)), levels: 10, packed: true}
+		file := bytes.NewReader(append(make([]byte, 10), packed...))
+		if err := checkPage(file, 0, head, codec.CompressionCodec()); err != nil {
+			t.Errorf("%v: %v", codec, err)
+		}
+		head.size--
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := checkPage(file, 0, head, codec.CompressionCodec()); !errors.Is(err, errPageSize) {
+			t.Errorf("%v: %v", codec, err)
+		}
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 40<<20 {
+			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
+		}
+		head.packed = false
+		if err := checkPage(file, 0, head, codec.CompressionCodec()); err != nil {
+			t.Errorf("%v, not packed: %v", codec, err)
+		}
+	}
+}
+
 // FuzzParquet reads bytes as a Parquet file: there may be an error, never a panic, and what
 // is read is lines of JSON.
 func FuzzParquet(f *testing.F) {
@@ -213,7 +321,7 @@ func FuzzParquet(f *testing.F) {
 	f.Add(parquetFile(f, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1))
 	f.Add(parquetFile(f, []parquetInner{{"x", number(1)}}, 1, parquet.Compression(&parquet.Snappy)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := openParquet(bytes.NewReader(data), int64(len(data)))
+		p, err := openParquet(bytes.NewReader(data), int64(len(data)), 1<<20)
 		if err != nil {
 			return
 		}
@@ -236,7 +344,7 @@ func TestParquetLengths(t *testing.T) {
 			// 2 GB as a length, and as a signed number, of variable length.
 			copy(broken[i+shift:], [][]byte{{0xff, 0xff, 0xff, 0xff, 0x07}, {0xfe, 0xff, 0xff, 0xff, 0x0f}}[i/3%2])
 			runtime.ReadMemStats(&before)
-			p, err := openParquet(bytes.NewReader(broken), int64(len(broken)))
+			p, err := openParquet(bytes.NewReader(broken), int64(len(broken)), 1<<20)
 			if err == nil {
 				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // whether it fails depends on the place
 				p.Close()

@@ -10,6 +10,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -17,6 +21,12 @@ const (
 	maxParquetPage   = 1 << 28 // bytes, of its values
 	maxParquetValues = 1 << 26 // in a page
 	maxParquetFooter = 1 << 28
+	// maxParquetRoom bounds the memory that the pages of a group of rows take beside
+	// usualRoom times their bytes in the file: one page of each column is in memory at a time.
+	maxParquetRoom = 1 << 28
+	usualRoom      = 64
+	// parquetValueBytes is what a value of a row takes: one row may hold all of a page.
+	parquetValueBytes = 24
 )
 
 // checkFooter checks the description of a file at its end.
@@ -40,9 +50,16 @@ func checkFooter(file io.ReaderAt, size int64) error {
 }
 
 // checkPages checks the heads of the pages of a group of rows.
-func checkPages(file io.ReaderAt, size int64, group *format.RowGroup) error {
+func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []*parquet.Column) error {
+	if len(columns) != len(group.Columns) {
+		return errLevels
+	}
+	room := int64(0)
 	for i := range group.Columns {
 		m := &group.Columns[i].MetaData
+		if _, ok := openPage[m.Codec]; !ok {
+			return fmt.Errorf("column %v is compressed by %v, which is not read: write the file with Zstandard, Snappy, GZIP, Brotli or uncompressed", m.PathInSchema, m.Codec)
+		}
 		at, length := m.DataPageOffset, m.TotalCompressedSize
 		if m.DictionaryPageOffset > 0 {
 			at = m.DictionaryPageOffset
@@ -50,47 +67,133 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup) error {
 		if at < 0 || length < 0 || at > size || length > size-at {
 			return fmt.Errorf("column %v: %d bytes at %d are beyond the file", m.PathInSchema, length, at)
 		}
-		if err := checkColumn(file, at, at+length); err != nil {
+		each := int64(4) // an index of a value in the dictionary
+		if columns[i].MaxRepetitionLevel() > 0 {
+			each = parquetValueBytes
+		}
+		own, err := checkColumn(file, at, at+length, each, m.Codec)
+		if err != nil {
 			return fmt.Errorf("column %v: %w", m.PathInSchema, err)
+		}
+		if room += own; room > maxParquetRoom {
+			return fmt.Errorf("column %v: its pages and those of the columns before it would take %d MB more than %d times their bytes, the most is %d: write smaller pages", m.PathInSchema, room>>20, usualRoom, maxParquetRoom>>20)
 		}
 	}
 	return nil
 }
 
-// checkColumn checks the heads of the pages that lie from at to end.
-func checkColumn(file io.ReaderAt, at, end int64) error {
+// checkColumn checks the pages that lie from at to end, of values that take so many bytes
+// each. room is what their largest takes in memory above usualRoom times its bytes.
+func checkColumn(file io.ReaderAt, at, end, each int64, codec format.CompressionCodec) (room int64, err error) {
 	var buffer []byte
+	dictionary := int64(0)
 	for at < end {
 		var head pageHead
 		for n := int64(256); ; n *= 8 { // few heads are longer
 			n = min(n, end-at)
 			buffer = slices.Grow(buffer[:0], int(n))[:n]
 			if _, err := file.ReadAt(buffer, at); err != nil {
-				return err
+				return 0, err
 			}
 			c := compact{data: buffer}
-			head = pageHead{}
+			head = pageHead{packed: true}
 			if err := c.skipStruct(0, head.see); err == nil {
 				at += int64(c.at)
 				break
 			} else if n == end-at {
-				return fmt.Errorf("the page at byte %d: %w", at, err)
+				return 0, fmt.Errorf("the page at byte %d: %w", at, err)
 			}
 		}
 		if head.compressed < 0 || head.compressed > end-at || head.size < 0 || head.size > maxParquetPage || head.values < 0 || head.values > maxParquetValues {
-			return fmt.Errorf("the page at byte %d: %d bytes, %d uncompressed, of %d values", at, head.compressed, head.size, head.values)
+			return 0, fmt.Errorf("the page at byte %d: %d bytes, %d uncompressed, of %d values", at, head.compressed, head.size, head.values)
+		}
+		if err := checkPage(file, at, head, codec); err != nil {
+			return 0, fmt.Errorf("the page at byte %d: %w", at, err)
+		}
+		own := head.size + each*head.values - usualRoom*head.compressed
+		if head.kind == 2 {
+			dictionary = max(0, own)
+		} else {
+			room = max(room, own)
 		}
 		at += head.compressed
+	}
+	return room + dictionary, nil
+}
+
+// openPage unpacks a page by the codec of its column, none where it is not packed. A page
+// unpacked by LZ4 would take memory until there is none, if it is damaged.
+var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), error){
+	format.Uncompressed: nil,
+	format.Snappy:       nil, // says its length first
+	format.Gzip: func(r io.Reader) (io.Reader, func(), error) {
+		z, err := gzip.NewReader(r)
+		return z, func() {}, err
+	},
+	format.Brotli: func(r io.Reader) (io.Reader, func(), error) { return brotli.NewReader(r), func() {}, nil },
+	format.Zstd: func(r io.Reader) (io.Reader, func(), error) {
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(1<<25))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	},
+}
+
+var errPageSize = errors.New("it unpacks to more bytes than it says")
+
+// checkPage unpacks a page, without keeping it, to see that it is no longer than its head
+// says: the package parquet takes the memory that it asks for.
+func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.CompressionCodec) error {
+	if head.levels < 0 || head.levels > min(head.compressed, head.size) {
+		return errThrift
+	}
+	if !head.packed || head.compressed == head.levels {
+		return nil
+	}
+	packed := io.NewSectionReader(file, at+head.levels, head.compressed-head.levels)
+	size := head.size - head.levels
+	if codec == format.Snappy {
+		var first [binary.MaxVarintLen64]byte
+		n, _ := packed.ReadAt(first[:], 0)
+		if length, n := binary.Uvarint(first[:n]); n <= 0 || length > uint64(size) {
+			return errPageSize
+		}
+	}
+	open := openPage[codec]
+	if open == nil {
+		return nil
+	}
+	r, stop, err := open(packed)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if n, err := io.Copy(io.Discard, io.LimitReader(r, size+1)); err != nil {
+		return err
+	} else if n > size {
+		return errPageSize
 	}
 	return nil
 }
 
 // pageHead is what the head of a page says of the room it needs.
-type pageHead struct{ size, compressed, values int64 }
+type pageHead struct {
+	kind                     int64 // 2 is a dictionary
+	size, compressed, values int64
+	levels                   int64 // bytes in front that are never packed
+	packed                   bool
+}
 
 // see takes a number of the head: path is the ids of its field and those around it.
 func (p *pageHead) see(path []int64, x int64) {
 	switch {
+	case len(path) == 1 && path[0] == 1:
+		p.kind = x
+	case len(path) == 2 && path[0] == 8 && (path[1] == 5 || path[1] == 6):
+		p.levels += x
+	case len(path) == 2 && path[0] == 8 && path[1] == 7:
+		p.packed = x != 0
 	case len(path) == 1 && path[0] == 2:
 		p.size = x
 	case len(path) == 1 && path[0] == 3:
@@ -127,7 +230,8 @@ func (c *compact) varint() (uint64, error) {
 	return x, nil
 }
 
-// skipStruct passes a struct and tells see, unless it is nil, the integers in it.
+// skipStruct passes a struct and tells see, unless it is nil, the integers and truth values
+// in it.
 func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ...int64) error {
 	if depth > maxThriftDepth {
 		return errors.New("it is nested too deeply")
@@ -148,6 +252,9 @@ func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ..
 			id = zigzag(x)
 		}
 		if b&15 <= 2 { // true and false hold their value
+			if see != nil {
+				see(append(path, id), int64(2-b&15))
+			}
 			continue
 		}
 		if err := c.skipValue(b&15, depth, see, append(path, id)); err != nil {
