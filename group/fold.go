@@ -120,14 +120,15 @@ func (f *Fold) accept(record []byte) {
 
 // check says what a commit would add, and the offsets after it, or why it is not accepted.
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offsets, error) {
+	if c.Fingerprint != f.fingerprint {
+		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
+	}
 	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the base's link
 	switch {
 	case i == 0:
 		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on offset %d of the ledger, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
 	case c.Base >= f.offset || f.history[i-1].chain != c.Chain:
 		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on another ledger up to offset %d than this one", c.Base)}
-	case c.Fingerprint != f.fingerprint: // of the same beginning, which settings and seed come with
-		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
 	}
 	offsets := f.offsets.Clone()
 	records := uint64(0)

@@ -165,7 +165,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 			full = ", and has room for no more"
 		}
 		fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n",
-			humanize.Comma(int64(names.Len())), humanize.Comma(int64(schema.Collisions())), full)
+			humanize.Comma(int64(names.Len())), humanize.Comma(int64(m.Schema.Collisions())), full)
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func (p *program) groupCommand() *cobra.Command {
 		Use:     "group",
 		Short:   "Look after a group of learners",
 		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
-		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group solve fraud -f blankout.toml\n  blankout group skip fraud events/0 51200 -f blankout.toml",
+		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group solve fraud -f blankout.toml\n  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -273,7 +273,7 @@ its members end with an error that names this command. What lies before is not l
 ledger takes it down, so that all members, those that start later too, pass over it at the
 same place; inspect --group, /v1/group and a metric tell it ever after. Members that have
 ended are to be started again.`,
-		Example: "  blankout group skip fraud events/0 51200 -f blankout.toml",
+		Example: "  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 3 {
 				return usageError{fmt.Errorf("%s wants NAME TOPIC/PARTITION OFFSET, not %d arguments", c.CommandPath(), len(args))}

@@ -1,0 +1,266 @@
+// Command sizes prints how large the product is, by room: a line for each package of the
+// module that ./cmd/blankout is made of. With -check it compares the table with that of a
+// file and fails where a number differs by more than 1 %.
+//
+//	go run ./tools/sizes > .ci/sizes
+//	go run ./tools/sizes -check .ci/sizes
+//
+// Code is lines that are neither blank nor a comment, of Go, assembly and the page; exported
+// counts the names of the top level; methods and fields are those of the widest type. What
+// is counted is built for linux/amd64 without cgo.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	check := flag.String("check", "", "the `FILE` to compare with")
+	flag.Parse()
+	if err := run(os.Stdout, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "sizes:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, check string) error {
+	table, err := measure()
+	if err != nil {
+		return err
+	}
+	if check == "" {
+		_, err := io.WriteString(out, table)
+		return err
+	}
+	recorded, err := os.ReadFile(check)
+	if err != nil {
+		return err
+	}
+	if differences := compare(string(recorded), table); len(differences) > 0 {
+		return fmt.Errorf("%s is not what the product is; go run ./tools/sizes > %s, and say in the commit what it grew for and what was deleted instead:\n%s",
+			check, check, strings.Join(differences, "\n"))
+	}
+	return nil
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath, Dir             string
+	Standard                    bool
+	Module                      *struct{ Main bool }
+	GoFiles, SFiles, EmbedFiles []string
+}
+
+func goCommand(args ...string) *exec.Cmd {
+	c := exec.Command("go", args...)
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	c.Stderr = os.Stderr
+	return c
+}
+
+func measure() (string, error) {
+	list, err := goCommand("list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", "./cmd/blankout").Output()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-24s %6s %8s %7s %6s\n", "room", "code", "exported", "methods", "fields")
+	var rows []string
+	all, packages := 0, 0
+	for d := json.NewDecoder(bytes.NewReader(list)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+		packages++
+		if p.Module == nil || !p.Module.Main {
+			continue
+		}
+		s, err := sizeOf(&p)
+		if err != nil {
+			return "", err
+		}
+		all += s.code
+		rows = append(rows, fmt.Sprintf("%-24s %6d %8d %7d %6d\n", strings.TrimPrefix(p.ImportPath, "blankout/"), s.code, s.exported, s.methods, s.fields))
+	}
+	slices.Sort(rows)
+	b.WriteString(strings.Join(rows, ""))
+	binary, err := binarySize()
+	if err != nil {
+		return "", err
+	}
+	modules, err := goCommand("list", "-m", "all").Output()
+	if err != nil {
+		return "", err
+	}
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		return "", err
+	}
+	required := bytes.Count(mod, []byte("\n\t")) - bytes.Count(mod, []byte("\n\t//"))
+	fmt.Fprintf(&b, "%-24s %6d\n", "all", all)
+	fmt.Fprintf(&b, "%-24s %6d\n", "packages", packages)
+	fmt.Fprintf(&b, "%-24s %6d\n", "modules", required)
+	fmt.Fprintf(&b, "%-24s %6d\n", "modules-all", bytes.Count(modules, []byte("\n")))
+	fmt.Fprintf(&b, "%-24s %6d\n", "binary-kB", binary/1000)
+	return b.String(), nil
+}
+
+// binarySize builds the program as it is shipped.
+func binarySize() (int64, error) {
+	dir, err := os.MkdirTemp("", "sizes-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "blankout")
+	if err := goCommand("build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", name, "./cmd/blankout").Run(); err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+type size struct{ code, exported, methods, fields int }
+
+func sizeOf(p *listed) (s size, err error) {
+	methods, fset := map[string]int{}, token.NewFileSet()
+	for _, name := range slices.Concat(p.GoFiles, p.SFiles, p.EmbedFiles) {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			return s, err
+		}
+		switch filepath.Ext(name) {
+		case ".go", ".s", ".html", ".css", ".js":
+			s.code += codeLines(text)
+		}
+		if filepath.Ext(name) != ".go" {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return s, err
+		}
+		s.count(file, methods)
+	}
+	for _, n := range methods {
+		s.methods = max(s.methods, n)
+	}
+	return s, nil
+}
+
+func codeLines(text []byte) (n int) {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.HasPrefix(line, []byte("//")) {
+			n++
+		}
+	}
+	return n
+}
+
+// count adds what a file declares. methods is by receiver.
+func (s *size) count(file *ast.File, methods map[string]int) {
+	exported := func(names ...*ast.Ident) {
+		for _, name := range names {
+			if name.IsExported() {
+				s.exported++
+			}
+		}
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				exported(d.Name)
+			} else {
+				methods[receiver(d.Recv.List[0].Type)]++
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					exported(spec.Names...)
+				case *ast.TypeSpec:
+					exported(spec.Name)
+					if t, ok := spec.Type.(*ast.StructType); ok {
+						s.fields = max(s.fields, t.Fields.NumFields())
+					}
+				}
+			}
+		}
+	}
+}
+
+// receiver returns the name of a method's type.
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+// compare returns the lines in which a number differs by more than 1 %.
+func compare(recorded, now string) (differences []string) {
+	of := func(table string) (order []string, rows map[string][]string) {
+		rows = map[string][]string{}
+		for line := range strings.Lines(table) {
+			if f := strings.Fields(line); len(f) > 1 {
+				order, rows[f[0]] = append(order, f[0]), f[1:]
+			}
+		}
+		return order, rows
+	}
+	order, was := of(recorded)
+	nowOrder, is := of(now)
+	for _, room := range nowOrder {
+		if was[room] == nil {
+			order = append(order, room)
+		}
+	}
+	for _, room := range order {
+		if !near(was[room], is[room]) {
+			differences = append(differences, fmt.Sprintf("%s: recorded %s, now %s", room, strings.Join(was[room], " "), strings.Join(is[room], " ")))
+		}
+	}
+	return differences
+}
+
+func near(was, is []string) bool {
+	if len(was) != len(is) {
+		return false
+	}
+	for i := range was {
+		a, errA := strconv.ParseFloat(was[i], 64)
+		b, errB := strconv.ParseFloat(is[i], 64)
+		if was[i] != is[i] && (errA != nil || errB != nil || max(a-b, b-a) > a/100) {
+			return false
+		}
+	}
+	return true
+}

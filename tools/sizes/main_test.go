@@ -1,0 +1,54 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+)
+
+func TestCount(t *testing.T) {
+	const text = `package p
+
+// A comment.
+type T[K any] struct {
+	A, B int
+	c    string
+}
+
+func (t *T[K]) M() {} // and one behind code
+func (T[K]) n()    {}
+func F()           {}
+
+const X, y = 1, 2
+`
+	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods := map[string]int{}
+	var s size
+	s.count(file, methods)
+	if s.exported != 3 || s.fields != 3 || methods["T"] != 2 || len(methods) != 1 {
+		t.Errorf("%+v, methods %v", s, methods)
+	}
+	if n := codeLines([]byte(text)); n != 9 {
+		t.Errorf("%d lines of code, want 9", n)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	const was = "room code exported\na 1000 7\nb 50 1\nall 1050\n"
+	for now, want := range map[string]string{
+		was: "",
+		"room code exported\na 1010 7\nb 50 1\nall 1060\n":        "",
+		"room code exported\na 1011 7\nb 50 1\nall 1050\n":        "a: recorded 1000 7, now 1011 7",
+		"room code exported\na 990 8\nb 50 1\nall 1050\n":         "a: recorded 1000 7, now 990 8",
+		"room code exported\na 1000 7\nall 1050\n":                "b: recorded 50 1, now ",
+		"room code exported\na 1000 7\nb 50 1\nc 1 1\nall 1050\n": "c: recorded , now 1 1",
+	} {
+		if got := strings.Join(compare(was, now), "\n"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
