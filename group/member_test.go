@@ -680,6 +680,15 @@ func TestMemberRefusesRetention(t *testing.T) {
 // A record among the bases that is none, and a newest base that is no model, are passed over
 // with a warning that says where they are, and members begin with the base before.
 func TestJunkAmongBases(t *testing.T) {
+	for what, data := range map[string]func(sound []byte) []byte{
+		"not a blankout file": func([]byte) []byte { return []byte("no model") },
+		"it is that of":       func(sound []byte) []byte { return sound },
+	} {
+		t.Run(what, func(t *testing.T) { junkAmongBases(t, what, data) })
+	}
+}
+
+func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
 	e := newEvents(t, 2, 600)
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
@@ -694,7 +703,7 @@ func TestJunkAmongBases(t *testing.T) {
 	}
 	sound, err := topic.Newest(t.Context(), nil)
 	if err == nil {
-		_, err = topic.Write(t.Context(), &stream.Base{Offset: sound.Offset + 1, Data: []byte("no model")})
+		_, err = topic.Write(t.Context(), &stream.Base{Offset: sound.Offset + 1, Data: data(sound.Data)})
 	}
 	topic.Close()
 	if err != nil {
@@ -717,7 +726,7 @@ func TestJunkAmongBases(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.check(next.Status())
-	for _, want := range []string{"records=1", "topic g-base offset ", `key \"what\" is no base's`, fmt.Sprintf("topic=g-base base=%d offset=", sound.Offset+1), "base=true"} {
+	for _, want := range []string{"records=1", "topic g-base offset ", `key \"what\" is no base's`, fmt.Sprintf("topic=g-base base=%d offset=", sound.Offset+1), "base=true", what} {
 		if !strings.Contains(told.String(), want) {
 			t.Errorf("without %s: %s", want, told.String())
 		}
