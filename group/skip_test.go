@@ -322,7 +322,9 @@ func TestBeginFromGroup(t *testing.T) {
 		}
 		return r
 	}
-	inspected()
+	if r := inspected(); r.Events < events {
+		t.Errorf("before its first commit it has %d events, want %d", r.Events, events)
+	}
 	for range 5 {
 		e.produce(200)
 	}
@@ -379,5 +381,25 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 	lost.Config.Name, lost.Config.BaseTopic = "new", "none-base"
 	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "has no base that would say which") {
 		t.Errorf("without the base: %v", err)
+	}
+	// With another base instead, its ledger is looked at from there.
+	e.produce(200)
+	next := e.member(testLog(t, "next"))
+	next.Config.Name, next.Config.BaseEvery, next.Until = "new", 1000, e.all
+	if err := next.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), "new-base"
+	p, err := stream.NewProducer(ctx, c)
+	if err == nil {
+		_, err = p.Append(ctx, 0, stream.Message{Key: fmt.Appendf(nil, "base/%020d", 0)})
+		p.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Inspect(ctx, inspected); err != nil || r.From == 0 || r.Accepted != next.Status().Accepted || r.Chain != next.Status().Chain {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
