@@ -22,6 +22,7 @@ func TestAddress(t *testing.T) {
 		"https://host:1/path":                   "https://host:1/path",
 		"https://me@host/path":                  "https://***@host/path",
 		"https://me:s3cret@host:1/path":         "https://***@host:1/path",
+		"https://me:a@s3cret@host":              "https://***@host",
 		"https://me:s3/cret@host":               "https://***@host",
 		"https://me:s3?cret@host":               "https://***?***",
 		"https://me:s3cret%@host":               "https://***@host",

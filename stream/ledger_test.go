@@ -519,13 +519,14 @@ func TestBases(t *testing.T) {
 	put("something", []byte("else"))
 	put("base/x", nil)
 	put("base/1/x", nil)
+	put(baseKey(60)+"/-1", []byte("{}"))
 	put(baseKey(60), []byte("{"))
 	if got := newest(); got.Offset != 40 {
 		t.Errorf("a base without a head is taken for one: %d", got.Offset)
 	}
 	write(bases, 60, 40)
 	expect(60, 40, 60)
-	if text := log.String(); !strings.Contains(text, "records=4") || !strings.Contains(text, "topic base offset ") || !strings.Contains(text, "topic of their own") || !strings.Contains(text, "its head is missing") {
+	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic base offset ") || !strings.Contains(text, "topic of their own") || !strings.Contains(text, "its head is missing") {
 		t.Errorf("%s", text)
 	}
 	log.Reset()
