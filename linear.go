@@ -213,7 +213,7 @@ func ReadLinear(blocks []Block) (*Linear, error) {
 			return nil, fmt.Errorf("block model: %w", err)
 		}
 	}
-	h.Schema.Closed = true
+	h.Schema.Closed = len(h.Schema.Fields)
 	if h.Schema.Names, err = ReadNames(blocks); err != nil {
 		return nil, err
 	}

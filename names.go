@@ -21,7 +21,6 @@ import (
 // one.
 type Names struct {
 	max    int
-	only   func(hash uint64) bool // names that it takes; nil is all
 	hashes []uint64
 	ends   []int // text[ends[i-1]:ends[i]] is name i
 	text   []byte
@@ -36,10 +35,6 @@ const MaxNameBytes = 256
 // NewNames returns an empty dictionary of at most max names.
 func NewNames(max int) *Names { return &Names{max: max} }
 
-// NewNamesOf returns an empty dictionary of at most max names, those whose hash only
-// agrees to.
-func NewNamesOf(max int, only func(hash uint64) bool) *Names { return &Names{max: max, only: only} }
-
 // Len returns the number of names held.
 func (n *Names) Len() int {
 	if n == nil {
@@ -52,9 +47,6 @@ func (n *Names) Len() int {
 // is room.
 func (n *Names) Wants(hash uint64) bool {
 	if n == nil || len(n.hashes) >= n.max || hash == 0 {
-		return false
-	}
-	if n.only != nil && !n.only(hash) {
 		return false
 	}
 	if n.seen == nil {

@@ -29,9 +29,9 @@ type Schema struct {
 	Known bool `json:"known,omitempty"`
 	// Apart gives every numeric field a column, Field.Column, that no other name gets.
 	Apart bool `json:"apart,omitempty"`
-	// Closed says that fields that are added get no columns of their own: the columns are
-	// those of a model that learns no more.
-	Closed  bool        `json:"-"`
+	// Closed is how many fields a model that learns no more has: those that are added behind
+	// them get no columns of their own. 0 is a model that learns.
+	Closed  int         `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
 	Fields  []Field     `json:"fields"`            // by field id; 0 is the anonymous field
 	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
@@ -228,7 +228,7 @@ func (s *Schema) Clone() *Schema {
 // which several names met has all of them.
 func (s *Schema) Namer() func(column uint32) string {
 	byColumn := map[uint32]string{}
-	s.eachName(func(column uint32, name string) {
+	s.EachName(func(column uint32, name string) {
 		if before := byColumn[column]; before != "" {
 			name = before + " | " + name
 		}
@@ -251,7 +251,7 @@ func (s *Schema) Namer() func(column uint32) string {
 // Collisions counts the names of the dictionary that share their column with an earlier one.
 func (s *Schema) Collisions() (count int) {
 	met := make(map[uint32]bool, s.Names.Len())
-	s.eachName(func(column uint32, _ string) {
+	s.EachName(func(column uint32, _ string) {
 		if met[column] {
 			count++
 		}
@@ -260,12 +260,17 @@ func (s *Schema) Collisions() (count int) {
 	return count
 }
 
-// eachName calls f with the names of the dictionary, in its order, and their columns.
-func (s *Schema) eachName(f func(column uint32, name string)) {
+// Owns says whether a field has a column of its own.
+func (s *Schema) Owns(id int) bool {
+	return s.Apart && s.Fields[id].Kind == Numeric && (s.Closed == 0 || id < s.Closed)
+}
+
+// EachName calls f with the names of the dictionary, in its order, and their columns.
+func (s *Schema) EachName(f func(column uint32, name string)) {
 	var taken TakenColumns
 	numbers := map[string]uint32{}
-	for _, field := range s.Fields {
-		if s.Apart && field.Kind == Numeric {
+	for id, field := range s.Fields {
+		if s.Owns(id) {
 			taken.Take(field.Column)
 			numbers[field.Name] = field.Column
 		}

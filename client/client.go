@@ -443,20 +443,15 @@ func (n *EventNames) Of(value []byte, s *blankout.Schema, features []Feature) ([
 		for _, f := range features {
 			own[f.Column] = nil
 		}
-		mask := n.schema.Columns() - 1
-		crossed := len(n.schema.Crosses) > 0 // the names of their factors are wanted too
-		n.schema.Names = blankout.NewNamesOf(max(1<<12, 2*len(features)), func(hash uint64) bool {
-			_, wanted := own[uint32(hash&mask)]
-			return crossed || wanted
-		})
+		n.schema.Names = blankout.NewNames(1 << 16)
 		if err := n.again.Decode(context.Background(), record.Record{Value: value}, &n.example); err != nil {
 			return nil, err
 		}
-		for i := range n.schema.Names.Len() {
-			hash, name := n.schema.Names.At(i)
-			column := uint32(hash & mask)
-			own[column] = append(own[column], name)
-		}
+		n.schema.EachName(func(column uint32, name string) {
+			if at, wanted := own[column]; wanted {
+				own[column] = append(at, name)
+			}
+		})
 	}
 	names := make([][]string, len(features))
 	for i, f := range features {

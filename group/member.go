@@ -1296,7 +1296,7 @@ type mixBlock struct {
 type SettingsError struct{ Differences []string }
 
 func (e *SettingsError) Error() string {
-	which := `it has no base that would say which`
+	which := `it has no base yet that would say which`
 	if len(e.Differences) > 0 {
 		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
 	}

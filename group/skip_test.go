@@ -379,7 +379,7 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 	}
 	lost := e.member(testLog(t, "lost"))
 	lost.Config.Name, lost.Config.BaseTopic = "new", "none-base"
-	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "has no base that would say which") {
+	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "builds on another beginning") {
 		t.Errorf("without the base: %v", err)
 	}
 	// With another base instead, its ledger is looked at from there.

@@ -90,7 +90,7 @@ func TestSolve(t *testing.T) {
 	}
 	m := e.member(testLog(t, "asks"))
 	e.validating(m)
-	m.Validator.Config.Tol = 1e-10
+	m.Validator.Config.Tol = 1e-12
 	parts, iterations := 0, 0
 	got, exact, err := Solve(t.Context(), m, func(p batch.Progress) { iterations = p.Iteration }, func(ready, of int) { parts = ready * 10 * of })
 	if err != nil {

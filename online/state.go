@@ -309,7 +309,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
-	m.Schema.Closed = false
+	m.Schema.Closed = 0
 	l, err := New(c, m.Schema)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	s := apartSchema(4)
 	before := decodeAll(t, s, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
 	read := s.Clone()
-	read.Closed = true
+	read.Closed = len(read.Fields)
 	many := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1}`
 	after := decodeAll(t, read, many, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
 	if !slices.Equal(after[1], before[0]) || !slices.Equal(after[2], before[1]) {

@@ -27,16 +27,14 @@ import (
 // hashes; the column is the low bits. A numeric field has the field's column, and no other
 // name has that one (blankout.TakenColumns).
 type core struct {
-	c     Config
-	s     *blankout.Schema
-	mask  uint64
-	taken blankout.TakenColumns
-	// opening says that the fields being taken up are those that the Schema came with.
-	opening bool
-	fields  map[fieldKey]uint16
-	known   int // fields of s that are in fields
-	before  int // known before this record
-	age     int // counts the times that fields were taken back
+	c      Config
+	s      *blankout.Schema
+	mask   uint64
+	taken  blankout.TakenColumns
+	fields map[fieldKey]uint16
+	known  int // fields of s that are in fields
+	before int // known before this record
+	age    int // counts the times that fields were taken back
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
@@ -127,9 +125,7 @@ func newCore(c Config, s *blankout.Schema) core {
 			d.groups[name] = group
 		}
 	}
-	d.opening = true
 	d.takeFields()
-	d.opening = false
 	for _, x := range s.Crosses {
 		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
 	}
@@ -227,7 +223,7 @@ func (d *core) dropFields() {
 	for id := d.known - 1; id >= d.before; id-- {
 		f := d.s.Fields[id]
 		delete(d.fields, fieldKey{f.Name, f.Kind})
-		if d.owns(&f) {
+		if d.s.Owns(id) {
 			d.taken.Release(f.Column)
 		}
 		if int(d.firstID[f.Name]) == id {
@@ -322,14 +318,9 @@ func (d *core) takeFields() {
 	}
 }
 
-// owns says whether the column of a field that is added now is its own.
-func (d *core) owns(f *blankout.Field) bool {
-	return d.s.Apart && f.Kind == blankout.Numeric && (d.opening || !d.s.Closed)
-}
-
 func (d *core) addField(f blankout.Field, id uint16) {
 	d.fields[fieldKey{f.Name, f.Kind}] = id
-	if d.owns(&f) {
+	if d.s.Owns(int(id)) {
 		d.taken.Take(f.Column)
 	}
 	if d.firstID[f.Name] > 0 {
