@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,8 +59,8 @@ func TestBounds(t *testing.T) {
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.expected_missing_groups", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.group_levels", []string{"[]", "[0.2, 0.9]"}, []string{"[0.0]", "[0.5, 0.5]", "[1.0]"}},
-		{"learner.c", []string{"1e-9", "inf"}, []string{"0.0", "nan"}},
-		{"learner.eta", []string{"0.0"}, []string{"inf", "nan"}},
+		{"learner.c", []string{"1e-30", "1e30", "inf"}, []string{"0.0", "5e-324", "1e31", "nan"}},
+		{"learner.eta", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},
 		{"learner.start", []string{"0.0"}, []string{"inf", "nan"}},
 		{"learner.l1", []string{"0.0"}, []string{"inf", "nan", "0.1"}},
 		{"learner.refresh", []string{"100000"}, []string{"100001"}},
@@ -110,4 +113,53 @@ func refuses(t *testing.T, name string, flags ...string) {
 	if !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "--set") {
 		t.Errorf("%v: the error does not name %s and the flag: %v", flags, name, err)
 	}
+}
+
+// A file that is deep, long, or of many strange keys is refused by what is wrong with it,
+// before time and memory go into it.
+func TestFilesThatAreNone(t *testing.T) {
+	const n = 100_000
+	for name, c := range map[string]struct{ text, want string }{
+		"a table":                {"x = 1\n[a" + strings.Repeat(".a", n) + "]\n", "f.toml:2: nested deeper than 16"},
+		"a key":                  {"a" + strings.Repeat(".a", n) + " = 1", "f.toml:1: nested deeper than 16"},
+		"a key apart":            {"a" + strings.Repeat(" . a", n) + " = 1", "f.toml:1: nested deeper than 16"},
+		"lists":                  {"# [[[[[[[[[[[[[[[[[[[\n a = " + strings.Repeat("[\n", n), "f.toml:18: nested deeper than 16"},
+		"tables in a line":       {"a = " + strings.Repeat("{a=", n), "f.toml:1: nested deeper than 16"},
+		"behind texts":           {"a = \"\"\"\n]\\\"\"\"\"\nb = ']'\nc = \"\\\"]\"\nd=" + strings.Repeat("[", n), "f.toml:5: nested deeper than 16"},
+		"an open text":           {"a = \"x\nd=" + strings.Repeat("[", n), "f.toml:2: nested deeper than 16"},
+		"a long one":             {"#" + strings.Repeat("x", maxFile), "f.toml is longer than 1048576 bytes"},
+		"many strange keys":      {manyKeys(1000), "f.toml: 990 more unknown keys"},
+		"brackets that are text": {"[learner]\nloss = \"" + strings.Repeat("[", 40) + strings.Repeat(".", 40) + "\"", "loss"},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "f.toml")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(Source{File: file})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(c.want, "nested") != strings.Contains(err.Error(), "nested") {
+			t.Errorf("%s: %.200v, want %q", name, err, c.want)
+		}
+	}
+	if err := loadWith("record.crosses=" + strings.Repeat("[", n)); err == nil || !strings.Contains(err.Error(), "nested deeper than 16") {
+		t.Errorf("--set: %.200v", err)
+	}
+	for set, want := range map[string]string{"learner.eta=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
+		if err := loadWith(set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", set, err, want)
+		}
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d = 1\n", i)
+	}
+	return b.String()
+}
+
+func loadWith(set string) error {
+	_, err := Load(Source{Flags: []string{set}})
+	return err
 }

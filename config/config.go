@@ -436,7 +436,7 @@ func Load(s Source) (*Loaded, error) {
 	}
 	text := ""
 	if s.File != "" {
-		data, err := os.ReadFile(s.File)
+		data, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
@@ -453,6 +453,22 @@ func Load(s Source) (*Loaded, error) {
 	}
 	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), blankout.OfCounts(l.Learner.Noise)
 	return l, nil
+}
+
+// maxFile bounds a configuration file.
+const maxFile = 1 << 20
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s is longer than %d bytes: is it a configuration?", name, maxFile)
+	}
+	return data, err
 }
 
 // override applies the environment and the flags, and notes every origin.

@@ -76,6 +76,9 @@ func readsItself(t reflect.Type) bool {
 // the first value of a wrong type are reported with name's line.
 func decodeFile(name, text string, config any) error {
 	known := keys(config)
+	if line := tooDeep(text); line > 0 {
+		return fmt.Errorf("%s: nested deeper than %d", place(name, line), maxNesting)
+	}
 	if problems := mistyped(text, known); len(problems) > 0 {
 		return placed(name, problems)
 	}
@@ -94,7 +97,9 @@ func decodeFile(name, text string, config any) error {
 		if len(unknown) > 0 && isPrefix(unknown[len(unknown)-1], k) {
 			continue // the table that holds it is reported
 		}
-		unknown = append(unknown, k)
+		if unknown = append(unknown, k); len(unknown) > maxUnknown {
+			continue
+		}
 		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 	}
 	return placed(name, problems)
@@ -107,7 +112,68 @@ func placed(name string, problems []positioned) error {
 	for i, p := range problems {
 		errs[i] = fmt.Errorf("%s: %s", place(name, p.line), p.text)
 	}
+	if n := len(unknown) - maxUnknown; n > 0 {
+		errs = append(errs, fmt.Errorf("%s: %d more unknown keys", name, n))
+	}
 	return errors.Join(errs...)
+}
+
+const (
+	maxUnknown = 10 // that are told one by one: the place of each takes a reading of the file
+	maxNesting = 16 // of tables, lists and the parts of a key
+)
+
+// tooDeep returns the line on which a TOML text is nested deeper than maxNesting, else 0.
+// The TOML package goes as deep as the text does.
+func tooDeep(text string) int {
+	line, brackets, dots := 1, 0, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '\n':
+			line, dots = line+1, 0
+		case '#':
+			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
+				i += end - 1
+			} else {
+				return 0
+			}
+		case '"', '\'':
+			end := textEnd(text, i)
+			line += strings.Count(text[i:end], "\n")
+			i = end - 1
+		case '[', '{':
+			brackets, dots = brackets+1, 0
+		case ']', '}':
+			brackets--
+		case '=', ',':
+			dots = 0
+		case '.':
+			dots++
+		}
+		if brackets > maxNesting || dots > maxNesting {
+			return line
+		}
+	}
+	return 0
+}
+
+// textEnd returns where the string that begins at i ends.
+func textEnd(text string, i int) int {
+	quote := text[i : i+1]
+	if long := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], long) {
+		quote = long
+	}
+	for at := i + len(quote); at < len(text); at++ {
+		switch {
+		case text[at] == '\\' && quote[0] == '"':
+			at++
+		case strings.HasPrefix(text[at:], quote):
+			return at + len(quote)
+		case text[at] == '\n' && len(quote) == 1:
+			return at // which is no TOML
+		}
+	}
+	return len(text)
 }
 
 type positioned struct {
@@ -227,6 +293,9 @@ func (k key) set(text, origin string) error {
 			}
 		}
 		text = "[" + strings.Join(items, ",") + "]"
+	}
+	if tooDeep(text) > 0 {
+		return fmt.Errorf("%s: %s: nested deeper than %d", origin, k, maxNesting)
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
 	var raw map[string]any

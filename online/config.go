@@ -115,6 +115,12 @@ func DefaultConfig() Config {
 	}
 }
 
+// Beyond these bounds weights would be beyond all numbers.
+const (
+	leastC, mostC     = 1e-30, 1e30
+	leastEta, mostEta = 1e-12, 1e6
+)
+
 // settings are a Config's values as the Learner uses them.
 type settings struct {
 	loss        loss.Loss
@@ -181,12 +187,12 @@ func (c Config) parse() (settings, error) {
 			return s, blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
 		}
 	}
-	if !(c.C > 0) {
-		return s, blankout.KeyErrorf("c", "c = %v: must be positive (inf is no ridge)", c.C)
+	if !(c.C >= leastC && c.C <= mostC) && !math.IsInf(c.C, 1) {
+		return s, blankout.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
-	if !(c.Eta >= 0) || math.IsInf(c.Eta, 0) {
-		return s, blankout.KeyErrorf("eta", "eta = %v: must be a positive number, or 0 for the rule's own", c.Eta)
+	if c.Eta != 0 && !(c.Eta >= leastEta && c.Eta <= mostEta) {
+		return s, blankout.KeyErrorf("eta", "eta = %v: must lie in %v to %v, or be 0 for the rule's own", c.Eta, leastEta, mostEta)
 	}
 	if s.eta = c.Eta; s.eta == 0 {
 		s.eta = s.rule.eta

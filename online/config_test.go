@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout"
@@ -93,5 +94,54 @@ func TestFingerprintOfOlderFiles(t *testing.T) {
 	was["gone"] = "x"
 	if diff := FingerprintOf(c, s).Diff(was); len(diff) != 2 {
 		t.Errorf("a key that nobody knows any more: %q", diff)
+	}
+}
+
+// At the bounds of the learning rate and the cost every rule stays within numbers; beyond
+// them a configuration is refused with its bound.
+func TestBounds(t *testing.T) {
+	refused := []struct {
+		eta, c float64
+		want   string
+	}{{1e200, 1, "1e+06"}, {2e6, 1, "1e+06"}, {1e-300, 1, "1e-12"}, {-1, 1, "1e-12"}, {math.NaN(), 1, "1e-12"}, {math.Inf(1), 1, "1e+06"},
+		{0, 5e-324, "1e-30"}, {0, 1e300, "1e+30"}, {0, 0, "1e-30"}, {0, -1, "1e-30"}, {0, math.NaN(), "1e-30"}}
+	for _, x := range refused {
+		c := DefaultConfig()
+		c.Eta, c.C = x.eta, x.c
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("eta %v, c %v: %v, want the bound %s", x.eta, x.c, err, x.want)
+		}
+	}
+	for _, rule := range Rules() {
+		for _, eta := range []float64{0, leastEta, 1, mostEta} {
+			for _, cost := range []float64{leastC, 1e-12, 1e-5, 1e-3, 1, mostC, math.Inf(1)} {
+				for _, intercept := range []string{"free", "penalised"} {
+					for _, name := range []string{"logistic", "hinge"} {
+						c := DefaultConfig()
+						c.Rule, c.Eta, c.C, c.Intercept, c.Loss = rule, eta, cost, intercept, name
+						if c.Rule == "dropout-descent" {
+							c.Noise = "dropout:0.3"
+						}
+						if c.Rule == "irls" {
+							c.Refresh = 20
+						}
+						if c.Check() != nil {
+							continue
+						}
+						l, s := mustNew(t, c, 2), newStream(7, 2)
+						for range 200 {
+							l.Learn(s.next())
+						}
+						m := l.Snapshot().Model() // which cannot be made of what is no number
+						for range 20 {
+							if score := m.Score(s.next(), make([]float64, 2))[0]; score-score != 0 {
+								t.Errorf("%s, %s, eta %v, c %v, %s: score %v", rule, name, eta, cost, intercept, score)
+								break
+							}
+						}
+					}
+				}
+			}
+		}
 	}
 }

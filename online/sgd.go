@@ -9,6 +9,8 @@ import "math"
 // the importance, where that is more:
 //
 //	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
+//
+// The ridge's part of a step takes no weight further than to 0.
 type sgd struct{ plain }
 
 func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
@@ -32,7 +34,11 @@ func (r *sgd) step(s *step) {
 			w, u := r.weights(s.rows[i]), r.lags(s.rows[i])
 			x, basis, ridge := s.x[i], s.basis[i], s.ridge[i]
 			for j, df := range g.df {
-				delta := rate[j] * (df*x + (g.shrink[j]*basis+ridge)*w[j])
+				pull := ridge
+				if rate[j]*ridge < -1 {
+					pull = -1 / rate[j]
+				}
+				delta := rate[j] * (df*x + (g.shrink[j]*basis+pull)*w[j])
 				w[j] += delta
 				u[j] -= delta * s.inverse[j]
 			}
