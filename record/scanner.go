@@ -292,8 +292,9 @@ func (s *Scanner) Buffer() []byte { return s.buf }
 // if buf has not got the room.
 func (s *Scanner) Move(buf []byte) []byte {
 	rest := s.buf[s.at:s.end]
-	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 {
-		buf = make([]byte, max(bufferBytes, 4*len(rest)))
+	most := max(len(rest), s.c.MaxBytes+1) + bufferBytes // room for the longest record and to read on
+	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 && cap(buf) < most {
+		buf = make([]byte, max(bufferBytes, min(4*len(rest), most)))
 	}
 	s.buf = buf[:cap(buf)]
 	s.end = copy(s.buf, rest)
