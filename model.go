@@ -68,8 +68,11 @@ type Head struct {
 	Layout    Layout    `json:"layout"`
 	// Calibration maps a score to a probability, see Probabilities.
 	Calibration *Calibration `json:"calibration,omitempty"`
-	// Threshold is the probability above which an event of two classes counts as
-	// positive; 0 is one half. See Predict.
+	// Positive names the positive one of two classes, for people and measures: scores are
+	// those of the second class whichever it is. "" is the second.
+	Positive string `json:"positive,omitempty"`
+	// Threshold is the probability of the second of two classes above which an event
+	// counts as of it; 0 is one half. See Predict.
 	Threshold float64 `json:"threshold,omitempty"`
 	// Missing says what is known to be missing from an event, and what the score
 	// then is.
@@ -166,7 +169,7 @@ func Predict(scores []float64) (class int) {
 }
 
 // Predict returns the class of an event given its scores, as the function Predict
-// does, but of two classes with one output the positive one only if its
+// does, but of two classes with one output the second one only if its
 // probability exceeds Threshold.
 func (h *Head) Predict(scores []float64) (class int) {
 	if len(scores) != 1 {
@@ -178,7 +181,7 @@ func (h *Head) Predict(scores []float64) (class int) {
 	return 0
 }
 
-// Decision returns a and b: Predict takes the positive one of two classes where
+// Decision returns a and b: Predict takes the second of two classes where
 // a f + b is above 0 for the score f of one output.
 func (h *Head) Decision() (a, b float64) {
 	a = 1

@@ -143,6 +143,15 @@ func UsualPair(smaller, larger string) bool {
 	return larger == "1" && (smaller == "0" || smaller == "-1") || smaller == "false" && larger == "true"
 }
 
+// PositiveClass returns the positive one of two classes: the first if name is its name, else
+// the second.
+func (s *Schema) PositiveClass(name string) int {
+	if len(s.Classes) == 2 && name != "" && s.Classes[0] == name {
+		return 0
+	}
+	return 1
+}
+
 // ClassList words classes for a message: the first of many, long names cut.
 func ClassList(classes []string) string {
 	const most = 5

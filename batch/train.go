@@ -655,6 +655,24 @@ func (d *Data) SortClasses() *Data {
 	return &s
 }
 
+// Rarer returns the first of two classes if it is the rarer one of the first n labelled
+// examples and they are no usual pair, whose larger one is positive; else "".
+func (d *Data) Rarer(n int) string {
+	classes, count := d.Schema.Classes, [2]int{}
+	if len(classes) != 2 || blankout.UsualPair(classes[0], classes[1]) {
+		return ""
+	}
+	for i := 0; i < d.Rows() && count[0]+count[1] < n; i++ {
+		if l := d.Label(i); l >= 0 {
+			count[l]++
+		}
+	}
+	if count[0] < count[1] {
+		return classes[0]
+	}
+	return ""
+}
+
 // Unlabel returns d with no example labelled.
 func (d *Data) Unlabel() *Data { return d.UnlabelFrom(0) }
 

@@ -181,7 +181,7 @@ type Prediction struct {
 	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	// Score is that of Class, or of Value; of two classes the positive one's. Scores are those
+	// Score is that of Class, or of Value; of two classes the second's. Scores are those
 	// of all outputs: of two classes and of numbers the same one.
 	Score  float64   `json:"score"`
 	Scores []float64 `json:"scores"`

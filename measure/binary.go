@@ -81,6 +81,24 @@ func (b *Binary) Sums() (all []*float64) {
 	return all
 }
 
+// Flipped returns the measures with the other class for the positive one.
+func (b *Binary) Flipped() *Binary {
+	out := &Binary{}
+	for k := range 2 {
+		for j := range 2 {
+			out.Confusion[1-k][1-j] = b.Confusion[k][j]
+		}
+		for i, x := range b.Scores[k] {
+			out.Scores[1-k][scoreBins-1-i] = x
+		}
+	}
+	last := len(b.Reliability) - 1
+	for i, bar := range b.Reliability {
+		out.Reliability[last-i] = Bar{Weight: bar.Weight, Probability: bar.Weight - bar.Probability, Right: bar.Weight - bar.Right}
+	}
+	return out
+}
+
 // Precision returns the share of the events predicted positive that are, NaN if
 // there are none.
 func (b *Binary) Precision() float64 {

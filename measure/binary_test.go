@@ -75,6 +75,34 @@ func TestBinaryMeasures(t *testing.T) {
 	}
 }
 
+// Flipped measures are those of the other class.
+func TestFlipped(t *testing.T) {
+	var one, other Binary
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		score := r.NormFloat64()
+		label := int(math.Round(r.Float64()*.6 + .2*score/3))
+		label = min(max(label, 0), 1)
+		predicted, p := 0, 1/(1+math.Exp(-score))
+		if score > .3 {
+			predicted = 1
+		}
+		one.Add(label, predicted, 2, score, p)
+		other.Add(1-label, 1-predicted, 2, -score, 1-p)
+	}
+	got := one.Flipped()
+	for name, f := range map[string]func(*Binary) float64{
+		"AUC": (*Binary).AUC, "average precision": (*Binary).AveragePrecision, "precision": (*Binary).Precision, "recall": (*Binary).Recall, "calibration": (*Binary).CalibrationError,
+	} {
+		if a, b := f(got), f(&other); !(math.Abs(a-b) < 1e-9) {
+			t.Errorf("%s: %v, want %v", name, a, b)
+		}
+	}
+	if *got.Flipped() != one && !(math.Abs(got.Flipped().AveragePrecision()-one.AveragePrecision()) < 1e-12) {
+		t.Error("twice flipped is not as before")
+	}
+}
+
 func TestScoreBin(t *testing.T) {
 	check := func(f float64) {
 		exact := scoreBins/2 + 24*math.Asinh(2*f)

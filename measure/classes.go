@@ -111,6 +111,7 @@ func (r *ranking) averagePrecision() float64 { return r.precision / r.positives 
 // Evaluation keeps scored examples and measures how good the scores are. Every measure
 // counts an example with its importance weight. Use NewEvaluation.
 type Evaluation struct {
+	Positive  int // the positive one of two classes
 	classes   int
 	examples  int
 	sums      Classes
@@ -146,7 +147,7 @@ type ClassesReport struct {
 
 // NewEvaluation returns an empty Evaluation of scores over the given number of classes.
 func NewEvaluation(classes int) *Evaluation {
-	e := &Evaluation{classes: classes, confusion: make([][]float64, classes)}
+	e := &Evaluation{Positive: 1, classes: classes, confusion: make([][]float64, classes)}
 	for i := range e.confusion {
 		e.confusion[i] = make([]float64, classes)
 	}
@@ -200,7 +201,7 @@ func (e *Evaluation) Report() ClassesReport {
 		}
 		ranking := e.ranking(k, output, sign)
 		ap := ranking.averagePrecision()
-		if e.classes == 2 && k == 1 {
+		if e.classes == 2 && k == e.Positive {
 			r.AUC, r.AveragePrecision = Defined(ranking.auc()), Defined(ap)
 		}
 		if Defined(ap) != nil {

@@ -229,7 +229,7 @@ func (l *Learner) forecastBinary(label int) (known bool) {
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
 		g := now.step.f[v] + c*now.lag[v] - intercept[0]
-		b := y * (intercept[0] - l.set.logit)
+		b := y * (intercept[0] - l.logit())
 		var wrong [ForecastPoints]float64
 		step := func(margin float64) float64 {
 			if margin < 0 || margin == 0 && y > 0 {
@@ -238,7 +238,7 @@ func (l *Learner) forecastBinary(label int) (known bool) {
 			return 0
 		}
 		if wrong[0] = step(y*l.missing.event.scale*g + b); l.missing.event.filled {
-			wrong[0] = step(y * (l.filling.levels[v] - l.set.logit))
+			wrong[0] = step(y * (l.filling.levels[v] - l.logit()))
 		}
 		all := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {

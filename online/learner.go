@@ -35,6 +35,8 @@ type Learner struct {
 	set     settings
 	schema  *blankout.Schema
 	classes []float64 // weight of a class, NaN until met
+	// positive names the positive one of two classes, "" for the second.
+	positive string
 
 	// The model.
 	layout   layout
@@ -774,6 +776,13 @@ func (l *Learner) Metrics() Metrics {
 	if m.Binary != nil {
 		b := *m.Binary
 		m.Binary = &b
+		at := l.schema.PositiveClass(l.positive)
+		if at == 0 {
+			m.Binary = b.Flipped()
+		}
+		if at < len(l.schema.Classes) {
+			m.Positive = l.schema.Classes[at]
+		}
 	}
 	if m.Numbers != nil {
 		n := *m.Numbers

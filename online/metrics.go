@@ -38,10 +38,13 @@ type Metrics struct {
 	Total  measure.Classes // since the beginning
 	Window measure.Classes // recently: an event's weight halves every 700 events or so
 
-	Binary  *measure.Binary // nil with more than two classes, or none
-	Numbers *Numbers        // where labels are numbers, else nil
-	Drift   Drift
-	Prior   Prior
+	Binary *measure.Binary // nil with more than two classes, or none
+	// Positive names the class that Binary calls positive, "" before it is known. In what a
+	// Learner keeps for itself it is the second.
+	Positive string
+	Numbers  *Numbers // where labels are numbers, else nil
+	Drift    Drift
+	Prior    Prior
 
 	// For Warnings, see latelyRefused.
 	refusedLately float64
@@ -56,6 +59,7 @@ type Summary struct {
 	RecentError   *float64 `json:"recent_error"`
 	RecentLogLoss *float64 `json:"recent_log_loss"`
 	// These are measured where there are two classes, and are about the positive one.
+	Positive         string   `json:"positive,omitempty"`
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	Precision        *float64 `json:"precision"`
@@ -105,6 +109,7 @@ func (m *Metrics) Summary() Summary {
 	}
 	if m.Binary != nil {
 		b := m.Binary
+		s.Positive = m.Positive
 		s.AUC, s.AveragePrecision = number(b.AUC()), number(b.AveragePrecision())
 		s.Precision, s.Recall, s.CalibrationError = number(b.Precision()), number(b.Recall()), number(b.CalibrationError())
 		for _, bin := range b.Diagram() {
@@ -193,7 +198,9 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 	for label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
-	m.Classes[label]++
+	if m.Classes[label]++; l.k == 1 && l.labelled() == positiveAfter && !l.shared() {
+		l.findPositive()
+	}
 	predicted := l.predict(scores)
 	var loss float64
 	if l.k == 1 {
@@ -220,6 +227,40 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 		m.Prior.add(label, weight*l.classes[label], loss, l.events)
 	}
 	l.watch(loss)
+}
+
+// positiveAfter labelled events say which of two classes is the rarer.
+const positiveAfter = 1000
+
+func (l *Learner) labelled() (n uint64) {
+	for _, events := range l.measures.sums.Classes {
+		n += events
+	}
+	return n
+}
+
+// SetPositive names the positive one of two classes; "" leaves it as it is, which at first
+// is the second, and at a fixed number of events becomes the rarer of two classes that are
+// no usual pair. No weight depends on it.
+func (l *Learner) SetPositive(name string) {
+	if name != "" {
+		l.positive = name
+	}
+}
+
+func (l *Learner) findPositive() {
+	classes, events := l.schema.Classes, l.measures.sums.Classes
+	if l.positive == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
+		l.positive = classes[0]
+	}
+}
+
+// logit is the score of the second class above which an event counts as of it.
+func (l *Learner) logit() float64 {
+	if l.set.logit != 0 && l.schema.PositiveClass(l.positive) == 0 {
+		return -l.set.logit
+	}
+	return l.set.logit
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not
@@ -253,7 +294,7 @@ func (l *Learner) logLoss(scores []float64, label int) float64 {
 
 func (l *Learner) predict(scores []float64) int {
 	if len(scores) == 1 {
-		if l.measures.calibration.apply(scores[0]) > l.set.logit {
+		if l.measures.calibration.apply(scores[0]) > l.logit() {
 			return 1
 		}
 		return 0

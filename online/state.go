@@ -153,8 +153,13 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 		Calibration: l.Calibration(), Missing: l.missing.model, Covariance: l.filling.covariance,
 		Events: l.events, Trained: "online " + l.set.rule.name,
 	}
-	if t := l.config.Threshold; t != 0.5 {
-		h.Threshold = t
+	if l.set.logit != 0 {
+		h.Threshold = l.config.Threshold
+	}
+	if s.PositiveClass(l.positive) == 0 {
+		if h.Positive = l.positive; l.set.logit != 0 {
+			h.Threshold = 1 - h.Threshold
+		}
 	}
 	for k := range h.Intercept {
 		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
@@ -336,7 +341,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
-	l.scaling.scaler = m.Scaler
+	l.scaling.scaler, l.positive = m.Scaler, m.Positive
 	l.state(d)
 	if d.Version > 3 {
 		refused, err := blankout.FindBlock(blocks, "refused")

@@ -100,7 +100,9 @@ type Config struct {
 	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
 	Counts     bool        `toml:"-"`       // refuse negative features: the noise is of counts
 	MaxClasses int         `toml:"max_classes"`
-	MaxNames   int         `toml:"max_names"` // of the dictionary that reports show names from
+	// Positive names the positive one of two classes; see PositiveName.
+	Positive string `toml:"positive"`
+	MaxNames int    `toml:"max_names"` // of the dictionary that reports show names from
 
 	// NaN says what a number of JSON, CSV or a schema is that is NaN or infinite: missing,
 	// as null is, or a reason to refuse the record.
@@ -266,6 +268,9 @@ func (c Config) Check() error {
 			return blankout.KeyErrorf("classes", "classes %q: empty or twice the same", c.Classes)
 		}
 	}
+	if c.Positive != "" && len(c.Classes) > 0 && !slices.Contains(c.Classes, c.Positive) {
+		return blankout.KeyErrorf("positive", "positive %q: it is none of classes %q", c.Positive, c.Classes)
+	}
 	for _, x := range c.Crosses {
 		if x[0] == "" || x[1] == "" {
 			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
@@ -303,6 +308,15 @@ func (c Config) Check() error {
 		}
 	}
 	return nil
+}
+
+// PositiveName returns the positive one of two classes as far as the configuration names
+// it: by itself, or as the last of two; "" leaves it to what the classes are.
+func (c Config) PositiveName() string {
+	if c.Positive == "" && len(c.Classes) == 2 {
+		return c.Classes[1]
+	}
+	return c.Positive
 }
 
 // checkGroups returns the first thing wrong with the groups.

@@ -47,7 +47,8 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 // measured is the answer of GET /v1/measures: what is known of the predictions, each made
 // before its event was learned. Every number of events counts importance.
 type measured struct {
-	Classes   []string    `json:"classes"`
+	Classes   []string    `json:"classes"` // of two the positive one last
+	Positive  string      `json:"positive,omitempty"`
 	Confusion [][]float64 `json:"confusion"` // events by true and predicted class
 	// Since is when the events of Confusion begin, milliseconds: those of two classes with
 	// the learner, those of more when its program was started.
@@ -80,6 +81,10 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
 	if b := metrics.Binary; b != nil {
+		if n := len(answer.Classes); n == 2 && answer.Classes[0] == metrics.Positive {
+			answer.Classes = []string{answer.Classes[1], answer.Classes[0]}
+		}
+		answer.Positive = metrics.Positive
 		answer.Confusion = [][]float64{b.Confusion[0][:], b.Confusion[1][:]}
 		for _, bin := range b.Diagram() {
 			answer.Reliability = append(answer.Reliability, reliability(bin))

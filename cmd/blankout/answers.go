@@ -61,7 +61,7 @@ func (a *answers) header() []string {
 func (a *answers) shown() []int {
 	n := len(a.model.Schema.Classes)
 	if n == 2 {
-		return []int{1}
+		return []int{a.model.Schema.PositiveClass(a.model.Positive)}
 	}
 	all := make([]int, n)
 	for k := range all {

@@ -157,6 +157,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	classes := head.Schema.Classes
 	shown := printable(classes)
 	measures := measure.NewEvaluation(len(classes))
+	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[blankout.MissingRule]int{} // examples known to lack fields by rule
 	variance := func(e *blankout.Example) float64 { return blankout.ScoreVariance(read.Model, e) }
 	if o.remove > 0 || o.groups > 0 {

@@ -100,6 +100,7 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
+	r.Learner.SetPositive(recordConfig.PositiveName())
 	if join != nil {
 		r.Labels, err = join.open(waiting)
 	}

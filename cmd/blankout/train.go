@@ -4,6 +4,7 @@ package main
 // the loading of its data.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -313,6 +314,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		if suspects, err = o.writeInfluences(fit.linear, d); err != nil {
 			return err
 		}
+	}
+	if name := cmp.Or(o.data.record.PositiveName(), d.Rarer(1000)); d.Schema.PositiveClass(name) == 0 {
+		fit.model.About().Positive = name
 	}
 	if o.model != "" {
 		if err := o.data.write(o.model, fit.model); err != nil {

@@ -335,6 +335,9 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
+	if learner.SetPositive(o.data.record.PositiveName()); len(o.online.classes) == 2 {
+		learner.SetPositive(o.online.classes[1])
+	}
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),

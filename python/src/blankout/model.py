@@ -139,8 +139,9 @@ class Model:
 
     Attributes:
         kind: "linear" or "kernel".
-        classes_: the names of the classes, shape (K,); of two classes the second is the
-            positive one. Empty where labels are numbers.
+        classes_: the names of the classes, shape (K,); of two classes scores are those of the
+            second. Empty where labels are numbers.
+        positive: the name of the positive one of two classes, "" of more or of numbers.
         loss, noise: what was minimised, as the program's flags have it.
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
@@ -156,7 +157,7 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "calibration", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "calibration", "positive", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
@@ -194,6 +195,7 @@ class Model:
         ):
             raise FileError(f"block model: {self._outputs} outputs and {len(self._intercept)} intercepts do not fit")
         self.classes_ = self._class_names(k)
+        self.positive: str = head.get("positive") or (self._schema.classes[1] if k == 2 else "")
         self._rows: _Rows | None = None
         self._statistics: np.ndarray | None = None
         self._support: Support | None = None

@@ -1,0 +1,71 @@
+package online
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
+// restart keeps it, and what is named changes measures and the side of the threshold, and
+// neither weights nor scores.
+func TestPositive(t *testing.T) {
+	c := DefaultConfig()
+	c.Noise, c.Threshold, c.CovarianceFields = "none", 0.8, 0
+	teach := func(name string, restart int) *Learner {
+		l, err := New(c, blankout.NewSchema(10, []string{"rare", "usual"}, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetPositive(name)
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 1500 {
+			if i == restart {
+				blocks, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l, err = Restore(c, blocks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := l.Metrics().Positive; name == "" && (got == "rare") != (i >= 1000) {
+				t.Fatalf("positive before event %d: %q", i, got)
+			}
+			e := &blankout.Example{Label: 1, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
+			if r.Float64() < .2 {
+				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1
+			}
+			l.Learn(e)
+		}
+		return l
+	}
+	found, again, usual, rare := teach("", -1), teach("", 1200), teach("usual", -1), teach("rare", -1)
+	a, b := found.Metrics().Binary, again.Metrics().Binary
+	if *a != *b {
+		t.Error("a restart changes the measures")
+	}
+	e := &blankout.Example{Label: 1, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
+	for _, l := range []*Learner{again, usual, rare} {
+		if x, y := found.Score(e, make([]float64, 1)), l.Score(e, make([]float64, 1)); x[0] != y[0] {
+			t.Errorf("score %v, want %v", y, x)
+		}
+	}
+	p, q := usual.Metrics(), rare.Metrics()
+	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
+		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
+	}
+	// The threshold of .8 is that of the positive class.
+	for _, l := range []*Learner{usual, rare} {
+		h := l.head(l.schema)
+		for _, f := range []float64{-2, -1, 0, 1, 2} {
+			scores := []float64{f}
+			probability := h.Probabilities(scores, make([]float64, 2))[l.schema.PositiveClass(l.positive)]
+			if positive := h.Predict(scores) == l.schema.PositiveClass(l.positive); positive != (probability > .8) || h.Predict(scores) != l.predict(scores) {
+				t.Errorf("positive %s: at %v it has probability %v and is called so: %v", l.positive, f, probability, positive)
+			}
+		}
+	}
+}
