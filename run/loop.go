@@ -72,7 +72,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
 	return l

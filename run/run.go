@@ -81,6 +81,8 @@ type Runner struct {
 	// labels. Runner does not close it. With it nothing can be validated or adopted, and
 	// there are no Suspects: all of them read events again or need their bytes.
 	Labels *labels.Join
+	// Saved tells of the checkpoint that the run goes on from: name, bytes and time.
+	Saved SaveStatus
 	// LabelKeep is how many checkpoints are kept, which need what waits.
 	LabelKeep int
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.

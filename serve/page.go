@@ -222,6 +222,12 @@ func reportOf(v *view) Report {
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
+	if len(m.RefusedBy) > 0 { // since the learner's beginning
+		r.RefusedBy = map[blankout.Reason]uint64{}
+		for reason, n := range m.RefusedBy {
+			r.RefusedBy[reason] = n.Count
+		}
+	}
 	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {
 		r.Adoption = &a
 	}

@@ -90,28 +90,44 @@ func TestPageInBrowser(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 			for expression, want := range map[string]any{
-				"document.querySelector('#state').textContent":                                 "stopped",
-				"document.querySelector('#refused').textContent":                               "4",
-				"document.querySelector('#events').textContent":                                "400",
-				"document.querySelector('#chart-forecast').dataset.series":                     "7", // five levels, live and exact
-				"document.querySelector('#exact').innerText.includes('the very ones learned')": true,
+				"document.querySelector('#state').textContent":   "stopped",
+				"document.querySelector('#refused').textContent": "4",
+				"document.querySelector('#events').textContent":  "400",
+				// Only the first moments of a run are cut, and never what comes later.
+				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i < 2 ? 50 : i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))": 39984.0,
+				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))":              24990.0,
+				// Refused records are folded by reason, and each behind a click.
+				"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
+				"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
+				"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
+				"document.querySelector('#refused-note').textContent":                                                                                                      "syntax 4 · 0 kept since the start",
+				"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":                                                                   true,
+				"document.querySelector('#name').textContent.endsWith('.jsonl')":                                                                                           true,
+				"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
+				"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "7", // five levels, live and exact
+				"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,
 				"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
 				"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,
-				"document.querySelector('#failures').hidden":                                                          false,
-				"document.querySelector('#failures-table tbody tr td').textContent":                                   "word",
-				"document.querySelector('#counts').innerText.includes('yes')":                                         true,
-				"/scored\\s+1.234\\s+refused\\s+5\\s+lag\\s+67/.test(document.querySelector('#counts').innerText)":    true,
-				"/file\\s+1\\s/.test(document.querySelector('#counts').innerText)":                                    true,
-				"document.documentElement.scrollWidth <= innerWidth":                                                  true,
-				"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":             true,
-				"getComputedStyle(document.body).backgroundColor":                                                     map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[c.scheme],
-				"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)": true,
+				"document.querySelector('#failures').hidden":                                                                                                               false,
+				"document.querySelector('#failures-table tbody tr td').textContent":                                                                                        "word",
+				"document.querySelector('#counts').innerText.includes('yes')":                                                                                              true,
+				"/scored\\s+1.234\\s+refused\\s+5\\s+lag\\s+67/.test(document.querySelector('#counts').innerText)":                                                         true,
+				"/file\\s+1\\s/.test(document.querySelector('#counts').innerText)":                                                                                         true,
+				"document.documentElement.scrollWidth <= innerWidth":                                                                                                       true,
+				"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":                                                                  true,
+				"getComputedStyle(document.body).backgroundColor":                                                                                                          map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[c.scheme],
+				"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)":                                                      true,
 			} {
 				if got := b.value(t, expression); got != want {
 					t.Errorf("%s: %v, want %v", expression, got, want)
 				}
 			}
 			b.picture(t, "page-"+c.name)
+			alarm := `(() => { now.health = {alarms: 1, watched: 2, fields: [{field: "x", alarms: [{field: "x", kind: "missing", text: "x is missing", error_before: 11, error_after: 25.4}]}]}; draw();
+				return ["alarms", "field-alarms", "field-alarms-note"].map(id => document.getElementById(id).textContent).join("|"); })()`
+			if got := b.value(t, alarm); got != "x is missing|1|x costs 14.4 points of error" {
+				t.Errorf("an alarm at the top: %v", got)
+			}
 		})
 	}
 	for _, complaint := range b.complaints {

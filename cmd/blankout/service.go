@@ -96,6 +96,9 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
+		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not of objects
+			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
+		}
 		r.Reservoir = validate.ReadReservoir(file.Blocks)
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)

@@ -96,14 +96,17 @@ function chart(id, o) {
   box.append(tip);
 }
 
-// ceiling is the highest value worth showing of what is in view: the first moments of a run, far above all others, are cut.
+// ceiling is the highest value worth showing of what is in view: the first moments of a run, far above all others, are
+// cut, and nothing that came later.
 function ceiling(u, o) {
-  const [low, high] = o.range || o.time && timeShown() || [-Infinity, Infinity], seen = [];
-  for (let k = 1; k < u.data.length; k++)
-    for (let i = 0; i < u.data[0].length; i++) { const y = u.data[k][i]; if (y != null && u.data[0][i] >= low && u.data[0][i] <= high) seen.push(y); }
-  seen.sort((a, b) => a - b);
-  const most = seen[seen.length - 1] || 0, usual = seen[Math.floor(.97 * (seen.length - 1))] || 0;
-  return Math.max(o.time && seen.length > 40 && usual > 0 ? Math.min(most, 1.6 * usual) : most, o.least || 0) * 1.05 || 1;
+  const [low, high] = o.range || o.time && timeShown() || [-Infinity, Infinity];
+  let most = 0, later = 0;
+  for (let k = 1; k < u.data.length; k++) {
+    const seen = u.data[k].filter((y, i) => y != null && u.data[0][i] >= low && u.data[0][i] <= high), first = seen.length > 40 ? Math.ceil(.03 * seen.length) : 0;
+    most = Math.max(most, ...seen);
+    later = Math.max(later, ...seen.slice(first));
+  }
+  return Math.max(o.time && later > 0 ? Math.min(most, 1.6 * later) : most, o.least || 0) * 1.05 || 1;
 }
 
 function drawMarks(u) {
@@ -162,12 +165,19 @@ function draw() {
   state.className = "state " + (ready ? "on" : plain ? "wait" : "off");
   text("state", ready ? s.ended ? "ended, serving" : s.started == null ? "predicting" : s.learned + s.unlabelled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
   text("why", ready || plain ? s.not_ready === "not started" && s.events ? `A checkpoint with ${whole(s.events)} events is loaded; the source is being opened.` : "" : s.not_ready);
-  text("name", s.name || "blankout");
+  const title = s.name || [...new Set((s.partitions || []).map(p => p.topic.split("/").pop()))].slice(0, 3).join(", ");
+  text("name", title || "blankout");
   document.body.classList.remove("stale");
+  const alarmed = s.health ? s.health.fields.filter(f => (f.alarms || []).length) : [];
+  $("alarms").replaceChildren(...alarmed.flatMap(f => f.alarms.map(a => el("li", {"data-kind": a.kind}, a.text))).slice(0, 5));
+  $("field-alarms").className = "v" + (s.health && s.health.alarms ? " bad" : "");
+  text("field-alarms", s.health ? whole(s.health.alarms) : none);
+  const worst = alarmed.flatMap(f => f.alarms).map(a => ({field: a.field, price: a.error_after == null ? null : a.error_after - a.error_before})).sort((a, b) => (b.price || 0) - (a.price || 0))[0];
+  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `${whole(s.health.watched)} fields are as usual` : "");
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
-  document.title = (ready || plain ? "" : "! ") + (s.name ? s.name + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
+  document.title = (ready || plain ? "" : "! ") + (title ? title + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
   text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : "") +
@@ -192,9 +202,10 @@ function draw() {
   text("drift", whole(s.drift.alarms));
   text("drift-note", s.drift.alarms ? `last at event ${whole(s.drift.event)}: ${fixed(s.drift.before, 3)} → ${fixed(s.drift.after, 3)} ${s.numbers ? "deviations of the labels" : "nats"}` : (s.numbers ? "the error" : "log-loss") + " is steady");
   const letters = Object.values(s.dead_letters || {}).reduce((a, b) => a + b, 0);
-  $("refused").className = "v" + (s.dead_letter_failures ? " bad" : s.refused ? " warn" : "");
-  text("refused", whole(s.refused));
-  text("refused-note", s.dead_letter_failures ? `dead letters failed ${s.dead_letter_failures} times` : s.refused ? `${whole(letters)} kept as dead letters` : "no dead letters");
+  const reasons = Object.entries(s.refused_by || {}).sort((a, b) => b[1] - a[1]), refused = reasons.reduce((n, r) => n + r[1], 0);
+  $("refused").className = "v" + (s.dead_letter_failures ? " bad" : refused ? " warn" : "");
+  text("refused", whole(refused));
+  text("refused-note", s.dead_letter_failures ? `dead letters failed ${s.dead_letter_failures} times` : refused ? reasons.map(([reason, n]) => `${reason} ${whole(n)}`).join(", ") + ` · ${whole(letters)} kept since the start` : "no dead letters");
 
   const recent = {name: "recent", colour: "--a"}, total = {name: "since the beginning", colour: "--b", dash: true};
   legend("legend-error", [recent, total]);
@@ -252,7 +263,7 @@ function drawStream(s) {
   if ((s.classes || []).length) counts.push(rows(["class", "events"], s.classes.map(c => [c.name || "not seen yet", whole(c.events)])));
   const reasons = Object.entries(s.refused_by || {});
   const firsts = Object.entries(measures && measures.refused || {}).filter(([, r]) => r.first);
-  if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused because of", "records", "kept"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",
+  if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused because of", "records", "kept since the start"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",
     ...firsts.map(([r, of]) => el("p", {class: "note refusal"}, `The first refused because of ${r}: ${of.first}`))));
   const p = s.predictions, age = x => x == null ? none : x < 1 ? Math.round(1000 * x) + " ms" : span(x);
   if (p) counts.push(rows(["predictions", ""], [["scored", whole(p.scored)], ["refused", whole(p.refused)], ["lag", whole(p.lag)], ["newest event, when scored", age(p.newest_age_seconds)], ["age of the model used", age(p.staleness_seconds)], ...(p.trouble ? [["trouble", p.trouble]] : [])]));
@@ -475,10 +486,24 @@ function drawConfusion() {
 }
 // What was refused or is doubted, record by record.
 function drawAside() {
-  const shown = [["Refused, the newest first", measures.samples], ["Labels that are doubted", measures.suspects]].filter(([, list]) => (list || []).length);
-  $("aside").hidden = !shown.length;
-  $("aside-tables").replaceChildren(...shown.flatMap(([title, list]) => [el("h3", {}, title), el("div", {class: "scroll"},
-    rows(["where", "why", "record"], list.map(s => [`${s.topic.split("/").pop()}/${s.partition} at ${s.offset}`, s.why, el("td", {class: "record"}, s.text || "not kept")])))]));
+  const groups = new Map();
+  for (const s of measures.samples || []) { const reason = s.why.split(":")[0]; groups.set(reason, [...groups.get(reason) || [], s]); }
+  if ((measures.suspects || []).length) groups.set("labels that are doubted", measures.suspects);
+  $("aside").hidden = !groups.size;
+  $("aside-tables").replaceChildren(...[...groups].map(([reason, list]) => {
+    const all = ((measures.refused || {})[reason] || {}).count;
+    return folded(reason, `${reason}${all ? ": " + whole(all) : ""}, the newest ${list.length}`, ...list.map(s => {
+      const where = `${s.topic.split("/").pop()}/${s.partition} at ${s.offset}`;
+      return folded(reason + " " + where, `${where}: ${s.why.startsWith(reason + ": ") ? s.why.slice(reason.length + 2) : s.why}`, el("pre", {class: "record"}, s.text || "not kept"));
+    }));
+  }));
+}
+// folded shows its children on a click, and stays as it was when it is drawn again.
+const unfolded = new Set();
+function folded(key, summary, ...children) {
+  const d = el("details", unfolded.has(key) ? {open: ""} : {}, el("summary", {}, summary), ...children);
+  d.addEventListener("toggle", () => d.open ? unfolded.add(key) : unfolded.delete(key));
+  return d;
 }
 const cost = (x, all) => (+$("cost-false").value || 0) * x.negatives + (+$("cost-miss").value || 0) * (all.positives - x.positives);
 function drawThreshold() {
