@@ -102,7 +102,11 @@ func decodeFile(name, text string, config any) error {
 		}
 		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 	}
-	return placed(name, problems)
+	err = placed(name, problems)
+	if n := len(unknown) - maxUnknown; n > 0 {
+		err = errors.Join(err, fmt.Errorf("%s: %d more unknown keys", name, n))
+	}
+	return err
 }
 
 // placed joins problems in the order of their lines.
@@ -111,9 +115,6 @@ func placed(name string, problems []positioned) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = fmt.Errorf("%s: %s", place(name, p.line), p.text)
-	}
-	if n := len(unknown) - maxUnknown; n > 0 {
-		errs = append(errs, fmt.Errorf("%s: %d more unknown keys", name, n))
 	}
 	return errors.Join(errs...)
 }
