@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/internal/secret"
 	"blankout/record"
 )
 
@@ -49,10 +50,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Client == nil {
-		o.Client = patient
+	c := *patient
+	c.CheckRedirect = nil
+	if o.Client != nil {
+		c = *o.Client
 	}
-	c := *o.Client
 	c.CheckRedirect = keepToken(c.CheckRedirect)
 	o.Client = &c
 	if o.Interval <= 0 {
@@ -71,14 +73,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-var patient = &http.Client{Timeout: time.Minute}
+var patient = secret.Client(nil)
 
 // keepToken is the check of a redirect, nil for that of package http, before
 // which a request to another server than the first loses its token. Package http
 // takes servers of one host for one, whatever their port.
 func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
-		if first := via[0].URL; r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
+		if !secret.SameOrigin(r, via) {
 			r.Header.Del("Authorization")
 		}
 		switch {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"blankout"
 	"blankout/client"
@@ -57,9 +56,9 @@ func (c Config) Client() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
-	return &http.Client{Timeout: time.Minute, Transport: transport}, nil
+	asks := secret.Client(secure)
+	asks.CheckRedirect = nil // package client follows redirects, and takes the token out
+	return asks, nil
 }
 
 // Token returns the token that the server of the model wants, "" if none is set.

@@ -118,16 +118,11 @@ const maxAnswer = 2 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
-// newHTTPClient returns a client that follows no redirect, for what it sends may hold a
-// secret, and reads answers of maxAnswer bytes at most.
+// newHTTPClient returns a client that reads answers of maxAnswer bytes at most.
 func newHTTPClient(config *tls.Config) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = config
-	return &http.Client{
-		Transport:     limited{transport},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       10 * time.Second,
-	}
+	c := secret.Client(config)
+	c.Transport, c.Timeout = limited{c.Transport}, 10*time.Second
+	return c
 }
 
 type limited struct{ http.RoundTripper }

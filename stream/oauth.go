@@ -85,13 +85,11 @@ func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 		errors.As(err, &key)
 		return nil, blankout.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file: %w", key.Err)
 	}
-	// Tokens are asked for once in a while: no connection is kept.
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DisableKeepAlives: true}
+	asks := secret.Client(t)
+	asks.Transport.(*http.Transport).DisableKeepAlives = true // tokens are asked for once in a while
 	o := &oauth{
 		config: clientcredentials.Config{ClientID: c.Username, ClientSecret: password, TokenURL: string(c.TokenURL), Scopes: c.Scopes},
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the secret is for nobody else
-		}},
+		client: asks,
 	}
 	var keys []string
 	for key := range c.Extensions {

@@ -19,6 +19,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/internal/secret"
 )
 
 // Server is a tracking server that stores artifacts for its clients, as mlflow server does
@@ -74,7 +75,7 @@ func (s Server) Register(ctx context.Context, r Registration) (_ *Registered, er
 		return nil, fmt.Errorf("mlflow: the tracking server %q: want http://HOST:PORT", blankout.Address(s.URL))
 	}
 	if s.Client == nil {
-		s.Client = &http.Client{Timeout: time.Minute}
+		s.Client = secret.Client(nil)
 	}
 	s.URL = strings.TrimSuffix(s.URL, "/")
 	experiment, err := s.experiment(ctx, r)

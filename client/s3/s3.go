@@ -27,6 +27,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/internal/secret"
 )
 
 // Config is the section [s3] of the configuration. Keys are never in it: they are in
@@ -90,7 +91,7 @@ func open(c Config, where string) (*object, error) {
 	transport.DisableCompression = true // models do not become smaller
 	store, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Transport: transport}},
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: secret.Client(nil)},
 		}),
 		Secure: endpoint.Scheme == "https", Region: c.Region, Transport: transport,
 		MaxRetries: 2, // who reads or writes comes back by itself

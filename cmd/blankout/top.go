@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
+	"blankout/internal/secret"
 	"blankout/serve"
 )
 
@@ -72,7 +73,9 @@ func (p *program) watch(ctx context.Context, url, token string, once, asJSON boo
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	asks := secret.Client(nil)
+	asks.Timeout = 0 // events come as long as it runs
+	answer, err := asks.Do(request)
 	if err != nil {
 		return err
 	}

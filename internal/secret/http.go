@@ -1,0 +1,33 @@
+package secret
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Client returns what asks other services, which may be sent secrets; t may be nil. It
+// gives up after a minute, and follows no redirect to another server than the one that was
+// named: package http takes servers of one host for one, whatever their port.
+func Client(t *tls.Config) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = t
+	return &http.Client{Timeout: time.Minute, Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		switch {
+		case !SameOrigin(r, via):
+			return fmt.Errorf("%s to %s://%s, another server, which is not asked: name it if it is the right one", r.Response.Status, r.URL.Scheme, r.URL.Host)
+		case len(via) >= 10:
+			return fmt.Errorf("%s for the tenth time", r.Response.Status)
+		}
+		return nil
+	}}
+}
+
+// SameOrigin says whether a request that was redirected goes to the server that the first
+// went to: its scheme, host and port.
+func SameOrigin(r *http.Request, via []*http.Request) bool {
+	first := via[0].URL
+	return r.URL.Scheme == first.Scheme && strings.EqualFold(r.URL.Host, first.Host)
+}

@@ -1,0 +1,77 @@
+package secret
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What a server is sent goes to no other: not to another port of its host either. Within
+// the server a redirect is followed.
+func TestClient(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Errorf("another server was asked: %v", r.Header) }))
+	defer other.Close()
+	got := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/moved":
+			http.Redirect(w, r, "/here", http.StatusPermanentRedirect)
+		default:
+			got += r.Header.Get("Authorization")
+		}
+	}))
+	defer server.Close()
+	c := Client(nil)
+	defer c.CloseIdleConnections()
+	for path, want := range map[string]string{"/away": "307 Temporary Redirect to " + other.URL + ", another server", "/loop": "for the tenth time", "/moved": ""} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r, err := http.NewRequest(method, server.URL+path, strings.NewReader("a secret"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer open sesame")
+			answer, err := c.Do(r)
+			if err == nil {
+				answer.Body.Close()
+			}
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", path, err, want)
+			}
+		}
+	}
+	if want := strings.Repeat("Bearer open sesame", 2); got != want {
+		t.Errorf("the server itself was sent %q, want %q", got, want)
+	}
+}
+
+// Client is what the product asks other services by: nothing else makes one.
+func TestOneClient(t *testing.T) {
+	other := regexp.MustCompile(`http\.(Client\{|DefaultClient|DefaultTransport|Transport\{|Get\(|Head\(|Post|PostForm)`)
+	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "tools" || d.Name() == ".git" || d.Name() == "secret"):
+			return filepath.SkipDir
+		case filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if found := other.FindString(string(text)); found != "" && !strings.Contains(name, "client/s3/") {
+			t.Errorf("%s: %s: ask by secret.Client", name, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
