@@ -127,7 +127,11 @@ func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 
 func (s *Store) takeLock() (owner, error) {
 	path := filepath.Join(s.dir, lockName)
-	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(private))
+	// Whoever may write into the directory must not choose a file elsewhere to be written to.
+	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() {
+		return nil, fmt.Errorf("checkpoint directory %s: %s is no file of its own (%v): remove it, and see who has put it there", s.dir, path, there.Mode().Type())
+	}
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(private))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
@@ -156,7 +160,7 @@ func (l fileLock) lost() error {
 	if err != nil {
 		return fmt.Errorf("%s: looking at the lock: %w", l.dir, err)
 	}
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	switch {
 	case err == nil && os.SameFile(held, there):
 		return nil
@@ -210,7 +214,7 @@ func (o owned) Remove(name string) error {
 // The owner's process id follows the first byte of the lock file, which Windows
 // keeps others from reading while it is locked.
 func writeOwner(path string) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return
 	}
@@ -219,7 +223,7 @@ func writeOwner(path string) {
 }
 
 func readOwner(path string) string {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return ""
 	}

@@ -85,6 +85,51 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// The lock is a file of the directory: a link to another, which would be made or written to,
+// is refused by its name.
+func TestLockFollowsNoLink(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("links take a privilege")
+	}
+	elsewhere := filepath.Join(t.TempDir(), "other")
+	for _, text := range []string{"", "what somebody else has written"} {
+		if text != "" {
+			if err := os.WriteFile(elsewhere, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir := t.TempDir()
+		if err := os.Symlink(elsewhere, filepath.Join(dir, "lock")); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(dir, 1); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "lock")+" is no file of its own") {
+			t.Errorf("%v", err)
+			if s != nil {
+				s.Close()
+			}
+		}
+		if got, err := os.ReadFile(elsewhere); string(got) != text || text == "" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q, %v: want %q", got, err, text)
+		}
+		if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|noFollow, 0); err == nil {
+			f.Close()
+			t.Error("a link that is made behind the check would be followed")
+		}
+	}
+	// One that takes the place of the lock under a running learner is another file.
+	dir := t.TempDir()
+	s := openStore(t, dir, 1)
+	if err := os.Rename(filepath.Join(dir, "lock"), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	if err := save(s, 1); !errors.Is(err, ErrLost) {
+		t.Errorf("a link in place of the lock: %v", err)
+	}
+}
+
 func TestStoreGoesBackBehindDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 5)
