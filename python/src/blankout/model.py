@@ -54,7 +54,7 @@ class Answer:
         value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
             targets lie between; None where the model does not know them. Of an event of two classes
             in which missing numbers are filled in, low and high are where the probability would lie in
-            nine of ten cases if these were known.
+            nine of ten cases if these were known, and around probability.
         score: that of the class, or of the value; of two classes the second's.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
@@ -358,7 +358,7 @@ class Model:
                 a["probability"] = float(chances[i, chosen[i]])
                 shown = range(max(2, min(len(self.classes_), len(self._schema.classes))))
                 a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
-                a.update(self._chance_interval(batch, i, int(chosen[i])))
+                a.update(self._chance_interval(batch, i, int(chosen[i]), a["probability"]))
             if self._numbers:
                 a.update(self._interval(self._value(scores[i, 0]), variances[i]))
             a["unknown"] = self._unknown(batch, i)
@@ -394,8 +394,11 @@ class Model:
             out[i] *= verdict.scale**2
         return out
 
-    def _chance_interval(self, batch: Batch, i: int, chosen: int) -> dict[str, float]:
-        """Return where the probability of the chosen one of two classes would lie if what is filled in were known."""
+    def _chance_interval(self, batch: Batch, i: int, chosen: int, chance: float) -> dict[str, float]:
+        """Return where the probability of the chosen one of two classes would lie if what is filled in were known.
+
+        The probability that is answered, which is expected over all cases, lies there too.
+        """
         if self._outputs != 1 or self._pairs:
             return {}
         one = _one(batch, i)
@@ -407,8 +410,8 @@ class Model:
         here, places = self._covariance.places(columns)
         score = verdict.scale * float(x @ level.weights[slots, 0] + x[here] @ r.extra[places, 0] + r.shift[0]) + level.intercept[0]
         width = INTERVAL * verdict.scale * math.sqrt(r.variance[0])
-        ends = sorted(float(p) for p in self._probabilities(np.array([[score - width], [score + width]]))[:, chosen])
-        return {"low": ends[0], "high": ends[1]}
+        ends = self._probabilities(np.array([[score - width], [score + width]]))[:, chosen].tolist()
+        return {"low": min(*ends, chance), "high": max(*ends, chance)}
 
     def _interval(self, value: float, variance: float) -> dict[str, float]:
         """Return a value with the bounds that nine of ten targets lie between, if they are known."""
