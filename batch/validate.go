@@ -320,7 +320,7 @@ func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
 type Exact struct {
 	*blankout.Linear
 	Live, Objective float64 // of the live and of the exact weights
-	Gap             float64 // bounds Objective - minimum, NaN where nothing does
+	Gap             float64 // bounds Objective - minimum, infinite where nothing does
 	Converged       bool
 	live, weights   linear // by output
 	loss            string

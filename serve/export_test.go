@@ -23,7 +23,12 @@ func MetricsTable() string {
 }
 
 // Handler answers what a Server answers to a Config without a token.
-func Handler(c Config, s Service) http.Handler { return guard(c, "", newSite(c, s).handler()) }
+func Handler(c Config, s Service) http.Handler { return Guarded(c, "", s) }
+
+// Guarded is Handler with a token.
+func Guarded(c Config, token string, s Service) http.Handler {
+	return guard(c, token, newSite(c, s).handler())
+}
 
 // Routes returns the patterns of the requests that a Server answers.
 func Routes(c Config, s Service) []string {

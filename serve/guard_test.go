@@ -62,6 +62,18 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
+	// A client that has shown a certificate, or a token, may call the server what it likes.
+	for ca, token := range map[string]string{"authority.pem": "", "": "open sesame"} {
+		config := serve.DefaultConfig()
+		config.ClientCAFile = ca
+		request := httptest.NewRequest("POST", "/v1/validate", nil)
+		request.Host = "evil.example"
+		request.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		if serve.Guarded(config, token, service).ServeHTTP(w, request); w.Code != 202 {
+			t.Errorf("%q, %q: %d %s", ca, token, w.Code, w.Body)
+		}
+	}
 	for _, host := range []string{"http://learner", "learner:80", "[::1]", "a b"} {
 		config := serve.DefaultConfig()
 		config.Hosts = []string{host}

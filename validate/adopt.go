@@ -98,7 +98,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.O
 				return refuse("noise %s: %v", live.Noise, err)
 			}
 		}
-		if !solution.Converged || math.IsNaN(solution.Gap) {
+		if !solution.Converged || !(solution.Gap < math.Inf(1)) {
 			return refuse("the solution for noise %s is not certified to the tolerance %g", live.Noise, v.Config.Tol)
 		}
 		solutions[i] = solution.Linear

@@ -35,17 +35,24 @@ func (x *examples) Next(_ context.Context, b *blankout.Batch) error {
 // gains. It returns also the Validator that has found it.
 func adopt(t *testing.T, c online.Config, l *online.Learner, all []blankout.Example, at blankout.Offsets) (*validate.Validator, *validate.Adoption) {
 	t.Helper()
-	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
-		Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
-			x := examples(slices.Clone(all))
-			return &x, nil
-		}}
-	v.Config.CPU, v.Config.AdoptMargin = 1, math.Inf(-1)
+	v := validator(c, all)
+	v.Config.AdoptMargin = math.Inf(-1)
 	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
 	if err != nil || a.Learner == nil {
 		t.Fatal(a, err)
 	}
 	return v, a
+}
+
+// validator reads all again.
+func validator(c online.Config, all []blankout.Example) *validate.Validator {
+	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+		Open: func(context.Context, *blankout.Schema, blankout.Offsets) (blankout.Source, error) {
+			x := examples(slices.Clone(all))
+			return &x, nil
+		}}
+	v.Config.CPU = 1
+	return v
 }
 
 // learnSome learns events of k classes and adopts.
@@ -56,6 +63,20 @@ func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learne
 
 // learnAndGap returns also what tells the relative gap of a model on the events.
 func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example, func(*blankout.Linear) float64) {
+	t.Helper()
+	l, all, at := learned(t, c, k, events)
+	v, a := adopt(t, c, l, all, at)
+	return l, a, all, func(m *blankout.Linear) float64 {
+		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r.RelativeGap
+	}
+}
+
+// learned learns events of k classes.
+func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner, []blankout.Example, blankout.Offsets) {
 	t.Helper()
 	schema := blankout.NewSchema(12, nil, k)
 	for i := range k {
@@ -88,14 +109,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 		}
 		all = append(all, e)
 	}
-	v, a := adopt(t, c, l, all, at)
-	return l, a, all, func(m *blankout.Linear) float64 {
-		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return *r.RelativeGap
-	}
+	return l, all, at
 }
 
 // Every rule goes on from the adopted solution: some more events leave it at most
@@ -414,6 +428,56 @@ func TestAdoptCountsUnlabelled(t *testing.T) {
 		same := slices.EqualFunc(with, without, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
 		if same != (alpha == 0) {
 			t.Errorf("alpha %g: without the unlabelled events the state is the same: %v", alpha, same)
+		}
+	}
+}
+
+// A solution that is not certified to the tolerance is not adopted, whatever it gains.
+func TestAdoptNeedsACertificate(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Noise = "dropout:0.3"
+	l, all, at := learned(t, c, 2, 300)
+	v := validator(c, all)
+	v.Config.AdoptMargin, v.Config.Tol = math.Inf(-1), 1e-300
+	a, err := v.Adopt(t.Context(), l.Snapshot(), at)
+	if err != nil || a.Learner != nil || a.Kept || !strings.Contains(a.Reason, "is not certified to the tolerance 1e-300") || a.Report.NotAdopted != a.Reason || a.Report.Adopted {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// Of a loss that is not convex the solver converges, and no gap can be known.
+	c.Loss = "erf"
+	l, all, at = learned(t, c, 2, 300)
+	v = validator(c, all)
+	v.Config.AdoptMargin = math.Inf(-1)
+	if a, err := v.Adopt(t.Context(), l.Snapshot(), at); err != nil || a.Learner != nil || !strings.Contains(a.Reason, "is not certified") {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// What is exactly as good, or cannot be compared, is not better by any margin.
+func TestAdoptNothingThatIsNoBetter(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Noise = "dropout:0.3"
+	l, all, at := learned(t, c, 2, 300)
+	v := validator(c, all)
+	for _, x := range []struct {
+		margin float64
+		adopts bool
+	}{{-1e9, true}, {1e9, false}, {math.NaN(), false}} {
+		v.Config.AdoptMargin = x.margin
+		a, err := v.Adopt(t.Context(), l.Snapshot(), at)
+		if err != nil || (a.Learner != nil) != x.adopts || a.Kept == x.adopts {
+			t.Errorf("margin %v: learner %v, kept %v, %s, %v", x.margin, a.Learner != nil, a.Kept, a.Reason, err)
+		}
+		if n := a.Report.Newest; n == nil || n.Gain == 0 {
+			t.Fatalf("the gain is %v", n)
+		} else if x.margin == -1e9 { // the margin at which the gain is no more than it
+			v.Config.AdoptMargin = n.Gain / n.StandardError
+			if v.Config.AdoptMargin*n.StandardError != n.Gain {
+				t.Skip("their quotient is rounded")
+			}
+			if a, err := v.Adopt(t.Context(), l.Snapshot(), at); err != nil || a.Learner != nil || !a.Kept {
+				t.Errorf("a gain of just the margin: %s, %v", a.Reason, err)
+			}
 		}
 	}
 }

@@ -60,3 +60,32 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 		t.Errorf("the mean offset of the sample is %v of %d", mean, n)
 	}
 }
+
+// A reservoir that is full keeps its size when it is opened as a larger one: events that it
+// has let go cannot come back, and without them the sample would not be even.
+func TestReservoirThatIsFullDoesNotGrow(t *testing.T) {
+	event := func(offset int) *blankout.Example {
+		return &blankout.Example{Weight: 1, Offset: int64(offset)}
+	}
+	const small, large, n = 20, 60, 500
+	want := &Reservoir{size: small}
+	for i := range n {
+		want.Offer("t", 0, event(i))
+	}
+	for _, at := range []int{small - 1, small, small + 1, n / 2} {
+		r := &Reservoir{size: small}
+		for i := range at {
+			r.Offer("t", 0, event(i))
+		}
+		r, err := NewReservoir(large, r.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := at; i < n; i++ {
+			r.Offer("t", 0, event(i))
+		}
+		if full := at > small; full != bytes.Equal(r.Encode(), want.Encode()) || len(r.events) != map[bool]int{true: small, false: large}[full] {
+			t.Errorf("opened as a larger one after %d events: it keeps %d", at, len(r.events))
+		}
+	}
+}
