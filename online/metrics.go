@@ -59,7 +59,6 @@ type Summary struct {
 	RecentError   *float64 `json:"recent_error"`
 	RecentLogLoss *float64 `json:"recent_log_loss"`
 	// These are measured where there are two classes, and are about the positive one.
-	Positive         string   `json:"positive,omitempty"`
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	Precision        *float64 `json:"precision"`
@@ -109,7 +108,6 @@ func (m *Metrics) Summary() Summary {
 	}
 	if m.Binary != nil {
 		b := m.Binary
-		s.Positive = m.Positive
 		s.AUC, s.AveragePrecision = number(b.AUC()), number(b.AveragePrecision())
 		s.Precision, s.Recall, s.CalibrationError = number(b.Precision()), number(b.Recall()), number(b.CalibrationError())
 		for _, bin := range b.Diagram() {

@@ -270,6 +270,8 @@ type runSummary struct {
 	Total    uint64 `json:"total_events"` // of all runs of this learner
 	Features int    `json:"features"`
 	online.Summary
+	// Positive names the positive one of two classes.
+	Positive    string            `json:"positive,omitempty"`
 	Seconds     float64           `json:"seconds"`
 	Checkpoint  string            `json:"checkpoint"`
 	Checkpoints uint64            `json:"checkpoints"`
@@ -291,7 +293,7 @@ type runSummary struct {
 func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 	out := runSummary{
 		Events: s.Learned + s.Unlabelled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
-		Summary: s.Metrics.Summary(),
+		Summary: s.Metrics.Summary(), Positive: s.Metrics.Positive,
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
