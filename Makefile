@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka mutation oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm mlflow
+.PHONY: build test long kafka mutation oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -17,13 +17,9 @@ long:
 kafka:
 	BLANKOUT_REQUIRE_KAFKA=1 go test -count=1 -run=TestKafka -v ./tests
 
-# The chart against helm lint, the plain manifests and the schemas; register against a real
-# MLflow server. Both fetch much, once.
+# The chart against helm lint, the plain manifests and the schemas; fetches much, once.
 helm:
 	.ci/helm
-
-mlflow:
-	.ci/mlflow
 
 # Changes the code in small ways, one at a time, and tells which changes no test
 # notices: a sample of SEED, SCALE times as large as that of docs/reliability.md,

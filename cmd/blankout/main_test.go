@@ -71,7 +71,7 @@ func TestScript(t *testing.T) {
 			return longtest.Asked(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "tracking": startTracking, "flip": flipByte, "clean": clean, "parquet": writeParquet,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "flip": flipByte, "clean": clean, "parquet": writeParquet,
 		},
 	})
 }

@@ -1,4 +1,4 @@
-"""Loads models that `blankout register` stored, for mlflow.pyfunc.load_model."""
+"""Loads model files for mlflow.pyfunc, as its loader_module."""
 
 import os
 
