@@ -35,7 +35,7 @@ type Learner struct {
 	set     settings
 	schema  *blankout.Schema
 	classes []float64 // weight of a class, NaN until met
-	// positive names the positive one of two classes, "" for the second.
+	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 
 	// The model.
@@ -776,7 +776,7 @@ func (l *Learner) Metrics() Metrics {
 	if m.Binary != nil {
 		b := *m.Binary
 		m.Binary = &b
-		at := l.schema.PositiveClass(l.positive)
+		at := l.schema.PositiveClass(l.positiveName())
 		if at == 0 {
 			m.Binary = b.Flipped()
 		}

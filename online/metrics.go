@@ -196,8 +196,8 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 	for label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
-	if m.Classes[label]++; l.k == 1 && l.labelled() == positiveAfter && !l.shared() {
-		l.findPositive()
+	if m.Classes[label]++; l.k == 1 && l.labelled() == positiveAfter {
+		l.positive = l.positiveName()
 	}
 	predicted := l.predict(scores)
 	var loss float64
@@ -237,25 +237,27 @@ func (l *Learner) labelled() (n uint64) {
 	return n
 }
 
-// SetPositive names the positive one of two classes; "" leaves it as it is, which at first
-// is the second, and at a fixed number of events becomes the rarer of two classes that are
-// no usual pair. No weight depends on it.
+// SetPositive names the positive one of two classes; "" leaves it as it is, which of two
+// classes that are no usual pair is the rarer so far, and from a fixed number of events on
+// the one that was the rarer then. No weight depends on it.
 func (l *Learner) SetPositive(name string) {
 	if name != "" {
 		l.positive = name
 	}
 }
 
-func (l *Learner) findPositive() {
+// positiveName returns the name of the positive one of two classes, "" for the second.
+func (l *Learner) positiveName() string {
 	classes, events := l.schema.Classes, l.measures.sums.Classes
-	if l.positive == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
-		l.positive = classes[0]
+	if l.positive == "" && !l.shared() && l.labelled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
+		return classes[0]
 	}
+	return l.positive
 }
 
 // logit is the score of the second class above which an event counts as of it.
 func (l *Learner) logit() float64 {
-	if l.set.logit != 0 && l.schema.PositiveClass(l.positive) == 0 {
+	if l.set.logit != 0 && l.schema.PositiveClass(l.positiveName()) == 0 {
 		return -l.set.logit
 	}
 	return l.set.logit

@@ -156,8 +156,8 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 	if l.set.logit != 0 {
 		h.Threshold = l.config.Threshold
 	}
-	if s.PositiveClass(l.positive) == 0 {
-		if h.Positive = l.positive; l.set.logit != 0 {
+	if name := l.positiveName(); s.PositiveClass(name) == 0 {
+		if h.Positive = name; l.set.logit != 0 {
 			h.Threshold = 1 - h.Threshold
 		}
 	}
@@ -341,8 +341,11 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
-	l.scaling.scaler, l.positive = m.Scaler, m.Positive
+	l.scaling.scaler = m.Scaler
 	l.state(d)
+	if l.labelled() >= positiveAfter {
+		l.positive = m.Positive
+	}
 	if d.Version > 3 {
 		refused, err := blankout.FindBlock(blocks, "refused")
 		if err != nil {
