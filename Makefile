@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka mutation oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm
+.PHONY: build test long kafka oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -20,14 +20,6 @@ kafka:
 # The chart against helm lint, the plain manifests and the schemas; fetches much, once.
 helm:
 	.ci/helm
-
-# Changes the code in small ways, one at a time, and tells which changes no test
-# notices: a sample of SEED, SCALE times as large as that of docs/reliability.md,
-# of the PACKAGES (all if not given).
-SEED ?= 1
-SCALE ?= 1
-mutation:
-	go run ./tools/mutation -seed $(SEED) -scale $(SCALE) -packages "$(PACKAGES)"
 
 # Compares the exact solvers with LIBLINEAR and LIBSVM, also on the full sets
 # DATA/w8a/train.svm.gz and DATA/imdb/train.svm.gz.
@@ -75,6 +67,7 @@ long-stream:
 # clocks and the program itself misbehave by a schedule drawn from SEED; then every
 # record is accounted for. An odd seed learns one partition, an even one three.
 TIME ?= 1h
+SEED ?= 1
 nemesis:
 	BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_NEMESIS=$(TIME) BLANKOUT_NEMESIS_SEED=$(SEED) go test -count=1 -timeout=6h -run=Nemesis -v ./tests
 
