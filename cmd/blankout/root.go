@@ -119,7 +119,6 @@ What it learns keeps working when features die.`,
 		p.experiment(),
 		p.configCommand(),
 		p.version(),
-		p.man(),
 		p.completion(),
 	)
 	completeFlags(root)

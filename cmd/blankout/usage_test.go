@@ -119,7 +119,7 @@ func TestHelp(t *testing.T) {
 func TestJSON(t *testing.T) {
 	others := map[string]string{
 		"blankout ui": "serves a page", "blankout export": "--format json", "blankout config init": "writes TOML",
-		"blankout man": "writes pages", "blankout completion": "writes a script", "blankout help": "writes help",
+		"blankout completion": "writes a script", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
