@@ -196,10 +196,10 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 	for label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
+	predicted := l.predict(scores) // before the label is known
 	if m.Classes[label]++; l.k == 1 && l.labelled() == positiveAfter {
 		l.positive = l.positiveName()
 	}
-	predicted := l.predict(scores)
 	var loss float64
 	if l.k == 1 {
 		f := l.measures.calibration.apply(scores[0])
@@ -255,12 +255,22 @@ func (l *Learner) positiveName() string {
 	return l.positive
 }
 
-// logit is the score of the second class above which an event counts as of it.
+// logit is the score of the second class above which an event counts as of it: the threshold
+// is that of the positive class so far.
 func (l *Learner) logit() float64 {
 	if l.set.logit != 0 && l.schema.PositiveClass(l.positiveName()) == 0 {
 		return -l.set.logit
 	}
 	return l.set.logit
+}
+
+// Threshold is the probability of the second of two classes above which an event counts as of
+// it now, 0 where that is a half.
+func (l *Learner) Threshold() float64 {
+	if l.set.logit == 0 {
+		return 0
+	}
+	return 1 / (1 + math.Exp(-l.logit()))
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not

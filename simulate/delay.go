@@ -126,7 +126,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
-	head := blankout.Head{Schema: s, Loss: c.Loss, Threshold: c.Threshold}
+	head := blankout.Head{Schema: s, Loss: c.Loss}
 	ofNumbers := head.Target() != loss.Sign
 	var fresh measure.Classes
 	var waiting dues
@@ -145,6 +145,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 		scores := l.Score(e, make([]float64, 0, s.Outputs()))
 		bin := i * bins / len(events)
 		weight[bin] += e.Weight
+		head.Threshold = l.Threshold()
 		switch {
 		case ofNumbers:
 			result.Over[bin] += e.Weight * math.Abs(e.Target-head.Value(scores[0]))

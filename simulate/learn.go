@@ -27,7 +27,7 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Threshold: s.Learn.Threshold, Loss: s.Learn.Loss}}, nil
+	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Loss: s.Learn.Loss}}, nil
 }
 
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
@@ -53,7 +53,7 @@ func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*
 	} else {
 		l.remove(event, &damaged)
 	}
-	l.head.Calibration = l.learner.Calibration() // as it is when the scores are made
+	l.head.Calibration, l.head.Threshold = l.learner.Calibration(), l.learner.Threshold() // as they are when the scores are made
 	return &l.head, l.learner.Learn(&damaged)
 }
 
