@@ -24,7 +24,8 @@ type filledBatch struct {
 	err error
 }
 
-func readAhead(ctx context.Context, source blankout.Source, batches int) *ahead {
+func readAhead(ctx context.Context, source blankout.Source) *ahead {
+	const batches = 3
 	ctx, stop := context.WithCancel(ctx)
 	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *blankout.Batch, batches), stop: stop, done: make(chan struct{})}
 	for range batches {

@@ -52,8 +52,6 @@ type loop struct {
 	validator validator
 	adopter   adopter
 	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
-	team      *team            // nil where one learns alone
-	shared    *sharedBatch     // the batch at hand
 }
 
 func newLoop(r *Runner) *loop {
@@ -130,20 +128,19 @@ func (l *loop) learn(ctx context.Context) error {
 			case ctx.Err() != nil:
 				return nil
 			case errors.Is(b.err, io.EOF):
-				return l.endRound()
+				return nil
 			case b.err != nil:
 				return fmt.Errorf("reading events: %w", b.err)
 			}
-			shared := l.share(b.Batch)
 			err = l.batch(ctx, b.Batch)
-			shared.release()
+			l.ahead.free <- b.Batch // never blocks: there are as many places as Batches
 		}
 		if err == nil {
 			err = l.doWhatIsDue(ctx)
 		}
 	}
 	if errors.Is(err, errEnough) {
-		return l.endRound()
+		return nil
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -279,9 +276,6 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 			return err
 		}
 	}
-	if l.team.running() {
-		l.team.hand() // the batch is not ours any longer
-	}
 	l.current.LearnTime += time.Since(began)
 	l.records += uint64(n)
 	l.reportDrift(b)
@@ -293,9 +287,7 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
 	l.unreported = true
 	l.publisher.news = l.publisher.news || n > 0
-	if !l.team.running() { // else what there is to save is where its round began
-		l.saver.moved = l.saver.moved || !known || *position != before
-	}
+	l.saver.moved = l.saver.moved || !known || *position != before
 	for i := n - 1; i >= 0; i-- {
 		// A refused record's time may be the broker's instead of the event's.
 		if e := &b.Examples[i]; e.Refused == nil {
@@ -385,7 +377,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 	}()
 	for ; i < n; i++ {
 		e := &b.Examples[i]
-		if i+1 < n && !l.team.running() {
+		if i+1 < n {
 			l.Learner.Prefetch(&b.Examples[i+1])
 		}
 		l.current.NotFinite += uint64(e.NotFinite)
@@ -402,9 +394,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.current.Refused++
 			l.current.RefusedBy[e.Refused.Reason]++
 			l.current.RefusedSamples = withSample(l.current.RefusedSamples, refusedSample(b, e))
-			if err := l.learnOne(e); err != nil { // which counts it
-				return err
-			}
+			l.confuse(e, l.Learner.Learn(e)) // which counts it
 			continue
 		case validate.HeldOut(b.Partition, e.Offset, l.validator.holdout):
 			l.current.HeldOut++
@@ -421,9 +411,7 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 			l.validator.sample.Offer(b.Topic, b.Partition, e)
 			l.recent.offer(e)
 		}
-		if err := l.learnOne(e); err != nil {
-			return err
-		}
+		l.confuse(e, l.Learner.Learn(e))
 		if s, ok := l.Learner.Suspicion(); ok {
 			l.current.SuspectSamples = withSample(l.current.SuspectSamples, suspectSample(b, e, l.Learner.Schema().Classes[s.Class], s))
 			if l.Suspects != nil {
@@ -437,9 +425,6 @@ func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err err
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
 func (l *loop) freeze() *frozen {
-	if l.team.running() {
-		return &frozen{l.Learner.Snapshot(), l.team.began.offsets, l.before + l.records}
-	}
 	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
 }
 

@@ -88,9 +88,6 @@ type Runner struct {
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
-	// Learners says how many learners there are. Those of more than one go on
-	// goroutines of Run's.
-	Learners Learners
 	// FirstVersion is that of the first Model published. Versions never go
 	// back if it lies above those of all earlier runs.
 	FirstVersion uint64
@@ -196,9 +193,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
 	}
-	if r.Labels != nil && r.Learners.N > 1 {
-		return errors.New("several learners cannot learn events whose labels come later")
-	}
 	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
 		return errors.New("events that wait for labels cannot be adopted from or kept as suspects, and are read again by OpenJoined")
 	}
@@ -209,9 +203,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := l.startAdopting(); err != nil {
 		return err
 	}
-	if err := l.startLearners(); err != nil {
-		return err
-	}
 	l.warn(false)
 	l.publish()
 	l.report("")
@@ -220,13 +211,12 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
-	l.ahead = readAhead(ctx, l.Source, 3+batchesAhead*max(r.Learners.N-1, 0))
+	l.ahead = readAhead(ctx, l.Source)
 	err := l.learn(ctx)
 	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {
 		err = l.fruitless()
 	}
 	l.ahead.stop()
-	l.endLearners()
 	l.endValidation(ctx, err)
 
 	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)

@@ -78,7 +78,7 @@ func (l *loop) beginSave() {
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
 	}
-	if sample := l.sampled(); sample != nil {
+	if sample := l.validator.sample.Encode(); sample != nil {
 		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
 	var waiting *labels.Frozen
@@ -267,8 +267,8 @@ func stateBlocks(s *frozen, f online.Fingerprint, more []blankout.Block) (iter.S
 // checkpoint. It fails with a *online.MismatchError if c, or f beside it (see
 // Runner.Fingerprint), would give the weights another meaning.
 func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*online.Learner, blankout.Offsets, error) {
-	var was online.Fingerprint
-	if err := readJSON(blocks, blockFingerprint, &was); err != nil {
+	was, err := ReadFingerprint(blocks)
+	if err != nil {
 		return nil, nil, err
 	}
 	l, err := online.Restore(c, blocks)
@@ -292,6 +292,9 @@ func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*on
 // ReadFingerprint returns the Runner's Fingerprint of a checkpoint.
 func ReadFingerprint(blocks []blankout.Block) (f online.Fingerprint, err error) {
 	err = readJSON(blocks, blockFingerprint, &f)
+	for _, key := range []string{"learners", "learners_interval"} { // of several threads, whose model one goes on with
+		delete(f, key)
+	}
 	return f, err
 }
 

@@ -36,8 +36,6 @@ type Training struct {
 	// Evaluate computes Trained.Objective and Error, which costs one more look at
 	// every event.
 	Evaluate bool
-	// Learners is Runner's.
-	Learners Learners
 	// Observe sees how it goes, on the goroutine of Run. May be nil.
 	Observe func(pass int, s *Status)
 }
@@ -133,7 +131,7 @@ func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Sta
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
 	c.Fruitless = true // its report counts what was refused
-	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint, Learners: t.Learners}
+	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

@@ -84,7 +84,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.sampled(), Earlier: l.exact}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.validator.sample.Encode(), Earlier: l.exact}
 	if l.Labels != nil {
 		subject.Labelled = l.Labels.Labelled()
 	}

@@ -41,40 +41,6 @@ func fraudEvent(r *rand.Rand, words int) []byte {
 		x+float64(word%3)-1 > 0, x, r.ExpFloat64(), r.IntN(words*3/20), r.IntN(50), word, r.IntN(words), r.IntN(words/10), r.IntN(words/40))
 }
 
-// BenchmarkLearners tells the rate and the CPU of train --solver online with one learner and
-// with two, on a file. It wants two idle cores.
-//
-//	go test ./tests -run '^$' -bench Learners -benchtime 1x -count 5
-func BenchmarkLearners(b *testing.B) {
-	const events = 2_000_000
-	program := buildProgram(b)
-	for _, words := range []int{200, 20_000} {
-		r := rand.New(rand.NewPCG(1, 2))
-		var data []byte
-		for range events {
-			data = append(append(data, fraudEvent(r, words)...), '\n')
-		}
-		file := filepath.Join(b.TempDir(), "events.jsonl")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			b.Fatal(err)
-		}
-		for _, learners := range []int{1, 2} {
-			b.Run(fmt.Sprintf("columns=%d/learners=%d", words*27/20, learners), func(b *testing.B) {
-				used := time.Duration(0)
-				for range b.N {
-					c := exec.Command(program, "train", "--solver", "online", "--quiet", "--set", "record.label=fraud", "--learners", fmt.Sprint(learners), "-d", file)
-					if out, err := c.CombinedOutput(); err != nil {
-						b.Fatalf("%v: %s", err, out)
-					}
-					used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-				}
-				b.ReportMetric(float64(b.N)*events/b.Elapsed().Seconds(), "events/s")
-				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*events), "cpu-ns/event")
-			})
-		}
-	}
-}
-
 func benchmarkGroup(b *testing.B, events, words int) {
 	const partitions = 4
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))

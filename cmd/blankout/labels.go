@@ -45,8 +45,6 @@ func checkJoin(c *config.Config, o runFlags) error {
 		return usageError{fmt.Errorf("-d %s: labels come later (labels.topics): name their file with --labels", o.data)}
 	case o.data == "" && o.labels != "":
 		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
-	case o.learners.N > 1:
-		return usageError{fmt.Errorf("--learners %d: labels come later, which several learners of one model cannot join yet: leave --learners out", o.learners.N)}
 	case o.data == "-" || o.labels == "-":
 		return usageError{errors.New("events and labels that are joined cannot come from standard input")}
 	}

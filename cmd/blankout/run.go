@@ -38,7 +38,6 @@ type runFlags struct {
 	fromGroup string
 	json      bool
 	predict   bool
-	learners  learnersFlags
 }
 
 // serves says whether the run serves: one of a file does so if it is asked to, and a second
@@ -81,16 +80,10 @@ With predict.topic it also scores the events of that topic, labelled or not, and
 writes predictions to predict.output. With --predict-only it does nothing else,
 with a model that it follows: the learner's own, over HTTP, from its snapshot
 topic or from a file, the newest at any time. Without predict.topic it then only
-answers requests for predictions.
-
-With --learners N as many threads learn one model together: after every interval the
-changes that each has made are added to it, in order. A run that is stopped goes on
-from the end of an interval, to the bit as if it had not been; one that ends by itself
-ends an interval.`,
+answers requests for predictions.`,
 		Example: "  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
-			"  blankout run -f blankout.toml --until-end --learners 2\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --keep-serving\n" +
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f blankout.toml --group fraud\n" +
@@ -118,7 +111,6 @@ ends an interval.`,
 	for _, l := range settingFlags {
 		f.String(l.name, "", l.usage+", instead of "+l.key)
 	}
-	o.learners.add(c, "")
 	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
@@ -171,25 +163,13 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	log := p.logger(p.newScreen(0))
 	defer p.reloads(settings.file, l, func() (*config.Loaded, error) { return settings.load(given...) }, log)()
 	if o.predict {
-		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is for learning, and --predict-only learns nothing"); err != nil {
-			return usageError{fmt.Errorf("run: %w", err)}
-		}
 		return p.predictOnly(c.Context(), o, &l.Config)
 	}
 	if o.fromGroup != "" && (l.Group.Name == "" || l.Group.Name == o.fromGroup || o.predict) {
 		return usageError{errors.New("run: --from-group NAME goes with --group and the name of another group, which begins with what that one has learned")}
 	}
 	if l.Group.Name != "" {
-		if err := refuseFlags(c, []string{"learners", "interval", "warm"}, "is of one process; --group learns with one thread in each member"); err != nil {
-			return usageError{fmt.Errorf("run: %w", err)}
-		}
 		return p.learnInGroup(c.Context(), o, &l.Config)
-	}
-	if err := o.learners.check(c, l.Config.Learner); err != nil {
-		return usageError{fmt.Errorf("run: %w", err)}
-	}
-	if o.learners.N > 1 && l.Config.Validate.Policy == "adopt" {
-		return usageError{fmt.Errorf("run: %w", errAdopt)}
 	}
 	if !slices.Contains([]string{"fail", "skip"}, o.refused) {
 		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}

@@ -38,11 +38,10 @@ import (
 // Learner goes on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
 // join says how what waits for labels that come later is opened, nil for none.
-func newRunner(c online.Config, recordConfig record.Config, v validate.Config, learners run.Learners, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+func newRunner(c online.Config, recordConfig record.Config, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: config.Fingerprint(c, recordConfig, v),
-		Learners:    learners,
 		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
@@ -55,7 +54,6 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, l
 		},
 		Log: log,
 	}
-	maps.Copy(r.Fingerprint, learners.Fingerprint())
 	if join != nil {
 		maps.Copy(r.Fingerprint, join.settings)
 	}
@@ -284,7 +282,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
 	}
-	r, err := newRunner(c.Learner, records, c.Validate.Config, o.learners.Learners, join, store, o.reset, o.from, log)
+	r, err := newRunner(c.Learner, records, c.Validate.Config, join, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,6 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -o model\n" +
 			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -o model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
-			"  blankout train -d train.svm --solver online --learners 2 -o model\n" +
 			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -o model",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -36,7 +36,6 @@ type onlineFlags struct {
 	passes      int
 	classes     []string
 	classWeight map[string]string
-	learners    learnersFlags
 	// scale is what an objective with penalty |w|^2 must be multiplied by.
 	scale float64
 }
@@ -44,7 +43,6 @@ type onlineFlags struct {
 func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
-	o.learners.add(c, "online: ")
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(online.Rules()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random; with --noise auto levels\nof groups are learned as well")
@@ -70,7 +68,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "learners", "interval", "warm", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
 	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
 		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
 )
@@ -281,10 +279,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if len(o.data.paths) == 0 {
 		return errors.New("name a file of examples with -d (- is standard input)")
 	}
-	if err := t.Check(); err != nil {
-		return err
-	}
-	return o.online.learners.check(c, *t)
+	return t.Check()
 }
 
 // findClasses returns the classes of the first batches of every path, in order.
@@ -341,7 +336,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),
-		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json, Learners: o.online.learners.Learners,
+		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
 			if len(o.unlabelled) == 0 {

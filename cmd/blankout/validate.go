@@ -235,9 +235,6 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	}
 	path, file, live := s.path, s.file, s.model.Model.(*blankout.Linear) // see readSaved
 	settings := config.Fingerprint(c.Learner, c.Record, c.Validate.Config)
-	if was, err := run.ReadFingerprint(file.Blocks); err == nil {
-		run.KeepLearners(settings, was)
-	}
 	joined := o.labels != "" || len(c.Labels.Topics) > 0
 	if joined {
 		maps.Copy(settings, c.Labels.Settings())
