@@ -507,7 +507,11 @@ func TestFillRefused(t *testing.T) {
 	if !l.missing.fills() {
 		t.Fatal(l.missing.model)
 	}
-	if err := l.PrepareSharing(); err != nil {
+	blocks, err := l.Snapshot().Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Restore(c.Shared(), blocks); err != nil { // as the base of a group
 		t.Fatal(err)
 	}
 	for range 300 {

@@ -2,7 +2,6 @@ package online
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -135,15 +134,12 @@ func TestPresenceIsKept(t *testing.T) {
 		if again.scaling.scaler.Curves == nil || again.Fingerprint()["presence"] != "auto" {
 			t.Errorf("saved at %d: no presence", at)
 		}
-		if err := again.PrepareSharing(); err != nil {
-			t.Error(err)
-		}
 	}
-	l, err := New(DefaultConfig(), newAbsences(1).schema)
+	l, err := New(DefaultConfig().Shared(), newAbsences(1).schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.PrepareSharing(), l.Share(2, 1000)); err != nil {
+	if err := l.Share(2, 1000); err != nil {
 		t.Fatal(err)
 	}
 	a := newAbsences(4)

@@ -168,18 +168,6 @@ func (c Config) Shared() Config {
 	return c
 }
 
-// PrepareSharing checks a Learner that is to share learning with others, as
-// Config.CheckShared does its settings, and gives it the settings of Config.Shared.
-func (l *Learner) PrepareSharing() error {
-	if err := l.config.CheckShared(); err != nil {
-		return err
-	}
-	l.config = l.config.Shared()
-	l.set.fills, l.filling = false, filling{grouping: l.filling.grouping}
-	l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))
-	return nil
-}
-
 // withoutFill returns rules of which those that fill in rescale instead.
 func withoutFill(rules blankout.MissingRules) blankout.MissingRules {
 	for i, rule := range rules {
