@@ -105,10 +105,6 @@ func measure() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	modules, err := goCommand("list", "-m", "all").Output()
-	if err != nil {
-		return "", err
-	}
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		return "", err
@@ -117,7 +113,6 @@ func measure() (string, error) {
 	fmt.Fprintf(&b, "%-24s %6d\n", "all", all)
 	fmt.Fprintf(&b, "%-24s %6d\n", "packages", packages)
 	fmt.Fprintf(&b, "%-24s %6d\n", "modules", required)
-	fmt.Fprintf(&b, "%-24s %6d\n", "modules-all", bytes.Count(modules, []byte("\n")))
 	fmt.Fprintf(&b, "%-24s %6d\n", "binary-kB", binary/1000)
 	return b.String(), nil
 }
