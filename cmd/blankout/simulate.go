@@ -136,7 +136,6 @@ out from FILE that are deleted in the same way.`,
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	}
 	_ = c.MarkFlagDirname("output")
-	c.AddCommand(p.simulateGroup())
 	return c
 }
 

@@ -36,7 +36,7 @@ var groups = []struct {
 		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "field-curves", "calibrate", "class-weight",
 		"threshold", "learn"}},
 	{"Solver", []string{"solver", "tol", "max-iterations", "starts", "threads", "seed"}},
-	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window", "interval", "warm"}},
+	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs", "memory"}},
 	{"Deletion", []string{"delete", "delete-groups", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
 	{"Members", []string{"members", "partitions", "crash", "pause", "delay", "timeout", "session", "rate", "precision"}},

@@ -14,7 +14,7 @@ import (
 
 	"blankout"
 	"blankout/online"
-	"blankout/simulate"
+	"blankout/tools/groupsim/members"
 )
 
 // A Zipf stream's number of columns, features of an event, events to learn and events to test
@@ -28,29 +28,29 @@ const (
 // commits, with one learner, on the same streams.
 func (c *comparison) group() error {
 	fmt.Fprint(c.w, "## Many members, one model: Zipf streams\n\n| noise | members | test error, % | more than one learner | log-loss, nats | more than one learner |\n|---|---|---|---|---|---|\n")
-	noises, members := []string{"none", "dropout:0.3"}, []int{1, 8, 32}
+	noises, counts := []string{"none", "dropout:0.3"}, []int{1, 8, 32}
 	type outcome struct{ errors, losses [zipfStreams]float64 }
-	outcomes := make([]outcome, len(noises)*len(members))
+	outcomes := make([]outcome, len(noises)*len(counts))
 	for seed := range zipfStreams {
 		schema, events, test := zipfStream(uint64(seed))
 		for i, noise := range noises {
-			for j, n := range members {
+			for j, n := range counts {
 				config := online.DefaultConfig()
 				config.Noise = noise
-				m := simulate.Members{N: n, Interval: 1000, Share: 0.02, Warm: 10_000, Rate: 20_000, Precision: 32, Delay: 0.005, Timeout: 1, Session: 10}
+				m := members.Members{N: n, Interval: 1000, Share: 0.02, Warm: 10_000, Rate: 20_000, Precision: 32, Delay: 0.005, Timeout: 1, Session: 10}
 				r, err := m.Run(context.Background(), config, schema, events, test)
 				if err != nil {
 					return err
 				}
-				o := &outcomes[i*len(members)+j]
+				o := &outcomes[i*len(counts)+j]
 				o.errors[seed], o.losses[seed] = *r.TestError, *r.TestLogLoss
 			}
 		}
 	}
 	for i, noise := range noises {
-		one := &outcomes[i*len(members)]
-		for j, n := range members {
-			o := &outcomes[i*len(members)+j]
+		one := &outcomes[i*len(counts)]
+		for j, n := range counts {
+			o := &outcomes[i*len(counts)+j]
 			fmt.Fprintf(c.w, "| %s | %d | %.2f | %s | %.4f | %s |\n", noise, n, stat.Mean(o.errors[:], nil), more(o.errors, one.errors, 2), stat.Mean(o.losses[:], nil), more(o.losses, one.losses, 4))
 		}
 	}

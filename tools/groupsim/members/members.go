@@ -1,8 +1,7 @@
-package simulate
-
-// This file simulates a group of many learners of one model: the rule, the fold and the
+// Package members simulates a group of many learners of one model: the rule, the fold and the
 // commits' bytes are the real ones (package group), the members, their log and the network
 // are simulated in a time of their own.
+package members
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package simulate_test
+package members
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,6 @@ import (
 
 	"blankout"
 	"blankout/online"
-	"blankout/simulate"
 )
 
 // groupEvents returns events of words and a number of two classes.
@@ -34,8 +33,8 @@ func groupEvents(n int) (*blankout.Schema, []blankout.Example) {
 	return s, events
 }
 
-func members(n int) simulate.Members {
-	return simulate.Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
+func members(n int) Members {
+	return Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
 }
 
 // Whatever happens to the members, every record counts once, replicas are equal, and the
@@ -50,7 +49,7 @@ func TestMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := simulate.MembersResult{Rejected: nil}
+	seen := MembersResult{Rejected: nil}
 	rejected := uint64(0)
 	for seed := range uint64(5) {
 		m := members(7)
@@ -104,13 +103,13 @@ func TestMembersAlone(t *testing.T) {
 }
 
 func TestMembersCheck(t *testing.T) {
-	for name, change := range map[string]func(*simulate.Members){
-		"members":   func(m *simulate.Members) { m.N = 0 },
-		"interval":  func(m *simulate.Members) { m.Interval = 0 },
-		"precision": func(m *simulate.Members) { m.Precision = 16 },
-		"rate":      func(m *simulate.Members) { m.Rate = 0 },
-		"loss":      func(m *simulate.Members) { m.Loss = 1 },
-		"crash":     func(m *simulate.Members) { m.Crash, m.Pause = 0.5, 0.5 },
+	for name, change := range map[string]func(*Members){
+		"members":   func(m *Members) { m.N = 0 },
+		"interval":  func(m *Members) { m.Interval = 0 },
+		"precision": func(m *Members) { m.Precision = 16 },
+		"rate":      func(m *Members) { m.Rate = 0 },
+		"loss":      func(m *Members) { m.Loss = 1 },
+		"crash":     func(m *Members) { m.Crash, m.Pause = 0.5, 0.5 },
 	} {
 		m := members(2)
 		if change(&m); m.Check() == nil || !strings.Contains(m.Check().Error(), name) {
