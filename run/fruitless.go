@@ -45,8 +45,13 @@ func (e *FruitlessError) Error() string {
 	return text
 }
 
+// fewRecords are too few for a run that goes on from a checkpoint to be judged by: what was
+// left after a stop may be a refused record, or events whose label never came.
+const fewRecords = 10
+
 // fruitless returns a *FruitlessError if the run, which has read all there is, is one.
-// Events that wait for a label may still be learned.
+// Events that wait for a label may still be learned, and where labels come later some of
+// them never do.
 func (l *loop) fruitless() error {
 	s := &l.current
 	e := &FruitlessError{Learned: s.Learned + s.HeldOut, RefusedBy: map[blankout.Reason]uint64{}}
@@ -57,15 +62,16 @@ func (l *loop) fruitless() error {
 			refused += n
 		}
 	}
-	waiting := uint64(0)
+	waiting, joined := uint64(0), false
 	if l.Labels != nil {
-		waiting = l.Labels.Counts().Pending
+		c := l.Labels.Counts()
+		waiting, joined = c.Pending, c.Matched > 0
 	}
-	if l.Config.Unlabelled {
+	if l.Config.Unlabelled || joined {
 		e.Learned += s.Unlabelled
 	}
 	e.Read = s.Learned + s.HeldOut + s.Unlabelled + refused
-	if e.Read == 0 || 2*refused <= e.Read+waiting && (e.Learned > 0 || waiting > 0) {
+	if e.Read == 0 || l.before > 0 && e.Read < fewRecords || 2*refused <= e.Read+waiting && (e.Learned > 0 || waiting > 0) {
 		return nil
 	}
 	if len(s.RefusedSamples) > 0 {

@@ -559,6 +559,8 @@ func TestFruitless(t *testing.T) {
 		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabelled = unlabelled, true }, ""},
 		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
 		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
+		"a few refused":      {func(s *service) { s.source.n, s.source.refuse = 109, func(int) bool { return true } }, ""},
+		"ten refused":        {func(s *service) { s.source.n, s.source.refuse = 110, func(int) bool { return true } }, "of 10 records 0 were learned, 10 were refused (syntax 10)"},
 		"taken as it is": {func(s *service) {
 			s.source.refuse, s.Config.Fruitless = func(int) bool { return true }, true
 		}, ""},
