@@ -26,6 +26,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/measure"
 	"blankout/online"
+	records "blankout/record"
 	"blankout/stream"
 	"blankout/validate"
 )
@@ -1433,6 +1434,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	schema := r.fold.Learner().Schema()
 	for _, f := range e.commit.Fields {
 		if !slices.ContainsFunc(schema.Fields, func(g blankout.Field) bool { return g.Name == f.Name }) {
+			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not say
 			schema.AddField(f)
 		}
 	}

@@ -55,6 +55,15 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 		if apart && len(own) != 16 {
 			t.Errorf("16 numbers have %d columns", len(own))
 		}
+		again := apartSchema(8) // as a group's fold adds fields that commits name
+		again.Apart = apart
+		for _, f := range s.Fields[1:] {
+			f.Column = OwnColumn(again, f.Name, f.Kind)
+			again.AddField(f)
+		}
+		if !slices.Equal(again.Fields, s.Fields) {
+			t.Errorf("fields %v, want %v", again.Fields, s.Fields)
+		}
 		text := words(400)
 		first := decodeAll(t, s, text)[0]
 		for _, column := range first {

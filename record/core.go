@@ -297,13 +297,28 @@ func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.c.MaxFields && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == blankout.Numeric {
+		if d.s.Apart && kind == blankout.Numeric { // OwnColumn, with what is taken at hand
 			f.Column = d.taken.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)
 		d.takeFields()
 	}
 	return id
+}
+
+// OwnColumn returns the column of its own that a field gets which is added to a Schema now, 0
+// if it gets none.
+func OwnColumn(s *blankout.Schema, name string, kind blankout.Kind) uint32 {
+	if !s.Apart || kind != blankout.Numeric {
+		return 0
+	}
+	var taken blankout.TakenColumns
+	for id := range s.Fields {
+		if s.Owns(id) {
+			taken.Take(s.Fields[id].Column)
+		}
+	}
+	return taken.Of(fieldHash(name, s.Seed), s.Columns()-1)
 }
 
 // takeFields takes up the fields of the Schema that are new to d: another
@@ -396,9 +411,9 @@ func (d *core) newID(n *named, kind blankout.Kind) uint16 {
 	return n.ids[kind]
 }
 
-func (d *core) fieldHash(name string) uint64 {
-	return blankout.Mix(xxhash.Sum64String(name) + d.s.Seed)
-}
+func (d *core) fieldHash(name string) uint64 { return fieldHash(name, d.s.Seed) }
+
+func fieldHash(name string, seed uint64) uint64 { return blankout.Mix(xxhash.Sum64String(name) + seed) }
 
 // pair adds x as the feature n=value.
 func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {

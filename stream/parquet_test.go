@@ -276,7 +276,8 @@ func TestParquetAmplifiers(t *testing.T) {
 			p.Close()
 		}
 		runtime.ReadMemStats(&after)
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
+		// The race detector drops what is pooled, so that more is made.
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most && !raceDetector {
 			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
 		}
 		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
