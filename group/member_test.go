@@ -274,6 +274,11 @@ func TestMembersCurvesAndSuspects(t *testing.T) {
 	if late.Chain != s.Chain || !slices.Equal(a.Intercept, b.Intercept) || !slices.EqualFunc(a.Scaler.Curves.Knots, b.Scaler.Curves.Knots, slices.Equal) {
 		t.Errorf("chain %s, intercept %v, curves %+v; late %s, %v, %+v", s.Chain, a.Intercept, a.Scaler.Curves, late.Chain, b.Intercept, b.Scaler.Curves)
 	}
+	for _, f := range a.Schema.Fields { // commits say their names only
+		if f.Kind == blankout.Numeric && f.Column == 0 {
+			t.Errorf("the fold's field %q has no column", f.Name)
+		}
+	}
 	if c := s.Model.Model().Scaler.Curves; c == nil || len(c.Columns) != 1 || len(c.Knots[0]) != 6 {
 		t.Errorf("curves %+v", c)
 	}
