@@ -1,0 +1,255 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/tools/groupsim/members"
+)
+
+// sensors writes events of numbers that go together, in three groups of which some fail
+// for a while: JSON lines with a class among classes, or a number or a count as the label.
+// Their sense changes after two thirds.
+func sensors(t *testing.T, dir, name string, n, classes int, label string) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, uint64(classes)))
+	var b strings.Builder
+	for i := range n {
+		heat, load := r.NormFloat64(), r.NormFloat64()
+		if i > 2*n/3 {
+			heat = -heat
+		}
+		sense := heat - 0.7*load*load + 0.4*r.NormFloat64()
+		var y any
+		switch label {
+		case "number":
+			y = 20 + 5*sense
+		case "count":
+			y = math.Floor(math.Exp(0.5*sense) * 3)
+		default:
+			y = fmt.Sprintf("c%d", min(classes-1, max(0, int(math.Floor((sense+1.5)*float64(classes)/3)))))
+		}
+		fields := []string{
+			fmt.Sprintf(`"id":"e%d","at":%d,"label":%s`, i, 1_700_000_000_000+1000*i, quoted(y)),
+		}
+		number := func(field string, x float64, dead bool) {
+			if dead {
+				fields = append(fields, fmt.Sprintf("%q:null", field))
+			} else if r.IntN(40) > 0 {
+				fields = append(fields, fmt.Sprintf("%q:%.6g", field, x))
+			}
+		}
+		engine, cabin := i%50 < 8, r.IntN(6) == 0
+		number("oil", 80+10*heat+r.NormFloat64(), engine)
+		number("water", 60+8*heat+2*r.NormFloat64(), engine)
+		number("rpm", 3000*math.Exp(load), false)
+		number("torque", 200+60*load+10*r.NormFloat64(), cabin)
+		number("wear", math.Abs(r.NormFloat64()), cabin)
+		fields = append(fields, fmt.Sprintf(`"driver":"d%d"`, r.IntN(12)), fmt.Sprintf(`"note":"%s road w%d"`, []string{"wet", "dry"}[r.IntN(2)], r.IntN(30)))
+		if r.IntN(9) == 0 {
+			fields = append(fields, fmt.Sprintf(`"trailer":%.3g`, 1+r.Float64()))
+		}
+		fmt.Fprintf(&b, "{%s}\n", strings.Join(fields, ","))
+	}
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func quoted(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// laterLabels divides labelled events into events and labels that come up to a minute later.
+func laterLabels(t *testing.T, file string) (events, labels string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type later struct {
+		at   float64
+		line string
+	}
+	var e strings.Builder
+	var all []later
+	for line := range strings.Lines(string(data)) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		at := fields["at"].(float64) + 1000*float64(len(line)*7%60)
+		if len(all)%11 > 0 { // some get none
+			all = append(all, later{at, quoted(map[string]any{"id": fields["id"], "label": fields["label"], "at": at})})
+		} else {
+			all = append(all, later{at, quoted(map[string]any{"id": "nobody", "label": fields["label"], "at": at})})
+		}
+		delete(fields, "label")
+		e.WriteString(quoted(fields) + "\n")
+	}
+	slices.SortStableFunc(all, func(a, b later) int { return int(a.at - b.at) })
+	var l strings.Builder
+	for _, x := range all {
+		l.WriteString(x.line + "\n")
+	}
+	events, labels = file+".events.jsonl", file+".labels.jsonl"
+	for name, text := range map[string]string{events: e.String(), labels: l.String()} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return events, labels
+}
+
+// frozenRuns learns streams as the service does, and hashes what it measures, forecasts
+// and saves, the weights by column, and the answers to events as they are and to events
+// that lack groups of fields.
+func frozenRuns(f *frozen) {
+	t, dir := f.t, f.t.TempDir()
+	two := sensors(t, dir, "two.jsonl", 2600, 2, "")
+	five := sensors(t, dir, "five.jsonl", 1800, 5, "")
+	number := sensors(t, dir, "number.jsonl", 1800, 1, "number")
+	count := sensors(t, dir, "count.jsonl", 1800, 1, "count")
+	events, labels := laterLabels(t, two)
+	base := []string{"record.id=id", "record.time=at", `record.groups={engine = ["oil", "water"], cabin = ["torque", "wear"]}`}
+	of := func(settings ...string) []string { return slices.Concat(base, settings) }
+
+	for _, c := range []struct {
+		name, data string
+		args       []string
+		settings   []string
+	}{
+		{"two", two, nil, of()},
+		{"two text", two, nil, of("record.text=note", "record.ngrams=2", `record.crosses=[["driver", "trailer"]]`)},
+		{"two adagrad alone", two, nil, of("learner.noise=dropout:0.3")},
+		{"two clean gradients", two, nil, of("learner.noise=dropout:0.3", "learner.marginalised=false")},
+		{"two dropout-descent", two, nil, of("learner.rule=dropout-descent", "learner.noise=dropout:0.3")},
+		{"two sgd", two, nil, of("learner.rule=sgd", "learner.noise=none")},
+		{"two arow", two, nil, of("learner.rule=arow", "learner.loss=hinge", "learner.noise=none")},
+		{"two ftrl", two, nil, of("learner.rule=ftrl", "learner.l1=0.01")},
+		{"two irls", two, nil, of("learner.rule=irls", "learner.refresh=50", "learner.noise=dropout:0.3")},
+		{"two refresh window", two, nil, of("learner.refresh=50", "learner.refresh_window=200", "learner.noise=dropout:0.3")},
+		{"two gaussian", two, nil, of("learner.noise=gaussian:0.2")},
+		{"two poisson", two, nil, of("learner.noise=poisson", "learner.standardise=none", "record.drop=rpm")},
+		{"two groups", two, nil, of("learner.noise=dropout:0.1+group:0.3")},
+		{"two groups by name", two, nil, of("learner.noise=group:engine=0.3,cabin=0.1")},
+		{"two groups auto", two, nil, of("learner.expected_missing_groups=0.3")},
+		{"two observed", two, nil, of("learner.noise=observed")},
+		{"two curves", two, nil, of("learner.curves=5", "learner.noise=dropout:0.3")},
+		{"two curves auto", two, nil, of("learner.curves=8")},
+		{"two no presence", two, nil, of("learner.presence=none")},
+		{"two fill", two, nil, of("learner.missing=fill")},
+		{"two rescale", two, nil, of("learner.missing=rescale", "learner.publish_levels=false")},
+		{"two calibrate", two, nil, of("learner.calibrate=true", "learner.threshold=0.3")},
+		{"two half-life", two, nil, of("learner.half_life=400", "learner.on_drift=forget")},
+		{"two half-life time", two, nil, of("learner.half_life_time=300")},
+		{"two t-logistic", two, nil, of("learner.loss=t-logistic:1.6", "learner.suspect=0.3")},
+		{"two class weight", two, nil, of("learner.class_weight={c1 = 3.0}", "learner.intercept=penalised", "record.positive=c0")},
+		{"two average", two, nil, of("learner.average=0.0", "learner.adapt=false", "learner.eta=0.2")},
+		{"two standardise all", two, nil, of("learner.standardise=all", "learner.transform=none")},
+		{"two standardise scale", two, nil, of("learner.standardise=scale", "learner.noise=dropout:0.3")},
+		{"two unlabelled", two, nil, of("record.unlabelled=true", "learner.alpha=0.5")},
+		{"two validated", two, nil, of("validate.events=1000", "validate.holdout=10", "validate.policy=adopt", "validate.window=0", "validate.directory=", "learner.noise=dropout:0.3")},
+		{"late", events, []string{"--labels", labels}, of("labels.wait=40s")},
+		{"late numbers", events, []string{"--labels", labels}, of("labels.wait=1m", "learner.noise=none", "learner.curves=4")},
+		{"five", five, nil, of("record.max_classes=6")},
+		{"five alone", five, nil, of("record.max_classes=6", "learner.noise=dropout:0.3")},
+		{"five groups", five, nil, of("record.max_classes=5", "learner.noise=group:0.3")},
+		{"five curves", five, nil, of("record.max_classes=5", "learner.curves=5", "learner.noise=dropout:0.1")},
+		{"five chen", five, nil, of("record.max_classes=5", "learner.loss=logistic:chen", "learner.missing=fill")},
+		{"five drift", five, nil, of("record.max_classes=5", "learner.on_drift=forget", "learner.covariance_fields=0")},
+		{"number", number, nil, of("learner.loss=squared")},
+		{"number fill", number, nil, of("learner.loss=squared", "learner.missing=fill", "learner.noise=dropout:0.3")},
+		{"number quantile", number, nil, of("learner.loss=quantile:0.9")},
+		{"number huber", number, nil, of("learner.loss=huber:1", "learner.half_life=500")},
+		{"number poisson", count, nil, of("learner.loss=poisson")},
+		{"sparse known", f.sample("usps/test.svm.gz"), nil, []string{"record.known=true", "record.max_classes=10", "record.group_every=16"}},
+		{"sparse text", f.sample("subj/all.svm.gz"), nil, nil},
+	} {
+		f.run(c.name, c.data, c.args, c.settings)
+	}
+
+	// Stopped in mid-stream and gone on with, the state is that of one run.
+	whole, parts := f.learned(two, nil, base), t.TempDir()
+	for _, last := range []string{"900", "1000", "0"} {
+		f.learnInto(parts, two, []string{"--max-events", last}, base)
+	}
+	if a, b := stateHash(t, whole), stateHash(t, parts); a != b {
+		t.Errorf("a run stopped twice has state %s, one run has %s", b, a)
+	}
+
+	// What reads a checkpoint.
+	checkpoint := whole
+	validate := runProgram(t, filepath.Dir(two), f.program, "validate", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two))
+	f.got["validate"] = f.hash("validate", stable(t, validate, "time", "seconds", "read_seconds", "pause_seconds"))
+	audit := runProgram(t, filepath.Dir(two), f.program, "audit", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two), "--max-events", "60")
+	f.got["audit"] = f.hash("audit", audit)
+	for _, format := range []string{"json", "text"} {
+		f.got["export "+format] = f.hash("export "+format, runProgram(t, "", f.program, "export", "--format", format, "-m", checkpoint))
+	}
+	for _, nightmare := range []string{"random:0,0.4", "groups:0.5", "worst:2", "group:engine", "burst:cabin@30%-60%", "drift:oil:1,5@30%-60%", "noise:0.3"} {
+		simulated := runProgram(t, "", f.program, "simulate", "--json", "-q", "-m", checkpoint, "-d", two, "--nightmare", nightmare, "--seed", "3", "-o", t.TempDir())
+		f.got["simulate "+nightmare] = f.hash("simulate "+nightmare, stable(t, simulated, "seconds", "output", "files"))
+	}
+
+	// Threads change no bit.
+	for _, threads := range []string{"1", "2"} {
+		f.train("threads", "usps/train.svm.gz", "usps/train.svm.gz", "--loss", "hinge", "--noise", "dropout:0.3", "--threads", threads)
+	}
+}
+
+// frozenFold learns a stream by three members of a group, one of which dies now and then,
+// and hashes what their fold came to, measured on events held apart.
+func frozenFold(f *frozen) {
+	schema := blankout.NewSchema(20, []string{"no", "yes"}, 2)
+	for i := range 20 {
+		schema.AddField(blankout.Field{Name: fmt.Sprintf("f%d", i), Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(3, 5))
+	events := make([]blankout.Example, 6000)
+	for i := range events {
+		e := &events[i]
+		e.Weight = 1
+		sum := 0.0
+		for j := range 20 {
+			if r.IntN(7) == 0 {
+				continue
+			}
+			x := r.NormFloat64() + float64(j)/10
+			sum += x * float64(j%5-2)
+			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(37*j+1)), append(e.Features.Value, x)
+			e.Field = append(e.Field, uint16(j))
+		}
+		if sum+r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+	}
+	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
+		c := online.DefaultConfig()
+		c.Noise = noise
+		m := members.Members{N: 3, Interval: 100, Share: 1, Rate: 1000, Precision: 32, Seed: 9, Delay: 0.01, Timeout: 1, Crash: 0.2, Session: 3}
+		result, err := m.Run(f.t.Context(), c, schema.Clone(), events[:5000], events[5000:])
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if !result.Replicas || result.Crashes == 0 {
+			f.t.Errorf("noise %s: a fold from a base of another: equal %v, after %d crashes", noise, result.Replicas, result.Crashes)
+		}
+		f.got["fold "+noise] = f.hash("fold "+noise, []byte(quoted(result)))
+	}
+}
