@@ -51,7 +51,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 // one number.
 func TestExactIsTrain(t *testing.T) {
 	program := buildProgram(t)
-	samples := filepath.Join("..", "experiment", "samples")
+	samples := filepath.Join("..", "papers", "samples")
 	for _, test := range []struct {
 		name, data, format string
 		records, classes   int

@@ -65,7 +65,7 @@ func TestFrozen(t *testing.T) {
 }
 
 func (f *frozen) sample(name string) string {
-	file, err := filepath.Abs(filepath.Join("../experiment/samples", name))
+	file, err := filepath.Abs(filepath.Join("../papers/samples", name))
 	if err != nil {
 		f.t.Fatal(err)
 	}

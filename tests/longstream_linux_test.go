@@ -32,7 +32,7 @@ import (
 // Every event must be learned, memory must stay where it is, and of real data the error must
 // rise where the stream changes and fall again.
 func TestLongStream(t *testing.T) {
-	events, data, out := 200_000, "../experiment/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
+	events, data, out := 200_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
 	if text := os.Getenv("BLANKOUT_LONG_STREAM"); text != "" {
 		var err error
 		if events, err = strconv.Atoi(text); err != nil || events < 100_000 {

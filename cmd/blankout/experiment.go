@@ -1,6 +1,6 @@
 package main
 
-// The command experiment names the experiments of package experiment, runs one or
+// The command experiment names the experiments of package papers, runs one or
 // all of them into a folder each, and prints the claims with what came out.
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"blankout/experiment"
+	"blankout/papers"
 )
 
 type experimentFlags struct {
@@ -53,7 +53,7 @@ there the same command goes on after it has been stopped.`,
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
-			for _, e := range experiment.All() {
+			for _, e := range papers.All() {
 				names = append(names, e.Name+"\t"+e.Help)
 			}
 			return append(names, "all\tevery experiment", "index\tthe summary of results"), cobra.ShellCompDirectiveNoFileComp
@@ -84,7 +84,7 @@ there the same command goes on after it has been stopped.`,
 
 func (p *program) listExperiments() error {
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	for _, e := range experiment.All() {
+	for _, e := range papers.All() {
 		needs := strings.Join(e.Needs, " ")
 		if needs == "" {
 			needs = "nothing"
@@ -98,34 +98,34 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 	if o.quick && o.full {
 		return usageError{errors.New("experiment: give one of --quick and --full")}
 	}
-	chosen := experiment.All()
+	chosen := papers.All()
 	if name != "all" && name != "index" {
-		e, err := experiment.Find(name)
+		e, err := papers.Find(name)
 		if err != nil {
 			return usageError{err}
 		}
-		chosen = []experiment.Experiment{e}
+		chosen = []papers.Experiment{e}
 	}
 	if o.out == "" {
 		return usageError{errors.New("experiment: name a folder for the results with -o")}
 	}
 	if name == "index" {
-		return experiment.Index(o.out)
+		return papers.Index(o.out)
 	}
-	options := experiment.Options{Size: experiment.Default, Data: o.data, Seed: o.seed, Threads: o.threads}
+	options := papers.Options{Size: papers.Default, Data: o.data, Seed: o.seed, Threads: o.threads}
 	switch {
 	case o.quick:
-		options.Size = experiment.Quick
+		options.Size = papers.Quick
 	case o.full:
-		options.Size = experiment.Full
+		options.Size = papers.Full
 	}
 	screen := p.newScreen(10 * time.Second)
-	options.Progress = func(g experiment.Status) {
+	options.Progress = func(g papers.Status) {
 		if screen.due() {
 			screen.progress(experimentProgress(g))
 		}
 	}
-	results := map[string]*experiment.Result{}
+	results := map[string]*papers.Result{}
 	for _, e := range chosen {
 		if o.full && o.data == "" && len(e.Needs) > 0 {
 			return usageError{fmt.Errorf("experiment %s: --full needs the data sets: name their folder with --data", e.Name)}
@@ -134,13 +134,13 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 	for _, e := range chosen {
 		options := options
 		if o.data == "" && len(e.Needs) > 0 {
-			options.Size = experiment.Quick
+			options.Size = papers.Quick
 		}
 		options.Out = o.out
 		if name == "all" {
 			options.Out = filepath.Join(o.out, e.Name)
 		}
-		r, err := experiment.Run(ctx, e, options)
+		r, err := papers.Run(ctx, e, options)
 		if err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("experiment %s: the same command goes on from here: %w", e.Name, err)
@@ -151,7 +151,7 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 		screen.done(fmt.Sprintf("%s: %s: see %s", e.Name, verdicts(r.Claims), filepath.Join(options.Out, "results.md")))
 	}
 	if name == "all" {
-		if err := experiment.Index(o.out); err != nil {
+		if err := papers.Index(o.out); err != nil {
 			return err
 		}
 	}
@@ -166,18 +166,18 @@ func (p *program) runExperiments(ctx context.Context, name string, o *experiment
 }
 
 // verdicts counts what became of claims.
-func verdicts(claims []experiment.Claim) string {
-	count := map[experiment.Verdict]int{}
+func verdicts(claims []papers.Claim) string {
+	count := map[papers.Verdict]int{}
 	for _, c := range claims {
 		count[c.Verdict]++
 	}
-	if n := count[experiment.NotDecided]; n == len(claims) { // all or none
-		return fmt.Sprintf("%s %s", plural(n, "claim"), experiment.NotDecided)
+	if n := count[papers.NotDecided]; n == len(claims) { // all or none
+		return fmt.Sprintf("%s %s", plural(n, "claim"), papers.NotDecided)
 	}
-	return fmt.Sprintf("%s reproduced, %d not, %d undecided", plural(count[experiment.Reproduced], "claim"), count[experiment.NotReproduced], count[experiment.Undecided])
+	return fmt.Sprintf("%s reproduced, %d not, %d undecided", plural(count[papers.Reproduced], "claim"), count[papers.NotReproduced], count[papers.Undecided])
 }
 
-func experimentProgress(g experiment.Status) string {
+func experimentProgress(g papers.Status) string {
 	line := fmt.Sprintf("%s: %d of %d", g.Experiment, g.Done, g.Known)
 	if g.Reused > 0 {
 		line += fmt.Sprintf(" (%d from before)", g.Reused)

@@ -1,4 +1,4 @@
-package experiment
+package papers
 
 // This file holds the experiment on sensors that die: a whole group of features, or one
 // feature, and either the service is told which ones, or nobody says so.

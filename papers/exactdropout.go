@@ -1,4 +1,4 @@
-package experiment
+package papers
 
 // This file holds the exact expected logistic loss under dropout, without copies and
 // without normal scores.

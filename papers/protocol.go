@@ -1,4 +1,4 @@
-package experiment
+package papers
 
 // This file holds the protocol that the experiments share. A setting is chosen by its
 // loss on validation items, the test items are used once, with what was chosen, and two
@@ -141,7 +141,7 @@ func Every(parts ...Verdict) Verdict {
 // Price 2012, which adds one to either count and holds for few such items too.
 func mcNemar(a, b mistakes) Difference {
 	if len(a) != len(b) || len(a) == 0 {
-		panic(fmt.Sprintf("experiment: %d test items against %d", len(a), len(b)))
+		panic(fmt.Sprintf("papers: %d test items against %d", len(a), len(b)))
 	}
 	onlyA, onlyB := 0.0, 0.0
 	for i := range a {
