@@ -24,9 +24,9 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
-	"blankout/measure"
 	"blankout/online"
 	records "blankout/record"
+	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
 )
@@ -135,12 +135,12 @@ type Member struct {
 	Validator *validate.Validator
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
-	// DeadLetters takes the records that cannot be used, before a commit counts them;
+	// DeadLetters takes the records that cannot be used, before they are counted in;
 	// nil: they are only counted.
-	DeadLetters *stream.DeadLetters
+	DeadLetters run.DeadLetters
 	// Suspects takes the events whose label is probably wrong, see online.Config.Suspect,
 	// before a commit counts them; nil: they are only counted.
-	Suspects *stream.DeadLetters
+	Suspects run.Suspects
 	// Observe is told of a new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
@@ -196,12 +196,8 @@ type Status struct {
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
 	Metrics online.Metrics   `json:"-"` // of the fold
-	// Counts of records that this member has met, whatever became of their commits.
-	Learned, Unlabelled uint64                     `json:"-"`
-	RefusedBy           map[blankout.Reason]uint64 `json:"-"`
-	// Holdout is what this member's model of the time said of the events that it held out.
-	Holdout    measure.Classes `json:"-"`
-	Newest     []byte          `json:"-"` // the newest usable record as it came, where records are kept
+	// Counts are of the records that this member has met, whatever became of their commits.
+	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // by this member
 	// Warnings say what is probably not as the stream's owner believes, of the fold.
 	Warnings []online.Warning `json:"-"`
@@ -243,6 +239,7 @@ type life struct {
 	bases   *stream.BaseTopic
 	replica *replica
 	work    *online.Learner
+	intake  run.Intake // into work
 	batch   blankout.Batch
 	current Status
 
@@ -310,9 +307,16 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}, RefusedBy: map[blankout.Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log}
+	if m.DeadLetters != nil {
+		l.intake.Refused = run.PolicyDeadLetter
+	}
+	if m.Validator != nil {
+		l.intake.Holdout = m.Validator.Config.Holdout
 	}
 	if _, err := rand.Read(l.id[:]); err != nil {
 		return err
@@ -793,44 +797,16 @@ func (l *life) learn(ctx context.Context) error {
 	if l.began.IsZero() {
 		l.began = time.Now()
 	}
-	if b.Schema != nil {
-		l.work.SetSchema(b.Schema)
+	l.intake.Learner = l.work
+	n, _, err := l.intake.Admit(ctx, b)
+	if err != nil {
+		return err
 	}
-	for i := range b.Examples {
-		e := &b.Examples[i]
-		if e.Refused != nil && l.DeadLetters != nil && e.Refused.Reason.Faulty() {
-			if err := l.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
-				return fmt.Errorf("storing a dead letter: %w", err)
-			}
-		}
-		switch {
-		case e.Refused != nil:
-			l.current.RefusedBy[e.Refused.Reason]++
-			l.work.Learn(e) // which counts it
-		case validate.HeldOut(b.Partition, e.Offset, l.holdout()):
-			l.current.HeldOut++
-			if e.Label != blankout.Unlabelled && online.Usable(e) {
-				l.work.Assess(e, &l.current.Holdout)
-			}
-		case e.Label == blankout.Unlabelled:
-			l.current.Unlabelled++
-			l.work.Learn(e)
-		default:
-			l.current.Learned++
-			l.work.Learn(e)
-			if s, ok := l.work.Suspicion(); ok && l.Suspects != nil {
-				if err := l.Suspects.AddSuspect(ctx, b.Topic, b.Partition, e, l.work.Schema().Classes[s.Class], s.Score, s.Influence); err != nil {
-					return fmt.Errorf("storing a suspect: %w", err)
-				}
-			}
-		}
-		s.To, s.Records, s.Sum = e.Offset+1, s.Records+1, s.Sum+e.Fingerprint
+	if err := l.intake.Learn(ctx, b, n, s); err != nil {
+		return err
 	}
-	for i := len(b.Examples) - 1; i >= 0; i-- {
-		if e := &b.Examples[i]; e.Refused == nil {
-			l.current.Newest = slices.Clone(e.Value)
-			break
-		}
+	if err := l.intake.HandOn(ctx, b); err != nil {
+		return err
 	}
 	s.To = b.Next
 	l.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
@@ -861,15 +837,8 @@ func (l *life) publish(ctx context.Context) error {
 	if l.events == 0 || l.source == nil {
 		return nil
 	}
-	if l.DeadLetters != nil {
-		if err := l.DeadLetters.Flush(ctx); err != nil {
-			return fmt.Errorf("storing dead letters: %w", err)
-		}
-	}
-	if l.Suspects != nil {
-		if err := l.Suspects.Flush(ctx); err != nil {
-			return fmt.Errorf("storing suspects: %w", err)
-		}
+	if err := l.intake.Flush(ctx); err != nil {
+		return err
 	}
 	began := time.Now()
 	l.committing = began
@@ -1085,7 +1054,8 @@ func (l *life) report(notReady string) {
 	_, chain := f.Base()
 	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
 	s.Accepted, s.Rejected, s.Positions, s.Skipped = f.Accepted(), f.Rejected(), f.Offsets(), f.Skipped()
-	s.RefusedBy = maps.Clone(s.RefusedBy)
+	s.Counts = l.intake.Counts()
+	s.HeldOut = s.Counts.HeldOut
 	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
 	s.Warnings = f.Learner().Warnings(l.Settings, false)
 	for _, w := range s.Warnings {

@@ -14,14 +14,6 @@ type validator struct {
 	cancel   context.CancelFunc // of the validation under way, nil if there is none
 }
 
-// holdout is k of validate.HeldOut.
-func (m *Member) holdout() uint64 {
-	if m.Validator == nil {
-		return 0
-	}
-	return m.Validator.Config.Holdout
-}
-
 // validateIfDue begins a validation if one is asked for, or due and this member's to make:
 // its writer's, so that a group makes each once. The model is the fold, so that every
 // member would come to the same report.

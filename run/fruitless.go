@@ -53,7 +53,7 @@ const fewRecords = 10
 // Events that wait for a label may still be learned, and where labels come later some of
 // them never do.
 func (l *loop) fruitless() error {
-	s := &l.current
+	s := &l.intake.counts
 	e := &FruitlessError{Learned: s.Learned + s.HeldOut, RefusedBy: map[blankout.Reason]uint64{}}
 	refused := uint64(0)
 	for reason, n := range s.RefusedBy {

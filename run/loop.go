@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"math"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"blankout"
 	"blankout/online"
-	"blankout/validate"
 )
 
 // loop is the state of one Run. It belongs to the goroutine that called it.
@@ -33,7 +30,6 @@ type loop struct {
 	unreported bool
 	warned     map[string]warned
 	alarms     uint64         // of the drift detector, those logged
-	confusion  [][]float64    // see Status
 	first      online.Metrics // as Run began
 
 	healthChanges uint64 // alarms about fields raised and ended, those logged
@@ -43,10 +39,7 @@ type loop struct {
 	finished chan func() // what jobs come back with, to be called
 	end      func()      // ends the run, as the caller of Run may
 
-	told []float64          // scores of the event at hand that will wait for its label
-	late []blankout.Example // labels of the part of a batch at hand, borrowed from it
-
-	aside     aside
+	intake    Intake
 	saver     saver
 	publisher publisher
 	validator validator
@@ -58,11 +51,15 @@ func newLoop(r *Runner) *loop {
 	now := time.Now()
 	l := &loop{
 		Runner: r, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
-		current: Status{Started: now, RefusedBy: map[blankout.Reason]uint64{}, DeadLetters: map[blankout.Reason]uint64{}},
+		current: Status{Started: now},
 		first:   r.Learner.Metrics(), finished: make(chan func(), 3), // a place for every job
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.intake = Intake{
+		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Unnamed, Log: l.log,
+		retry: l.retry, recent: &r.recent,
 	}
 	l.alarms = l.first.Drift.Alarms
 	_, l.healthChanges = r.Learner.HealthChanges(math.MaxUint64)
@@ -177,7 +174,7 @@ func (l *loop) doWhatIsDue(ctx context.Context) error {
 		l.publish()
 	}
 	if l.saver.due(l.records, now) {
-		if err := l.retry(ctx, l.suspectStore(), func() error { return l.flushSuspects(ctx) }); err != nil {
+		if err := l.intake.Flush(ctx); err != nil {
 			return err
 		}
 		l.beginSave()
@@ -219,40 +216,40 @@ func (l *loop) batch(ctx context.Context, b *blankout.Batch) error {
 	}
 }
 
-// part counts in a batch or a part of one. Its refused records are safe before the first
-// of its events is learned, so that a checkpoint never passes a dead letter that is not.
+// part takes a batch or a part of one in.
 func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
-	n := len(b.Examples)
-	if l.Unnamed {
-		if err := l.Learner.CheckNumbers(b, n); err != nil {
-			return err
-		}
-	}
-	var failed *RefusedError
-	if l.Config.Refused == PolicyFail {
-		for i := range b.Examples[:n] {
-			if e := &b.Examples[i]; unusable(e) {
-				refusal := *e.Refused
-				refusal.Value = slices.Clone(refusal.Value)
-				failed, n = &RefusedError{b.Topic, b.Partition, e.Offset, refusal}, i
-				break
-			}
-		}
-	}
-	if l.Config.Refused == PolicyDeadLetter {
-		if err := l.storeRefused(ctx, b, n); err != nil {
-			return err
-		}
-	}
-	if l.Labels != nil {
-		if err := l.retry(ctx, l.waiting(), l.Labels.Flush); err != nil {
-			return err
-		}
-	}
-	if b.Schema != nil {
-		l.Learner.SetSchema(b.Schema)
+	n, failed, err := l.intake.Admit(ctx, b)
+	if err != nil {
+		return err
 	}
 	before, known := l.Offsets.Lookup(b.Topic, b.Partition)
+	position := l.position(b, known)
+	if err := l.intake.Learn(ctx, b, n, position); err != nil {
+		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
+		return err
+	}
+	l.records += uint64(n)
+	l.reportDrift(b)
+	l.reportHealth(b)
+	if n == len(b.Examples) {
+		position.Next = max(position.Next, b.Next)
+	}
+	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
+	l.unreported = true
+	l.publisher.news = l.publisher.news || n > 0
+	l.saver.moved = l.saver.moved || !known || *position != before
+	l.warn(false)
+	if err := l.intake.HandOn(ctx, b); err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// position returns the place in a batch's partition at which the batch begins.
+func (l *loop) position(b *blankout.Batch, known bool) *blankout.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {
 		start = b.Examples[0].Offset
@@ -267,53 +264,34 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 		}
 	}
 	position.TopicID = cmp.Or(b.TopicID, position.TopicID)
-	began := time.Now()
-	if err := l.examples(b, n, position); err != nil {
-		return err
-	}
-	if len(l.late) > 0 {
-		if err := l.storeLate(ctx, b); err != nil {
-			return err
+	return position
+}
+
+// retry calls try until it succeeds or ctx ends. Meanwhile nothing is learned, and the run
+// is not ready.
+func (l *loop) retry(ctx context.Context, in store, try func() error, about ...any) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := try()
+		if err == nil {
+			return nil
 		}
-	}
-	l.current.LearnTime += time.Since(began)
-	l.records += uint64(n)
-	l.reportDrift(b)
-	l.reportHealth(b)
-	now := time.Now()
-	if n == len(b.Examples) {
-		position.Next = max(position.Next, b.Next)
-	}
-	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
-	l.unreported = true
-	l.publisher.news = l.publisher.news || n > 0
-	l.saver.moved = l.saver.moved || !known || *position != before
-	for i := n - 1; i >= 0; i-- {
-		// A refused record's time may be the broker's instead of the event's.
-		if e := &b.Examples[i]; e.Refused == nil {
-			if len(e.Value) <= maxNewest {
-				l.current.Newest = slices.Clone(e.Value)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		*in.failures++
+		l.log.Error(in.name+" cannot be stored; learning waits", append(about, "retry_in", wait, "err", err)...)
+		l.report(fmt.Sprintf("%s cannot be stored: %v", in.name, err))
+		for timer := time.After(wait); timer != nil; {
+			select {
+			case <-timer:
+				timer = nil
+			case take := <-l.finished:
+				take()
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-			if e.Time > 0 {
-				newest := time.UnixMilli(e.Time)
-				l.current.NewestAge = now.Sub(newest)
-				if newest.After(l.current.NewestTime) {
-					l.current.NewestTime = newest
-				}
-			}
-			break
 		}
 	}
-	l.warn(false)
-	if len(l.aside.suspects) > 0 {
-		if err := l.retry(ctx, l.suspectStore(), func() error { return l.addSuspects(ctx, b) }); err != nil {
-			return err
-		}
-	}
-	if failed != nil {
-		return failed
-	}
-	return nil
 }
 
 // reportDrift logs an alarm of the drift detector.
@@ -353,75 +331,6 @@ func (l *loop) warn(final bool) {
 	}
 }
 
-// panicError is a panic while learning.
-type panicError struct {
-	topic     string
-	partition int32
-	offset    int64
-	cause     any
-	stack     []byte
-}
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
-}
-
-// examples counts in the first n examples of a batch.
-func (l *loop) examples(b *blankout.Batch, n int, p *blankout.Position) (err error) {
-	i := 0
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
-			l.log.Error("learning panics", "err", err) // at once: what closes after it may fail, or hang
-		}
-	}()
-	for ; i < n; i++ {
-		e := &b.Examples[i]
-		if i+1 < n {
-			l.Learner.Prefetch(&b.Examples[i+1])
-		}
-		l.current.NotFinite += uint64(e.NotFinite)
-		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-			return fmt.Errorf("counting events in: %w", err)
-		}
-		switch {
-		case l.Labels != nil:
-			if err := l.join(b, e); err != nil {
-				return err
-			}
-			continue
-		case e.Refused != nil:
-			l.current.Refused++
-			l.current.RefusedBy[e.Refused.Reason]++
-			l.current.RefusedSamples = withSample(l.current.RefusedSamples, refusedSample(b, e))
-			l.confuse(e, l.Learner.Learn(e)) // which counts it
-			continue
-		case validate.HeldOut(b.Partition, e.Offset, l.validator.holdout):
-			l.current.HeldOut++
-			l.validator.sample.Offer(b.Topic, b.Partition, e)
-			l.recent.offer(e)
-			if e.Label != blankout.Unlabelled && online.Usable(e) {
-				l.assess(e)
-			}
-			continue
-		case e.Label == blankout.Unlabelled:
-			l.current.Unlabelled++
-		default:
-			l.current.Learned++
-			l.validator.sample.Offer(b.Topic, b.Partition, e)
-			l.recent.offer(e)
-		}
-		l.confuse(e, l.Learner.Learn(e))
-		if s, ok := l.Learner.Suspicion(); ok {
-			l.current.SuspectSamples = withSample(l.current.SuspectSamples, suspectSample(b, e, l.Learner.Schema().Classes[s.Class], s))
-			if l.Suspects != nil {
-				l.aside.suspects = append(l.aside.suspects, suspect{i, s})
-			}
-		}
-	}
-	return nil
-}
-
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
 func (l *loop) freeze() *frozen {
@@ -438,10 +347,9 @@ type frozen struct {
 // report publishes the Status.
 func (l *loop) report(notReady string) {
 	s := l.current
+	s.Counts = l.intake.Counts()
 	s.NotReady = cmp.Or(notReady, l.saver.trouble, l.adopter.trouble)
 	s.Save, s.Published = l.saver.status, l.publisher.count
-	s.RefusedBy, s.DeadLetters = maps.Clone(s.RefusedBy), maps.Clone(s.DeadLetters)
-	s.Confusion = l.confusionNow()
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {
 		high, ok := l.highWater[partition{p.Topic, p.Partition}]
@@ -452,7 +360,7 @@ func (l *loop) report(notReady string) {
 	}
 	if l.Labels != nil {
 		counts := l.Labels.Counts()
-		s.Labels, s.AtLearning = &counts, l.atLearning()
+		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
 	}
 	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
 	s.FieldAlarms = s.Health.Raised - l.healthRaised

@@ -28,7 +28,7 @@ type recentRing struct {
 
 // offer presents an event, which is copied if it is kept.
 func (r *recentRing) offer(e *blankout.Example) {
-	if e.Label == blankout.Unlabelled || !online.Usable(e) {
+	if r == nil || e.Label == blankout.Unlabelled || !online.Usable(e) {
 		return
 	}
 	r.offered++

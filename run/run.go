@@ -1,7 +1,8 @@
 // Package run is the loop that learns from a stream, and its jobs.
 //
-// The loop (loop.go) takes batches that are read ahead (ahead.go), puts aside what cannot
-// be used (aside.go) and learns the rest. Beside it work the jobs: saving checkpoints
+// The loop (loop.go) takes batches that are read ahead (ahead.go). What is done for each
+// record of them, and around it, is an [Intake] (intake.go), which the members of a group
+// use too. Beside it work the jobs: saving checkpoints
 // (save.go), publishing models (publish.go), validating against the exact solution
 // (validate.go), and adopting that solution (adopt.go), for which learning waits. A job
 // gets a frozen state when it begins and nothing of the loop; what it comes back with is

@@ -372,9 +372,9 @@ type suspectSink struct {
 	classes []string
 }
 
-func (d *suspectSink) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, s online.Suspicion) error {
-	if topic != "t" || partition != 3 || label != d.classes[e.Label] || s.Class != e.Label || !(s.Influence < suspicious) {
-		panic(fmt.Sprintf("%s/%d: %+v of %s: %+v", topic, partition, e, label, s))
+func (d *suspectSink) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
+	if topic != "t" || partition != 3 || label != d.classes[e.Label] || !(influence < suspicious) {
+		panic(fmt.Sprintf("%s/%d: %+v of %s: score %v, influence %v", topic, partition, e, label, score, influence))
 	}
 	if d.fail%2 == 1 {
 		d.fail--

@@ -78,7 +78,7 @@ func (l *loop) beginSave() {
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
 	}
-	if sample := l.validator.sample.Encode(); sample != nil {
+	if sample := l.intake.sample.Encode(); sample != nil {
 		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
 	var waiting *labels.Frozen
@@ -196,7 +196,7 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 		case tried:
 			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
 		default:
-			if err := l.suspectsAtEnd(deadline); err != nil {
+			if err := l.intake.tryFlush(deadline); err != nil {
 				return fmt.Errorf("the last checkpoint was not written, a restart continues from the one before: %w", err)
 			}
 			tried = true
@@ -216,14 +216,6 @@ func (l *loop) endSaving(deadline context.Context) error {
 		}
 	}
 	return nil
-}
-
-// suspectsAtEnd makes a last attempt to bring the suspects to safety.
-func (l *loop) suspectsAtEnd(deadline context.Context) error {
-	if len(l.aside.suspects) > 0 {
-		return fmt.Errorf("%d suspects could not be handed on", len(l.aside.suspects))
-	}
-	return l.flushSuspects(deadline)
 }
 
 // The blocks that Run adds to the Learner's.

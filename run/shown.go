@@ -55,26 +55,18 @@ func withSample(list []Sample, s Sample) []Sample {
 
 // confuse counts an event by its class and the one that its scores said before it was
 // learned. With two classes the Learner's own measures have it.
-func (l *loop) confuse(e *blankout.Example, scores []float64) {
-	classes := min(l.Learner.Schema().Outputs(), shownClasses)
+func (in *Intake) confuse(e *blankout.Example, scores []float64) {
+	classes := min(in.Learner.Schema().Outputs(), shownClasses)
 	if e.Label < 0 || e.Label >= classes || classes < 2 || len(scores) < 2 {
 		return
 	}
-	if l.confusion == nil {
-		l.confusion = make([][]float64, classes)
-		for k := range l.confusion {
-			l.confusion[k] = make([]float64, classes)
+	if in.confusion == nil {
+		in.confusion = make([][]float64, classes)
+		for k := range in.confusion {
+			in.confusion[k] = make([]float64, classes)
 		}
 	}
 	if predicted := blankout.Predict(scores); predicted < classes {
-		l.confusion[e.Label][predicted] += e.Weight
+		in.confusion[e.Label][predicted] += e.Weight
 	}
-}
-
-// confusionNow returns a copy of the confusion matrix, nil if there is none.
-func (l *loop) confusionNow() (out [][]float64) {
-	for _, row := range l.confusion {
-		out = append(out, slices.Clone(row))
-	}
-	return out
 }

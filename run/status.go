@@ -23,50 +23,24 @@ type Published struct {
 type Status struct {
 	// NotReady says why the run is not consuming, "" if it is, and Ended where there is
 	// nothing more to consume and the Runner's KeepServing is set.
-	NotReady string
-	Started  time.Time
-	// Counts of records since Run began.
-	Learned, Unlabelled, Refused uint64
-	HeldOut                      uint64          // and not learned
-	Holdout                      measure.Classes // their scores as they came
-	HoldoutNumbers               measure.Numbers // instead, where labels are numbers
-	NotFinite                    uint64          // values that were NaN or infinite, and counted as missing
-	Batches                      uint64
-	RefusedBy                    map[blankout.Reason]uint64
-	DeadLetters                  map[blankout.Reason]uint64 // those stored
-	DeadLetterFailures           uint64                     // attempts to store that failed
-	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
-	WaitingFailures              uint64                     // attempts to write down what waits for labels that failed
-	Suspected, DriftAlarms       uint64                     // counted and raised; Metrics has those before Run began too
-	FieldAlarms                  uint64                     // raised; Health has those before Run began too
-	Partitions                   []PartitionStatus          // ordered by topic and partition
-	// NewestTime is the largest event time learned, NewestAge how old the newest
-	// event of the last batch was when it had been learned. Zero if events have no time.
-	NewestTime time.Time
-	NewestAge  time.Duration
-	LearnTime  time.Duration // spent in the Learner
-	// Newest is the newest usable record as it came, nil where records are not kept
-	// (record.Config.KeepValue) and where it is larger than maxNewest.
-	Newest []byte
-	// RefusedSamples and SuspectSamples are some of the newest records that were put aside.
-	RefusedSamples, SuspectSamples []Sample
-	// Confusion counts the events learned since Run began by their class and by the one that
-	// was predicted, where there may be more than two classes and one Learner learns alone.
-	Confusion  [][]float64
-	Save       SaveStatus
-	Published  uint64         // Models handed to readers
-	Metrics    online.Metrics // the Learner's
-	Health     *online.Health // of the fields; nil before the first report
-	Warnings   []online.Warning
-	Validation ValidationStatus
+	NotReady               string
+	Started                time.Time
+	Counts                 // since Run began
+	Batches                uint64
+	Suspected, DriftAlarms uint64            // counted and raised; Metrics has those before Run began too
+	FieldAlarms            uint64            // raised; Health has those before Run began too
+	Partitions             []PartitionStatus // ordered by topic and partition
+	Save                   SaveStatus
+	Published              uint64         // Models handed to readers
+	Metrics                online.Metrics // the Learner's
+	Health                 *online.Health // of the fields; nil before the first report
+	Warnings               []online.Warning
+	Validation             ValidationStatus
 	// Labels says what became of labels that come later; nil without any. AtLearning is
 	// what their events would have been told as they were learned.
 	Labels     *labels.Counts
 	AtLearning measure.Classes
 }
-
-// maxNewest bounds the bytes of Status.Newest.
-const maxNewest = 1 << 16
 
 // PartitionStatus is how far one partition has been learned.
 type PartitionStatus struct {

@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
 	"blankout/validate"
 )
 
@@ -49,9 +47,7 @@ func (s *ValidationStatus) Waiting() time.Duration {
 // validator is the part of a loop that validates.
 type validator struct {
 	job
-	holdout  uint64
 	schedule validate.Schedule
-	sample   *validate.Reservoir
 }
 
 func (l *loop) startValidating() (err error) {
@@ -59,11 +55,11 @@ func (l *loop) startValidating() (err error) {
 		return nil
 	}
 	if l.Validator.Config.Policy != "adopt" {
-		if l.validator.sample, err = validate.NewReservoir(l.Validator.Config.Reservoir, l.Reservoir); err != nil {
+		if l.intake.sample, err = validate.NewReservoir(l.Validator.Config.Reservoir, l.Reservoir); err != nil {
 			return err
 		}
 	}
-	l.validator.holdout, l.validator.schedule = l.Validator.Config.Holdout, validate.NewSchedule(l.Validator.Config, l.before+l.records)
+	l.intake.Holdout, l.validator.schedule = l.Validator.Config.Holdout, validate.NewSchedule(l.Validator.Config, l.before+l.records)
 	return nil
 }
 
@@ -84,7 +80,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.validator.sample.Encode(), Earlier: l.exact}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.intake.sample.Encode(), Earlier: l.exact}
 	if l.Labels != nil {
 		subject.Labelled = l.Labels.Labelled()
 	}
@@ -141,13 +137,4 @@ func (l *loop) endValidation(ctx context.Context, failed error) {
 		case <-done:
 		}
 	}
-}
-
-// assess measures an event that was held out.
-func (l *loop) assess(e *blankout.Example) {
-	if l.Learner.Schema().Target != loss.Sign {
-		l.Learner.AssessNumber(e, &l.current.HoldoutNumbers)
-		return
-	}
-	l.Learner.Assess(e, &l.current.Holdout)
 }

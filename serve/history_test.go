@@ -47,7 +47,7 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 // its points are evenly spaced, from the first interval to the newest.
 func TestHistoryHalves(t *testing.T) {
 	records := uint64(0)
-	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Learned: records} }}, &models{}, newConnections(1))
+	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, newConnections(1))
 	var h history
 	for records < 5*historyPoints {
 		records++

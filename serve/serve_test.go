@@ -211,7 +211,7 @@ func TestEndpoints(t *testing.T) {
 func TestStaleness(t *testing.T) {
 	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	m.Offsets = blankout.Offsets{{Topic: "t", Next: 12, Records: 12}}
-	status := run.Status{Learned: 10, HeldOut: 5, Partitions: []run.PartitionStatus{{Position: blankout.Position{Topic: "t", Next: 15, Records: 15}}}}
+	status := run.Status{Counts: run.Counts{Learned: 10, HeldOut: 5}, Partitions: []run.PartitionStatus{{Position: blankout.Position{Topic: "t", Next: 15, Records: 15}}}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *client.Model { return m }})
 	if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\nblankout_model_staleness_records 3\n") {
 		t.Error(text)

@@ -142,11 +142,8 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		if s == nil {
 			return out
 		}
-		out.NotReady, out.Metrics, out.Warnings, out.Newest = s.NotReady, s.Metrics, s.Warnings, s.Newest
-		out.Learned, out.Unlabelled, out.RefusedBy, out.HeldOut, out.Holdout = s.Learned, s.Unlabelled, s.RefusedBy, s.HeldOut, s.Holdout
-		for _, n := range s.RefusedBy {
-			out.Refused += n
-		}
+		out.NotReady, out.Metrics, out.Warnings = s.NotReady, s.Metrics, s.Warnings
+		out.Counts = s.Counts
 		out.Validation.Status = s.Validation
 		for _, p := range s.Positions {
 			out.Partitions = append(out.Partitions, run.PartitionStatus{Position: p, HighWater: -1})

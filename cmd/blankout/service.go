@@ -108,13 +108,6 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 	return r, err
 }
 
-// suspects is what a Runner takes events with a doubtful label to.
-type suspects struct{ *stream.DeadLetters }
-
-func (s suspects) Add(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, why online.Suspicion) error {
-	return s.AddSuspect(ctx, topic, partition, e, label, why.Score, why.Influence)
-}
-
 // service is a run with everything around it, closed in the reverse order of
 // opening.
 type service struct {
@@ -373,7 +366,7 @@ func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Log
 			return err
 		}
 		s.close = append(s.close, d.Close)
-		s.runner.Suspects = suspects{d}
+		s.runner.Suspects = d
 	}
 	return nil
 }

@@ -1,0 +1,414 @@
+package run
+
+// This file holds what is done for each record of a stream and around it, by the loop of a
+// Runner as by a member of a group.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"blankout"
+	"blankout/internal/failpoint"
+	"blankout/labels"
+	"blankout/loss"
+	"blankout/measure"
+	"blankout/online"
+	"blankout/validate"
+)
+
+// Intake takes in the batches of a stream. For each, in this order:
+//
+//  1. Admit stores the records that cannot be used.
+//  2. Learn counts all in, and learns them, or measures those that are held out.
+//  3. HandOn gives the suspects among them to Suspects; Flush returns once they are safe.
+//
+// A part of a batch counts as one. An Intake belongs to one goroutine. Its exported fields
+// are set before the first batch; only Learner is needed, and may be replaced between two.
+type Intake struct {
+	Learner     *online.Learner
+	Refused     Policy // "" is PolicySkip
+	DeadLetters DeadLetters
+	Suspects    Suspects
+	Holdout     uint64       // see validate.HeldOut
+	Labels      *labels.Join // see Runner.Labels
+	Unnamed     bool         // see Runner.Unnamed
+	Log         *slog.Logger // nil logs nothing
+
+	retry  retry               // nil tries once
+	sample *validate.Reservoir // nil keeps none
+	recent *recentRing         // nil keeps none
+
+	counts    Counts
+	confusion [][]float64 // see Counts
+	told      []float64   // scores of the event at hand that will wait for its label
+
+	// Of the batch at hand, from which they are borrowed: labels that came late, and where
+	// its suspects are that have not been handed on.
+	late     []blankout.Example
+	suspects []suspect
+
+	handedOn uint64 // suspects
+	broken   error  // a record is half counted in: what is in memory must not be saved
+}
+
+// Progress counts the records of a partition in: a blankout.Position, or a group's Span.
+type Progress interface {
+	Advance(offset int64, fingerprint uint64) error
+}
+
+// Counts says what became of the records that an Intake has taken in.
+type Counts struct {
+	Learned, Unlabelled, Refused uint64
+	HeldOut                      uint64          // and not learned
+	Holdout                      measure.Classes // their scores as they came
+	HoldoutNumbers               measure.Numbers // instead, where labels are numbers
+	NotFinite                    uint64          // values that were NaN or infinite, and counted as missing
+	RefusedBy                    map[blankout.Reason]uint64
+	DeadLetters                  map[blankout.Reason]uint64 // those stored
+	DeadLetterFailures           uint64                     // attempts to store that failed
+	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
+	WaitingFailures              uint64                     // attempts to write down what waits for labels that failed
+	LearnTime                    time.Duration              // spent in the Learner
+	// NewestTime is the largest event time learned, NewestAge how old the newest
+	// event of the last batch was when it had been learned. Zero if events have no time.
+	NewestTime time.Time
+	NewestAge  time.Duration
+	// Newest is the newest usable record as it came, nil where records are not kept
+	// (record.Config.KeepValue) and where it is larger than maxNewest.
+	Newest []byte
+	// RefusedSamples and SuspectSamples are some of the newest records that were put aside.
+	RefusedSamples, SuspectSamples []Sample
+	// Confusion counts the events learned by their class and by the one that was predicted,
+	// where there may be more than two classes.
+	Confusion [][]float64
+}
+
+// maxNewest bounds the bytes of Counts.Newest.
+const maxNewest = 1 << 16
+
+// DeadLetters takes the records that cannot be used.
+type DeadLetters interface {
+	// Add takes up a refused example. After an error it was not taken, and Add
+	// may be called again with it.
+	Add(ctx context.Context, topic string, partition int32, e *blankout.Example) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
+// Suspects takes the events whose label is probably wrong, see online.Config.Suspect.
+// They are learned like all others.
+type Suspects interface {
+	// AddSuspect takes up an example: the name of its class, its score for that and its
+	// influence, see online.Suspicion. After an error it was not taken, and AddSuspect may be
+	// called again with it.
+	AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
+// suspect is one among the examples of the batch at hand.
+type suspect struct {
+	at int
+	online.Suspicion
+}
+
+// retry calls try, which stores records, until it succeeds or ctx ends. about goes into the
+// log.
+type retry func(ctx context.Context, in store, try func() error, about ...any) error
+
+// store is a place where records are kept for a person to look at.
+type store struct {
+	name     string  // of what is kept there
+	failures *uint64 // counts the attempts to store that failed
+}
+
+func (in *Intake) deadLetters() store {
+	return store{"dead letters", &in.counts.DeadLetterFailures}
+}
+
+func (in *Intake) waiting() store {
+	return store{"events that wait for labels", &in.counts.WaitingFailures}
+}
+
+func (in *Intake) suspectStore() store { return store{"suspects", &in.counts.SuspectFailures} }
+
+func (in *Intake) store(ctx context.Context, where store, try func() error, about ...any) error {
+	if in.retry != nil {
+		return in.retry(ctx, where, try, about...)
+	}
+	if err := try(); err != nil {
+		return fmt.Errorf("%s cannot be stored: %w", where.name, err)
+	}
+	return nil
+}
+
+// unusable says whether an example is refused for what it is.
+func unusable(e *blankout.Example) bool { return e.Refused != nil && e.Refused.Reason.Faulty() }
+
+// firstUnusable returns the index of the first that is unusable, -1 if none is.
+func firstUnusable(list []blankout.Example) int {
+	for i := range list {
+		if unusable(&list[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Admit returns how many examples of a batch are to be learned: all, or those before the
+// refused one that PolicyFail ends a run for. The refused ones among them are stored, and
+// what waits for labels is written down, before the first is learned: no checkpoint or commit
+// passes a record that is not safe.
+func (in *Intake) Admit(ctx context.Context, b *blankout.Batch) (n int, failed *RefusedError, err error) {
+	n = len(b.Examples)
+	if in.Unnamed {
+		if err := in.Learner.CheckNumbers(b, n); err != nil {
+			return 0, nil, err
+		}
+	}
+	switch in.Refused {
+	case PolicyFail:
+		if i := firstUnusable(b.Examples); i >= 0 {
+			refusal := *b.Examples[i].Refused
+			refusal.Value = slices.Clone(refusal.Value)
+			n, failed = i, &RefusedError{b.Topic, b.Partition, b.Examples[i].Offset, refusal}
+		}
+	case PolicyDeadLetter:
+		if err := in.storeRefused(ctx, b); err != nil {
+			return 0, nil, err
+		}
+	}
+	if in.Labels != nil {
+		if err := in.store(ctx, in.waiting(), in.Labels.Flush); err != nil {
+			return 0, nil, err
+		}
+	}
+	if b.Schema != nil {
+		in.Learner.SetSchema(b.Schema)
+	}
+	return n, failed, nil
+}
+
+// storeRefused stores the refused examples of a batch.
+func (in *Intake) storeRefused(ctx context.Context, b *blankout.Batch) error {
+	first := firstUnusable(b.Examples)
+	if first < 0 {
+		return nil
+	}
+	added, stored := first, map[blankout.Reason]uint64{}
+	try := func() error {
+		if err := failpoint.Here("run.deadletters"); err != nil {
+			return err
+		}
+		for ; added < len(b.Examples); added++ {
+			e := &b.Examples[added]
+			if !unusable(e) {
+				continue
+			}
+			if err := in.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
+				return err
+			}
+			stored[e.Refused.Reason]++
+		}
+		return in.DeadLetters.Flush(ctx)
+	}
+	if err := in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[first].Offset); err != nil {
+		return err
+	}
+	for reason, count := range stored {
+		in.count(&in.counts.DeadLetters, reason, count)
+	}
+	return nil
+}
+
+func (in *Intake) count(to *map[blankout.Reason]uint64, reason blankout.Reason, n uint64) {
+	if *to == nil {
+		*to = map[blankout.Reason]uint64{}
+	}
+	(*to)[reason] += n
+}
+
+// Learn counts the first n examples of a batch in, as Admit said, and learns them.
+func (in *Intake) Learn(ctx context.Context, b *blankout.Batch, n int, p Progress) error {
+	began := time.Now()
+	if err := in.examples(b, n, p); err != nil {
+		return err
+	}
+	if err := in.storeLate(ctx, b); err != nil {
+		return err
+	}
+	now := time.Now()
+	in.counts.LearnTime += now.Sub(began)
+	for i := n - 1; i >= 0; i-- {
+		// A refused record's time may be the broker's instead of the event's.
+		if e := &b.Examples[i]; e.Refused == nil {
+			in.newest(e, now)
+			break
+		}
+	}
+	return nil
+}
+
+// newest takes down the newest usable event of a batch.
+func (in *Intake) newest(e *blankout.Example, now time.Time) {
+	c := &in.counts
+	if len(e.Value) <= maxNewest {
+		c.Newest = slices.Clone(e.Value)
+	}
+	if e.Time > 0 {
+		newest := time.UnixMilli(e.Time)
+		c.NewestAge = now.Sub(newest)
+		if newest.After(c.NewestTime) {
+			c.NewestTime = newest
+		}
+	}
+}
+
+// panicError is a panic while learning.
+type panicError struct {
+	topic     string
+	partition int32
+	offset    int64
+	cause     any
+	stack     []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
+}
+
+func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
+	i := 0
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
+			if in.Log != nil {
+				in.Log.Error("learning panics", "err", err) // at once: what closes after it may fail, or hang
+			}
+		}
+	}()
+	for ; i < n; i++ {
+		e := &b.Examples[i]
+		if i+1 < n {
+			in.Learner.Prefetch(&b.Examples[i+1])
+		}
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			return fmt.Errorf("counting events in: %w", err)
+		}
+		in.counts.NotFinite += uint64(e.NotFinite)
+		if in.Labels == nil {
+			in.example(b, i)
+		} else if err := in.join(b, e); err != nil {
+			in.broken = err
+			return err
+		}
+	}
+	return nil
+}
+
+// example takes an event in whose label, if it has one, came with it.
+func (in *Intake) example(b *blankout.Batch, i int) {
+	e := &b.Examples[i]
+	switch {
+	case e.Refused != nil:
+		in.confuse(e, in.refuse(b, e))
+		return
+	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
+		in.sample.Offer(b.Topic, b.Partition, e)
+		in.holdOut(e)
+		return
+	case e.Label == blankout.Unlabelled:
+		in.counts.Unlabelled++
+	default:
+		in.counts.Learned++
+		in.sample.Offer(b.Topic, b.Partition, e)
+		in.recent.offer(e)
+	}
+	in.confuse(e, in.Learner.Learn(e))
+	if s, ok := in.Learner.Suspicion(); ok {
+		in.counts.SuspectSamples = withSample(in.counts.SuspectSamples, suspectSample(b, e, in.Learner.Schema().Classes[s.Class], s))
+		if in.Suspects != nil {
+			in.suspects = append(in.suspects, suspect{i, s})
+		}
+	}
+}
+
+// refuse counts a refused example.
+func (in *Intake) refuse(b *blankout.Batch, e *blankout.Example) (scores []float64) {
+	in.counts.Refused++
+	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
+	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))
+	return in.Learner.Learn(e) // which counts it
+}
+
+// holdOut measures an event that is not learned.
+func (in *Intake) holdOut(e *blankout.Example) {
+	in.counts.HeldOut++
+	if e.Label == blankout.Unlabelled || !online.Usable(e) {
+		return
+	}
+	in.recent.offer(e)
+	if in.Learner.Schema().Target != loss.Sign {
+		in.Learner.AssessNumber(e, &in.counts.HoldoutNumbers)
+		return
+	}
+	in.Learner.Assess(e, &in.counts.Holdout)
+}
+
+// HandOn gives the suspects of a batch to Suspects. After an error they are kept.
+func (in *Intake) HandOn(ctx context.Context, b *blankout.Batch) error {
+	if len(in.suspects) == 0 {
+		return nil
+	}
+	classes := in.Learner.Schema().Classes
+	return in.store(ctx, in.suspectStore(), func() error {
+		for ; len(in.suspects) > 0; in.suspects = in.suspects[1:] {
+			s := in.suspects[0]
+			if err := in.Suspects.AddSuspect(ctx, b.Topic, b.Partition, &b.Examples[s.at], classes[s.Class], s.Score, s.Influence); err != nil {
+				return err
+			}
+			in.handedOn++
+		}
+		in.suspects = nil
+		return nil
+	})
+}
+
+// Flush returns nil once all suspects so far are safe.
+func (in *Intake) Flush(ctx context.Context) error {
+	return in.store(ctx, in.suspectStore(), func() error { return in.tryFlush(ctx) })
+}
+
+func (in *Intake) tryFlush(ctx context.Context) error {
+	if n := len(in.suspects); n > 0 {
+		return fmt.Errorf("%d suspects could not be handed on", n)
+	}
+	if in.handedOn == in.counts.Suspects {
+		return nil
+	}
+	if err := failpoint.Here("run.suspects"); err != nil {
+		return err
+	}
+	if err := in.Suspects.Flush(ctx); err != nil {
+		return err
+	}
+	in.counts.Suspects = in.handedOn
+	return nil
+}
+
+// Counts returns a copy of the counts so far.
+func (in *Intake) Counts() Counts {
+	c := in.counts
+	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
+	for _, row := range in.confusion {
+		c.Confusion = append(c.Confusion, slices.Clone(row))
+	}
+	return c
+}
