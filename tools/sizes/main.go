@@ -1,9 +1,11 @@
 // Command sizes prints how large the product is, by room: a line for each package of the
 // module that ./cmd/blankout is made of. With -check it compares the table with that of a
-// file and fails where a number differs by more than 1 %.
+// file and fails where a number differs by more than 1 %. With -shape it prints instead
+// which structs have more than 20 fields and which functions more than 100 lines.
 //
 //	go run ./tools/sizes > .ci/sizes
 //	go run ./tools/sizes -check .ci/sizes
+//	go run ./tools/sizes -shape
 //
 // Code is lines that are neither blank nor a comment, of Go, assembly and the page; exported
 // counts the names of the top level; methods and fields are those of the widest type. What
@@ -30,15 +32,23 @@ import (
 
 func main() {
 	check := flag.String("check", "", "the `FILE` to compare with")
+	shape := flag.Bool("shape", false, "print what is too wide or too long")
 	flag.Parse()
-	if err := run(os.Stdout, *check); err != nil {
+	if err := run(os.Stdout, *check, *shape); err != nil {
 		fmt.Fprintln(os.Stderr, "sizes:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, check string) error {
-	table, err := measure()
+func run(out io.Writer, check string, shape bool) error {
+	packages, err := product()
+	if err != nil {
+		return err
+	}
+	if shape {
+		return writeShape(out, packages)
+	}
+	table, err := measure(packages)
 	if err != nil {
 		return err
 	}
@@ -72,24 +82,33 @@ func goCommand(args ...string) *exec.Cmd {
 	return c
 }
 
-func measure() (string, error) {
+// product returns the packages that ./cmd/blankout is made of, those of others too.
+func product() (packages []listed, err error) {
 	list, err := goCommand("list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", "./cmd/blankout").Output()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-24s %6s %8s %7s %6s\n", "room", "code", "exported", "methods", "fields")
-	var rows []string
-	all, packages := 0, 0
 	for d := json.NewDecoder(bytes.NewReader(list)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return packages, nil
 		} else if err != nil {
-			return "", err
+			return nil, err
 		}
-		packages++
-		if p.Module == nil || !p.Module.Main {
+		packages = append(packages, p)
+	}
+}
+
+func (p *listed) own() bool    { return p.Module != nil && p.Module.Main }
+func (p *listed) room() string { return strings.TrimPrefix(p.ImportPath, "blankout/") }
+
+func measure(packages []listed) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-24s %6s %8s %7s %6s\n", "room", "code", "exported", "methods", "fields")
+	var rows []string
+	all := 0
+	for _, p := range packages {
+		if !p.own() {
 			continue
 		}
 		s, err := sizeOf(&p)
@@ -97,7 +116,7 @@ func measure() (string, error) {
 			return "", err
 		}
 		all += s.code
-		rows = append(rows, fmt.Sprintf("%-24s %6d %8d %7d %6d\n", strings.TrimPrefix(p.ImportPath, "blankout/"), s.code, s.exported, s.methods, s.fields))
+		rows = append(rows, fmt.Sprintf("%-24s %6d %8d %7d %6d\n", p.room(), s.code, s.exported, s.methods, s.fields))
 	}
 	slices.Sort(rows)
 	b.WriteString(strings.Join(rows, ""))
@@ -111,7 +130,7 @@ func measure() (string, error) {
 	}
 	required := bytes.Count(mod, []byte("\n\t")) - bytes.Count(mod, []byte("\n\t//"))
 	fmt.Fprintf(&b, "%-24s %6d\n", "all", all)
-	fmt.Fprintf(&b, "%-24s %6d\n", "packages", packages)
+	fmt.Fprintf(&b, "%-24s %6d\n", "packages", len(packages))
 	fmt.Fprintf(&b, "%-24s %6d\n", "modules", required)
 	fmt.Fprintf(&b, "%-24s %6d\n", "binary-kB", binary/1000)
 	return b.String(), nil
@@ -258,4 +277,47 @@ func near(was, is []string) bool {
 		}
 	}
 	return true
+}
+
+const (
+	mostFields = 20  // of a struct, fields of embedded ones not counted
+	mostLines  = 100 // of a function
+)
+
+// writeShape lists the structs and functions of the product that are wider or longer.
+func writeShape(out io.Writer, packages []listed) error {
+	for _, p := range packages {
+		if !p.own() {
+			continue
+		}
+		fset := token.NewFileSet()
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, line := range shapes(fset, file) {
+				fmt.Fprintf(out, "%s/%s: %s\n", p.room(), name, line)
+			}
+		}
+	}
+	return nil
+}
+
+// shapes returns what of a file is too wide or too long.
+func shapes(fset *token.FileSet, file *ast.File) (found []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1; lines > mostLines {
+				found = append(found, fmt.Sprintf("func %s has %d lines", n.Name.Name, lines))
+			}
+		case *ast.TypeSpec:
+			if t, ok := n.Type.(*ast.StructType); ok && t.Fields.NumFields() > mostFields {
+				found = append(found, fmt.Sprintf("type %s has %d fields", n.Name.Name, t.Fields.NumFields()))
+			}
+		}
+		return true
+	})
+	return found
 }

@@ -52,3 +52,17 @@ func TestCompare(t *testing.T) {
 		}
 	}
 }
+
+func TestShapes(t *testing.T) {
+	text := "package p\n\ntype wide struct{ " + strings.Repeat("a, ", mostFields) + "b int }\n\ntype fits struct{ " + strings.Repeat("a, ", mostFields-1) + "b int }\n\n" +
+		"func long() {\n" + strings.Repeat("\n", mostLines-1) + "}\n\nfunc fits2() {\n" + strings.Repeat("\n", mostLines-2) + "}\n"
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "p.go", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "type wide has 21 fields; func long has 101 lines"
+	if got := strings.Join(shapes(fset, file), "; "); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
