@@ -241,7 +241,7 @@ func Index(dir string) error {
 		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
 	}
 	var b strings.Builder
-	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `blankout experiment` wrote it. Brackets hold intervals of 95 %.\nA seed gives the same bits at any number of threads (`BLANKOUT_LONG=1 go test ./papers -run Repeats`, at the size quick).\n\n| paper | claims |")
+	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `cmd/papers` wrote it. Brackets hold intervals of 95 %.\nA seed gives the same bits at any number of threads (`BLANKOUT_LONG=1 go test ./papers -run Repeats`, at the size quick).\n\n| paper | claims |")
 	for _, v := range verdicts {
 		fmt.Fprintf(&b, " %s |", v)
 	}

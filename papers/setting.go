@@ -102,7 +102,7 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	defer func() { err = errors.Join(err, s.cells.close()) }()
 	s.status.Experiment = e.Name
 	s.result = Result{Experiment: e.Name, Paper: e.Paper + ", " + e.Part, Size: s.Size, Samples: s.samples, Seed: s.Seed, Protocol: protocol}
-	s.result.Command = "blankout experiment " + e.Name
+	s.result.Command = "go run ./cmd/papers " + e.Name
 	if !s.samples && len(e.Needs) > 0 {
 		s.result.Command += " --data DIR"
 	}

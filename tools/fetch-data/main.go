@@ -1,5 +1,5 @@
 // Command fetch-data fetches public data sets and writes them in the layout that
-// blankout experiment --data reads, a folder for each:
+// go run ./cmd/papers NAME --data reads, a folder for each:
 //
 //	go run ./tools/fetch-data -o data            # every set
 //	go run ./tools/fetch-data -o data imdb subj  # these

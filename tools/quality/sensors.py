@@ -1,4 +1,4 @@
-"""The peer of `blankout experiment sensors` that is no linear model: scikit-learn's
+"""The peer of `go run ./cmd/papers sensors` that is no linear model: scikit-learn's
 HistGradientBoostingClassifier with its defaults, learned from the training events and from
 three more copies of each, in which groups of columns or single ones are missing at a share
 drawn anew for each copy from .1 to .7. It takes missing values as they are (told), or the mean of

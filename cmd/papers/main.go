@@ -1,0 +1,236 @@
+// Command papers makes the tables and figures of the papers that blankout builds on again,
+// on real data, and says of each claim whether it is reproduced.
+//
+//	go run ./cmd/papers --list
+//	go run ./cmd/papers quadratic-penalty --quick -o penalty
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"blankout"
+	"blankout/papers"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// execute does what args say and returns the exit code: 0 done, 1 failed, 2 wrong usage,
+// 3 data refused. Results go to stdout, everything for people to stderr.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := command(stdout, stderr)
+	c.SetArgs(args)
+	c.SetOut(stdout)
+	c.SetErr(stderr)
+	err := c.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	fmt.Fprintln(stderr, "papers:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 2
+	}
+	if _, ok := errors.AsType[*blankout.Refusal](err); ok {
+		return 3
+	}
+	return 1
+}
+
+// usageError marks a wrong usage.
+type usageError struct{ error }
+
+type flags struct {
+	data, out         string
+	list, quick, full bool
+	seed              uint64
+	threads           int
+	json, quiet       bool
+}
+
+func command(stdout, stderr io.Writer) *cobra.Command {
+	var o flags
+	c := &cobra.Command{
+		Use:   "papers [NAME|all|index]",
+		Short: "Make the tables and figures of the papers again",
+		Long: `papers computes what a paper shows again, on real data, and says of each claim
+whether it is reproduced. Without a name it lists the experiments. all does every one,
+each into a folder of its name, and index writes the summary of such folders.
+
+DIR of --data holds a folder for each data set; go run ./tools/fetch-data, in a
+checkout, gets the public originals. Without it a few embedded examples of each set show what comes out, as
+--quick does in seconds.
+
+Into the folder of -o go results.md, results.json and the figures, and cells.jsonl:
+there the same command goes on after it has been stopped.`,
+		Example: "  papers --list\n" +
+			"  papers quadratic-penalty --quick -o penalty\n" +
+			"  papers all --quick -o results",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("one name at a time, or all, got %q", args)}
+			}
+			return nil
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || o.list {
+				return list(stdout)
+			}
+			return run(c.Context(), args[0], &o, stdout, stderr)
+		},
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{fmt.Errorf("%w (see papers --help)", err)} })
+	f := c.Flags()
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "out" {
+			name = "output"
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.BoolVar(&o.list, "list", false, "list the experiments and the data that each needs")
+	f.StringVar(&o.data, "data", "", "`DIR` with a folder for each data set (default: the embedded samples)")
+	f.StringVarP(&o.out, "output", "o", "", "write the results into `DIR`")
+	f.BoolVar(&o.quick, "quick", false, "seconds, on the embedded samples")
+	f.BoolVar(&o.full, "full", false, "no limit of time: the full sets and grids")
+	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn")
+	f.IntVar(&o.threads, "threads", 0, "at most `N` threads (0: all processors); the result does not depend on it")
+	f.BoolVar(&o.json, "json", false, "the results as one JSON object on standard output")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress")
+	return c
+}
+
+func list(stdout io.Writer) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	for _, e := range papers.All() {
+		needs := strings.Join(e.Needs, " ")
+		if needs == "" {
+			needs = "nothing"
+		}
+		fmt.Fprintf(w, "%s\t%s\n\t%s; needs %s\n", e.Name, e.Help, e.Paper+", "+e.Part, needs)
+	}
+	return w.Flush()
+}
+
+// run runs the experiment of a name, all of them, or writes their index.
+func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) error {
+	if o.quick && o.full {
+		return usageError{errors.New("give one of --quick and --full")}
+	}
+	chosen := papers.All()
+	if name != "all" && name != "index" {
+		e, err := papers.Find(name)
+		if err != nil {
+			return usageError{err}
+		}
+		chosen = []papers.Experiment{e}
+	}
+	if o.out == "" {
+		return usageError{errors.New("name a folder for the results with -o")}
+	}
+	if name == "index" {
+		return papers.Index(o.out)
+	}
+	for _, e := range chosen {
+		if o.full && o.data == "" && len(e.Needs) > 0 {
+			return usageError{fmt.Errorf("%s: --full needs the data sets: name their folder with --data", e.Name)}
+		}
+	}
+	say := func(line string) { fmt.Fprintln(stderr, line) }
+	if o.quiet {
+		say = func(string) {}
+	}
+	results := map[string]*papers.Result{}
+	for _, e := range chosen {
+		options := o.options(e, say)
+		if name == "all" {
+			options.Out = filepath.Join(o.out, e.Name)
+		}
+		r, err := papers.Run(ctx, e, options)
+		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("%s: the same command goes on from here: %w", e.Name, err)
+			}
+			return err
+		}
+		results[e.Name] = r
+		say(fmt.Sprintf("%s: %s: see %s", e.Name, verdicts(r.Claims), filepath.Join(options.Out, "results.md")))
+	}
+	if name == "all" {
+		if err := papers.Index(o.out); err != nil {
+			return err
+		}
+	}
+	if !o.json {
+		return nil
+	}
+	var result any = results
+	if name != "all" {
+		result = results[name]
+	}
+	return json.NewEncoder(stdout).Encode(result)
+}
+
+// options returns what the flags ask of an experiment, whose progress is said every ten
+// seconds.
+func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
+	said := time.Now()
+	out := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, Progress: func(s papers.Status) {
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			say(progress(s))
+		}
+	}}
+	switch {
+	case o.quick, o.data == "" && len(e.Needs) > 0:
+		out.Size = papers.Quick
+	case o.full:
+		out.Size = papers.Full
+	}
+	return out
+}
+
+// verdicts counts what became of claims.
+func verdicts(claims []papers.Claim) string {
+	count := map[papers.Verdict]int{}
+	for _, c := range claims {
+		count[c.Verdict]++
+	}
+	if n := count[papers.NotDecided]; n == len(claims) { // all or none
+		return fmt.Sprintf("claims %s: %d", papers.NotDecided, n)
+	}
+	return fmt.Sprintf("claims reproduced %d, not %d, undecided %d", count[papers.Reproduced], count[papers.NotReproduced], count[papers.Undecided])
+}
+
+func progress(s papers.Status) string {
+	line := fmt.Sprintf("%s: %d of %d", s.Experiment, s.Done, s.Known)
+	if s.Reused > 0 {
+		line += fmt.Sprintf(" (%d from before)", s.Reused)
+	}
+	if s.Doing != "" {
+		line += ", " + s.Doing
+	}
+	return line
+}

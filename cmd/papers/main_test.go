@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"blankout/internal/longtest"
+)
+
+// TestMain lets the scripts run this test binary as papers.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"papers": main})
+}
+
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true,
+		Condition: func(condition string) (bool, error) {
+			if condition != "long" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			return longtest.Asked(), nil
+		},
+	})
+}
+
+// TestExamples: the scripts run what the help shows.
+func TestExamples(t *testing.T) {
+	names, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts.Write(text)
+	}
+	for line := range strings.Lines(command(nil, nil).Example) {
+		if line := "exec " + strings.TrimSpace(line) + "\n"; !strings.Contains(scripts.String(), line) {
+			t.Errorf("no script runs %q", line)
+		}
+	}
+}
+
+// TestExitCode tells wrong usage from failures.
+func TestExitCode(t *testing.T) {
+	for args, want := range map[string]int{
+		"quadratic-penalty --full --output small": 2,
+		"nothing -o out":                          2,
+		"quadratic-penalty":                       2,
+		"quadratic-penalty --quick --full -o out": 2,
+		"one two -o out":                          2,
+		"--unknown":                               2,
+		"quadratic-penalty --data testdata -o " + t.TempDir(): 1,
+		"index -o testdata": 1,
+	} {
+		var out, err strings.Builder
+		if code := execute(t.Context(), strings.Fields(args), &out, &err); code != want || err.Len() == 0 {
+			t.Errorf("papers %s: exit code %d, want %d: %s", args, code, want, err.String())
+		}
+	}
+}
