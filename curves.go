@@ -258,8 +258,8 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 	}
 }
 
-// numbers returns x without hats.
-func (x Vec) numbers() Vec {
+// withoutHats returns x without its hats, which come last.
+func withoutHats(x Vec) Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= FirstHat {
 		n--

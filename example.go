@@ -77,8 +77,16 @@ func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	return out
 }
 
-// lacksColumn says whether a column is declared missing.
-func (e *Example) lacksColumn(column uint32) bool {
+// IsSparse says whether an event of a Schema with these fields is one of a sparse text
+// format: it has columns, and no fields whose names tell what is missing.
+func (e *Example) IsSparse(fields []Field) bool {
+	return len(e.Missing) == 0 && !slices.ContainsFunc(e.Field, func(id uint16) bool {
+		return int(id) < len(fields) && fields[id].Kind != Sparse && fields[id].Kind != Cross
+	})
+}
+
+// LacksColumn says whether a column is declared missing.
+func (e *Example) LacksColumn(column uint32) bool {
 	if len(e.MissingColumns) == 0 {
 		return false
 	}

@@ -121,7 +121,7 @@ func (m *Linear) Terms(e *Example, class int) iter.Seq[Term] {
 		}
 		at := 0 // in the event
 		for column, raw := range m.Scaler.numbers(e.Features) {
-			if e.lacksColumn(column) {
+			if e.LacksColumn(column) {
 				continue
 			}
 			t := Term{Column: column, Raw: raw}

@@ -3,7 +3,6 @@ package blankout
 // This file finds out which fields events usually hold.
 
 import (
-	"errors"
 	"math"
 	"slices"
 )
@@ -108,17 +107,6 @@ func (u *FieldUse) lists(fields []Field) {
 	}
 }
 
-// ErrNoRates says that nothing tells how often groups are missing.
-var ErrNoRates = errors.New("nothing says what is missing, for the examples have no named fields: name the rates of groups, as in group:1-8=0.3,9-16=0.1")
-
-// CheckRates returns ErrNoRates if no field of a Schema can be known to be missing.
-func (s *Schema) CheckRates() error {
-	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Kind.Named() || f.Kind == Words }) {
-		return ErrNoRates
-	}
-	return nil
-}
-
 // maxRate bounds the rate of a group: what is left is scaled by no more than ten.
 const maxRate = 0.9
 
@@ -141,7 +129,7 @@ func (u *FieldUse) Rates(fields []Field) map[string]float64 {
 		}
 		c := counts[f.Name]
 		if c == nil {
-			c = &count{group: f.groupName()}
+			c = &count{group: f.GroupName()}
 			counts[f.Name] = c
 			names = append(names, f.Name)
 		}

@@ -25,7 +25,7 @@ func (u *ColumnUse) Count(fields []Field, e *Example) {
 	u.Events++
 	i := 0
 	for j, column := range e.Features.Index {
-		if e.isCross(fields, j) {
+		if isCross(fields, e, j) {
 			continue
 		}
 		for i < len(u.Columns) && u.Columns[i] < column {
@@ -70,16 +70,8 @@ func (u *ColumnUse) Review(was *Missing) *Missing {
 	return &m
 }
 
-// IsSparse says whether an event of a Schema with these fields is one of a sparse text
-// format: it has columns, and no fields whose names tell what is missing.
-func (e *Example) IsSparse(fields []Field) bool {
-	return len(e.Missing) == 0 && !slices.ContainsFunc(e.Field, func(id uint16) bool {
-		return int(id) < len(fields) && fields[id].Kind != Sparse && fields[id].Kind != Cross
-	})
-}
-
 // isCross says whether entry j of an event is a product of fields.
-func (e *Example) isCross(fields []Field, j int) bool {
+func isCross(fields []Field, e *Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == Cross
 }
 
@@ -87,7 +79,7 @@ func (e *Example) isCross(fields []Field, j int) bool {
 // those are absent that events usually have.
 func (m *Missing) lackOfColumns(fields []Field, e *Example) (k Lack) {
 	for j := range e.Features.Index {
-		if !e.isCross(fields, j) {
+		if !isCross(fields, e, j) {
 			k.Named++
 		}
 	}
@@ -107,14 +99,14 @@ func (m *Missing) absentColumns(e *Example, f func(column uint32)) {
 		for i < len(index) && index[i] < column {
 			i++
 		}
-		if (i == len(index) || index[i] > column) && !e.lacksColumn(column) {
+		if (i == len(index) || index[i] > column) && !e.LacksColumn(column) {
 			f(column)
 		}
 	}
 }
 
-// holds says whether an event has a feature in a column.
-func (e *Example) holds(column uint32) bool {
+// hasColumn says whether an event has a feature in a column.
+func hasColumn(e *Example, column uint32) bool {
 	_, holds := slices.BinarySearch(e.Features.Index, column)
 	return holds
 }

@@ -129,7 +129,7 @@ func (m *Linear) ScoreRescaled(e *Example, scale float64, out []float64) []float
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
 		row := m.Rows.Row(column)
-		if row == nil || e.lacksColumn(m.Scaler.Curves.Source(column)) {
+		if row == nil || e.LacksColumn(m.Scaler.Curves.Source(column)) {
 			continue
 		}
 		if stats := m.Stats(row); stats != nil {

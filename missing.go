@@ -364,11 +364,11 @@ func (h *Head) parts(e *Example, present FieldSet, null, absent bool) Parts {
 	for i, id := range c.Fields {
 		part := byte(Apart)
 		switch {
-		case id == 0 && e.lacksColumn(c.Columns[i]):
+		case id == 0 && e.LacksColumn(c.Columns[i]):
 			if null {
 				part = Filled
 			}
-		case id == 0 && (m == nil || !m.Known || e.holds(c.Columns[i])):
+		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i])):
 			part = Observed // left out it is 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual && absent {
@@ -562,7 +562,3 @@ func (s FieldSet) Count(fields []Field) (named, silent float64) {
 	})
 	return named, silent
 }
-
-// Named says whether the absence of a field of this kind can be known: of one
-// number, string or truth value under a name.
-func (k Kind) Named() bool { return k == Numeric || k == Categorical || k == Boolean }

@@ -4,27 +4,9 @@ package blankout
 // and answers.
 
 import (
-	"fmt"
 	"iter"
 	"math"
 )
-
-// Block is a named piece of a model or checkpoint file. Its writer decides
-// what the bytes mean; the container (package checkpoint) only guards them.
-type Block struct {
-	Name string
-	Data []byte
-}
-
-// FindBlock returns the data of the block of that name.
-func FindBlock(blocks []Block, name string) ([]byte, error) {
-	for _, b := range blocks {
-		if b.Name == name {
-			return b.Data, nil
-		}
-	}
-	return nil, fmt.Errorf("no block %q", name)
-}
 
 // Model is what has been learned, as everything needs it that answers events: a
 // [Linear], or the kernel machine of package kernel. What only a linear model can

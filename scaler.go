@@ -88,7 +88,7 @@ func (s *Scaler) Each(x Vec) iter.Seq2[uint32, float64] {
 
 // withHats returns x with its hats.
 func (s *Scaler) withHats(x Vec) Vec {
-	x = x.numbers()
+	x = withoutHats(x)
 	n := x.Len() + 2*len(s.Curves.Columns)
 	out := Vec{append(make([]uint32, 0, n), x.Index...), append(make([]float64, 0, n), x.Value...)}
 	return s.Curves.Append(out, x, s.zeros())
@@ -396,7 +396,7 @@ func SpreadInverse(stats []float64, total float64) float64 {
 func (m *Linear) Standardised(e *Example, out Vec) Vec {
 	standardises := m.standardises()
 	for column, x := range m.Scaler.Each(e.Features) {
-		if e.lacksColumn(m.Scaler.Curves.Source(column)) {
+		if e.LacksColumn(m.Scaler.Curves.Source(column)) {
 			continue
 		}
 		if standardises {

@@ -3,6 +3,7 @@ package blankout
 // This file says what the columns of events mean.
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -85,6 +86,18 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	}
 	*k = Kind(i)
 	return nil
+}
+
+// Named says whether the absence of a field of this kind can be known: of one
+// number, string or truth value under a name.
+func (k Kind) Named() bool { return k == Numeric || k == Categorical || k == Boolean }
+
+// GroupName returns the name of the group of a field.
+func (f *Field) GroupName() string {
+	if f.Group != "" {
+		return f.Group
+	}
+	return f.Name
 }
 
 // NewSchema returns a Schema of 2^bits columns that knows the anonymous field
@@ -337,4 +350,15 @@ func Mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
+}
+
+// ErrNoRates says that nothing tells how often groups are missing.
+var ErrNoRates = errors.New("nothing says what is missing, for the examples have no named fields: name the rates of groups, as in group:1-8=0.3,9-16=0.1")
+
+// CheckRates returns ErrNoRates if no field of a Schema can be known to be missing.
+func (s *Schema) CheckRates() error {
+	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Kind.Named() || f.Kind == Words }) {
+		return ErrNoRates
+	}
+	return nil
 }
