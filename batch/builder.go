@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"blankout"
+	"blankout/model"
 )
 
 // A Builder gathers examples into Data, one by one with Add or, where they are
@@ -20,7 +21,7 @@ import (
 type Builder struct {
 	Threads int // that Data may use; 0 means one
 	// Curves are those whose hats are among the columns of the examples; nil for none.
-	Curves *blankout.Curves
+	Curves *model.Curves
 
 	d    Data
 	seen columnSet

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 )
 
 // Corrupter draws noisy copies of examples. What it draws depends on the
@@ -23,10 +24,10 @@ type Corrupter struct {
 	Keep bool
 	// Grouping says what a GroupDropout deletes. Whether a group dies depends on its
 	// name, not on the columns, and not on what happens to single features.
-	Grouping *blankout.Grouping
+	Grouping *model.Grouping
 	// Curves are those whose hats are among the columns: noise that deletes does to them
 	// what it does to their numbers.
-	Curves *blankout.Curves
+	Curves *model.Curves
 
 	pcg  rand.PCG
 	rand *rand.Rand

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // Masks of neighbouring examples, copies and seeds have nothing to do with each
@@ -85,7 +86,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := Corrupter{Noise: noise, Seed: 7, Grouping: blankout.NewGrouping(d.Schema)}
+		c := Corrupter{Noise: noise, Seed: 7, Grouping: model.NewGrouping(d.Schema)}
 		changed := 0
 		for i := range d.Rows() {
 			e := d.Vec(i, blankout.Vec{})

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 // A row that lacks some counts with their expectation given the others, and its
 // covariance, both by the result itself (the EM algorithm). A wild value, which lies
 // where none of the others are, counts as one that is lacking.
-func (p *Presence) Covariance(m blankout.Model, d *Data, columns int) *blankout.Covariance {
-	v := newNumericRows(p, m, d, min(columns, blankout.MaxCovariance))
+func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
+	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
 	if n < 2 {
 		return nil
@@ -53,7 +54,7 @@ func (p *Presence) Covariance(m blankout.Model, d *Data, columns int) *blankout.
 			break
 		}
 		type pattern struct {
-			fill   *blankout.Fill
+			fill   *model.Fill
 			weight float64
 		}
 		var met []*pattern // in the order of the rows, in which sums run
@@ -87,21 +88,21 @@ type numericRows struct {
 	kinds        []fieldsOf
 	rows         []int
 	columns      []uint32
-	fields       []uint16 // by place, see blankout.Covariance
+	fields       []uint16 // by place, see model.Covariance
 	own          []uint16 // by place, the numeric field itself
 	place        []int    // by compact column, -1 for others
 	standardised bool
 	mean, reach  []float64 // by place: wild is what is farther from mean
 
 	x     []float64
-	parts blankout.Parts
-	has   blankout.FieldSet
+	parts model.Parts
+	has   model.FieldSet
 }
 
-func newNumericRows(p *Presence, m blankout.Model, d *Data, most int) *numericRows {
+func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows {
 	v := &numericRows{Data: d, p: p, kinds: p.kinds(), place: make([]int, d.Columns())}
 	mode := m.About().Scaler.Mode
-	v.standardised = mode != "" && mode != blankout.StandardiseNone
+	v.standardised = mode != "" && mode != model.StandardiseNone
 	var all []int
 	for i := range d.Rows() {
 		if d.Weight(i) > 0 {
@@ -139,8 +140,8 @@ func newNumericRows(p *Presence, m blankout.Model, d *Data, most int) *numericRo
 			v.fields = append(v.fields, id)
 		}
 	}
-	v.x, v.parts = make([]float64, len(v.columns)), make(blankout.Parts, len(v.columns))
-	v.has = blankout.NewFieldSet(len(d.Schema.Fields))
+	v.x, v.parts = make([]float64, len(v.columns)), make(model.Parts, len(v.columns))
+	v.has = model.NewFieldSet(len(d.Schema.Fields))
 	return v
 }
 
@@ -165,9 +166,9 @@ func (v *numericRows) read(i int) (whole bool) {
 	}
 	clear(v.x)
 	for at, id := range v.own {
-		v.parts[at] = blankout.Observed
+		v.parts[at] = model.Observed
 		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.Known {
-			v.parts[at] = blankout.Filled
+			v.parts[at] = model.Filled
 		}
 	}
 	row := v.Row(i)
@@ -177,16 +178,16 @@ func (v *numericRows) read(i int) (whole bool) {
 			continue
 		}
 		x := row.At(j)
-		v.x[at], v.parts[at] = x, blankout.Observed
+		v.x[at], v.parts[at] = x, model.Observed
 		if v.isWild(at, x) {
-			v.parts[at] = blankout.Filled
+			v.parts[at] = model.Filled
 		}
 	}
-	return !slices.Contains(v.parts, blankout.Filled)
+	return !slices.Contains(v.parts, model.Filled)
 }
 
 func (v *numericRows) isWild(at int, x float64) bool {
-	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardised && blankout.IsWild(x)
+	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardised && model.IsWild(x)
 }
 
 // findWild sets from which distance of the mean on a value is wild: by the deviation of
@@ -196,7 +197,7 @@ func (v *numericRows) findWild() {
 		m := v.apart()
 		reach := make([]float64, len(v.columns))
 		for at := range reach {
-			reach[at] = blankout.ScalerClip * math.Sqrt(m.squares[at*(len(reach)+1)])
+			reach[at] = model.ScalerClip * math.Sqrt(m.squares[at*(len(reach)+1)])
 		}
 		v.mean, v.reach = m.centre, reach
 	}
@@ -211,7 +212,7 @@ func (v *numericRows) apart() *moments {
 		v.read(i)
 		w := v.Weight(i)
 		for at, part := range v.parts {
-			if part == blankout.Observed {
+			if part == model.Observed {
 				weight[at] += w
 				off := v.x[at] - mean[at]
 				mean[at] += off * w / weight[at]
@@ -261,7 +262,7 @@ func (m *moments) add(weight float64, x []float64) {
 }
 
 // covariance returns what the moments are of, nil if it is that of nothing.
-func (m *moments) covariance(v *numericRows) *blankout.Covariance {
+func (m *moments) covariance(v *numericRows) *model.Covariance {
 	n := len(m.sum)
 	if !(m.weight > 0) {
 		return nil
@@ -277,7 +278,7 @@ func (m *moments) covariance(v *numericRows) *blankout.Covariance {
 			matrix[i*n+j], matrix[j*n+i] = x, x
 		}
 	}
-	c, err := blankout.NewCovariance(v.columns, v.fields, mean, matrix)
+	c, err := model.NewCovariance(v.columns, v.fields, mean, matrix)
 	if err != nil {
 		return nil // of values that are no numbers to calculate with
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // correlated returns events of five numbers of which the last three follow nearly from
@@ -44,7 +45,7 @@ func correlated(n int, null, wild float64, seed uint64) (*blankout.Schema, []bla
 // although no pair of columns is left whole; readings that mean nothing do not move it.
 func TestCovarianceOfLackingRows(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
-	m, d, p := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, "none")
+	m, d, p := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, "none")
 	whole := m.Covariance
 	n := len(whole.Columns)
 	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
@@ -66,7 +67,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
 		s, events := correlated(4000, c.null, c.wild, 1)
-		m, d, p := trainLacking(t, s, events, blankout.StandardiseNone, blankout.MissingAsIs, "none")
+		m, d, p := trainLacking(t, s, events, model.StandardiseNone, model.MissingAsIs, "none")
 		got := m.Covariance
 		if c.wild > 0 {
 			got = p.Covariance(m, d, 5)
@@ -109,13 +110,13 @@ func TestFillIsChosen(t *testing.T) {
 				}
 			}
 		}
-		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, "none")
+		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, "none")
 		for b, rule := range m.Missing.Null {
-			if rule != blankout.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
+			if rule != model.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
 				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Null)
 			}
 		}
-		wrong := map[blankout.MissingRule]int{}
+		wrong := map[model.MissingRule]int{}
 		for i := range fresh {
 			x := m.Standardised(&fresh[i], blankout.Vec{})
 			var field []uint16
@@ -125,14 +126,14 @@ func TestFillIsChosen(t *testing.T) {
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left blankout.Example
 			m.Delete(&fresh[i], x, field, dead, true, &left)
-			for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale} {
+			for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingAsIs, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(rule))
 				if as.Predict(as.ScoreLacking(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
 					wrong[rule]++
 				}
 			}
 		}
-		if most := wrong[blankout.MissingAuto] * 3 / 2; wrong[blankout.MissingAsIs] < most || wrong[blankout.MissingRescale] < most {
+		if most := wrong[model.MissingAuto] * 3 / 2; wrong[model.MissingAsIs] < most || wrong[model.MissingRescale] < most {
 			t.Errorf("sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // curvedData returns events of three numbers, two of them of one group, with curves, and
@@ -21,11 +22,11 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
-	c, err := blankout.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
+	c, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaler := blankout.Scaler{Curves: c}
+	scaler := model.Scaler{Curves: c}
 	r := rand.New(rand.NewPCG(1, 2))
 	b, flat := Builder{Curves: c}, Builder{}
 	for range n {
@@ -165,8 +166,8 @@ func TestCurvesDieTogether(t *testing.T) {
 			}
 		}
 		rest := func(int) {}
-		rules := blankout.NewMissing(blankout.DefaultMissingRules(), blankout.DefaultMissingRules(), nil, nil, nil)
-		lacks := slices.Repeat([]blankout.Lack{{Named: 3}}, curved.Rows())
+		rules := model.NewMissing(model.DefaultMissingRules(), model.DefaultMissingRules(), nil, nil, nil)
+		lacks := slices.Repeat([]model.Lack{{Named: 3}}, curved.Rows())
 		a := w.robustness(measured{Data: curved, lacks: lacks, rules: rules}, deletions, rest)
 		b := plain.robustness(measured{Data: summed, lacks: lacks, rules: rules}, deletions, rest)
 		for i := range a {
@@ -203,13 +204,13 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := blankout.NewSchema(0, nil, 2)
 	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 2, To: 4}}}}}
-	curves, err := blankout.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
+	curves, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
-	c := Corrupter{Noise: blankout.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: blankout.NewGrouping(s), Curves: curves}
-	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: blankout.NewGrouping(s)}
+	c := Corrupter{Noise: blankout.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
+	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)
 		if want = append(want, want[0], want[0], want[2]); !slices.Equal(got, want) {

@@ -2,7 +2,11 @@ package batch
 
 // This file holds the training set that every solver reads.
 
-import "blankout"
+import (
+	"blankout"
+
+	"blankout/model"
+)
 
 // Data is a training set in compressed sparse rows. Its columns are compact:
 // columns 0 … Columns()-1 are the ones that occur in the set, in ascending order
@@ -24,7 +28,7 @@ type Data struct {
 	targets []float64 // the labels that are numbers, nil while every one is 0
 	weights []float64 // nil while every weight is 1
 	fields  columnFields
-	curves  *blankout.Curves // whose hats are among the columns, nil for none
+	curves  *model.Curves // whose hats are among the columns, nil for none
 
 	// Rows that are noisy copies of those of clean, drawn when they are read.
 	corruption *corruption

@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Gone is what becomes of a model's error on some events if a group, a field or a feature is
@@ -56,7 +57,7 @@ func (e *UnknownPartError) Error() string {
 // WithoutPart finds out what m's error on events, which have labels and are in the order of
 // the stream, comes to if a part is gone. The error is an *UnknownPartError where no event
 // holds the part.
-func WithoutPart(m *blankout.Linear, events []blankout.Example, kind, name string, deletions []float64) (*Gone, error) {
+func WithoutPart(m *model.Linear, events []blankout.Example, kind, name string, deletions []float64) (*Gone, error) {
 	dies, err := diesWith(&m.Head, kind, name)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func WithoutPart(m *blankout.Linear, events []blankout.Example, kind, name strin
 
 // diesWith returns what says whether a feature dies with a part: a product dies with either
 // of its fields.
-func diesWith(h *blankout.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
+func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
 	if kind == "feature" {
 		called := h.Namer()
 		known := map[uint32]bool{}
@@ -147,7 +148,7 @@ func diesWith(h *blankout.Head, kind, name string) (func(field uint16, column ui
 }
 
 // servedError is m's error on events, as it answers them.
-func servedError(m *blankout.Linear, events []blankout.Example) float64 {
+func servedError(m *model.Linear, events []blankout.Example) float64 {
 	d := measured{target: m.Target()}
 	scores, cost, weight := make([]float64, max(2, m.Outputs, len(m.Schema.Classes))), 0.0, 0.0
 	for i := range events {

@@ -8,19 +8,20 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // goneModel is a model of the numbers a and b, of the group pair, of c and of the product
 // a^c, and events that it answers rightly by a alone.
-func goneModel() (*blankout.Linear, []blankout.Example) {
+func goneModel() (*model.Linear, []blankout.Example) {
 	s := blankout.NewSchema(6, []string{"no", "yes"}, 2)
 	s.Crosses = [][2]string{{"a", "c"}}
 	for i, name := range []string{"a", "b", "c", "a^c"} {
 		s.AddField(blankout.Field{Name: name, Kind: []blankout.Kind{blankout.Numeric, blankout.Numeric, blankout.Numeric, blankout.Cross}[i]})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "pair", "pair"
-	m := blankout.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
-	m.Missing = blankout.NewMissing(blankout.DefaultMissingRules(), blankout.DefaultMissingRules(), nil, nil, nil)
+	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
+	m.Missing = model.NewMissing(model.DefaultMissingRules(), model.DefaultMissingRules(), nil, nil, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	var events []blankout.Example
 	for i := range 300 {

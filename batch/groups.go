@@ -15,7 +15,7 @@ package batch
 // What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
 // own_d^1/2 w_d x_d.
 //
-// A number with a curve (blankout.Curves) is one feature of several columns: a unit of the
+// A number with a curve (model.Curves) is one feature of several columns: a unit of the
 // rate r (1 + r_g), that is part of the unit of its group, and own_d = 0.
 
 import (
@@ -26,6 +26,7 @@ import (
 	"sort"
 
 	"blankout"
+	"blankout/model"
 )
 
 // columnFields tells which field a column of the Schema is of: one number, 0 for the
@@ -70,13 +71,13 @@ type units struct {
 	of   []int32    // unit by compact column
 	pair [][2]int32 // by unit: the two groups of a pair, -1 and -1 for a group
 	name []string   // by unit
-	hash []uint64   // by unit, see blankout.Grouping.Hash
+	hash []uint64   // by unit, see model.Grouping.Hash
 }
 
 // units returns the units of the columns under the Schema's groups, or
 // blankout.ErrNoGroups.
 func (d *Data) units() (*units, error) {
-	g := blankout.NewGrouping(d.Schema)
+	g := model.NewGrouping(d.Schema)
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ var errCurves = errors.New("what becomes of curves, whose columns die together, 
 
 // Bends says whether the problem of c, and with axes every one of their grid, can have curves.
 func (c Config) Bends(axes []Axis) bool {
-	curves, err := blankout.NewCurves([]uint32{0}, [][]float64{blankout.Present()})
+	curves, err := model.NewCurves([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
 		panic(err)
 	}
@@ -208,7 +209,7 @@ func (d *Data) features(r Row) (first []int, n int) {
 	first = make([]int, len(r.Index))
 	for j, c := range r.Index {
 		column := d.Column(int(c))
-		if column < blankout.FirstHat || d.curves == nil {
+		if column < model.FirstHat || d.curves == nil {
 			first[j] = j
 			n++
 			continue

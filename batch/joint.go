@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Ask says what a Question is about.
@@ -475,7 +476,7 @@ func (j *Joint) ownRounding() (spread float64, unscaled bool) {
 
 // Together is the exact solution of a problem whose events are in parts.
 type Together struct {
-	*blankout.Linear
+	*model.Linear
 	Live, Objective float64 // of the live and of the exact weights
 	Gap             float64 // bounds Objective - minimum
 	Converged       bool
@@ -489,7 +490,7 @@ type Together struct {
 // columns are own, and which have been told their Union. A caller that knows how many events they
 // have sets Events of the model. Errors are ErrOneClass,
 // of the configuration, of a part and of ctx.
-func SolveTogether(ctx context.Context, live *blankout.Linear, parts Parts, own [][]uint32, c ValidateConfig) (*Together, error) {
+func SolveTogether(ctx context.Context, live *model.Linear, parts Parts, own [][]uint32, c ValidateConfig) (*Together, error) {
 	begin := time.Now()
 	columns := Union(own)
 	d := &Data{columns: columns, Schema: live.Schema}

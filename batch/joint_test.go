@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -24,7 +25,7 @@ func (h here) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, erro
 
 // parts cuts events into parts and has each join the columns of all, which it returns by
 // part.
-func parts(t *testing.T, live *blankout.Linear, all []blankout.Example, c batch.ValidateConfig, of func(i int, e *blankout.Example) int, n int) (here, [][]uint32) {
+func parts(t *testing.T, live *model.Linear, all []blankout.Example, c batch.ValidateConfig, of func(i int, e *blankout.Example) int, n int) (here, [][]uint32) {
 	t.Helper()
 	evidence := make([]*batch.Evidence, n)
 	for k := range evidence {
@@ -72,7 +73,7 @@ func TestJoint(t *testing.T) {
 		{"parts of one class", adultSchema, adult, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return 2 * e.Label }}, // two are empty
 		{"hinge, dropout", adultSchema, adult, func(c *online.Config) { c.Loss = "hinge" }, func(i int, _ *blankout.Example) int { return min(i/10, 3) }},
 		{"squared hinge, Poisson", adultSchema, adult, func(c *online.Config) {
-			c.Loss, c.Noise, c.Standardise = "squared-hinge", "poisson", string(blankout.StandardiseNone)
+			c.Loss, c.Noise, c.Standardise = "squared-hinge", "poisson", string(model.StandardiseNone)
 		}, func(i int, _ *blankout.Example) int { return i % 4 }},
 		{"groups", severalSchema, more, func(c *online.Config) { c.Noise = "dropout:0.1+group:0.3" }, func(i int, _ *blankout.Example) int { return i % 4 }},
 		{"four classes", severalSchema, more, func(*online.Config) {}, func(_ int, e *blankout.Example) int { return e.Label % 4 }},

@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // interned holds a value by row, each different one once. Few are different.
@@ -34,13 +34,13 @@ func (l *interned[K]) add(k K) {
 // answers them.
 type measured struct {
 	*Data
-	lacks []blankout.Lack // by row
-	parts []string        // by row, blankout.Parts of those that are filled in; else ""
-	level []int           // by row, see blankout.Answer
-	rules *blankout.Missing
+	lacks []model.Lack // by row
+	parts []string     // by row, blankout.Parts of those that are filled in; else ""
+	level []int        // by row, see model.Answer
+	rules *model.Missing
 	// Missing numbers are filled in by the covariance; nil if the model has none. place says
 	// where it has each compact column, -1 for one that it does not hold.
-	covariance *blankout.Covariance
+	covariance *model.Covariance
 	place      []int
 	target     loss.Target // what labels are
 }
@@ -49,10 +49,10 @@ type measured struct {
 // its squared error.
 func (m measured) cost(i int, scores []float64) float64 {
 	if m.target != loss.Sign {
-		off := m.Target(i) - blankout.ValueOf(m.target, scores[0])
+		off := m.Target(i) - model.ValueOf(m.target, scores[0])
 		return off * off
 	}
-	if blankout.Predict(scores) != m.Label(i) {
+	if model.Predict(scores) != m.Label(i) {
 		return 1
 	}
 	return 0
@@ -90,14 +90,14 @@ func (v *Evidence) measured(rows []int) measured {
 
 // fills says whether some event whose named fields have died is filled in.
 func (m measured) fills() bool {
-	return m.covariance != nil && slices.Contains(m.rules.Null[:], blankout.MissingFill)
+	return m.covariance != nil && slices.Contains(m.rules.Null[:], model.MissingFill)
 }
 
 // fillsDeleted says whether event i is filled in after a share of its features has died.
 func (m measured) fillsDeleted(i int, share float64) bool {
 	k := m.lacks[i].Deleted(share)
 	present := k.Named + k.Silent
-	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[blankout.MissingBin(k.Null/(k.Null+present))] == blankout.MissingFill
+	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[model.MissingBin(k.Null/(k.Null+present))] == model.MissingFill
 }
 
 // scale returns by what the features of event i are multiplied.

@@ -7,6 +7,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -41,7 +42,7 @@ func TestValidateByLevel(t *testing.T) {
 		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
 	}
 	for name, m := range map[string]struct {
-		model *blankout.Linear
+		model *model.Linear
 		said  float64
 	}{"live": {live, *report.Live.Error}, "exact": {exact, *report.Exact.Error}} {
 		wrong := 0.0
@@ -72,8 +73,8 @@ func TestValidateByLevel(t *testing.T) {
 	}
 	for i, share := range report.Deletions {
 		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
-		if another := live.Missing.Levels[blankout.MissingBin(share)] > 0 && share > 0; another == (by == own) {
-			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", share, by, own, live.Missing.Levels[blankout.MissingBin(share)])
+		if another := live.Missing.Levels[model.MissingBin(share)] > 0 && share > 0; another == (by == own) {
+			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", share, by, own, live.Missing.Levels[model.MissingBin(share)])
 		}
 	}
 }

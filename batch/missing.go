@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 const (
@@ -25,13 +26,13 @@ const (
 )
 
 // missingShares are the chances of a field to be deleted, one for each range.
-var missingShares = [blankout.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.8}
+var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.8}
 
 // Presence notes which fields the events of Data hold, and which are null. The zero
 // value is ready for use.
 type Presence struct {
 	rows    interned[string]
-	present blankout.FieldSet
+	present model.FieldSet
 	key     []byte
 }
 
@@ -42,7 +43,7 @@ func (p *Presence) Add(e *blankout.Example) {
 		most = max(most, id)
 	}
 	if int(most) >= 64*len(p.present) {
-		p.present = blankout.NewFieldSet(int(most) + 1)
+		p.present = model.NewFieldSet(int(most) + 1)
 	}
 	clear(p.present)
 	p.present.Add(e.Field)
@@ -93,13 +94,13 @@ func parseFields(key string) (f fieldsOf) {
 // columns that a caller may declare missing. The best rule is the one of the least log-loss
 // or, where labels are numbers, of the least of the model's loss without noise; of numbers
 // no rule multiplies what is left.
-func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule) *blankout.Missing {
+func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *model.Missing {
 	fields := d.Schema.Fields
-	rules := blankout.DefaultMissingRules()
+	rules := model.DefaultMissingRules()
 	if m.About().Target() != loss.Sign {
-		rules = everyRange(blankout.MissingAsIs)
+		rules = everyRange(model.MissingAsIs)
 	}
-	missing := blankout.NewMissing(rules, rules, nil, nil, nil)
+	missing := model.NewMissing(rules, rules, nil, nil, nil)
 	switch {
 	case slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }):
 		if len(p.rows.of) != d.Rows() {
@@ -109,7 +110,7 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 		missing = use.Review(missing, fields)
 	case d.Schema.Known:
 		missing.Known = true
-		var use blankout.ColumnUse
+		var use model.ColumnUse
 		var e blankout.Example
 		for i := range d.Rows() {
 			e.Features = d.Vec(i, e.Features)
@@ -119,24 +120,24 @@ func (p *Presence) Missing(m blankout.Model, d *Data, rule blankout.MissingRule)
 	case m.About().Covariance == nil:
 		return nil
 	}
-	if rule != blankout.MissingAuto {
+	if rule != model.MissingAuto {
 		return missing.Forced(rule)
 	}
 	t := newMasker(p, m, d, missing)
 	// While the rules for nulls are measured, fields that are left out follow the default.
-	null := t.better(rules, func(k blankout.Lack) float64 { return k.Null },
-		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(r, rules) }, true)
+	null := t.better(rules, func(k model.Lack) float64 { return k.Null },
+		func(r model.MissingRules) *model.Missing { return missing.WithRules(r, rules) }, true)
 	// A field that is left out is lost as one that is null: its rule is the same unless
 	// events that leave fields out show otherwise.
-	absent := t.better(null, func(k blankout.Lack) float64 { return k.Absent },
-		func(r blankout.MissingRules) *blankout.Missing { return missing.WithRules(null, r) }, false)
+	absent := t.better(null, func(k model.Lack) float64 { return k.Absent },
+		func(r model.MissingRules) *model.Missing { return missing.WithRules(null, r) }, false)
 	return missing.WithRules(null, absent)
 }
 
 // use counts in how many examples the fields are present, and null.
-func (p *Presence) use(fields []blankout.Field) (use blankout.FieldUse) {
+func (p *Presence) use(fields []blankout.Field) (use model.FieldUse) {
 	kinds := p.kinds()
-	set := blankout.NewFieldSet(len(fields))
+	set := model.NewFieldSet(len(fields))
 	for _, at := range p.rows.of {
 		clear(set)
 		set.Add(kinds[at].present)
@@ -159,9 +160,9 @@ func (p *Presence) Observed(s *blankout.Schema) (blankout.Noise, error) {
 // masker scores the events of Data as a model answers them, as they are or with a mask.
 type masker struct {
 	*Data
-	m      blankout.Model
-	head   blankout.Head // says what an event lacks
-	of     []uint32      // by row, its place in kinds
+	m      model.Model
+	head   model.Head // says what an event lacks
+	of     []uint32   // by row, its place in kinds
 	kinds  []fieldsOf
 	named  bool               // fields can be missing
 	first  []int              // by field the first one of its name, which an event names where it is null
@@ -178,16 +179,16 @@ type masker struct {
 	ofNumbers      loss.Loss // nil where labels are classes
 }
 
-func newMasker(p *Presence, m blankout.Model, d *Data, missing *blankout.Missing) *masker {
+func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *masker {
 	fields, h := d.Schema.Fields, m.About()
-	t := &masker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: blankout.Head{Schema: d.Schema, Missing: missing},
+	t := &masker{Data: d, m: m, of: p.rows.of, kinds: p.kinds(), head: model.Head{Schema: d.Schema, Missing: missing},
 		first: firstFields(fields), unit: make([]uint64, len(fields)), own: make([]uint64, d.Columns()),
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
 	if h.Target() != loss.Sign {
 		t.ofNumbers, _ = loss.Parse(h.Loss) // Target has read it
 	}
-	groups := blankout.NewGrouping(d.Schema)
+	groups := model.NewGrouping(d.Schema)
 	for id, f := range fields {
 		if id > 0 && f.Kind.Named() {
 			t.named = true
@@ -241,7 +242,7 @@ func (m mask) kills(unit uint64) bool {
 // delete lets the fields and columns of event i die whose absence can be known, those
 // that are lost together at once, and returns what the event then lacks. It sets t.left
 // to what is left and t.x to what is scored of that.
-func (t *masker) delete(i int, by mask) blankout.Lack {
+func (t *masker) delete(i int, by mask) model.Lack {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
 	left.Field, left.Missing, left.MissingColumns = left.Field[:0], left.Missing[:0], left.MissingColumns[:0]
@@ -271,7 +272,7 @@ func (t *masker) delete(i int, by mask) blankout.Lack {
 		candidates = row.Index
 	}
 	for _, c := range candidates {
-		if t.Column(int(c)) >= blankout.FirstHat {
+		if t.Column(int(c)) >= model.FirstHat {
 			break // they die with their numbers
 		}
 		if by.kills(t.own[c]) {
@@ -282,7 +283,7 @@ func (t *masker) delete(i int, by mask) blankout.Lack {
 	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
 	for j, c := range row.Index {
 		x, column := row.At(j), t.Column(int(c))
-		if column >= blankout.FirstHat {
+		if column >= model.FirstHat {
 			if _, dead := slices.BinarySearch(left.MissingColumns, t.curves.Source(column)); dead {
 				continue
 			}
@@ -336,28 +337,28 @@ const masks = 64
 // events do not tell. missing gives the share of an event, with makes a Missing of rules by
 // that share. If drawn is set, masks are drawn for the ranges that too few events are in by
 // themselves.
-func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) float64, with func(blankout.MissingRules) *blankout.Missing, drawn bool) blankout.MissingRules {
-	bin := func(k blankout.Lack) (bin int, ok bool) {
+func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64, with func(model.MissingRules) *model.Missing, drawn bool) model.MissingRules {
+	bin := func(k model.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent
 		if !(n > 0) || present == 0 {
 			return 0, false // nothing that a rule is for
 		}
-		return blankout.MissingBin(n / (n + present)), true
+		return model.MissingBin(n / (n + present)), true
 	}
-	lacks := make([]blankout.Lack, len(t.kinds))
+	lacks := make([]model.Lack, len(t.kinds))
 	for at, kind := range t.kinds {
 		if len(kind.present)+len(kind.null) > 0 {
 			lacks[at] = t.head.Lack(&blankout.Example{Field: kind.present, Missing: kind.null})
 		}
 	}
-	lack := func(i int) blankout.Lack {
+	lack := func(i int) model.Lack {
 		if t.head.Missing.Known {
 			return t.delete(i, mask{})
 		}
 		return lacks[t.of[i]]
 	}
 	var labelled, lacking []int
-	var own [blankout.MissingBins]int
+	var own [model.MissingBins]int
 	for i := range t.Rows() {
 		if t.Label(i) < 0 || t.Weight(i) == 0 {
 			continue
@@ -368,14 +369,14 @@ func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) f
 			own[b]++
 		}
 	}
-	rescaled, asIs := with(everyRange(blankout.MissingRescale)), with(everyRange(blankout.MissingAsIs))
-	var filled *blankout.Linear
-	if linear, ok := t.m.(*blankout.Linear); ok && linear.Covariance != nil {
-		filled = linear.WithMissing(with(everyRange(blankout.MissingFill)))
+	rescaled, asIs := with(everyRange(model.MissingRescale)), with(everyRange(model.MissingAsIs))
+	var filled *model.Linear
+	if linear, ok := t.m.(*model.Linear); ok && linear.Covariance != nil {
+		filled = linear.WithMissing(with(everyRange(model.MissingFill)))
 	}
-	var sums [blankout.MissingBins]blankout.RuleComparison
-	compare := func(i, b int, k blankout.Lack) {
-		losses := blankout.RuleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
+	var sums [model.MissingBins]model.RuleComparison
+	compare := func(i, b int, k model.Lack) {
+		losses := model.RuleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
 		if losses[1] = losses[0]; t.ofNumbers == nil {
 			losses[1] = t.loss(i, rescaled.Scale(k))
 		}
@@ -412,9 +413,9 @@ func (t *masker) better(now blankout.MissingRules, missing func(blankout.Lack) f
 
 // Residual returns how far off m, a model of numbers that was trained on d and knows what it
 // makes of events that lack fields, is from the targets of d, less what it cannot know of
-// these events: see blankout.Residual. It is nil if there is nothing to tell, as where no event
+// these events: see model.Residual. It is nil if there is nothing to tell, as where no event
 // can lack a field.
-func (p *Presence) Residual(m *blankout.Linear, d *Data) *blankout.Residual {
+func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil
 	}
@@ -440,6 +441,6 @@ func (p *Presence) Residual(m *blankout.Linear, d *Data) *blankout.Residual {
 }
 
 // everyRange returns one rule for every share.
-func everyRange(r blankout.MissingRule) blankout.MissingRules {
-	return blankout.MissingRules{r, r, r, r, r}
+func everyRange(r model.MissingRule) model.MissingRules {
+	return model.MissingRules{r, r, r, r, r}
 }

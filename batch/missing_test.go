@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // lackingEvents returns events of two classes with eight numbers, a truth value and one
@@ -48,7 +49,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []
 
 // trainLacking trains on events through a Scaler and returns the model with the rule
 // for missing fields.
-func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode blankout.Standardise, rule blankout.MissingRule, noise string) (*blankout.Linear, *Data, *Presence) {
+func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardise, rule model.MissingRule, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
 	var p Presence
@@ -94,11 +95,11 @@ func kill(e *blankout.Example, dead func(id uint16) bool) *blankout.Example {
 // What the rule is measured by is what the model answers to the same events with the
 // same fields deleted, whatever the Scaler makes of what they leave out.
 func TestMissingIsMeasuredAsAnswered(t *testing.T) {
-	for _, mode := range []blankout.Standardise{blankout.StandardiseAuto, blankout.StandardiseAll} {
+	for _, mode := range []model.Standardise{model.StandardiseAuto, model.StandardiseAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
-		m, d, p := trainLacking(t, s, events, mode, blankout.MissingAuto, "none")
+		m, d, p := trainLacking(t, s, events, mode, model.MissingAuto, "none")
 		rule := *m.Missing
-		for _, r := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill, blankout.MissingAuto} {
+		for _, r := range []model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill, model.MissingAuto} {
 			m.Missing = rule.Forced(r)
 			k := newMasker(p, m, d, m.Missing)
 			scaled, fallback := 0, 0 // events whose missing fields are no numbers
@@ -109,9 +110,9 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 					scaled++
 				}
 				forecast := k.loss(i, scale)
-				if filled := m.Answer(&k.left).Rule == blankout.MissingFill; filled {
+				if filled := m.Answer(&k.left).Rule == model.MissingFill; filled {
 					forecast = k.lossOf(i, m.ScoreLacking(k.x, &k.left, k.scores))
-				} else if r == blankout.MissingFill && lack.Null > 0 {
+				} else if r == model.MissingFill && lack.Null > 0 {
 					fallback++
 				}
 				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
@@ -120,7 +121,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 					t.Fatalf("%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
 				}
 			}
-			if r == blankout.MissingRescale && scaled < 200 {
+			if r == model.MissingRescale && scaled < 200 {
 				t.Errorf("only %d events were rescaled", scaled)
 			}
 			if fallback > 100 {
@@ -139,27 +140,27 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 		absent     bool    // new events lack fields silently
 	}{{"none", 0, 0, false}, {"none", 0, 0, true}, {"dropout:0.5", 0, 0, false}, {"none", 0.5, 0, false}, {"none", 0, 0.4, true}} {
 		s, events := lackingEvents(3000, c.null, c.gone, 3)
-		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, c.noise)
+		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, c.noise)
 		rule := m.Missing
 		if len(rule.Usual) != 10 && c.null < 0.5 {
 			t.Errorf("%+v: usual fields %v", c, rule.Usual)
 		}
 		_, fresh := lackingEvents(6000, 0, 0, 4)
-		loss := map[blankout.MissingRule]float64{}
+		loss := map[model.MissingRule]float64{}
 		r := rand.New(rand.NewPCG(5, 6))
 		for i := range fresh {
 			e := kill(&fresh[i], func(uint16) bool { return r.Float64() < 0.5 })
 			if c.absent {
 				e.Missing = nil
 			}
-			for _, way := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill} {
+			for _, way := range []model.MissingRule{model.MissingAuto, model.MissingAsIs, model.MissingRescale, model.MissingFill} {
 				m.Missing = rule.Forced(way)
 				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
 				loss[way] -= math.Log(max(p[e.Label], 1e-15)) / float64(len(fresh))
 			}
 		}
 		t.Logf("%+v: %v, log-loss %v", c, *rule, loss)
-		if best := min(loss[blankout.MissingAsIs], loss[blankout.MissingRescale], loss[blankout.MissingFill]); !(loss[blankout.MissingAuto] < best+0.002) {
+		if best := min(loss[model.MissingAsIs], loss[model.MissingRescale], loss[model.MissingFill]); !(loss[model.MissingAuto] < best+0.002) {
 			t.Errorf("%+v: log-loss by rule %v with %+v", c, loss, rule)
 		}
 	}
@@ -175,8 +176,8 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	if err := b.Add(&e); err != nil {
 		t.Fatal(err)
 	}
-	m := blankout.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
-	for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingRescale} {
+	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
+	for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingRescale} {
 		if got := p.Missing(m, b.Data(s), rule); got != nil {
 			t.Errorf("%s: %+v", rule, got)
 		}
@@ -201,16 +202,16 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		noise string
-		want  blankout.MissingRule // where half of the features have died
-	}{{"none", blankout.MissingFill}, {"dropout:0.5", blankout.MissingRescale}} {
-		m, _, _ := trainLacking(t, s, events, blankout.StandardiseAuto, blankout.MissingAuto, c.noise)
+		want  model.MissingRule // where half of the features have died
+	}{{"none", model.MissingFill}, {"dropout:0.5", model.MissingRescale}} {
+		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, c.noise)
 		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Null[3] != c.want {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
 		if x := m.Standardised(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
 			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
 		}
-		if mean := m.Stats(m.Rows.Row(0))[blankout.StatCentre]; math.Abs(mean-50.5) > 0.3 {
+		if mean := m.Stats(m.Rows.Row(0))[model.StatCentre]; math.Abs(mean-50.5) > 0.3 {
 			t.Errorf("the centre is %v", mean)
 		}
 	}

@@ -3,7 +3,7 @@
 //
 // [Data] is the training set, an [Objective] what is minimised over it, and
 // [Solve] minimises it without knowing which it is. [Train] does all of it
-// from a [Config] to a [blankout.Linear]. No goroutine outlives a call, and every
+// from a [Config] to a [model.Linear]. No goroutine outlives a call, and every
 // result is the same to the bit for any number of threads.
 package batch
 

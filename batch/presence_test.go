@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // Of a number that many examples leave out the exact solution learns that it is there, of
@@ -19,7 +20,7 @@ func TestStandardiserPresence(t *testing.T) {
 		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	fitOf := func(fit Standardiser, mode blankout.Standardise) (*blankout.Curves, float64) {
+	fitOf := func(fit Standardiser, mode model.Standardise) (*model.Curves, float64) {
 		var b Builder
 		for i := range 1000 {
 			e := blankout.Example{Label: i % 2, Weight: 1}
@@ -56,21 +57,21 @@ func TestStandardiserPresence(t *testing.T) {
 		}
 		return m.Scaler.Curves, trained.TrainError(d)
 	}
-	curves, with := fitOf(Standardiser{Presence: true}, blankout.StandardiseAuto)
-	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], blankout.Present()) {
+	curves, with := fitOf(Standardiser{Presence: true}, model.StandardiseAuto)
+	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present()) {
 		t.Fatalf("%+v, want the presence of column 20", curves)
 	}
-	curves, without := fitOf(Standardiser{}, blankout.StandardiseAuto)
+	curves, without := fitOf(Standardiser{}, model.StandardiseAuto)
 	if curves != nil {
 		t.Errorf("not asked for: %+v", curves)
 	}
 	if with > 0.13 || without < 0.3 { // Bayes' error is .1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
-	if curves, _ = fitOf(Standardiser{Presence: true}, blankout.StandardiseScale); curves != nil {
+	if curves, _ = fitOf(Standardiser{Presence: true}, model.StandardiseScale); curves != nil {
 		t.Errorf("nothing is centred: %+v", curves)
 	}
-	curves, _ = fitOf(Standardiser{Presence: true, Curves: 5}, blankout.StandardiseAuto)
+	curves, _ = fitOf(Standardiser{Presence: true, Curves: 5}, model.StandardiseAuto)
 	if curves == nil || !slices.Equal(curves.Columns, []uint32{10, 20, 30, 40}) || len(curves.Knots[1]) != 5 {
 		t.Errorf("with curves: %+v", curves)
 	}
@@ -95,7 +96,7 @@ func TestFieldCurves(t *testing.T) {
 	d := b.Data(schema)
 	for _, all := range []int{5, 0} {
 		fit.Curves = all
-		_, m, err := fit.Fit(d, blankout.StandardiseAuto)
+		_, m, err := fit.Fit(d, model.StandardiseAuto)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func TestFieldCurves(t *testing.T) {
 		}
 	}
 	fit.FieldCurves["hour"] = 4
-	if _, _, err := fit.Fit(d, blankout.StandardiseAuto); err == nil || !strings.Contains(err.Error(), `"hour"`) {
+	if _, _, err := fit.Fit(d, model.StandardiseAuto); err == nil || !strings.Contains(err.Error(), `"hour"`) {
 		t.Errorf("a field that is not there: %v", err)
 	}
 }
@@ -135,7 +136,7 @@ func TestBends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, _, err := fit.Fit(b.Data(schema), blankout.StandardiseAuto)
+	d, _, err := fit.Fit(b.Data(schema), model.StandardiseAuto)
 	if err != nil {
 		t.Fatal(err)
 	}

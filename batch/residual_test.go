@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // numberEvents returns events of which five fields go together, and whose targets follow
@@ -43,7 +44,7 @@ func numberEvents(n int, target loss.Target, seed uint64) (*blankout.Schema, []b
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {
 		for _, lacked := range []float64{0, 0.3} {
-			for _, rule := range []blankout.MissingRule{blankout.MissingAuto, blankout.MissingAsIs} {
+			for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingAsIs} {
 				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
 				r := rand.New(rand.NewPCG(1, 8))
 				blank := func(e *blankout.Example, share float64) *blankout.Example {
@@ -61,7 +62,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, scaler, err := fit.Fit(b.Data(s), blankout.StandardiseAll)
+				d, scaler, err := fit.Fit(b.Data(s), model.StandardiseAll)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +76,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, rule)
 				m.Residual = p.Residual(m, d)
-				if got := m.Missing.Null[2]; rule == blankout.MissingAuto && lacked == 0 && got != blankout.MissingFill {
+				if got := m.Missing.Null[2]; rule == model.MissingAuto && lacked == 0 && got != model.MissingFill {
 					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
 				}
 				_, fresh := numberEvents(3000, s.Target, 6)
@@ -85,7 +86,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 						for i := range fresh {
 							e := blank(&fresh[i], share)
 							value := m.Value(m.Score(e, make([]float64, 1))[0])
-							low, high := m.Interval(value, blankout.ScoreVariance(m, e))
+							low, high := m.Interval(value, model.ScoreVariance(m, e))
 							if y := fresh[i].Target; low <= y && y <= high {
 								in++
 							}

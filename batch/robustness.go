@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // robustness forecasts the error in percent if a share d of the features dies
 // at random and the event is then answered as the model answers, for each d of
-// deletions: named fields that die are known to be missing, and blankout.Missing
+// deletions: named fields that die are known to be missing, and model.Missing
 // gives the factor s of the survivors; words and the columns of sparse text die
 // without a word, s = 1.
 //
@@ -159,15 +159,15 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	luckOf := make([]float64, len(row.Index)) // of the entries
 	most := sampledMasks
 	var x []float64
-	var has, parts blankout.Parts
+	var has, parts model.Parts
 	if d.fills() {
 		n := len(d.covariance.Columns)
 		most = min(most, sampledFilled/n)
-		x, has, parts = make([]float64, n), make(blankout.Parts, n), make(blankout.Parts, n)
+		x, has, parts = make([]float64, n), make(model.Parts, n), make(model.Parts, n)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 {
-				if x[at] = row.At(j); !blankout.IsWild(x[at]) {
-					has[at] = blankout.Observed
+				if x[at] = row.At(j); !model.IsWild(x[at]) {
+					has[at] = model.Observed
 				}
 			}
 		}
@@ -177,7 +177,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		copy(parts, has)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 && luckOf[j] < p {
-				parts[at] = blankout.Filled
+				parts[at] = model.Filled
 			}
 		}
 		how := d.covariance.Fill(parts)

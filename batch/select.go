@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Selection is a search for the settings that predict best, by k-fold cross
@@ -43,7 +44,7 @@ type Settings[S any] interface {
 	// Chain returns what trains settings that differ in their cost alone on d, one
 	// after the other, each on one thread. As many chains as there are workers run at
 	// the same time and share the memory.
-	Chain(d *Data, workers int) func(context.Context, S) (blankout.Model, error)
+	Chain(d *Data, workers int) func(context.Context, S) (model.Model, error)
 }
 
 // Axis is a setting, as Settings.With names it, and the values to try.
@@ -309,9 +310,9 @@ func (t *Ranking) measured(cells []cell, folds int) {
 
 // Chain is that of Settings. Where the minimum is certified it does not depend on
 // the start, and training begins with the weights of the settings before.
-func (Config) Chain(d *Data, _ int) func(context.Context, Config) (blankout.Model, error) {
+func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, error) {
 	var start [][]float64
-	return func(ctx context.Context, c Config) (blankout.Model, error) {
+	return func(ctx context.Context, c Config) (model.Model, error) {
 		c.Threads, c.Progress = 1, nil
 		fit, err := TrainFrom(ctx, d, c, start)
 		if err != nil {
@@ -361,19 +362,19 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 
 // measureDeleted returns the error in percent and the log-loss of a model on d after a
 // share q of its features is deleted and the others are scaled by 1/(1-q).
-func measureDeleted(model blankout.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
+func measureDeleted(trained model.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
-	scores, probabilities := make([]float64, max(model.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
+	scores, probabilities := make([]float64, max(trained.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		if q > 0 {
 			c.Vec(x, nil, i, 0)
 		}
-		s := model.ScoreVec(x, scores)
-		probabilities = model.About().Probabilities(s, probabilities)
-		m.Add(d.Label(i), d.Weight(i), s, blankout.Predict(s), probabilities)
+		s := trained.ScoreVec(x, scores)
+		probabilities = trained.About().Probabilities(s, probabilities)
+		m.Add(d.Label(i), d.Weight(i), s, model.Predict(s), probabilities)
 	}
 	r := m.Report()
 	if r.Error == nil {

@@ -10,15 +10,16 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 )
 
-// Standardiser fits a blankout.Scaler to a whole training set, once and for all:
+// Standardiser fits a model.Scaler to a whole training set, once and for all:
 // the Scaler of an exact solution does not move. The zero value is ready for use.
 type Standardiser struct {
 	// Transform is that of numeric fields, "" is auto; FieldTransform, by name, that of
 	// single ones.
-	Transform      blankout.Transform
-	FieldTransform map[string]blankout.Transform
+	Transform      model.Transform
+	FieldTransform map[string]model.Transform
 	// Curves is the most knots of a numeric column's curve; 0 makes none. FieldCurves, by
 	// name, is that of single fields.
 	Curves      int
@@ -73,11 +74,11 @@ func (s *Standardiser) checkFieldCurves(schema *blankout.Schema) error {
 }
 
 // transformOf is the Transform of a field.
-func (s *Standardiser) transformOf(f blankout.Field) blankout.Transform {
+func (s *Standardiser) transformOf(f blankout.Field) model.Transform {
 	if t, ok := s.FieldTransform[f.Name]; ok {
 		return t
 	}
-	return cmp.Or(s.Transform, blankout.TransformAuto)
+	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
 // transformSample is how many readings of a column, evenly, choose its transform.
@@ -86,16 +87,16 @@ const transformSample = 4096
 // begin returns two numbers for each compact column: what the transform of a numeric field
 // divides its readings by, 0 where they stay as they are; and, of a column that may be
 // centred, from where on a reading is wild. n holds the counts of readings.
-func (s *Standardiser) begin(d *Data, scaler *blankout.Scaler, n []float64) (units []float64, reach reaches) {
+func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units []float64, reach reaches) {
 	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
-	transforms, samples, met := make([]blankout.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
+	transforms, samples, met := make([]model.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
 	for c := range n {
 		field, named := s.fields[d.Column(c)]
 		switch {
 		case named && d.Schema.Fields[field].Kind == blankout.Numeric:
 			transforms[c] = s.transformOf(d.Schema.Fields[field])
-		case scaler.Mode == blankout.StandardiseAll || !named && 10*n[c] >= 9*float64(d.Rows()):
-			transforms[c] = blankout.TransformNone
+		case scaler.Mode == model.StandardiseAll || !named && 10*n[c] >= 9*float64(d.Rows()):
+			transforms[c] = model.TransformNone
 		}
 	}
 	for i := range d.Rows() {
@@ -113,7 +114,7 @@ func (s *Standardiser) begin(d *Data, scaler *blankout.Scaler, n []float64) (uni
 	for c, readings := range samples {
 		if len(readings) > 0 {
 			slices.Sort(readings)
-			if transforms[c] != blankout.TransformNone {
+			if transforms[c] != model.TransformNone {
 				units[c] = scaler.Unit(readings, transforms[c])
 			}
 			if units[c] != 0 {
@@ -121,8 +122,8 @@ func (s *Standardiser) begin(d *Data, scaler *blankout.Scaler, n []float64) (uni
 					readings[i] = math.Asinh(x / units[c])
 				}
 			}
-			if len(readings) >= blankout.FirstReadings {
-				reach.centre[c], reach.far[c] = blankout.Fence(readings)
+			if len(readings) >= model.FirstReadings {
+				reach.centre[c], reach.far[c] = model.Fence(readings)
 			}
 		}
 	}
@@ -139,7 +140,7 @@ const maxFilled = 1 << 28
 // readings as their transform makes them and without wild ones (see reaches),
 // dense columns of sparse formats with absent ones as 0. StandardiseAll takes
 // every column that is not numeric as dense.
-func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout.Linear, error) {
+func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linear, error) {
 	n := make([]float64, d.Columns())
 	mean, m2, largest := make([]float64, len(n)), make([]float64, len(n)), make([]float64, len(n))
 	ones := make([]bool, len(n)) // never anything but 1
@@ -151,10 +152,10 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 			n[c]++
 		}
 	}
-	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Scaler: blankout.Scaler{Mode: mode},
-		Layout: blankout.Layout{Width: blankout.ScalerWidth}}, Rows: blankout.NewTable(blankout.ScalerWidth)}
+	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: model.Scaler{Mode: mode},
+		Layout: model.Layout{Width: model.ScalerWidth}}, Rows: model.NewTable(model.ScalerWidth)}
 	units, reach := make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
-	if mode != blankout.StandardiseScale {
+	if mode != model.StandardiseScale {
 		units, reach = s.begin(d, &m.Scaler, n)
 	}
 	reach.grow(d, units)
@@ -183,7 +184,7 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 		}
 	}
 	for c, w := range wild {
-		centre, far := mean[c], blankout.WildAt*math.Sqrt(m2[c]/n[c])
+		centre, far := mean[c], model.WildAt*math.Sqrt(m2[c]/n[c])
 		for side, x := range [2]float64{centre - far, centre + far} {
 			for range w[side] { // as the streaming learner counts them
 				n[c]++
@@ -200,11 +201,11 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 	for c := range n {
 		column := d.Column(c)
 		kind := d.Schema.Fields[s.fields[column]].Kind
-		dense := mode == blankout.StandardiseAll && kind != blankout.Numeric ||
-			mode == blankout.StandardiseAuto && kind == blankout.Sparse && 10*n[c] >= 9*total && !ones[c]
+		dense := mode == model.StandardiseAll && kind != blankout.Numeric ||
+			mode == model.StandardiseAuto && kind == blankout.Sparse && 10*n[c] >= 9*total && !ones[c]
 		stats := m.Rows.Touch(column)
 		switch {
-		case dense || kind == blankout.Numeric && mode != blankout.StandardiseScale:
+		case dense || kind == blankout.Numeric && mode != model.StandardiseScale:
 			numeric[c] = true
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
@@ -214,10 +215,10 @@ func (s *Standardiser) Fit(d *Data, mode blankout.Standardise) (*Data, *blankout
 				n[c] = total
 			}
 			m.Scaler.Set(stats, n[c], mean[c], m2[c], units[c])
-		case kind == blankout.Sparse || kind == blankout.Cross || mode == blankout.StandardiseScale:
-			stats[blankout.StatCount], stats[blankout.StatInverse] = n[c], 1/max(1, largest[c])
+		case kind == blankout.Sparse || kind == blankout.Cross || mode == model.StandardiseScale:
+			stats[model.StatCount], stats[model.StatInverse] = n[c], 1/max(1, largest[c])
 		default:
-			stats[blankout.StatCount], stats[blankout.StatInverse] = n[c], 1
+			stats[model.StatCount], stats[model.StatInverse] = n[c], 1
 		}
 	}
 	if len(m.Scaler.Dense)*d.Rows() > maxFilled {
@@ -249,13 +250,13 @@ func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 	if field := int(s.fields[d.Column(c)]); field < len(s.nulls) {
 		there += s.nulls[field]
 	}
-	return blankout.Seldom(there, uint64(d.Rows()))
+	return model.Seldom(there, uint64(d.Rows()))
 }
 
 // bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
 // readings. The knots are quantiles of an even sample of the readings without wild ones. A
 // column that is seldom there has those of its presence (blankout.Present) instead.
-func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []bool) {
+func (s *Standardiser) bend(d *Data, m *model.Linear, n []float64, numeric []bool) {
 	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
 	for c := range most {
 		most[c] = s.Curves
@@ -270,7 +271,7 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 			return
 		}
 		if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
-			if z := m.Scaler.Deviations(m.Rows.Row(d.Column(c)), x); math.Abs(z) <= blankout.ScalerClip {
+			if z := m.Scaler.Deviations(m.Rows.Row(d.Column(c)), x); math.Abs(z) <= model.ScalerClip {
 				readings[c] = append(readings[c], x)
 			}
 		}
@@ -284,7 +285,7 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 			}
 		}
 	}
-	curves := &blankout.Curves{}
+	curves := &model.Curves{}
 	for c := range n {
 		if _, dense := slices.BinarySearch(m.Scaler.Dense, d.Column(c)); dense {
 			for range d.Rows() - met[c] { // it is 0 where it is left out
@@ -294,12 +295,12 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 		slices.Sort(readings[c])
 		var knots []float64
 		if most[c] > 0 {
-			knots = blankout.KnotsOf(readings[c], most[c])
+			knots = model.KnotsOf(readings[c], most[c])
 		}
 		if knots == nil && s.Presence && numeric[c] && s.seldom(d, c, n[c]) {
-			knots = blankout.Present()
+			knots = model.Present()
 		}
-		if knots != nil && len(curves.Columns) < blankout.MaxCurves {
+		if knots != nil && len(curves.Columns) < model.MaxCurves {
 			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, knots)
 		}
 	}
@@ -309,7 +310,7 @@ func (s *Standardiser) bend(d *Data, m *blankout.Linear, n []float64, numeric []
 	m.Scaler.Curves = curves
 	for i, knots := range curves.Knots {
 		for knot := range knots {
-			m.Rows.Touch(curves.Hat(i, knot))[blankout.StatInverse] = 1
+			m.Rows.Touch(curves.Hat(i, knot))[model.StatInverse] = 1
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // What Fit makes of each kind of column, against the definition, and that the model
@@ -24,16 +25,16 @@ func TestStandardiserFit(t *testing.T) {
 		field uint16
 		share float64 // of the events that have it
 		draw  func(r *rand.Rand) float64
-		as    map[blankout.Standardise]string // alone, scaled, centred over those that have it, or over all
+		as    map[model.Standardise]string // alone, scaled, centred over those that have it, or over all
 	}{
-		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[blankout.Standardise]string{"auto": "centred", "scale": "scaled", "all": "centred"}},
-		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[blankout.Standardise]string{"auto": "zero", "scale": "scaled", "all": "zero"}},
-		{"category", 2, 0.3, func(*rand.Rand) float64 { return 1 }, map[blankout.Standardise]string{"auto": "alone", "scale": "scaled", "all": "filled"}},
-		{"cross", 3, 0.5, func(r *rand.Rand) float64 { return 4 * r.Float64() }, map[blankout.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"dense", 0, 0.95, func(r *rand.Rand) float64 { return 5 + r.NormFloat64() }, map[blankout.Standardise]string{"auto": "filled", "scale": "scaled", "all": "filled"}},
-		{"present", 0, 0.95, func(*rand.Rand) float64 { return 1 }, map[blankout.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"rare", 0, 0.2, func(r *rand.Rand) float64 { return 9*r.Float64() - 6 }, map[blankout.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"small", 0, 0.2, func(r *rand.Rand) float64 { return 0.5 * r.Float64() }, map[blankout.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[model.Standardise]string{"auto": "centred", "scale": "scaled", "all": "centred"}},
+		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[model.Standardise]string{"auto": "zero", "scale": "scaled", "all": "zero"}},
+		{"category", 2, 0.3, func(*rand.Rand) float64 { return 1 }, map[model.Standardise]string{"auto": "alone", "scale": "scaled", "all": "filled"}},
+		{"cross", 3, 0.5, func(r *rand.Rand) float64 { return 4 * r.Float64() }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"dense", 0, 0.95, func(r *rand.Rand) float64 { return 5 + r.NormFloat64() }, map[model.Standardise]string{"auto": "filled", "scale": "scaled", "all": "filled"}},
+		{"present", 0, 0.95, func(*rand.Rand) float64 { return 1 }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"rare", 0, 0.2, func(r *rand.Rand) float64 { return 9*r.Float64() - 6 }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"small", 0, 0.2, func(r *rand.Rand) float64 { return 0.5 * r.Float64() }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
 	}
 	r := rand.New(rand.NewPCG(7, 8))
 	var b Builder
@@ -65,7 +66,7 @@ func TestStandardiserFit(t *testing.T) {
 		}
 		return mean, math.Sqrt(sd + (n-float64(len(x)))*mean*mean/n)
 	}
-	for _, mode := range []blankout.Standardise{"auto", "scale", "all"} {
+	for _, mode := range []model.Standardise{"auto", "scale", "all"} {
 		fitted, m, err := fit.Fit(d, mode)
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +145,7 @@ func TestStandardiserTransforms(t *testing.T) {
 		for seed := range uint64(3) {
 			s, events := heavyTails(seed, 4000, sigma)
 			trained, tested := events[:2000], events[2000:]
-			logLoss := func(fit Standardiser) (loss float64, transforms []blankout.Transform) {
+			logLoss := func(fit Standardiser) (loss float64, transforms []model.Transform) {
 				var b Builder
 				for i := range trained {
 					fit.Observe(&trained[i], s)
@@ -152,7 +153,7 @@ func TestStandardiserTransforms(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, scaler, err := fit.Fit(b.Data(s), blankout.StandardiseAuto)
+				d, scaler, err := fit.Fit(b.Data(s), model.StandardiseAuto)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -179,16 +180,16 @@ func TestStandardiserTransforms(t *testing.T) {
 				return loss, transforms
 			}
 			loss, transforms := logLoss(Standardiser{})
-			plain, none := logLoss(Standardiser{Transform: blankout.TransformNone})
-			_, single := logLoss(Standardiser{FieldTransform: map[string]blankout.Transform{"d": "none", "a": "asinh"}})
-			want := []blankout.Transform{"", "", "", "", ""}
+			plain, none := logLoss(Standardiser{Transform: model.TransformNone})
+			_, single := logLoss(Standardiser{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
+			want := []model.Transform{"", "", "", "", ""}
 			if !slices.Equal(none, want) {
 				t.Errorf("sigma %v, none: %q", sigma, none)
 			}
 			if sigma == 3 {
-				want = []blankout.Transform{"", "", "", "asinh", "asinh"}
+				want = []model.Transform{"", "", "", "asinh", "asinh"}
 			}
-			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []blankout.Transform{"asinh", "", "", "", "asinh"}) {
+			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"}) {
 				t.Errorf("sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
 			}
 			if !(loss <= 0.52) || !(loss <= plain+0.001) || sigma == 3 && !(loss < plain) {

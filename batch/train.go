@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Config says what Train solves. Flags and the configuration file carry the same names.
@@ -65,7 +66,7 @@ func DefaultConfig() Config {
 // Fit is what Train found: a model and how exact it is.
 type Fit struct {
 	Solution
-	Model    *blankout.Linear
+	Model    *model.Linear
 	Problems []*Result // one for each output
 }
 
@@ -222,9 +223,9 @@ func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 	}
 }
 
-// residuals sums up a blankout.Residual.
+// residuals sums up a model.Residual.
 type residuals struct {
-	blankout.Residual
+	model.Residual
 	weight, squares float64
 	lacking         float64 // sum of what of the squares is for what events lack
 }
@@ -243,7 +244,7 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 }
 
 // all is nil if what was added has no weight.
-func (r *residuals) all() *blankout.Residual {
+func (r *residuals) all() *model.Residual {
 	if r.weight == 0 {
 		return nil
 	}
@@ -267,7 +268,7 @@ func (f *Fit) TrainError(d *Data) float64 {
 				scores[k] += r.W[d.Columns()]
 			}
 		}
-		if blankout.Predict(f.Model.ClassScores(scores[:len(f.Problems)])) != d.Label(i) {
+		if model.Predict(f.Model.ClassScores(scores[:len(f.Problems)])) != d.Label(i) {
 			wrong += d.Weight(i)
 		}
 		total += d.Weight(i)
@@ -575,10 +576,10 @@ func (d *Data) signs(positive int) []float64 {
 }
 
 // model makes the model of one result for each output.
-func (c Config) model(d *Data, results []*Result, loss string) *blankout.Linear {
+func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	k := len(results)
-	m := &blankout.Linear{Head: blankout.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
-		Intercept: make([]float64, k), Layout: blankout.Layout{Width: k, Stats: -1}, Trained: "train"}, Rows: blankout.NewTable(k)}
+	m := &model.Linear{Head: model.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
+		Intercept: make([]float64, k), Layout: model.Layout{Width: k, Stats: -1}, Trained: "train"}, Rows: model.NewTable(k)}
 	for j := range d.Columns() {
 		var row []float64
 		for i, r := range results {

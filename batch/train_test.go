@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // classData draws n examples of k classes in a plane of 6 features.
@@ -41,11 +42,11 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 }
 
 // trainError is the share of examples that the model gets wrong.
-func trainError(d *Data, m *blankout.Linear) float64 {
+func trainError(d *Data, m *model.Linear) float64 {
 	wrong := 0
 	for i := range d.Rows() {
 		e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
-		if blankout.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
+		if model.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
 			wrong++
 		}
 	}
@@ -124,7 +125,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := slices.Collect(each)
-	m, err := blankout.ReadLinear(blocks)
+	m, err := model.ReadLinear(blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

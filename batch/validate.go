@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Validation says how far a live model is from the exact solution of the
@@ -182,7 +183,7 @@ type ValidateConfig struct {
 	OwnHoldout bool
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
-	Start *blankout.Linear
+	Start *model.Linear
 	// Unit is what the live learner measures its targets in, where they are numbers.
 	Unit Unit
 }
@@ -207,7 +208,7 @@ func DefaultValidateConfig() ValidateConfig {
 // Evidence gathers the events that a live model has learned from, and others
 // that it has not, as its Scaler shows them.
 type Evidence struct {
-	live    *blankout.Linear
+	live    *model.Linear
 	builder Builder
 	data    *Data // of everything, once it is complete
 	rows    int
@@ -216,13 +217,13 @@ type Evidence struct {
 	aside   []int
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
-	lacks   interned[blankout.Lack]
+	lacks   interned[model.Lack]
 	parts   interned[string] // blankout.Parts of the events that are filled in
-	levels  []int            // that answer, by row: see blankout.Answer
+	levels  []int            // that answer, by row: see model.Answer
 }
 
 // NewEvidence returns empty Evidence about a live model.
-func NewEvidence(live *blankout.Linear) *Evidence {
+func NewEvidence(live *model.Linear) *Evidence {
 	return &Evidence{live: live, builder: Builder{Curves: live.Scaler.Curves}}
 }
 
@@ -318,7 +319,7 @@ func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
 
 // Exact is the exact solution of the problem of a live model.
 type Exact struct {
-	*blankout.Linear
+	*model.Linear
 	Live, Objective float64 // of the live and of the exact weights
 	Gap             float64 // bounds Objective - minimum, infinite where nothing does
 	Converged       bool
@@ -330,7 +331,7 @@ type Exact struct {
 // another model than the one that NewEvidence was given if its Schema, Scaler
 // and statistics are the same. No more events can come from here on. Errors are
 // ErrOneClass, of the configuration and of ctx.
-func (v *Evidence) Exact(ctx context.Context, live *blankout.Linear, c ValidateConfig) (*Exact, error) {
+func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	all := v.all()
 	learned := all.Subset(v.learned)
 	noise, err := blankout.ParseNoise(c.Noise)
@@ -451,7 +452,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	for _, side := range []struct {
 		to      *Standing
 		w       linear
-		m       *blankout.Linear
+		m       *model.Linear
 		decides *linear
 	}{{&r.Live, live, v.live, &liveDecides}, {&r.Exact, exact, solution.Linear, &exactDecides}} {
 		if err := ctx.Err(); err != nil {
@@ -480,21 +481,21 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 
 // byLevel returns what of gives for the weights of m, which are w; where m answers events that
 // lack a share of their fields by another level, what of gives for the weights of that.
-func (v *Evidence) byLevel(w linear, m *blankout.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
+func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
 	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f blankout.Field) bool { return f.Kind.Named() }))
 	made := [][]float64{of(w)}
 	for i := range m.Levels {
 		made = append(made, nil)
 		if known && m.Missing.Levels != nil {
-			level := m.At(blankout.Answer{Level: i + 1})
+			level := m.At(model.Answer{Level: i + 1})
 			made[i+1] = of(v.weights(d, level, c.Config).decided(d, level))
 		}
 	}
 	for k, share := range c.Deletions {
 		e := made[0][k]
 		if known && m.Missing.Levels != nil && share > 0 {
-			e = made[m.Missing.Levels[blankout.MissingBin(share)]][k]
+			e = made[m.Missing.Levels[model.MissingBin(share)]][k]
 		}
 		out = append(out, defined(e))
 	}
@@ -507,7 +508,7 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, grouped := n.(blankout.GroupDropout); !grouped && !blankout.NewGrouping(d.Schema).Declared() {
+	if _, grouped := n.(blankout.GroupDropout); !grouped && !model.NewGrouping(d.Schema).Declared() {
 		return nil, nil
 	}
 	return d.units()
@@ -522,7 +523,7 @@ func defined(x float64) *float64 {
 }
 
 // weights returns a model's weights of the columns of d.
-func (v *Evidence) weights(d *Data, m *blankout.Linear, c Config) linear {
+func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
 	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // a unit of numbers has a centre
@@ -542,7 +543,7 @@ func (v *Evidence) weights(d *Data, m *blankout.Linear, c Config) linear {
 
 // outside returns the penalty of the live model's weights of columns that no
 // event of d holds: those of the exact solution are zero.
-func (v *Evidence) outside(d *Data, live *blankout.Linear, c Config) float64 {
+func (v *Evidence) outside(d *Data, live *model.Linear, c Config) float64 {
 	l2 := 1.0
 	if c.L2 >= 0 {
 		l2 = c.L2
@@ -552,7 +553,7 @@ func (v *Evidence) outside(d *Data, live *blankout.Linear, c Config) float64 {
 	return l2 * sum
 }
 
-func eachOutside(live *blankout.Linear, d *Data, f func(w float64)) {
+func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	for i := range live.Rows.Len() {
 		column, _ := live.Rows.Column(i)
 		if _, ok := slices.BinarySearch(d.columns, column); ok {
@@ -620,17 +621,17 @@ func (v *Evidence) class(k int) string {
 
 // model returns weights as a model with the live one's Scaler and its
 // statistics.
-func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, noise, loss string) *blankout.Linear {
+func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss string) *model.Linear {
 	head := live.Alone().Head
 	k := len(w)
 	head.Loss, head.Noise, head.Trained, head.Calibration = loss, noise, "validate", nil
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
-	head.Layout = blankout.Layout{Width: k, Stats: -1}
+	head.Layout = model.Layout{Width: k, Stats: -1}
 	if live.Layout.Stats >= 0 {
-		head.Layout = blankout.Layout{Width: k + blankout.ScalerWidth, Stats: k}
+		head.Layout = model.Layout{Width: k + model.ScalerWidth, Stats: k}
 	}
-	m := (&blankout.Linear{Head: head, Rows: blankout.NewTable(head.Layout.Width)}).WithCovariance(head.Covariance)
+	m := (&model.Linear{Head: head, Rows: model.NewTable(head.Layout.Width)}).WithCovariance(head.Covariance)
 	live.CopyStats(m.Rows, k)
 	for i := range w {
 		for j := range d.Columns() {
@@ -645,7 +646,7 @@ func (v *Evidence) model(d *Data, live *blankout.Linear, w linear, noise, loss s
 
 // decided returns a scorer whose score of one output is positive where m predicts
 // the positive class: what deletion does to predictions depends on the threshold.
-func (w linear) decided(d *Data, m *blankout.Linear) linear {
+func (w linear) decided(d *Data, m *model.Linear) linear {
 	a, b := m.Decision()
 	if len(w) != 1 || a == 1 && b == 0 {
 		return w
@@ -669,7 +670,7 @@ func (w linear) scores(d measured, i int, out []float64) []float64 {
 
 // answers writes to out what m, which has these weights, answers to event i: where the event
 // lacks numbers that m fills in, filled in.
-func (w linear) answers(d measured, i int, m *blankout.Linear, out []float64) []float64 {
+func (w linear) answers(d measured, i int, m *model.Linear, out []float64) []float64 {
 	if d.parts[i] == "" && (d.level[i] == 0 || m.Levels == nil) {
 		return w.scores(d, i, out)
 	}
@@ -678,9 +679,9 @@ func (w linear) answers(d measured, i int, m *blankout.Linear, out []float64) []
 	for j, c := range row.Index {
 		x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
 	}
-	a := blankout.Answer{Scale: d.scale(i), Level: d.level[i]}
+	a := model.Answer{Scale: d.scale(i), Level: d.level[i]}
 	if d.parts[i] != "" {
-		a.Parts = blankout.Parts(d.parts[i])
+		a.Parts = model.Parts(d.parts[i])
 	}
 	return m.AnswerOutputs(x, a, out)
 }
@@ -692,7 +693,7 @@ func (w linear) intercept(d *Data, k int) float64 {
 	return 0
 }
 
-func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(row int)) {
+func (w linear) measure(d measured, m *model.Linear, to *Standing, rest func(row int)) {
 	measures := measure.NewEvaluation(len(d.Schema.Classes))
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
@@ -707,7 +708,7 @@ func (w linear) measure(d measured, m *blankout.Linear, to *Standing, rest func(
 }
 
 // newest compares on the newest events.
-func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Linear, own bool, u *unit) *Newest {
+func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear, own bool, u *unit) *Newest {
 	rows, on := slices.Clone(v.heldOut), "holdout"
 	if own {
 		rows = slices.DeleteFunc(rows, func(row int) bool { return slices.Contains(v.aside, row) })
@@ -732,7 +733,7 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *blankout.Line
 		total += weight
 		for _, side := range []struct {
 			w    linear
-			m    *blankout.Linear
+			m    *model.Linear
 			to   *Loss
 			sign float64
 		}{{live, v.live, &r.Live, 1}, {exact, &adopted, &r.Exact, -1}} {
@@ -854,7 +855,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	numbers := map[uint32]int{} // of the compact columns, those of their numbers
 	kind("feature", d.Columns(), func(c int) [2]int {
 		column := d.Column(c)
-		if column < blankout.FirstHat {
+		if column < model.FirstHat {
 			numbers[column] = c
 		} else if of, ok := numbers[d.curves.Source(column)]; ok {
 			c = of // a row has it before its hats

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/stream"
@@ -73,7 +74,7 @@ func several(k, n int) (*blankout.Schema, []blankout.Example) {
 }
 
 // validated learns every event but each tenth and validates.
-func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *blankout.Linear) {
+func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.3"
@@ -146,7 +147,7 @@ func TestValidateIsTrain(t *testing.T) {
 			for i := range tt.all {
 				if i%10 == 0 {
 					held++
-					if blankout.Predict(exact.Score(&tt.all[i], make([]float64, exact.Outputs))) != tt.all[i].Label {
+					if model.Predict(exact.Score(&tt.all[i], make([]float64, exact.Outputs))) != tt.all[i].Label {
 						wrong++
 					}
 				}
@@ -214,7 +215,7 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 							left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, all[i].Features.Value[j])
 						}
 					}
-					if held++; blankout.Predict(live.Score(&left, make([]float64, live.Outputs))) != all[i].Label {
+					if held++; model.Predict(live.Score(&left, make([]float64, live.Outputs))) != all[i].Label {
 						wrong++
 					}
 				}
@@ -253,7 +254,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				for i := range held {
 					for range copies {
-						if blankout.Predict(live.Score(without(draw, &held[i], d), make([]float64, live.Outputs))) != held[i].Label {
+						if model.Predict(live.Score(without(draw, &held[i], d), make([]float64, live.Outputs))) != held[i].Label {
 							wrong++
 						}
 					}
@@ -280,7 +281,7 @@ func TestForecastIsSimulation(t *testing.T) {
 							x.Value[j] = 0
 						}
 					}
-					if blankout.Predict(live.ScoreVec(x, make([]float64, live.Outputs))) != held[i].Label {
+					if model.Predict(live.ScoreVec(x, make([]float64, live.Outputs))) != held[i].Label {
 						wrong++
 					}
 				}
@@ -303,8 +304,8 @@ func TestFailureOfCross(t *testing.T) {
 	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric, Group: "left"}, {Name: "b", Kind: blankout.Numeric, Group: "right"}, {Name: "a^b", Kind: blankout.Cross}} {
 		schema.AddField(f)
 	}
-	live := blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
-	live.Threshold, live.Calibration = 0.3, &blankout.Calibration{A: 1.5, B: -0.2}
+	live := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
+	live.Threshold, live.Calibration = 0.3, &model.Calibration{A: 1.5, B: -0.2}
 	v := batch.NewEvidence(live)
 	var all []blankout.Example
 	r := rand.New(rand.NewPCG(1, 5))
@@ -363,15 +364,15 @@ func TestFailureOfCross(t *testing.T) {
 // Events that lack fields already are measured as the model answers them, by the rule
 // that it has.
 func TestValidateMissing(t *testing.T) {
-	for _, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
+	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
 		schema, all := several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
 		weights := make([]float64, 1<<schema.Bits)
 		for i := range weights {
 			weights[i] = 0.1 * r.NormFloat64()
 		}
-		live := blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
-		live.Missing = (*blankout.Missing)(nil).Forced(rule)
+		live := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
+		live.Missing = (*model.Missing)(nil).Forced(rule)
 		v := batch.NewEvidence(live)
 		wrong, loss, held := 0, 0.0, 0.0
 		for i := range all {
@@ -413,7 +414,7 @@ func TestValidateMissing(t *testing.T) {
 }
 
 // heldOutTenth is the evidence of a model that has learned all of the events but every tenth.
-func heldOutTenth(t *testing.T, live *blankout.Linear, all []blankout.Example) *batch.Evidence {
+func heldOutTenth(t *testing.T, live *model.Linear, all []blankout.Example) *batch.Evidence {
 	t.Helper()
 	v := batch.NewEvidence(live)
 	for i := range all {

@@ -5,9 +5,9 @@ package batch
 import (
 	"math"
 
-	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // unit is a Unit for targets of a kind.
@@ -110,7 +110,7 @@ func (u *unit) own(d *Data, standard linear) linear {
 }
 
 // measureNumbers measures the values that weights predict, in the targets' unit.
-func (w linear) measureNumbers(d measured, m *blankout.Linear, u *unit, rest func(row int)) *measure.NumbersReport {
+func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(row int)) *measure.NumbersReport {
 	var sums measure.Numbers
 	scores := make([]float64, 1)
 	for i := range d.Rows() {
@@ -124,7 +124,7 @@ func (w linear) measureNumbers(d measured, m *blankout.Linear, u *unit, rest fun
 }
 
 // residual returns what is left of the targets of the events, nil if they have no weight.
-func (e *Exact) residual(u *unit, d measured) *blankout.Residual {
+func (e *Exact) residual(u *unit, d measured) *model.Residual {
 	var r residuals
 	scores := make([]float64, 1)
 	for i := range d.Rows() {

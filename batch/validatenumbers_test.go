@@ -10,6 +10,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -42,7 +43,7 @@ func numbers(target loss.Target, n int) (*blankout.Schema, []blankout.Example) {
 }
 
 // validatedNumbers learns every event but each tenth and validates.
-func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *blankout.Linear, learner *online.Learner, all []blankout.Example) {
+func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []blankout.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
 	config.Loss, config.Noise, config.Missing = lossName, "dropout:0.3", "as-is"
@@ -109,7 +110,7 @@ func TestValidateNumbers(t *testing.T) {
 					t.Errorf("gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
 				}
 				for _, side := range []struct {
-					m  *blankout.Linear
+					m  *model.Linear
 					to batch.Standing
 				}{{live, r.Live}, {exact, r.Exact}} {
 					squares, off, weight, within := 0.0, 0.0, 0.0, 0.0
@@ -318,7 +319,7 @@ func TestNewestOfNumbers(t *testing.T) {
 	var differences, weights []float64
 	for i := 0; i < len(all); i += 10 {
 		e := &all[i]
-		square := func(m *blankout.Linear) float64 { return math.Pow(e.Target-m.Score(e, make([]float64, 1))[0], 2) }
+		square := func(m *model.Linear) float64 { return math.Pow(e.Target-m.Score(e, make([]float64, 1))[0], 2) }
 		differences, weights = append(differences, square(live)-square(exact)), append(weights, e.Weight)
 	}
 	differences, weights = differences[200:], weights[200:] // the last 100 of 300

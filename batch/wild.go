@@ -6,12 +6,12 @@ package batch
 import (
 	"math"
 
-	"blankout"
+	"blankout/model"
 )
 
 // unknownReach is how many times the geometric mean of all a reading of a column must be for
 // it to be wild where there are too few to say more: words may well come a dozen times.
-const unknownReach = blankout.ScalerClip * blankout.ScalerClip
+const unknownReach = model.ScalerClip * model.ScalerClip
 
 // mostWild is the largest share of a column's readings that may be wild: if more lie beyond a
 // gap the gap is no accident.
@@ -77,10 +77,10 @@ func (r reaches) grow(d *Data, units []float64) {
 		})
 		open = false
 		for c, far := range r.far {
-			if next := blankout.ScalerClip * within[c]; next > far {
+			if next := model.ScalerClip * within[c]; next > far {
 				r.far[c], open = next, true
 			} else if beyond[c] > mostWild*met[c] {
-				r.far[c], open = blankout.ScalerClip*nearest[c], true
+				r.far[c], open = model.ScalerClip*nearest[c], true
 			}
 		}
 	}

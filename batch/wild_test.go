@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // A few wild readings, of whatever size, leave the statistics of a column what they are
@@ -22,8 +23,8 @@ func TestWildReadings(t *testing.T) {
 		"counts":    func() float64 { return math.Floor(math.Exp(2 * math.Abs(r.NormFloat64()))) },
 		"bimodal":   func() float64 { return []float64{1, 1e6}[r.IntN(2)] * (1 + r.Float64()) },
 	}
-	fitOf := func(readings []float64, mode blankout.Standardise, field uint16) []float64 {
-		fit := Standardiser{Transform: blankout.TransformNone}
+	fitOf := func(readings []float64, mode model.Standardise, field uint16) []float64 {
+		fit := Standardiser{Transform: model.TransformNone}
 		var b Builder
 		for i, x := range readings {
 			e := blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{3}, Value: []float64{x}}}
@@ -53,12 +54,12 @@ func TestWildReadings(t *testing.T) {
 		}
 		deviation := math.Sqrt(m2 / 5000)
 		for _, field := range []uint16{1, 0} { // a number, and a dense column of a sparse format
-			if stats := fitOf(clean, blankout.StandardiseAuto, field); stats[blankout.StatCentre] != mean || math.Abs(stats[blankout.StatInverse]*deviation-1) > 1e-12 {
-				t.Errorf("%s: centre %v, inverse %v, want %v, %v", name, stats[blankout.StatCentre], stats[blankout.StatInverse], mean, 1/deviation)
+			if stats := fitOf(clean, model.StandardiseAuto, field); stats[model.StatCentre] != mean || math.Abs(stats[model.StatInverse]*deviation-1) > 1e-12 {
+				t.Errorf("%s: centre %v, inverse %v, want %v, %v", name, stats[model.StatCentre], stats[model.StatInverse], mean, 1/deviation)
 			}
 		}
-		if stats := fitOf(clean, blankout.StandardiseScale, 0); stats[blankout.StatInverse] != 1/max(1, largest) {
-			t.Errorf("%s: scale %v, want %v", name, 1/stats[blankout.StatInverse], largest)
+		if stats := fitOf(clean, model.StandardiseScale, 0); stats[model.StatInverse] != 1/max(1, largest) {
+			t.Errorf("%s: scale %v, want %v", name, 1/stats[model.StatInverse], largest)
 		}
 		for _, size := range []float64{1e12, -1e30, 1e300} {
 			dirty := append([]float64(nil), clean...)
@@ -69,14 +70,14 @@ func TestWildReadings(t *testing.T) {
 					wild++
 				}
 			}
-			stats := fitOf(dirty, blankout.StandardiseAuto, 1)
+			stats := fitOf(dirty, model.StandardiseAuto, 1)
 			share := float64(wild) / 5000
-			centre, inverse := stats[blankout.StatCentre], stats[blankout.StatInverse]
+			centre, inverse := stats[model.StatCentre], stats[model.StatInverse]
 			if math.Abs(centre-mean) > deviation*(4*share+0.3) || !(inverse*deviation > 1/math.Sqrt(1+16*share)-0.5) || inverse*deviation > 2 {
 				t.Errorf("%s with %d wild ones of size %g: centre %v, deviation %v, without them %v, %v", name, wild, size, centre, 1/inverse, mean, deviation)
 			}
-			if stats := fitOf(dirty, blankout.StandardiseScale, 0); !(stats[blankout.StatInverse]*max(1, largest) >= 1-1e-9) {
-				t.Errorf("%s with wild ones of size %g: scale %v, without them %v", name, size, 1/stats[blankout.StatInverse], largest)
+			if stats := fitOf(dirty, model.StandardiseScale, 0); !(stats[model.StatInverse]*max(1, largest) >= 1-1e-9) {
+				t.Errorf("%s with wild ones of size %g: scale %v, without them %v", name, size, 1/stats[model.StatInverse], largest)
 			}
 		}
 	}
@@ -85,17 +86,17 @@ func TestWildReadings(t *testing.T) {
 		few = append(few, 1e-4*float64(1+i%5))
 	}
 	few[7] = 1
-	if stats := fitOf(few, blankout.StandardiseAll, 0); !(stats[blankout.StatInverse] > 1e3) {
-		t.Errorf("a wild one of 24: deviation %v", 1/stats[blankout.StatInverse])
+	if stats := fitOf(few, model.StandardiseAll, 0); !(stats[model.StatInverse] > 1e3) {
+		t.Errorf("a wild one of 24: deviation %v", 1/stats[model.StatInverse])
 	}
 	two := []float64{}
 	for i := range 1000 { // two of a thousand, above: counted at four deviations
 		two = append(two, float64(i%2))
 	}
 	two[3], two[500] = 1e9, 1e20
-	stats := fitOf(two, blankout.StandardiseAuto, 1)
-	if want := (499.0*0 + 499*1 + 2*(0.5+4*0.5)) / 1000; math.Abs(stats[blankout.StatCentre]-want) > 2e-3 {
-		t.Errorf("centre %v, want %v", stats[blankout.StatCentre], want)
+	stats := fitOf(two, model.StandardiseAuto, 1)
+	if want := (499.0*0 + 499*1 + 2*(0.5+4*0.5)) / 1000; math.Abs(stats[model.StatCentre]-want) > 2e-3 {
+		t.Errorf("centre %v, want %v", stats[model.StatCentre], want)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -240,10 +241,10 @@ func ExampleWriteFile() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.blankout")
-	model := blankout.NewLinear(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
+	m := model.NewLinear(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
 		[][]float64{{0, 0.5, -0.25}}, []float64{0.125})
 
-	blocks, _ := model.EachBlock()
+	blocks, _ := m.EachBlock()
 	if err := WriteFile(path, Linear, blocks); err != nil {
 		fmt.Println(err)
 	}
@@ -253,7 +254,7 @@ func ExampleWriteFile() {
 		fmt.Println(err)
 		return
 	}
-	read, _ := blankout.ReadLinear(file.Blocks)
+	read, _ := model.ReadLinear(file.Blocks)
 	fmt.Println(file.Kind, read.Noise, read.Weight(1, 0), read.Intercept)
 	// Output: linear dropout:0.5 0.5 [0.125]
 }

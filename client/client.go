@@ -26,17 +26,18 @@ import (
 	"blankout/checkpoint"
 	"blankout/kernel"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/record"
 )
 
 // Model is a model and how its events are written. It is immutable once the
 // first prediction has been made, and safe for concurrent use.
 type Model struct {
-	blankout.Model
-	*blankout.Head                  // of the Model
-	Version        uint64           // larger means published later; 0 for a file that was not published
-	Offsets        blankout.Offsets // how far the stream had been learned; nil if there was none
-	At             time.Time        // of publication; zero if it was not published
+	model.Model
+	*model.Head                  // of the Model
+	Version     uint64           // larger means published later; 0 for a file that was not published
+	Offsets     blankout.Offsets // how far the stream had been learned; nil if there was none
+	At          time.Time        // of publication; zero if it was not published
 	// Record says how events are written. It comes with a snapshot or a
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.
@@ -62,7 +63,7 @@ type snapshot struct {
 }
 
 // New returns a Model of events written as record says.
-func New(m blankout.Model, recordConfig record.Config) *Model {
+func New(m model.Model, recordConfig record.Config) *Model {
 	head := m.About()
 	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
 }
@@ -83,17 +84,17 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 		c := record.DefaultConfig()
 		recordConfig = &c
 	}
-	var model blankout.Model
+	var trained model.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {
-		model, err = kernel.ReadModel(file.Blocks)
+		trained, err = kernel.ReadModel(file.Blocks)
 	} else {
-		model, err = blankout.ReadLinear(file.Blocks)
+		trained, err = model.ReadLinear(file.Blocks)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := New(model, *recordConfig)
+	m := New(trained, *recordConfig)
 	var settings map[string]string
 	var s snapshot
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
@@ -170,8 +171,8 @@ type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
 	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
 	// and High are the bounds that nine of ten targets lie between, if the model knows its
-	// residuals (blankout.Head.Interval). Where there are two classes and missing numbers
-	// are filled in, they bound Probability (blankout.Linear.ChanceInterval).
+	// residuals (model.Head.Interval). Where there are two classes and missing numbers
+	// are filled in, they bound Probability (model.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -187,8 +188,8 @@ type Prediction struct {
 	Scores []float64 `json:"scores"`
 	// Missing names the fields that are known to be missing: null, or left out
 	// although usual. Rule is what the scores were made by because of that.
-	Missing []string             `json:"missing,omitempty"`
-	Rule    blankout.MissingRule `json:"rule,omitempty"`
+	Missing []string          `json:"missing,omitempty"`
+	Rule    model.MissingRule `json:"rule,omitempty"`
 	// Level is the noise that the weights were learned with, as blankout.ParseNoise reads
 	// it but for rates of single groups, which are left out (blankout.ShortNoise): of a learner with noise auto the level that it had chosen.
 	Level   string `json:"level,omitempty"`
@@ -281,7 +282,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	p.Stranger = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {
-		why = m.explain(e, class, explain, p.Rule == blankout.MissingFill)
+		why = m.explain(e, class, explain, p.Rule == model.MissingFill)
 	}
 	if len(unknown)+len(why) == 0 {
 		return p, nil
@@ -363,7 +364,7 @@ type Feature struct {
 // unknown returns the features of an event that the model has never met, at most
 // maxUnknown, and whether it has met any other.
 func (m *Model) unknown(e *blankout.Example) (out []Feature, known bool) {
-	linear, ok := m.Model.(*blankout.Linear)
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return nil, true
 	}
@@ -516,14 +517,14 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	if loss.IsRegression(m.Loss) {
 		value := m.Value(scores[0])
 		p.Value = &value
-		if low, high := m.Interval(value, blankout.ScoreVariance(m.Model, e)); low <= high {
+		if low, high := m.Interval(value, model.ScoreVariance(m.Model, e)); low <= high {
 			p.Low, p.High = &low, &high
 		}
 		return p, class
 	}
 	chances = m.Probabilities(scores, chances)
 	p.Class, p.Probability = m.className(class), chances[class]
-	if l, linear := m.Model.(*blankout.Linear); linear && answer.Parts != nil {
+	if l, linear := m.Model.(*model.Linear); linear && answer.Parts != nil {
 		if low, high, known := l.ChanceInterval(e); known {
 			if class == 0 {
 				low, high = 1-high, 1-low
@@ -542,7 +543,7 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 // Explains returns nil if the Model's scores are sums over features, so that Predict
 // can name the features that matter; else it returns an error that says why they are not.
 func (m *Model) Explains() error {
-	switch _, linear := m.Model.(*blankout.Linear); {
+	switch _, linear := m.Model.(*model.Linear); {
 	case !linear:
 		return fmt.Errorf("a %v cannot say what a feature adds to a score", m.Model)
 	case m.Pairs:
@@ -568,7 +569,7 @@ func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []con
 	}
 	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
 	if filled {
-		x := m.Model.(*blankout.Linear).Explain(e, class).Filled
+		x := m.Model.(*model.Linear).Explain(e, class).Filled
 		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
 	}
 	least := 0.0 // what a score must reach to be among the most
@@ -579,7 +580,7 @@ func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []con
 		all = all[:min(most, len(all))]
 		least = math.Abs(all[len(all)-1].Score)
 	}
-	for t := range m.Model.(*blankout.Linear).Terms(e, class) {
+	for t := range m.Model.(*model.Linear).Terms(e, class) {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}

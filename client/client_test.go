@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/run"
@@ -156,7 +157,7 @@ func TestRegression(t *testing.T) {
 		"linear:gaussian":   `{"value":2.5,"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
-		m := client.New(blankout.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
+		m := client.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p, err := m.Predict([]byte("0 1:1"), 3)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -29,7 +30,7 @@ func opinion(version uint64) *client.Model {
 		}
 		weights[e.Features.Index[0]] = weight
 	}
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 	m.Version = version
 	return m
 }

@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 )
@@ -25,7 +26,7 @@ func TestExplainFew(t *testing.T) {
 	for d := range weights {
 		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns of each weight
 	}
-	model := blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
+	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	m := client.New(model, recordConfig)

@@ -20,6 +20,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/internal/secret"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -36,8 +37,8 @@ type Options struct {
 	// trained from files; nil is the defaults.
 	Record *record.Config
 	// Missing is the rule for missing fields that takes the place of the model's
-	// own; "" and blankout.MissingAuto leave it that.
-	Missing blankout.MissingRule
+	// own; "" and model.MissingAuto leave it that.
+	Missing model.MissingRule
 	// Wait lets Follow begin where there is no model yet, or where nobody answers.
 	Wait bool
 	// Updated is called with every newer model that a Follower takes up after the first
@@ -111,7 +112,7 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 // forced is a source whose models answer by another rule for missing fields.
 type forced struct {
 	Source
-	rule blankout.MissingRule
+	rule model.MissingRule
 }
 
 func (f forced) Look(ctx context.Context) (*Model, error) {

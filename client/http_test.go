@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -55,9 +56,9 @@ func TestPackedAnswer(t *testing.T) {
 // A token is for the server that was named: not for another port of its host, and
 // not for it without TLS.
 func TestTokenStays(t *testing.T) {
-	var model bytes.Buffer
-	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
-	if err := m.Encode(&model); err != nil {
+	var trained bytes.Buffer
+	m := client.New(model.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	if err := m.Encode(&trained); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -71,7 +72,7 @@ func TestTokenStays(t *testing.T) {
 				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 				return
 			}
-			io.Copy(w, bytes.NewReader(model.Bytes()))
+			io.Copy(w, bytes.NewReader(trained.Bytes()))
 		})
 	}
 	other := httptest.NewServer(answer("other", ""))

@@ -12,6 +12,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/kernel"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -30,7 +31,7 @@ func kernelModel(t testing.TB) *client.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := svm.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

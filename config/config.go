@@ -31,6 +31,7 @@ import (
 	"blankout/group"
 	"blankout/labels"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -191,7 +192,7 @@ func (c *Config) checkLearner() error {
 		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoRates)
 	}
 	if c.Learner.Grouped() && c.Record.Format == "svmlight" && c.Record.Schema().ColumnGroups == nil {
-		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoGroups)
+		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, model.ErrNoGroups)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/model"
 	"blankout/online"
 	records "blankout/record"
 	"blankout/run"
@@ -275,7 +276,7 @@ type life struct {
 	based     uint64      // commits that the newest base known holds
 	kept      keeping
 	validator validator
-	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
+	exact     *model.Linear // the latest exact solution, nil if there is none yet
 	solving   solving
 	warned    map[string]bool // kinds of warnings logged
 

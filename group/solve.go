@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/stream"
 	"blankout/validate"
 )
@@ -62,7 +63,7 @@ const (
 // Solve has the members of m's group solve the exact problem of the newest base together.
 // m is configured as they are, and is not Run. progress may be nil; it is told of the
 // solver's, and before that of how many parts are ready.
-func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *blankout.Linear, error) {
+func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *model.Linear, error) {
 	if m.Validator == nil {
 		return nil, nil, errors.New("nothing says what the exact problem is: the member has no Validator")
 	}
@@ -79,7 +80,7 @@ func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 var errBaseGone = errors.New("the base is gone: newer ones have been written since")
 
 // solve is one try of Solve.
-func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *blankout.Linear, error) {
+func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *model.Linear, error) {
 	begin := time.Now()
 	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
 	where.Create = false

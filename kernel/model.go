@@ -11,10 +11,11 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 )
 
 // Model is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
-// over support vectors x_j. It is a blankout.Model. In a file of
+// over support vectors x_j. It is a model.Model. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
 //	model                   JSON: the Head of a model, and the kernel
@@ -26,10 +27,10 @@ import (
 //	names …                 the Schema's dictionary, if it has one
 //	columns, rows/0000 …    the Scaler's statistics, if it has any
 type Model struct {
-	blankout.Head
+	model.Head
 	Kernel Kernel
-	// Rows holds the Scaler's statistics as in blankout.Linear; nil without a Scaler.
-	Rows *blankout.Table
+	// Rows holds the Scaler's statistics as in model.Linear; nil without a Scaler.
+	Rows *model.Table
 
 	columns []uint32 // of the Schema, ascending, by compact column
 	ends    []uint32 // by support vector: of its entries
@@ -41,7 +42,7 @@ type Model struct {
 
 // NewModel returns the model of these support vectors and their coefficients,
 // coef[j*outputs+k] of vector j and output k, which it owns.
-func NewModel(head blankout.Head, k Kernel, vectors []blankout.Vec, coef []float64) (*Model, error) {
+func NewModel(head model.Head, k Kernel, vectors []blankout.Vec, coef []float64) (*Model, error) {
 	m := &Model{Head: head, Kernel: k, coef: coef}
 	for _, x := range vectors {
 		m.columns = append(m.columns, x.Index...)
@@ -111,7 +112,7 @@ func (m *Model) String() string {
 // Kind is "kernel".
 func (m *Model) Kind() string { return "kernel" }
 
-// Score is that of blankout.Model.
+// Score is that of model.Model.
 func (m *Model) Score(e *blankout.Example, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
@@ -120,18 +121,18 @@ func (m *Model) Score(e *blankout.Example, out []float64) []float64 {
 	return m.ScoreLacking(x, e, out)
 }
 
-// Standardised is that of blankout.Model.
+// Standardised is that of model.Model.
 func (m *Model) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
 	if m.Rows == nil {
 		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
 	}
-	return (&blankout.Linear{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
+	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
 }
 
-// ScoreVec is that of blankout.Model.
+// ScoreVec is that of model.Model.
 func (m *Model) ScoreVec(x blankout.Vec, out []float64) []float64 { return m.score(x, 1, out) }
 
-// ScoreLacking is that of blankout.Model.
+// ScoreLacking is that of model.Model.
 func (m *Model) ScoreLacking(x blankout.Vec, e *blankout.Example, out []float64) []float64 {
 	return m.score(x, m.Answer(e).Scale, out)
 }
@@ -146,20 +147,20 @@ func (m *Model) score(x blankout.Vec, scale float64, out []float64) []float64 {
 
 // WithScaler returns m with the Scaler of another model and its statistics: m was
 // trained on what that made of the features.
-func (m *Model) WithScaler(of *blankout.Linear) *Model {
+func (m *Model) WithScaler(of *model.Linear) *Model {
 	if of.Layout.Stats < 0 {
 		return m
 	}
 	out := *m
-	out.Scaler, out.Layout = of.Scaler, blankout.Layout{Width: blankout.ScalerWidth}
-	out.Rows = blankout.NewTable(blankout.ScalerWidth)
+	out.Scaler, out.Layout = of.Scaler, model.Layout{Width: model.ScalerWidth}
+	out.Rows = model.NewTable(model.ScalerWidth)
 	of.CopyStats(out.Rows, 0)
 	return &out
 }
 
 // modelHead is the JSON block.
 type modelHead struct {
-	blankout.Head
+	model.Head
 	Kernel string `json:"kernel"`
 }
 
@@ -237,10 +238,10 @@ func ReadModel(blocks []blankout.Block) (*Model, error) {
 		return nil, err
 	}
 	if l := m.Layout; l.Width > 0 {
-		if l.Stats < 0 || l.Stats > l.Width-blankout.ScalerWidth {
+		if l.Stats < 0 || l.Stats > l.Width-model.ScalerWidth {
 			return nil, fmt.Errorf("block model: statistics at %d of rows of %d", l.Stats, l.Width)
 		}
-		if m.Rows, err = blankout.ReadTable(l.Width, blocks); err != nil {
+		if m.Rows, err = model.ReadTable(l.Width, blocks); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // testModel returns a model of two outputs of 20 random vectors.
@@ -22,7 +23,7 @@ func testModel(t *testing.T, k Kernel) (m *Model, vectors []blankout.Vec, coef [
 		}
 		vectors, coef = append(vectors, x), append(coef, r.NormFloat64(), r.NormFloat64())
 	}
-	head := blankout.Head{Schema: blankout.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
+	head := model.Head{Schema: blankout.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
 	m, err := NewModel(head, k, vectors, coef)
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +154,9 @@ func TestReadModelRefuses(t *testing.T) {
 // The statistics of a Scaler travel with the model.
 func TestModelStandardises(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
-	m.Scaler.Mode = blankout.StandardiseAll
-	m.Layout = blankout.Layout{Width: blankout.ScalerWidth}
-	m.Rows = blankout.NewTable(blankout.ScalerWidth)
+	m.Scaler.Mode = model.StandardiseAll
+	m.Layout = model.Layout{Width: model.ScalerWidth}
+	m.Rows = model.NewTable(model.ScalerWidth)
 	for c := range uint32(6) {
 		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // centre 3, scale 4
 	}

@@ -7,11 +7,12 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Models returns the model that would be published at each noise level, and which of
 // them is. They are for use before the next Learn.
-func (l *Learner) Models() (models []*blankout.Linear, published int) {
+func (l *Learner) Models() (models []*model.Linear, published int) {
 	for i := range l.levels {
 		models = append(models, l.modelOf(i))
 	}
@@ -30,7 +31,7 @@ func (l *Learner) Models() (models []*blankout.Linear, published int) {
 //
 // each presents the events learned from, standardised and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
-func (l *Learner) Adopt(exact []*blankout.Linear, each func(func(e *blankout.Example)), rest func()) {
+func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Example)), rest func()) {
 	slope := 1.0 // of scores in the targets' unit, where they are real numbers
 	if l.set.numbers && l.unit.target != loss.Count {
 		slope = l.unit.scale

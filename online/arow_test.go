@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // When a centre moves, the intercept takes up a weight times the shift, and with it
@@ -19,8 +20,8 @@ func TestArowShift(t *testing.T) {
 	}
 	l.touch([]uint32{3})
 	row := l.table.Row(3)
-	weight, variance := l.weights(row), row[blankout.ScalerWidth+l.n:]
-	bias, biasVariance := l.weights(l.bias), l.bias[blankout.ScalerWidth+l.n:]
+	weight, variance := l.weights(row), row[model.ScalerWidth+l.n:]
+	bias, biasVariance := l.weights(l.bias), l.bias[model.ScalerWidth+l.n:]
 	weight[0], variance[0], bias[0], biasVariance[0] = 0.4, 0.25, 0.1, 0.01
 	l.move(row, 1, 1.5)
 	if got, want := bias[0], 0.1+0.4*1.5; math.Abs(got-want) > 1e-15 {

@@ -5,8 +5,8 @@ package online
 import (
 	"math"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // calibration is Platt's map of a score to a probability, 1/(1+exp(-(A f+B))),
@@ -50,11 +50,11 @@ func (c *calibration) learn(f float64, label int, weight float64) {
 }
 
 // published returns the map for the model, nil for the identity.
-func (c *calibration) published() *blankout.Calibration {
+func (c *calibration) published() *model.Calibration {
 	if c.a == 1 && c.b == 0 {
 		return nil
 	}
-	return &blankout.Calibration{A: c.a, B: c.b}
+	return &model.Calibration{A: c.a, B: c.b}
 }
 
 func (c *calibration) state(to *coder.Coder) {

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -70,7 +71,7 @@ type Config struct {
 	// them; the keys of FieldTransform are names of fields.
 	Transform      string            `toml:"transform"`
 	FieldTransform map[string]string `toml:"field_transform"`
-	// Curves is the most knots of a curve, see blankout.Curves; 0 learns none. FieldCurves
+	// Curves is the most knots of a curve, see model.Curves; 0 learns none. FieldCurves
 	// is that of single fields, by their names.
 	Curves      int            `toml:"curves"`
 	FieldCurves map[string]int `toml:"field_curves"`
@@ -128,7 +129,7 @@ type settings struct {
 	noiseKind   noiseKind
 	observed    bool // the noise's rates are those at which groups are missing
 	rule        ruleEntry
-	standardise blankout.Standardise
+	standardise model.Standardise
 	bends       bool // numbers may have curves
 	curves      bool // numbers of some or all fields have
 	fills       bool // the covariance of numbers is gathered
@@ -138,7 +139,7 @@ type settings struct {
 	logit       float64 // threshold as a score
 	intercept   bool
 	numbers     bool // labels are numbers
-	missingRule blankout.MissingRule
+	missingRule model.MissingRule
 	timeStep    int64 // milliseconds, see Config.HalfLifeStep
 }
 
@@ -165,25 +166,25 @@ func (c Config) parse() (settings, error) {
 		return s, blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(Rules(), ", "))
 	}
 	s.rule = rules[i]
-	if s.standardise, err = blankout.ParseStandardise(c.Standardise); err != nil {
+	if s.standardise, err = model.ParseStandardise(c.Standardise); err != nil {
 		return s, &blankout.KeyError{Key: "standardise", Err: err}
 	}
-	if s.missingRule, err = blankout.ParseMissingRule(c.Missing); err != nil {
+	if s.missingRule, err = model.ParseMissingRule(c.Missing); err != nil {
 		return s, &blankout.KeyError{Key: "missing", Err: err}
 	}
 	s.numbers = s.loss.Facts().Regression
-	if c.CovarianceFields < 0 || c.CovarianceFields > blankout.MaxCovariance {
-		return s, blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, blankout.MaxCovariance)
+	if c.CovarianceFields < 0 || c.CovarianceFields > model.MaxCovariance {
+		return s, blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, model.MaxCovariance)
 	}
-	s.fills = c.CovarianceFields > 0 && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll)
-	if s.missingRule == blankout.MissingFill && !s.fills {
+	s.fills = c.CovarianceFields > 0 && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll)
+	if s.missingRule == model.MissingFill && !s.fills {
 		return s, blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardise = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
 	}
-	if _, err := blankout.ParseTransform(c.Transform); err != nil {
+	if _, err := model.ParseTransform(c.Transform); err != nil {
 		return s, &blankout.KeyError{Key: "transform", Err: err}
 	}
 	for name, t := range c.FieldTransform {
-		if _, err := blankout.ParseTransform(t); err != nil {
+		if _, err := model.ParseTransform(t); err != nil {
 			return s, blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
 		}
 	}
@@ -207,7 +208,7 @@ func (c Config) parse() (settings, error) {
 		return s, blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
-	if c.Intercept == "none" && s.standardise == blankout.StandardiseAll {
+	if c.Intercept == "none" && s.standardise == model.StandardiseAll {
 		return s, blankout.KeyErrorf("intercept", "intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
@@ -287,12 +288,12 @@ func (c Config) parse() (settings, error) {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return s, blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	s.bends = (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
-	if err := blankout.CheckKnots("curves", c.Curves); err != nil {
+	s.bends = (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
+	if err := model.CheckKnots("curves", c.Curves); err != nil {
 		return s, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
-		if err := blankout.CheckKnots("field_curves", c.FieldCurves[name]); err != nil {
+		if err := model.CheckKnots("field_curves", c.FieldCurves[name]); err != nil {
 			return s, blankout.KeyErrorf("field_curves", "field_curves of %q: %w", name, err)
 		}
 	}
@@ -300,7 +301,7 @@ func (c Config) parse() (settings, error) {
 	s.curves = key != ""
 	switch {
 	case !s.curves:
-	case s.standardise != blankout.StandardiseAuto && s.standardise != blankout.StandardiseAll:
+	case s.standardise != model.StandardiseAuto && s.standardise != model.StandardiseAll:
 		return s, blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
 	case s.noiseKind != square:
 		return s, blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
@@ -318,7 +319,7 @@ func (c Config) parse() (settings, error) {
 			return s, err
 		}
 	}
-	if s.noiseKind == linear && (s.standardise == blankout.StandardiseAuto || s.standardise == blankout.StandardiseAll) {
+	if s.noiseKind == linear && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) {
 		return s, blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}
 	return s, nil
@@ -420,7 +421,7 @@ func (c Config) fingerprint() Fingerprint {
 	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
 		c.Noise = n.String()
 	}
-	if m, err := blankout.ParseStandardise(c.Standardise); err == nil {
+	if m, err := model.ParseStandardise(c.Standardise); err == nil {
 		c.Standardise = string(m)
 	}
 	if c.RefreshWindow <= c.Refresh {

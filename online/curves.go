@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // curveEvents is the number of events whose readings the knots are the quantiles of. The
@@ -38,7 +39,7 @@ func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) 
 	}
 	i, ok := c.places[column]
 	if !ok {
-		if i = len(c.columns); i == blankout.MaxCurves {
+		if i = len(c.columns); i == model.MaxCurves {
 			return
 		}
 		c.places[column] = i
@@ -69,24 +70,24 @@ func (c *curveReadings) seldom(i int) bool {
 	if f := c.fields[i]; int(f) < len(c.nulls) {
 		there += c.nulls[f]
 	}
-	return blankout.Seldom(there, c.events)
+	return model.Seldom(there, c.events)
 }
 
 // fix returns the Curves of the columns that have varied, of at most as many knots as their
 // fields are given, and under presence those of one knot of the columns that are often left
 // out, and forgets the readings.
-func (c *curveReadings) fix(most []int, presence bool) *blankout.Curves {
-	out := &blankout.Curves{}
+func (c *curveReadings) fix(most []int, presence bool) *model.Curves {
+	out := &model.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
 		if n := most[c.fields[i]]; n > 0 {
-			knots = blankout.KnotsOf(readings, n)
+			knots = model.KnotsOf(readings, n)
 		}
 		if knots == nil && presence && c.seldom(i) {
-			knots = blankout.Present()
+			knots = model.Present()
 		}
 		if knots != nil {
 			out.Columns, out.Knots = append(out.Columns, column), append(out.Knots, knots)
@@ -148,7 +149,7 @@ func (c *curveReadings) state(w *coder.Coder) {
 	n := uint64(len(c.readings))
 	w.Uint(&n)
 	if w.Decode {
-		if n != uint64(len(c.columns)) || n > blankout.MaxCurves || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
+		if n != uint64(len(c.columns)) || n > model.MaxCurves || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
 			w.Failed = true
 			return
 		}

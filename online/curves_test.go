@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // The variance of a score with curves, the gradient of its expected loss and with the
@@ -147,7 +148,7 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 		var e blankout.Example
 		for n := range 8000 {
 			bent(r, &e)
-			if f := l.Learn(&e); n >= 4000 && blankout.Predict(f) != e.Label {
+			if f := l.Learn(&e); n >= 4000 && model.Predict(f) != e.Label {
 				wrong[curves]++
 			}
 		}

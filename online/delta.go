@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // Delta is what a Learner has learned since it began an interval, to be added to a model
@@ -292,8 +293,8 @@ func (l *Learner) State() []byte {
 }
 
 type stateHead struct {
-	Scaler  blankout.Scaler
-	Missing *blankout.Missing
+	Scaler  model.Scaler
+	Missing *model.Missing
 }
 
 // withState returns a Learner of what State returned, which shares the rows of l.
@@ -351,7 +352,7 @@ func (l *Learner) Check(d *Delta) error {
 		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
 	}
 	for _, column := range d.Columns {
-		if uint64(column) >= l.schema.Columns() && !l.schema.NumericIndices && column < blankout.FirstHat { // where hats of curves begin
+		if uint64(column) >= l.schema.Columns() && !l.schema.NumericIndices && column < model.FirstHat { // where hats of curves begin
 			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
 		}
 	}
@@ -420,28 +421,28 @@ func (l *Learner) addChanges(row, changes []float64, ratio float64) {
 
 // addRow adds a row of a SharedDelta. The statistics are merged exactly (Chan, Golub &
 // LeVeque 1983); the centre and scale in force are renewed when the count has grown by a
-// sixteenth, as by blankout.Scaler.Observe, and weights move along.
+// sixteenth, as by model.Scaler.Observe, and weights move along.
 func (l *Learner) addRow(column uint32, v []float64) {
 	row := l.table.Touch(column)
-	stats := row[:blankout.ScalerWidth]
-	flags, before := int(v[sharedFlags]), stats[blankout.StatCount]
-	stats[blankout.StatCount] = before + v[sharedCount]
+	stats := row[:model.ScalerWidth]
+	flags, before := int(v[sharedFlags]), stats[model.StatCount]
+	stats[model.StatCount] = before + v[sharedCount]
 	ratio := 1.0
 	switch {
 	case flags&(hasForce|isAsIs) == 0:
 	case before == 0:
-		stats[blankout.StatCentre], stats[blankout.StatInverse] = v[sharedCentre], v[sharedInverse]
-	case flags&hasMoments == 0 && v[sharedInverse] < stats[blankout.StatInverse] && v[sharedInverse] > 0:
+		stats[model.StatCentre], stats[model.StatInverse] = v[sharedCentre], v[sharedInverse]
+	case flags&hasMoments == 0 && v[sharedInverse] < stats[model.StatInverse] && v[sharedInverse] > 0:
 		// Someone has met a larger value.
-		l.move(row, stats[blankout.StatInverse]/v[sharedInverse], 0)
-		stats[blankout.StatInverse] = v[sharedInverse]
+		l.move(row, stats[model.StatInverse]/v[sharedInverse], 0)
+		stats[model.StatInverse] = v[sharedInverse]
 	default:
 		ratio = l.convert(stats, v)
 	}
 	if flags&hasMoments != 0 {
 		l.mergeMoments(row, before, v)
 	} else if before == 0 {
-		blankout.Unwatch(stats)
+		model.Unwatch(stats)
 	}
 	l.addChanges(row, v[sharedParts:], ratio)
 }
@@ -450,11 +451,11 @@ func (l *Learner) addRow(column uint32, v []float64) {
 // it was another centre and scale: it returns the factor of the weights, and lets the
 // intercepts take up the difference of the centres, so that scores change as they did there.
 func (l *Learner) convert(stats, v []float64) (ratio float64) {
-	if stats[blankout.StatCentre] == v[sharedCentre] && stats[blankout.StatInverse] == v[sharedInverse] {
+	if stats[model.StatCentre] == v[sharedCentre] && stats[model.StatInverse] == v[sharedInverse] {
 		return 1
 	}
-	var theirs [blankout.ScalerWidth]float64
-	theirs[blankout.StatCentre], theirs[blankout.StatInverse] = v[sharedCentre], v[sharedInverse]
+	var theirs [model.ScalerWidth]float64
+	theirs[model.StatCentre], theirs[model.StatInverse] = v[sharedCentre], v[sharedInverse]
 	here, there := l.scaling.scaler.Standardisation(stats), l.scaling.scaler.Standardisation(theirs[:])
 	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
 		return 0 // the slope means nothing here
@@ -476,17 +477,17 @@ func (l *Learner) convert(stats, v []float64) (ratio float64) {
 
 // mergeMoments merges the moments of readings into those of a row of so many before.
 func (l *Learner) mergeMoments(row []float64, before float64, v []float64) {
-	stats := row[:blankout.ScalerWidth]
-	n, added := stats[blankout.StatCount], v[sharedCount]
+	stats := row[:model.ScalerWidth]
+	n, added := stats[model.StatCount], v[sharedCount]
 	if before == 0 {
-		stats[blankout.StatMean], stats[blankout.StatSquares] = v[sharedMean], v[sharedSquares]
+		stats[model.StatMean], stats[model.StatSquares] = v[sharedMean], v[sharedSquares]
 		return
 	}
-	d := v[sharedMean] - stats[blankout.StatMean]
-	stats[blankout.StatMean] = math.FMA(d, added/n, stats[blankout.StatMean])
-	stats[blankout.StatSquares] += math.FMA(d*d, before*added/n, v[sharedSquares])
-	if blankout.RenewsBetween(before, n) {
-		ratio, shift := blankout.Renew(stats)
+	d := v[sharedMean] - stats[model.StatMean]
+	stats[model.StatMean] = math.FMA(d, added/n, stats[model.StatMean])
+	stats[model.StatSquares] += math.FMA(d*d, before*added/n, v[sharedSquares])
+	if model.RenewsBetween(before, n) {
+		ratio, shift := model.Renew(stats)
 		if ratio != 1 || shift != 0 {
 			l.move(row, ratio, shift)
 		}

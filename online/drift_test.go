@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout"
+	"blankout/model"
 )
 
 // An alarm tells the mean loss before the change and the mean loss since, each
@@ -90,7 +90,7 @@ func TestForgetting(t *testing.T) {
 			forgets.forget(1e-9)
 			for i := range forgets.table.Len() {
 				column, row := forgets.table.Column(i)
-				if v := row[blankout.ScalerWidth+forgets.n]; v != 1 {
+				if v := row[model.ScalerWidth+forgets.n]; v != 1 {
 					t.Errorf("column %d: variance %v after forgetting everything", column, v)
 				}
 			}

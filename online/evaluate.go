@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Evaluate returns the objective of the batch solvers at the published weights,
@@ -36,8 +37,8 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 // the features as they are, and the errors of what the published model answers.
 type evaluation struct {
 	l       *Learner
-	model   *blankout.Linear // the published one
-	weights *blankout.Table  // its rows: the Scaler's statistics, then its weights
+	model   *model.Linear // the published one
+	weights *model.Table  // its rows: the Scaler's statistics, then its weights
 	kappa   float64
 	sum     evaluated
 }
@@ -64,7 +65,7 @@ func (e *evaluation) objective() float64 {
 	sum := 0.0
 	for slot := range e.weights.Len() {
 		_, row := e.weights.Column(slot)
-		for _, w := range row[blankout.ScalerWidth:][:e.l.k] {
+		for _, w := range row[model.ScalerWidth:][:e.l.k] {
 			sum += w * w
 		}
 	}
@@ -129,9 +130,9 @@ type evaluator struct {
 	*evaluation
 	c0, c1, c2 float64
 	sumsq      []float64
-	head       blankout.Head
+	head       model.Head
 	own        loss.Loss // see targetLoss
-	scaler     blankout.Scaler
+	scaler     model.Scaler
 	step       step // its rows, x and basis
 	columns    []uint32
 	groups     *groupSums // nil without curves and noise of groups
@@ -150,7 +151,7 @@ func (e *evaluation) worker() *evaluator {
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
 			_, row := e.weights.Column(slot)
-			for k, v := range row[blankout.ScalerWidth:][:l.k] {
+			for k, v := range row[model.ScalerWidth:][:l.k] {
 				w.sumsq[k] += v * v
 			}
 		}
@@ -173,8 +174,8 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			if row == nil {
 				continue
 			}
-			if w.scaler.Mode != blankout.StandardiseNone {
-				x = w.scaler.Apply(row[:blankout.ScalerWidth], x)
+			if w.scaler.Mode != model.StandardiseNone {
+				x = w.scaler.Apply(row[:model.ScalerWidth], x)
 			}
 			s.rows, w.columns = append(s.rows, row), append(w.columns, column)
 			s.x, s.ridge = append(s.x, x), append(s.ridge, 0)
@@ -192,17 +193,17 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		switch {
 		case w.groups != nil:
 			w.groups.arrange(s, e, w.columns, &w.scaler)
-			w.groups.sum(s, blankout.ScalerWidth, 0, w.f, w.lag)
+			w.groups.sum(s, model.ScalerWidth, 0, w.f, w.lag)
 			copy(w.q, w.groups.variance)
 		case l.k == 1:
 			for i, row := range s.rows {
-				v := row[blankout.ScalerWidth]
+				v := row[model.ScalerWidth]
 				w.f[0] += s.x[i] * v
 				w.q[0] += s.basis[i] * v * v
 			}
 		default:
 			// The third sum comes for nothing; here it is f's again.
-			sumRows(s.rows, blankout.ScalerWidth, 0, s.x, s.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
+			sumRows(s.rows, model.ScalerWidth, 0, s.x, s.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
 			y := target(e.Label, k, l.k)
@@ -216,7 +217,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		if l.set.numbers {
 			value, v := l.unit.value(w.f[0]), 0.0
 			if w.model.Answer(e).Rule != "" {
-				value, v = w.model.Value(w.model.Score(e, w.f)[0]), blankout.ScoreVariance(w.model, e)
+				value, v = w.model.Value(w.model.Score(e, w.f)[0]), model.ScoreVariance(w.model, e)
 			}
 			low, high := w.head.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)

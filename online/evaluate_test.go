@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // fileOf is a Source of n events of a stream, 100 in a batch.
@@ -105,7 +106,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 			objective += l.config.C * e.Weight * loss
 		}
 		weight += e.Weight
-		if blankout.Predict(m.Score(e, scores)) != e.Label {
+		if model.Predict(m.Score(e, scores)) != e.Label {
 			wrong += e.Weight
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -30,9 +31,9 @@ func Example() {
 	}
 	fmt.Printf("progressive error %.1f %%\n", 100*learner.Metrics().Total.Error())
 
-	model := learner.Snapshot().Model() // immutable, for other goroutines
+	m := learner.Snapshot().Model() // immutable, for other goroutines
 	only := blankout.Example{Features: blankout.Vec{Index: []uint32{5}, Value: []float64{1}}}
-	class := blankout.Predict(model.Score(&only, make([]float64, 1)))
+	class := model.Predict(m.Score(&only, make([]float64, 1)))
 	fmt.Println("with the first two sensors gone:", schema.Classes[class])
 	// Output:
 	// progressive error 0.1 %

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // filling is what the Learner knows of how numbers go together. It keeps, of the first
@@ -29,7 +30,7 @@ import (
 // half-life leaves, and an alarm that makes the learner forget leaves a tenth of them.
 type filling struct {
 	columns  []uint32 // ascending
-	fields   []uint16 // see blankout.Covariance
+	fields   []uint16 // see model.Covariance
 	gathered uint64   // events
 	weight   float64  // of all of them
 	unit     float64  // of the next one
@@ -38,25 +39,25 @@ type filling struct {
 	squares  []float64 // weighted sums of products of deviations, the lower triangle row by row
 	due      bool      // a column has come, gone or moved far: the next event renews
 
-	covariance *blankout.Covariance // in force, nil before there are two columns
+	covariance *model.Covariance // in force, nil before there are two columns
 
-	rules [2][blankout.MissingBins]ruleChoice // for nulls and for what is left out
-	drawn uint64                              // masks
+	rules [2][model.MissingBins]ruleChoice // for nulls and for what is left out
+	drawn uint64                           // masks
 
 	// The event at hand.
 	gathering bool // it is gathered
 	noted     []notedValue
 
-	grouping *blankout.Grouping
+	grouping *model.Grouping
 	x        []float64
-	parts    blankout.Parts
+	parts    model.Parts
 	residual []float64
 	vec      blankout.Vec
 	field    []uint16
 	dead     []bool
 	killed   map[int32]bool
-	places   []int          // by row
-	has      blankout.Parts // of the event before anything is deleted
+	places   []int       // by row
+	has      model.Parts // of the event before anything is deleted
 	left     blankout.Example
 	answer   []float64 // scores of the published level
 	levels   []float64 // of all levels, where the event is filled in
@@ -74,8 +75,8 @@ type notedValue struct {
 type ruleChoice struct {
 	events float64
 	own    float64 // that lacked fields by themselves
-	blankout.RuleComparison
-	plain blankout.MissingRule // the better one of the other two; "" as long as none has been left for filling in
+	model.RuleComparison
+	plain model.MissingRule // the better one of the other two; "" as long as none has been left for filling in
 }
 
 const (
@@ -173,7 +174,7 @@ func (l *Learner) gatherNoted() {
 	}
 	f.x, f.parts = slices.Grow(f.x[:0], n)[:n], slices.Grow(f.parts[:0], n)[:n]
 	for i := range f.parts {
-		f.parts[i] = blankout.Filled
+		f.parts[i] = model.Filled
 	}
 	held, next := 0, 0
 	for _, v := range f.noted {
@@ -185,8 +186,8 @@ func (l *Learner) gatherNoted() {
 			}
 		}
 		next = at + 1
-		if !blankout.IsWild(v.x) {
-			f.x[at], f.parts[at] = v.x, blankout.Observed
+		if !model.IsWild(v.x) {
+			f.x[at], f.parts[at] = v.x, model.Observed
 			held++
 		}
 	}
@@ -213,7 +214,7 @@ func (l *Learner) gatherNoted() {
 		clear(f.residual)
 		fill.AddResidual(f.unit, f.residual)
 		for i := range n {
-			if f.parts[i] != blankout.Filled {
+			if f.parts[i] != model.Filled {
 				continue
 			}
 			for j := range i + 1 {
@@ -260,7 +261,7 @@ func (f *filling) renew() {
 			matrix[i*n+j], matrix[j*n+i] = x, x
 		}
 	}
-	if c, err := blankout.NewCovariance(slices.Clone(f.columns), slices.Clone(f.fields), mean, matrix); err == nil {
+	if c, err := model.NewCovariance(slices.Clone(f.columns), slices.Clone(f.fields), mean, matrix); err == nil {
 		f.covariance = c
 	}
 }
@@ -328,7 +329,7 @@ func (f *filling) remove(column uint32) {
 
 // moved takes up that what is in force of a column's statistics is no longer what it was:
 // a value z is now (z - shift)/ratio.
-func (f *filling) moved(column uint32, was, is blankout.Standardisation) {
+func (f *filling) moved(column uint32, was, is model.Standardisation) {
 	at, known := slices.BinarySearch(f.columns, column)
 	if !known {
 		return
@@ -394,7 +395,7 @@ func (l *Learner) fillAnswer(e *blankout.Example) {
 
 // fills says whether filling in is the rule of some range.
 func (m *missing) fills() bool {
-	return slices.Contains(m.model.Null[:], blankout.MissingFill) || slices.Contains(m.model.Absent[:], blankout.MissingFill)
+	return slices.Contains(m.model.Null[:], model.MissingFill) || slices.Contains(m.model.Absent[:], model.MissingFill)
 }
 
 // The two lists of filling.rules.
@@ -405,10 +406,10 @@ const (
 
 // lossesBy returns what an event of which x and left say what is left loses under each rule,
 // for nulls or for what is left out: the log-loss, and where labels are numbers the Config's.
-func (l *Learner) lossesBy(m *blankout.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses blankout.RuleLosses) {
+func (l *Learner) lossesBy(m *model.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses model.RuleLosses) {
 	rules := l.missing.model
 	for i, rule := range missingRules {
-		if l.set.numbers && rule == blankout.MissingRescale { // is for classes
+		if l.set.numbers && rule == model.MissingRescale { // is for classes
 			losses[i] = losses[0]
 			continue
 		}
@@ -437,7 +438,7 @@ func (l *Learner) compareOwn(e *blankout.Example, label int) {
 		return
 	}
 	m := l.modelOf(l.missing.event.level)
-	if m.WithMissing(l.missing.model.Forced(blankout.MissingFill)).Answer(e).Parts == nil {
+	if m.WithMissing(l.missing.model.Forced(model.MissingFill)).Answer(e).Parts == nil {
 		return // no number is missing
 	}
 	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
@@ -446,7 +447,7 @@ func (l *Learner) compareOwn(e *blankout.Example, label int) {
 		if !(n > 0) {
 			continue
 		}
-		bin := blankout.MissingBin(n / (n + present))
+		bin := model.MissingBin(n / (n + present))
 		c := &f.rules[kind][bin]
 		if c.own++; c.own == comparisonOwn {
 			c.events = comparisonOwn
@@ -457,7 +458,7 @@ func (l *Learner) compareOwn(e *blankout.Example, label int) {
 }
 
 // take adds what an event loses under each rule.
-func (c *ruleChoice) take(losses blankout.RuleLosses) {
+func (c *ruleChoice) take(losses model.RuleLosses) {
 	c.events++
 	c.Add(1-1/min(ruleMemory, 8+c.events/2), 1, losses)
 }
@@ -467,9 +468,9 @@ func (c *ruleChoice) take(losses blankout.RuleLosses) {
 // where the evidence is more than chance often explains. That is less than
 // blankout.RuleComparison.Better asks for, because here none of the rules is the natural
 // one.
-func (c *ruleChoice) choose(now, plain blankout.MissingRule) blankout.MissingRule {
+func (c *ruleChoice) choose(now, plain model.MissingRule) model.MissingRule {
 	i := 0 // of plain: its difference from filling in has the square i+1
-	if plain == blankout.MissingRescale {
+	if plain == model.MissingRescale {
 		i = 1
 	}
 	gain, chance := c.Sum[i]-c.Sum[2], takesOver*math.Sqrt(c.Squares[i+1])
@@ -480,7 +481,7 @@ func (c *ruleChoice) choose(now, plain blankout.MissingRule) blankout.MissingRul
 		return plain
 	}
 	c.plain = plain
-	return blankout.MissingFill
+	return model.MissingFill
 }
 
 // drawnPoints are the points of a Forecast, in the order in which compareDrawn takes them:
@@ -511,12 +512,12 @@ func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 		return
 	}
 	if l.choosesLevels() {
-		if c := &l.missing.answers[blankout.MissingBin(k.Share())]; c.own < comparisonOwn {
+		if c := &l.missing.answers[model.MissingBin(k.Share())]; c.own < comparisonOwn {
 			l.compareAnswers(c, left.Features, left, k, label)
 		}
 		return
 	}
-	bin := blankout.MissingBin(k.Null / (k.Null + present))
+	bin := model.MissingBin(k.Null / (k.Null + present))
 	if c := &f.rules[forNull][bin]; c.own < comparisonOwn {
 		c.take(l.lossesBy(m, forNull, left.Features, left, label))
 		l.follow(forNull, bin)
@@ -530,7 +531,7 @@ func (l *Learner) fillPlaces() []int {
 	f.places = slices.Grow(f.places[:0], len(l.features()))[:len(l.features())]
 	f.x, f.has = slices.Grow(f.x[:0], n)[:n], slices.Grow(f.has[:0], n)[:n]
 	for i := range f.has {
-		f.has[i] = blankout.Apart
+		f.has[i] = model.Apart
 	}
 	at, columns := 0, f.covariance.Columns
 	for i, column := range l.now.columns[:len(f.places)] {
@@ -541,8 +542,8 @@ func (l *Learner) fillPlaces() []int {
 		if f.places[row] = -1; at < n && columns[at] == column {
 			x := l.now.step.x[row]
 			f.places[row], f.x[at] = at, x
-			if f.has[at] = blankout.Observed; blankout.IsWild(x) {
-				f.has[at] = blankout.Apart
+			if f.has[at] = model.Observed; model.IsWild(x) {
+				f.has[at] = model.Apart
 			}
 		}
 	}
@@ -566,7 +567,7 @@ func (l *Learner) partsLeft(places []int, last []int8, point int) {
 	f.parts = append(f.parts[:0], f.has...)
 	for i, last := range last {
 		if at := places[i]; at >= 0 && int(last) < point {
-			f.parts[at] = blankout.Filled
+			f.parts[at] = model.Filled
 		}
 	}
 }
@@ -583,10 +584,10 @@ func (l *Learner) samplesFill(point int) bool {
 
 // fillsLack says whether an event that lacks nothing by itself is filled in after a mask
 // has deleted so much of it. What else a filled-in event lacks is not forecast.
-func (l *Learner) fillsLack(deleted blankout.Lack) bool {
+func (l *Learner) fillsLack(deleted model.Lack) bool {
 	present := deleted.Named + deleted.Silent
 	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 &&
-		l.missing.model.Null[blankout.MissingBin(deleted.Null/(deleted.Null+present))] == blankout.MissingFill
+		l.missing.model.Null[model.MissingBin(deleted.Null/(deleted.Null+present))] == model.MissingFill
 }
 
 // filledPoints returns, as bits, the points of a forecast at which events are filled in.
@@ -597,7 +598,7 @@ func (l *Learner) filledPoints() (points uint) {
 		return 0
 	}
 	for point := 1; point < ForecastPoints; point++ {
-		if l.missing.model.Null[forecastBins[point]] == blankout.MissingFill {
+		if l.missing.model.Null[forecastBins[point]] == model.MissingFill {
 			points |= 1 << point
 		}
 	}
@@ -607,7 +608,7 @@ func (l *Learner) filledPoints() (points uint) {
 // forecastBins are the ranges of the share missing that the points of a forecast fall in.
 var forecastBins = func() (bins [ForecastPoints]int) {
 	for point := range bins {
-		bins[point] = blankout.MissingBin(ForecastMissing(point))
+		bins[point] = model.MissingBin(ForecastMissing(point))
 	}
 	return bins
 }()
@@ -691,7 +692,7 @@ func (f *filling) state(c *coder.Coder) {
 	}
 	c.Floats(&triangle)
 	if c.Decode {
-		if len(triangle) != n*(n+1)/2 || n > blankout.MaxCovariance || len(f.fields) != n || len(f.mean) != n || !slices.IsSorted(f.columns) {
+		if len(triangle) != n*(n+1)/2 || n > model.MaxCovariance || len(f.fields) != n || len(f.mean) != n || !slices.IsSorted(f.columns) {
 			c.Failed = true
 			return
 		}
@@ -714,8 +715,8 @@ func (f *filling) state(c *coder.Coder) {
 			c.Each(&r.events, &r.own, &r.Sum[1], &r.Sum[2], &r.Squares[0], &r.Squares[1], &r.Squares[2])
 			plain := []byte(r.plain)
 			c.Bytes(&plain)
-			r.plain = blankout.MissingRule(plain)
-			c.Failed = c.Failed || r.plain != "" && r.plain != blankout.MissingAsIs && r.plain != blankout.MissingRescale
+			r.plain = model.MissingRule(plain)
+			c.Failed = c.Failed || r.plain != "" && r.plain != model.MissingAsIs && r.plain != model.MissingRescale
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // alikeStream makes events of two classes with numbers that read the same few things, in
@@ -164,7 +165,7 @@ func TestMoments(t *testing.T) {
 	}
 	check("gathered", []int{0, 1, 2, 3}, []float64{1, 1, 1, 1}, make([]float64, 4))
 	f.due = false
-	f.moved(2, blankout.Standardisation{Centre: 5, Scale: 2}, blankout.Standardisation{Centre: 6, Scale: 3})
+	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 6, Scale: 3})
 	check("moved", []int{0, 1, 2, 3}, []float64{1, 1.5, 1, 1}, []float64{0, 0.5, 0, 0})
 	if !f.due {
 		t.Error("a column has moved far, and nothing is due")
@@ -179,7 +180,7 @@ func TestMoments(t *testing.T) {
 	}
 	f.remove(3)
 	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
-	f.moved(2, blankout.Standardisation{Centre: 5, Scale: 2}, blankout.Standardisation{Centre: 5, Scale: 2, Unit: 1})
+	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 5, Scale: 2, Unit: 1})
 	if f.squares[1*3+1] != f.weight || f.squares[1*3] != 0 || f.squares[2*3+1] != 0 || f.mean[1] != 0 {
 		t.Errorf("a column of other values begins with %v, %v", f.mean, f.squares)
 	}
@@ -294,9 +295,9 @@ func TestWildIsNotGathered(t *testing.T) {
 	gatherAll(a, rows)
 	wild := slices.Clone(rows)
 	stats := []float64{100, 1, 100, 1, 1}
-	beyond := blankout.Scaler{Mode: blankout.StandardiseAuto}
+	beyond := model.Scaler{Mode: model.StandardiseAuto}
 	at := beyond.Clip(stats, 1e9)
-	if !blankout.IsWild(at) {
+	if !model.IsWild(at) {
 		t.Fatal(at)
 	}
 	for i := 0; i < len(wild); i += 10 {
@@ -337,10 +338,10 @@ func TestFillIsMeasured(t *testing.T) {
 		if i >= 2000 {
 			served += reference.logLoss(told, e.Label)
 			m := reference.modelOf(reference.chosen)
-			for j, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
+			for j, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
 				plain[j] += reference.logLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
 			}
-			if m.Answer(e).Rule == blankout.MissingFill {
+			if m.Answer(e).Rule == model.MissingFill {
 				filled++
 			}
 		}
@@ -393,7 +394,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 		s = &alikeStream{r: rand.New(rand.NewPCG(10, 2)), fields: 10, null: ForecastMissing(point)}
 		for range int(n) {
 			e := s.next()
-			if class := blankout.Predict(gathers.Score(e, make([]float64, 1))); class != e.Label {
+			if class := model.Predict(gathers.Score(e, make([]float64, 1))); class != e.Label {
 				wrong++
 			}
 		}
@@ -495,7 +496,7 @@ func TestFillRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := lackingLearner(t, c)
-	if l.missing.model.Null[0] != blankout.MissingFill {
+	if l.missing.model.Null[0] != model.MissingFill {
 		t.Error(l.missing.model)
 	}
 	c.Missing = "auto"
@@ -527,21 +528,21 @@ func TestFillRefused(t *testing.T) {
 func TestRulesForget(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var c ruleChoice
-	rule, plain := blankout.MissingRescale, blankout.MissingRescale
+	rule, plain := model.MissingRescale, model.MissingRescale
 	compare := func(n int, fill float64) (took int) {
 		was := rule
 		for i := range n {
-			c.take(blankout.RuleLosses{1, 1, 1 + fill + 0.5*r.NormFloat64()})
+			c.take(model.RuleLosses{1, 1, 1 + fill + 0.5*r.NormFloat64()})
 			if rule = c.choose(rule, plain); rule != was {
 				return i + 1
 			}
 		}
 		return n
 	}
-	if compare(20_000, 0.1); rule != blankout.MissingRescale {
+	if compare(20_000, 0.1); rule != model.MissingRescale {
 		t.Fatal(rule)
 	}
-	if took := compare(1000, -0.1); rule != blankout.MissingFill {
+	if took := compare(1000, -0.1); rule != model.MissingFill {
 		t.Errorf("%s after %d comparisons", rule, took)
 	}
 }
@@ -557,7 +558,7 @@ func TestMasksDrawn(t *testing.T) {
 	compared := 0.0
 	for bin, c := range l.filling.rules[forNull] {
 		compared += c.events
-		if rule := l.missing.model.Null[bin]; bin > 0 && rule != blankout.MissingFill {
+		if rule := l.missing.model.Null[bin]; bin > 0 && rule != model.MissingFill {
 			t.Errorf("range %d: %s after %v comparisons", bin, rule, c.events)
 		}
 	}

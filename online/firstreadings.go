@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // recentReadings keeps readings of numeric columns while they decide where a column's
@@ -45,7 +45,7 @@ const (
 // 64th, 128th, …; last, whether it is the last.
 func watched(n float64) (yes, last bool) {
 	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the power of two that is at least n
-	return n <= watchUntil && n > blankout.FirstReadings && n > next-blankout.FirstReadings, n == next
+	return n <= watchUntil && n > model.FirstReadings && n > next-model.FirstReadings, n == next
 }
 
 // of returns what has been gathered of a column.
@@ -58,7 +58,7 @@ func (g *recentReadings) of(column uint32) *readings {
 		r, g.spare = g.spare[last], g.spare[:last]
 		r.values, r.at, r.wild = r.values[:0], 0, 0
 	} else {
-		r = &readings{values: make([]float64, 0, blankout.FirstReadings)}
+		r = &readings{values: make([]float64, 0, model.FirstReadings)}
 	}
 	if g.columns == nil {
 		g.columns = map[uint32]*readings{}
@@ -80,7 +80,7 @@ func (r *readings) add(n, x float64) {
 	if r.at != n-1 {
 		r.values = r.values[:0]
 	}
-	if len(r.values) == blankout.FirstReadings {
+	if len(r.values) == model.FirstReadings {
 		copy(r.values, r.values[1:])
 		r.values = r.values[:len(r.values)-1]
 	}
@@ -94,7 +94,7 @@ func (r *readings) addWild(n, x float64) bool {
 		r.at = n - 1
 	}
 	r.add(n, x)
-	if r.wild++; r.wild < lasting || len(r.values) < blankout.FirstReadings {
+	if r.wild++; r.wild < lasting || len(r.values) < model.FirstReadings {
 		return false
 	}
 	changes := 0
@@ -107,19 +107,19 @@ func (r *readings) addWild(n, x float64) bool {
 }
 
 // observeNumeric counts a reading that is z deviations from the centre into the
-// statistics of a column that is centred and scaled, as blankout.Scaler.Observe does,
+// statistics of a column that is centred and scaled, as model.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
 func (l *Learner) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
-	if stats[blankout.StatCount] >= watchUntil && stats[blankout.StatInverse] != 0 && z >= -blankout.ScalerClip && z <= blankout.ScalerClip {
+	if stats[model.StatCount] >= watchUntil && stats[model.StatInverse] != 0 && z >= -model.ScalerClip && z <= model.ScalerClip {
 		return l.scaling.scaler.Observe(stats, x, z)
 	}
 	return l.observeWatched(column, stats, x, z, l.scaling.transforms[field])
 }
 
-func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t blankout.Transform) (ratio, shift float64) {
-	n := stats[blankout.StatCount] + 1
-	wild := z > blankout.ScalerClip || z < -blankout.ScalerClip || stats[blankout.StatInverse] == 0 && x != stats[blankout.StatCentre]
-	if n <= blankout.FirstReadings {
+func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) (ratio, shift float64) {
+	n := stats[model.StatCount] + 1
+	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCentre]
+	if n <= model.FirstReadings {
 		if r := l.scaling.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
 			r = l.scaling.recent.of(column)
 			r.add(n, x)
@@ -129,7 +129,7 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 	}
 	watched, last := watched(n)
 	switch {
-	case wild && stats[blankout.StatInverse] == 0:
+	case wild && stats[model.StatInverse] == 0:
 		l.differs(column, stats, x, t)
 		return 1, 0
 	case wild && !watched:
@@ -140,7 +140,7 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 	case watched:
 		r := l.scaling.recent.of(column)
 		r.add(n, x)
-		if last && len(r.values) == blankout.FirstReadings && l.misled(stats, r.values, t) {
+		if last && len(r.values) == model.FirstReadings && l.misled(stats, r.values, t) {
 			l.restart(column, stats, r, t)
 			return 1, 0
 		}
@@ -160,15 +160,15 @@ func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (r
 	if ratio = l.scaling.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
 		return ratio
 	}
-	n := stats[blankout.StatCount]
+	n := stats[model.StatCount]
 	r := l.scaling.recent.of(column)
-	if r.add(n, x); len(r.values) < blankout.FirstReadings {
+	if r.add(n, x); len(r.values) < model.FirstReadings {
 		return ratio
 	}
-	mean, m2 := blankout.Moments(r.values)
-	stats[blankout.StatMean], stats[blankout.StatSquares] = mean, m2*n/blankout.FirstReadings
-	stats[blankout.StatInverse] = blankout.SpreadInverse(stats, total)
-	l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/n)
+	mean, m2 := model.Moments(r.values)
+	stats[model.StatMean], stats[model.StatSquares] = mean, m2*n/model.FirstReadings
+	stats[model.StatInverse] = model.SpreadInverse(stats, total)
+	l.rule.forget(l.table.Touch(column), false, model.FirstReadings/n)
 	l.scaling.recent.drop(column)
 	return 1
 }
@@ -176,13 +176,13 @@ func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (r
 const smallAt = 0.03
 
 // differs counts a reading of a column in which none differed from the others before.
-func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.Transform) {
-	n, usual := stats[blankout.StatCount]+1, stats[blankout.StatCentre]
+func (l *Learner) differs(column uint32, stats []float64, x float64, t model.Transform) {
+	n, usual := stats[model.StatCount]+1, stats[model.StatCentre]
 	r := l.scaling.recent.of(column)
 	if r.wild > 0 {
 		r.values, r.wild = r.values[:0], 0
 	}
-	for len(r.values) < int(min(n, blankout.FirstReadings)) {
+	for len(r.values) < int(min(n, model.FirstReadings)) {
 		r.values = append(r.values, usual)
 	}
 	at := 0 // an early one goes if all differ
@@ -193,22 +193,22 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t blankout.
 		}
 	}
 	r.values[at], r.at = x, n
-	if l.scaling.scaler.Begin(stats, n, r.values, t); stats[blankout.StatInverse] != 0 {
+	if l.scaling.scaler.Begin(stats, n, r.values, t); stats[model.StatInverse] != 0 {
 		l.scaling.recent.drop(column)
 	}
 }
 
 // misled says whether the readings that began a column were not typical of it: the latest
 // ones lie together in a small part of its scale, or call for a transform.
-func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
-	var now [blankout.ScalerWidth]float64
-	var room [blankout.FirstReadings]float64
+func (l *Learner) misled(stats, readings []float64, t model.Transform) bool {
+	var now [model.ScalerWidth]float64
+	var room [model.FirstReadings]float64
 	was := l.scaling.scaler.Standardisation(stats)
 	if was.Scale == 0 {
 		return false
 	}
-	if was.Unit == 0 && t == blankout.TransformAuto {
-		l.scaling.scaler.Begin(now[:], blankout.FirstReadings, readings, t)
+	if was.Unit == 0 && t == model.TransformAuto {
+		l.scaling.scaler.Begin(now[:], model.FirstReadings, readings, t)
 		if l.scaling.scaler.Standardisation(now[:]).Unit != 0 {
 			return true
 		}
@@ -219,21 +219,21 @@ func (l *Learner) misled(stats, readings []float64, t blankout.Transform) bool {
 			values[i] = math.Asinh(x / was.Unit)
 		}
 	}
-	l.scaling.scaler.Begin(now[:], blankout.FirstReadings, values, blankout.TransformNone)
+	l.scaling.scaler.Begin(now[:], model.FirstReadings, values, model.TransformNone)
 	scale := l.scaling.scaler.Standardisation(now[:]).Scale
-	return scale > 0 && scale < misledBy/stats[blankout.StatCount]*was.Scale
+	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
 }
 
 // restart begins a column anew with its latest readings. The metric was gathered in other
 // units: the share of it is kept that these readings are of all.
-func (l *Learner) restart(column uint32, stats []float64, r *readings, t blankout.Transform) {
-	n := stats[blankout.StatCount] + 1
+func (l *Learner) restart(column uint32, stats []float64, r *readings, t model.Transform) {
+	n := stats[model.StatCount] + 1
 	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
 	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {
 		// The strength of constant noise depends on the share of the events that hold the
 		// column, so that share is kept.
-		stats[blankout.StatSquares] *= n / stats[blankout.StatCount]
-		stats[blankout.StatCount] = n
+		stats[model.StatSquares] *= n / stats[model.StatCount]
+		stats[model.StatCount] = n
 	}
 	l.scaling.recent.drop(column)
 }
@@ -247,10 +247,10 @@ func (g *recentReadings) state(c *coder.Coder) {
 		c.Floats(&r.values)
 		c.Float(&r.at)
 		c.Float(&r.wild)
-		if c.Decode && len(r.values) > blankout.FirstReadings {
+		if c.Decode && len(r.values) > model.FirstReadings {
 			c.Failed = true
 			return
 		}
-		r.values = slices.Grow(r.values, blankout.FirstReadings-len(r.values))
+		r.values = slices.Grow(r.values, model.FirstReadings-len(r.values))
 	}
 }

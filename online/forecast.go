@@ -9,12 +9,13 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // forecast is a level's live forecast of the error that its published weights
 // would make if a share d of the features died, for d = 0, 0.1, … 0.9, and the
 // event were then answered as the model answers: named fields that die are known
-// to be missing, and blankout.Missing.Scale gives the factor s of the survivors;
+// to be missing, and model.Missing.Scale gives the factor s of the survivors;
 // words and the features of the sparse text formats die without a word, s = 1.
 //
 // With two classes the score g of the features is then close to normal with mean s (1-d) g
@@ -164,7 +165,7 @@ func (f *forecast) keep(i int) float64 {
 }
 
 // fields returns what the event at hand lacks, all of its fields counted.
-func (l *Learner) fields() blankout.Lack {
+func (l *Learner) fields() model.Lack {
 	k := l.missing.event.lack
 	if l.missing.event.named && !k.Some() {
 		k.Named, k.Silent = l.missing.event.present.Count(l.schema.Fields)
@@ -217,7 +218,7 @@ func (l *Learner) forecastBinary(label int) (known bool) {
 		lv := &l.levels[v]
 		c := lv.lagShare()
 		q := 0.0
-		at, lag := blankout.ScalerWidth+v, 2*l.n
+		at, lag := model.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
 			p := row[at : at+lag+1]
 			w := now.step.x[i] * (p[0] + c*p[lag])
@@ -278,7 +279,7 @@ func (l *Learner) knows(masked uint, drawn [][ForecastPoints]float64, point int)
 // survive sums what survives a point into masked.f and lag, and where the event is then
 // filled in also what is expected of the numbers that do not survive. It returns what the
 // event then lacks, the factor of what is left, and whether it is filled in.
-func (l *Learner) survive(last []int8, point int) (deleted blankout.Lack, scale float64, filled bool) {
+func (l *Learner) survive(last []int8, point int) (deleted model.Lack, scale float64, filled bool) {
 	now := &l.now
 	deleted, scale = l.fields(), l.missing.event.scale
 	if len(last) > 0 {
@@ -305,19 +306,19 @@ func (l *Learner) survive(last []int8, point int) (deleted blankout.Lack, scale 
 	}
 	l.masked.rows, l.masked.x = rows, x
 	// The third sum comes for nothing and is not used.
-	sumRows(rows, blankout.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
+	sumRows(rows, model.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
 	return deleted, scale, filled
 }
 
 // forecastRule compares the rules for missing fields on the event at hand, of two
 // classes, with a mask drawn for a point.
-func (l *Learner) forecastRule(lack blankout.Lack, point int, positive bool) {
+func (l *Learner) forecastRule(lack model.Lack, point int, positive bool) {
 	now := &l.now
 	last := l.mask()
 	alive, of := l.survivors(last, point)
 	lack = lack.Deleted((of - alive) / of)
 	level := l.levelFor(lack)
-	c, at, n := l.levels[level].lagShare(), blankout.ScalerWidth+level, 2*l.n
+	c, at, n := l.levels[level].lagShare(), model.ScalerWidth+level, 2*l.n
 	l.interceptsOf(level, l.missing.event.base)
 	l.missing.event.part[0] = 0
 	for i, row := range l.features() {

@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // The files testdata/golden_*.json hold problems and the weights that an
@@ -91,7 +92,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config Config, metric []fl
 	}
 	for d, want := range append(c.Weights, c.Intercept) {
 		row := l.table.Row(uint32(d))
-		p := row[blankout.ScalerWidth:]
+		p := row[model.ScalerWidth:]
 		if got := p[0]; math.Abs(got-want) > 1e-9 {
 			t.Errorf("weight %d = %v, want %v", d, got, want)
 		}
@@ -153,7 +154,7 @@ func TestGoldenRefresh(t *testing.T) {
 		}
 		for d := range last {
 			row := l.table.Touch(d)
-			row[blankout.StatCount] = 1
+			row[model.StatCount] = 1
 			give(row, int(d))
 		}
 		give(l.bias, int(last))

@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 )
 
 // groupSums sums over the units of an event what GroupDropout needs to know of it. A
 // unit is a group, or a pair of groups whose product of features dies with either, see
-// blankout.Grouping. With the sums
+// model.Grouping. With the sums
 //
 //	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
 //
@@ -39,7 +40,7 @@ import (
 // of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
 // that has a sum.
 type groupSums struct {
-	grouping *blankout.Grouping
+	grouping *model.Grouping
 	groups   bool // some level has noise of groups: without it all but curves is one unit
 	n        int  // levels times outputs
 
@@ -104,7 +105,7 @@ func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs
 	if !groups && !curves {
 		return nil
 	}
-	g := &groupSums{grouping: blankout.NewGrouping(s), groups: groups, n: len(noises) * outputs}
+	g := &groupSums{grouping: model.NewGrouping(s), groups: groups, n: len(noises) * outputs}
 	for _, noise := range noises {
 		if !c.Marginalised {
 			noise = blankout.NoNoise{}
@@ -181,7 +182,7 @@ type groupOdds struct {
 func (o *groupOdds) set(n blankout.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
 
 // of returns r_g of a group, or r_a r_b of a pair.
-func (o *groupOdds) of(g *blankout.Grouping, unit int32) float64 {
+func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 	for id := int32(len(o.odds)); id <= unit; id++ {
 		a, b, pair := g.Pair(id)
 		if !pair {
@@ -221,7 +222,7 @@ func (o *groupOdds) arrange(g *groupSums) {
 // arrange finds the units of the features of s, which are of these columns of e, in
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
-func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32, scaler *blankout.Scaler) {
+func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
 	g.units, g.runs = g.units[:0], 0
 	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
 	fields := e.Field
@@ -250,7 +251,7 @@ func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32, scal
 }
 
 // arrangeCurves is arrange's search for the units where there may be curves.
-func (g *groupSums) arrangeCurves(fields []uint16, columns []uint32, curves *blankout.Curves) {
+func (g *groupSums) arrangeCurves(fields []uint16, columns []uint32, curves *model.Curves) {
 	var with []uint32 // the columns that have a curve and are still to come
 	if curves != nil {
 		with = curves.Columns
@@ -261,7 +262,7 @@ func (g *groupSums) arrangeCurves(fields []uint16, columns []uint32, curves *bla
 	rest := int32(-1)
 	for i, column := range columns {
 		curve := -1
-		if column >= blankout.FirstHat {
+		if column >= model.FirstHat {
 			curve = curves.Of(column)
 		} else {
 			for len(with) > 0 && with[0] < column {

@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // slowGroups returns by column of an event of streamSchema the groups that the feature
@@ -471,7 +472,7 @@ func TestForecastOfGroups(t *testing.T) {
 		if i > n/4 {
 			for point := range wrong {
 				trials[point]++
-				if blankout.Predict(l.Score(dead(e, ForecastMissing(point)), l.now.scores)) != e.Label {
+				if model.Predict(l.Score(dead(e, ForecastMissing(point)), l.now.scores)) != e.Label {
 					wrong[point]++
 				}
 			}

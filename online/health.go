@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // health is what the Learner knows of the condition of each field.
@@ -29,15 +30,15 @@ type health struct {
 	start  Moment // its first event
 	// The fields whose absence is counted: all that were usual at the end of some block.
 	// They stay in the set, because a field that has died soon ceases to be usual. See
-	// blankout.Missing.
-	watched blankout.FieldSet
+	// model.Missing.
+	watched model.FieldSet
 	fields  []fieldHealth // by id
 	raised  uint64        // alarms so far
 	changes []fieldChange // the latest, oldest first
 	changed uint64        // number of all of them
 
-	seen     *blankout.Missing // the model whose usual fields have been taken up
-	factors  [][2]int          // of fields, see blankout.Schema.Factors
+	seen     *model.Missing // the model whose usual fields have been taken up
+	factors  [][2]int       // of fields, see blankout.Schema.Factors
 	deleting deleting
 }
 
@@ -278,7 +279,7 @@ func (h *health) grow(kinds []blankout.Kind) {
 		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
 	}
 	if n := (len(h.fields) + 63) / 64; n > len(h.watched) {
-		h.watched = append(h.watched, make(blankout.FieldSet, n-len(h.watched))...)
+		h.watched = append(h.watched, make(model.FieldSet, n-len(h.watched))...)
 	}
 }
 
@@ -353,7 +354,7 @@ func (l *Learner) sampleValues(e *blankout.Example) {
 			f.number(e.Features.Value[i])
 		case blankout.Categorical:
 			f.seen++
-			if row := l.table.Row(e.Features.Index[i]); row == nil || row[blankout.StatCount] < newValues {
+			if row := l.table.Row(e.Features.Index[i]); row == nil || row[model.StatCount] < newValues {
 				f.fresh++
 			}
 		}
@@ -525,7 +526,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 		}
 		field = s.field
 	}
-	c, from, n := l.levels[l.chosen].lagShare(), blankout.ScalerWidth+l.chosen*l.k, 2*l.n
+	c, from, n := l.levels[l.chosen].lagShare(), model.ScalerWidth+l.chosen*l.k, 2*l.n
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
 		if int(id) >= len(h.fields) {
@@ -621,7 +622,7 @@ func (h *health) state(c *coder.Coder) {
 			return
 		}
 		h.fields = make([]fieldHealth, n)
-		h.watched = make(blankout.FieldSet, (n+63)/64)
+		h.watched = make(model.FieldSet, (n+63)/64)
 	}
 	for id := range h.fields {
 		f := &h.fields[id]

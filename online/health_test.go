@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/internal/longtest"
+	"blankout/model"
 )
 
 // sensors makes events of two classes with the fields a, b, c (numbers), word and flag,
@@ -89,7 +90,7 @@ func servedError(l *Learner, s *sensors) float64 {
 	m, wrong := l.Published(), 0.0
 	for range 5000 {
 		e := s.next()
-		if blankout.Predict(m.Score(e, make([]float64, 1))) != e.Label {
+		if model.Predict(m.Score(e, make([]float64, 1))) != e.Label {
 			wrong++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // gauges is a stream of two classes with twelve readings far from 0, each of which is
@@ -60,7 +61,7 @@ func TestKnown(t *testing.T) {
 		wrong, last := 0, l.Published()
 		for range 3000 {
 			e := s.next()
-			if blankout.Predict(last.Score(e, make([]float64, 1))) != e.Label {
+			if model.Predict(last.Score(e, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 			if x := last.Standardised(e, blankout.Vec{}); known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
@@ -124,7 +125,7 @@ func TestKnownForecast(t *testing.T) {
 					x.Value[i] = 0
 				}
 			}
-			if blankout.Predict(m.ScoreVec(x, make([]float64, 1))) != e.Label {
+			if model.Predict(m.ScoreVec(x, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 		}

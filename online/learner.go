@@ -18,6 +18,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
@@ -46,9 +47,9 @@ type Learner struct {
 	active   int // outputs in use: classes that have appeared
 	levels   []level
 	chosen   int // the level that is published
-	table    *blankout.Table
-	bias     []float64       // the intercepts, laid out as a row
-	snapshot *blankout.Table // the latest, to share its blocks
+	table    *model.Table
+	bias     []float64    // the intercepts, laid out as a row
+	snapshot *model.Table // the latest, to share its blocks
 
 	// How far it is.
 	events uint64 // met, labelled or not, with a weight above 0
@@ -158,7 +159,7 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 		layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
 		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, unscaledNoise: set.noiseKind != square,
 	})
-	l.table = blankout.NewTable(width)
+	l.table = model.NewTable(width)
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
@@ -180,17 +181,17 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
 	l.masked = newMasked(l.n)
 	first := set.missingRule
-	if set.numbers && first == blankout.MissingAuto {
-		first = blankout.MissingAsIs // until there is evidence
+	if set.numbers && first == model.MissingAuto {
+		first = model.MissingAsIs // until there is evidence
 	}
 	l.missing = newMissing(first, s.Known, len(l.levels), l.k)
-	l.filling.grouping = blankout.NewGrouping(s)
+	l.filling.grouping = model.NewGrouping(s)
 	l.fade.growth = 1
 	l.measures = newMeasures(c, set, l.k)
 	l.chosen = l.natural()
 	l.bias = make([]float64, width)
 	l.rule.start(l.bias)
-	l.bias[blankout.StatCount] = 1
+	l.bias[model.StatCount] = 1
 	if l.k == 1 {
 		l.active = 1
 	} else {
@@ -344,7 +345,7 @@ func (l *Learner) suspect(label int) {
 // Score writes the published scores of an event to out, which must have room
 // for K values, and learns nothing.
 func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
-	m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
+	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	return m.Score(e, out)
 }
 
@@ -410,7 +411,7 @@ func (l *Learner) growFields() {
 	if !ok {
 		t = l.config.Transform
 	}
-	l.scaling.transforms = append(l.scaling.transforms, blankout.Transform(t))
+	l.scaling.transforms = append(l.scaling.transforms, model.Transform(t))
 	knots, ok := l.config.FieldCurves[field.Name]
 	if !ok {
 		knots = l.config.Curves
@@ -426,12 +427,12 @@ func (l *Learner) gather(e *blankout.Example) {
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
-	if l.scaling.scaler.Mode != blankout.StandardiseNone {
+	if l.scaling.scaler.Mode != model.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
 		for i, row := range now.step.rows {
-			row[blankout.StatCount]++
+			row[model.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
 		l.arrange(e, e.Features.Index)
@@ -473,7 +474,7 @@ func (l *Learner) touch(columns []uint32) {
 		return
 	}
 	for _, row := range now.step.rows {
-		if row[blankout.StatCount] == 0 {
+		if row[model.StatCount] == 0 {
 			l.rule.start(row)
 		}
 	}
@@ -486,10 +487,10 @@ func (l *Learner) put(i int, row []float64, x float64) {
 	case linear:
 		basis = max(x, 0)
 	case constant:
-		basis = float64(l.events) / row[blankout.StatCount]
+		basis = float64(l.events) / row[model.StatCount]
 	}
 	now := &l.now
-	now.step.x[i], now.step.basis[i], now.step.ridge[i] = x, basis, l.ridgeOf(row[blankout.StatCount])
+	now.step.x[i], now.step.basis[i], now.step.ridge[i] = x, basis, l.ridgeOf(row[model.StatCount])
 }
 
 // arrange groups the rows of an event's features, which are those of the columns, if the
@@ -505,15 +506,15 @@ func (l *Learner) arrange(e *blankout.Example, columns []uint32) {
 func (l *Learner) sum(first int) {
 	now := &l.now
 	if l.groups != nil && first == 0 {
-		l.groups.sum(&now.step, blankout.ScalerWidth, l.n, now.step.f, now.lag)
+		l.groups.sum(&now.step, model.ScalerWidth, l.n, now.step.f, now.lag)
 		first = now.step.features()
 	}
 	rows, x, basis := now.step.rows[first:], now.step.x[first:], now.step.basis[first:]
 	if l.n == 1 {
-		sumRows1(rows, blankout.ScalerWidth, x, basis, &now.step.f[0], &now.lag[0], &now.q[0])
+		sumRows1(rows, model.ScalerWidth, x, basis, &now.step.f[0], &now.lag[0], &now.q[0])
 		return
 	}
-	sumRows(rows, blankout.ScalerWidth, l.n, x, basis, now.step.f, now.lag, now.q)
+	sumRows(rows, model.ScalerWidth, l.n, x, basis, now.step.f, now.lag, now.q)
 }
 
 // resum sums the iterates' scores again, after a step.
@@ -665,11 +666,11 @@ func (l *Learner) sumAverage() {
 		}
 	}
 	if l.groups != nil {
-		l.groups.averages(&now.step, blankout.ScalerWidth, l.n, now.coefficient, now.averageQ)
+		l.groups.averages(&now.step, model.ScalerWidth, l.n, now.coefficient, now.averageQ)
 		return
 	}
 	rows := l.features()
-	sumAverages(rows, blankout.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
+	sumAverages(rows, model.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // answerChoice compares, for a range of shares, the answers of each level under each rule: on
@@ -29,9 +30,9 @@ type answerChoice struct {
 
 // missingRuleCount is the number of rules for missing fields, which missingRules lists in the
 // order of blankout.RuleLosses.
-const missingRuleCount = len(blankout.RuleLosses{})
+const missingRuleCount = len(model.RuleLosses{})
 
-var missingRules = [missingRuleCount]blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale, blankout.MissingFill}
+var missingRules = [missingRuleCount]model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill}
 
 // comparedLater is every how many events the answers are compared on one that lacks fields by
 // itself, after the first ones.
@@ -43,7 +44,7 @@ const answerSure = 2.0
 // published stands for the level that is published for events that lack nothing.
 const published = -1
 
-func newAnswerChoices(levels int) (choices [blankout.MissingBins]answerChoice) {
+func newAnswerChoices(levels int) (choices [model.MissingBins]answerChoice) {
 	n := levels * missingRuleCount
 	for i := range choices {
 		choices[i] = answerChoice{sum: make([]float64, n), squares: make([]float64, n), level: published}
@@ -93,11 +94,11 @@ func (l *Learner) choosesLevels() bool {
 }
 
 // levelFor returns the level that answers events that lack k.
-func (l *Learner) levelFor(k blankout.Lack) int {
+func (l *Learner) levelFor(k model.Lack) int {
 	if !k.Some() {
 		return l.chosen
 	}
-	return l.levelOf(blankout.MissingBin(k.Share()))
+	return l.levelOf(model.MissingBin(k.Share()))
 }
 
 // levelOf returns the level that answers events of a range of shares.
@@ -121,7 +122,7 @@ func (l *Learner) compareAnswersOwn(e *blankout.Example, label int) {
 	if k.Named+k.Silent == 0 || l.events%(every*uint64(1+len(f.columns)/128)) != 0 {
 		return
 	}
-	c := &l.missing.answers[blankout.MissingBin(k.Share())]
+	c := &l.missing.answers[model.MissingBin(k.Share())]
 	if c.own++; c.own == comparisonOwn {
 		c.events = comparisonOwn // what masks had to say fades quickly
 	}
@@ -130,11 +131,11 @@ func (l *Learner) compareAnswersOwn(e *blankout.Example, label int) {
 }
 
 // compareAnswers compares the answers to what x and e say is left of an event, which lacks k.
-func (l *Learner) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Example, k blankout.Lack, label int) {
+func (l *Learner) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Example, k model.Lack, label int) {
 	f, rules := &l.filling, l.missing.model
 	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
 	f.losses = f.losses[:0]
-	var forced [missingRuleCount]*blankout.Missing
+	var forced [missingRuleCount]*model.Missing
 	for i, rule := range missingRules {
 		forced[i] = rules.Forced(rule)
 	}
@@ -145,15 +146,15 @@ func (l *Learner) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Ex
 		}
 	}
 	c.take(f.losses, l.natural()*missingRuleCount)
-	bin := blankout.MissingBin(k.Share())
+	bin := model.MissingBin(k.Share())
 	was := l.levelOf(bin)*missingRuleCount + slices.Index(missingRules[:], rules.Null[bin])
 	home := l.natural()
 	if c.own >= comparisonOwn {
 		home = l.chosen // by what it forecast of such events too
 	}
 	is := c.better(was, home, func(rule int) bool {
-		if l.set.missingRule == blankout.MissingAuto {
-			return missingRules[rule] != blankout.MissingFill || l.set.fills
+		if l.set.missingRule == model.MissingAuto {
+			return missingRules[rule] != model.MissingFill || l.set.fills
 		}
 		return missingRules[rule] == l.set.missingRule
 	})
@@ -189,10 +190,10 @@ func (l *Learner) servedForecast(forecasts []Forecast) Forecast {
 }
 
 // levelsByRange returns the levels that answer by range of the share that is missing, as
-// blankout.Missing has them, and which levels of the bank those are, without the published
+// model.Missing has them, and which levels of the bank those are, without the published
 // one; nil where that answers everything.
 func (l *Learner) levelsByRange() (byRange, levels []int) {
-	for bin := range blankout.MissingBins {
+	for bin := range model.MissingBins {
 		if v := l.levelOf(bin); v != l.chosen && !slices.Contains(levels, v) {
 			levels = append(levels, v)
 		}
@@ -201,7 +202,7 @@ func (l *Learner) levelsByRange() (byRange, levels []int) {
 		return nil, nil
 	}
 	slices.Sort(levels)
-	for bin := range blankout.MissingBins {
+	for bin := range model.MissingBins {
 		byRange = append(byRange, 1+slices.Index(levels, l.levelOf(bin)))
 	}
 	return byRange, levels

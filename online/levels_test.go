@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // oneStrong returns events of two classes that one reading tells nearly always, if it is there.
@@ -135,7 +136,7 @@ func TestLevelsAreServedAndKept(t *testing.T) {
 					}
 				}
 			}
-			m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
+			m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 			answered[m.NoiseOf(m.Answer(e))]++
 			want := m.Score(e, make([]float64, 1))[0]
 			if got := l.Learn(e)[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) && !l.now.hasMoved {
@@ -278,7 +279,7 @@ func TestAnswersChange(t *testing.T) {
 	l.Learn(e)
 	l.chosen = 2 // not the natural one
 	const next = 3
-	bin := blankout.MissingBin(l.missing.event.lack.Share())
+	bin := model.MissingBin(l.missing.event.lack.Share())
 	c := &l.missing.answers[bin]
 	var point int
 	for point = 1; forecastBins[point] != bin; point++ {

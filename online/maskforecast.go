@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"blankout"
+	"blankout/model"
 )
 
 // alike is a mask that many events in a row have in common: by column, the last point of a
@@ -24,9 +24,9 @@ import (
 type alike struct {
 	// The event that the mask begins with, and the Covariance that fills are of.
 	start      uint64
-	covariance *blankout.Covariance
+	covariance *model.Covariance
 	// By point, for events that hold every column of the Covariance: the places of those
-	// that are filled in and of the others, and what blankout.Fill.From says; nil until needed.
+	// that are filled in and of the others, and what model.Fill.From says; nil until needed.
 	filled, observed [ForecastPoints][]int
 	from             [ForecastPoints][]float64
 
@@ -99,7 +99,7 @@ func (l *Learner) forecastMasked(points uint, label int) [][ForecastPoints]float
 	var places []int
 	if l.filling.covariance != nil && !lack.Some() {
 		places = l.fillPlaces()
-		complete = bytes.IndexByte(l.filling.has, blankout.Apart) < 0
+		complete = bytes.IndexByte(l.filling.has, model.Apart) < 0
 		m.off = append(m.off[:0], l.filling.x...)
 		for at, mean := range l.filling.covariance.Mean {
 			m.off[at] -= mean
@@ -148,7 +148,7 @@ func (l *Learner) fillPoint(places []int, last []int8, point int, complete bool)
 	m, f := &l.masked.alike, &l.filling
 	if !complete {
 		l.fillDeleted(places, last, point)
-		which := f.parts.Places(blankout.Filled) // of one point of the event: f.x does not hold it any more
+		which := f.parts.Places(model.Filled) // of one point of the event: f.x does not hold it any more
 		m.fill = m.fill[:0]
 		for _, at := range which {
 			m.fill = append(m.fill, f.x[at])
@@ -158,7 +158,7 @@ func (l *Learner) fillPoint(places []int, last []int8, point int, complete bool)
 	if m.from[point] == nil {
 		l.partsLeft(places, last, point)
 		if fill := f.covariance.Fill(f.parts); fill != nil {
-			m.filled[point], m.observed[point] = f.parts.Places(blankout.Filled), f.parts.Places(blankout.Observed)
+			m.filled[point], m.observed[point] = f.parts.Places(model.Filled), f.parts.Places(model.Observed)
 			m.from[point] = fill.From()
 		}
 	}
@@ -187,7 +187,7 @@ func (l *Learner) sumLeft(last []int8, places []int) {
 	for v := range l.levels {
 		l.interceptsOf(v, l.missing.event.base)
 		m.base = append(m.base, l.missing.event.base[0])
-		c, at, lag, left := l.levels[v].lagShare(), blankout.ScalerWidth+v, 2*l.n, &m.left[v]
+		c, at, lag, left := l.levels[v].lagShare(), model.ScalerWidth+v, 2*l.n, &m.left[v]
 		for i, row := range l.features() {
 			w := row[at] + c*row[at+lag]
 			left[last[i]] += x[i] * w

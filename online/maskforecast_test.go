@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // What a mask makes of an event is what the published model of each level answers to the
@@ -81,7 +82,7 @@ func TestMaskedAsAnswered(t *testing.T) {
 							continue
 						}
 						want := 0.0
-						if blankout.Predict(score) != e.Label {
+						if model.Predict(score) != e.Label {
 							want = 1
 						}
 						if name == "auto" && (2000+n)%3 == 1 {

@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // Metrics are the progressive measures: every event is scored before it is
@@ -281,11 +282,11 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
-	value := min(blankout.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0]), maxCount)
+	value := min(model.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0]), maxCount)
 	low, high := math.NaN(), math.NaN()
 	if m := l.measures.sums.Numbers; m.samples >= 2 {
-		model := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
-		low, high = m.Residual.Interval(l.unit.target, value, blankout.ScoreVariance(&model, e))
+		trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
+		low, high = m.Residual.Interval(l.unit.target, value, model.ScoreVariance(&trained, e))
 	}
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }
@@ -309,11 +310,11 @@ func (l *Learner) predict(scores []float64) int {
 		}
 		return 0
 	}
-	return blankout.Predict(scores)
+	return model.Predict(scores)
 }
 
 // logLoss is minus the logarithm of the probability of one of several classes,
-// as blankout.Linear.Probabilities has it.
+// as model.Linear.Probabilities has it.
 func logLoss(scores []float64, label int) float64 {
 	sum := 0.0
 	for _, f := range scores {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // Scores that are known to be off by a factor and a constant are mapped back.
@@ -172,7 +173,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 			if i >= warm && i%8 == 0 {
-				m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
+				m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 				for point := range actual {
 					d := ForecastMissing(point)
 					kept := blankout.Example{}
@@ -182,7 +183,7 @@ func TestForecast(t *testing.T) {
 							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
 						}
 					}
-					if blankout.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, l.k))) != e.Label {
+					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, l.k))) != e.Label {
 						actual[point] += 8.0 / n
 					}
 				}

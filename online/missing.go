@@ -9,30 +9,31 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // missing is what the Learner knows about events that lack fields: which fields
 // they usually have, and which rule scores them better. What it publishes of that
-// is a blankout.Missing, which scores the Learner's own events too.
+// is a model.Missing, which scores the Learner's own events too.
 type missing struct {
-	model *blankout.Missing
-	usual blankout.FieldUse
+	model *model.Missing
+	usual model.FieldUse
 	// kinds counts fields as usual does, but each of several of one name for itself.
-	kinds blankout.FieldUse
+	kinds model.FieldUse
 	// For sparse text formats whose Schema.Known says that features go missing.
-	columns blankout.ColumnUse
+	columns model.ColumnUse
 	event   lacking
 	// For what is null and for what is left out, by the share missing.
-	null, absent [blankout.MissingBins]comparison
-	answers      [blankout.MissingBins]answerChoice // of a bank, by the share of both
+	null, absent [model.MissingBins]comparison
+	answers      [model.MissingBins]answerChoice // of a bank, by the share of both
 }
 
 // lacking is what the event at hand lacks.
 type lacking struct {
-	named   bool              // the event has fields
-	present blankout.FieldSet // if it has
-	kinds   blankout.FieldSet // its fields, each of several of one name
-	lack    blankout.Lack
+	named   bool           // the event has fields
+	present model.FieldSet // if it has
+	kinds   model.FieldSet // its fields, each of several of one name
+	lack    model.Lack
 	level   int     // that answers it
 	scale   float64 // the features' factor for that
 	filled  bool    // it is answered by filling.answer
@@ -41,15 +42,15 @@ type lacking struct {
 	base, part, out []float64
 }
 
-func newMissing(rule blankout.MissingRule, known bool, levels, outputs int) missing {
-	rules := blankout.DefaultMissingRules()
-	model := blankout.NewMissing(rules, rules, nil, nil, nil).Forced(rule)
-	model.Known = known
+func newMissing(rule model.MissingRule, known bool, levels, outputs int) missing {
+	rules := model.DefaultMissingRules()
+	m := model.NewMissing(rules, rules, nil, nil, nil).Forced(rule)
+	m.Known = known
 	return missing{
-		model:   model,
-		usual:   blankout.FieldUse{Memory: usualMemory},
-		kinds:   blankout.FieldUse{Memory: usualMemory},
-		columns: blankout.ColumnUse{Memory: usualMemory},
+		model:   m,
+		usual:   model.FieldUse{Memory: usualMemory},
+		kinds:   model.FieldUse{Memory: usualMemory},
+		columns: model.ColumnUse{Memory: usualMemory},
 		answers: newAnswerChoices(levels),
 		event:   lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
 	}
@@ -85,8 +86,8 @@ func (c *comparison) add(difference float64) {
 }
 
 // better returns the rule that has proved better than r.
-func (c *comparison) better(r blankout.MissingRule) blankout.MissingRule {
-	all := blankout.RuleComparison{Sum: blankout.RuleLosses{0, c.sum, math.Inf(1)}, Squares: blankout.RuleLosses{c.squares}}
+func (c *comparison) better(r model.MissingRule) model.MissingRule {
+	all := model.RuleComparison{Sum: model.RuleLosses{0, c.sum, math.Inf(1)}, Squares: model.RuleLosses{c.squares}}
 	return all.Better(r)
 }
 
@@ -94,13 +95,13 @@ func (c *comparison) better(r blankout.MissingRule) blankout.MissingRule {
 // turn. It comes before anything of the event is learned.
 func (l *Learner) lack(e *blankout.Example) {
 	now := &l.missing.event
-	now.lack, now.level, now.scale, now.named, now.filled = blankout.Lack{}, l.chosen, 1, false, false
+	now.lack, now.level, now.scale, now.named, now.filled = model.Lack{}, l.chosen, 1, false, false
 	m, fields := &l.missing, l.schema.Fields
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !m.model.Known {
 		return // nothing, or a sparse text format without fields
 	}
 	if 64*len(now.present) < len(fields) {
-		now.present = blankout.NewFieldSet(len(fields))
+		now.present = model.NewFieldSet(len(fields))
 	}
 	sparse := m.model.Known && e.IsSparse(fields)
 	now.named = !sparse
@@ -169,7 +170,7 @@ func (l *Learner) compareRules(label int) {
 		return
 	}
 	if n := now.lack.Null; n > 0 {
-		bin := blankout.MissingBin(n / (n + present))
+		bin := model.MissingBin(n / (n + present))
 		c := &m.null[bin]
 		if c.own++; c.own == comparisonOwn {
 			c.events = comparisonOwn // what masks had to say fades quickly
@@ -178,7 +179,7 @@ func (l *Learner) compareRules(label int) {
 		l.follow(forNull, bin)
 	}
 	if n := now.lack.Absent; n > 0 {
-		bin := blankout.MissingBin(n / (n + present))
+		bin := model.MissingBin(n / (n + present))
 		l.compareAt(&m.absent[bin], m.model.Absent[bin], now.scale, n/present, label)
 		l.follow(forAbsent, bin)
 	}
@@ -186,9 +187,9 @@ func (l *Learner) compareRules(label int) {
 
 // compareAt compares the two rules for fields that make the factor of the features
 // larger by raise where they rescale: it is scale under the present rule.
-func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, raise float64, label int) {
+func (l *Learner) compareAt(c *comparison, rule model.MissingRule, scale, raise float64, label int) {
 	with, without := scale, scale
-	if rule == blankout.MissingRescale {
+	if rule == model.MissingRescale {
 		without -= raise
 	} else {
 		with += raise
@@ -199,13 +200,13 @@ func (l *Learner) compareAt(c *comparison, rule blankout.MissingRule, scale, rai
 // compareDeleted does the same for an event of which a mask has deleted fields; k is
 // what it then lacks, part what is left of its scores. It serves until enough
 // events have come that lack as much by themselves.
-func (l *Learner) compareDeleted(k blankout.Lack, label int) {
+func (l *Learner) compareDeleted(k model.Lack, label int) {
 	m := &l.missing
 	present := k.Named + k.Silent
 	if present == 0 || k.Null == 0 || l.shared() || l.choosesLevels() {
 		return
 	}
-	bin := blankout.MissingBin(k.Null / (k.Null + present))
+	bin := model.MissingBin(k.Null / (k.Null + present))
 	if c := &m.null[bin]; c.own < comparisonOwn {
 		l.compareAt(c, m.model.Null[bin], m.model.Scale(k), k.Null/present, label)
 		l.follow(forNull, bin)
@@ -237,17 +238,17 @@ func (l *Learner) follow(kind, bin int) {
 	}
 	was := *rule
 	plain := was
-	if plain == blankout.MissingFill {
-		plain = cmp.Or(choice.plain, blankout.MissingRescale)
+	if plain == model.MissingFill {
+		plain = cmp.Or(choice.plain, model.MissingRescale)
 	}
 	plain = compared.better(plain)
 	if choice.plain != "" {
 		choice.plain = plain
 	}
-	if was != blankout.MissingFill {
+	if was != model.MissingFill {
 		was, *rule = *rule, plain
 	}
-	if *rule = choice.choose(*rule, plain); *rule == was || l.set.missingRule != blankout.MissingAuto {
+	if *rule = choice.choose(*rule, plain); *rule == was || l.set.missingRule != model.MissingAuto {
 		return
 	}
 	m.model = m.model.WithRules(null, absent)
@@ -262,7 +263,7 @@ func (l *Learner) fadeForecasts(bin int) {
 	for v := range l.levels {
 		f := &l.levels[v].forecast
 		for i := 1; i < ForecastPoints; i++ {
-			if blankout.MissingBin(ForecastMissing(i)) == bin {
+			if model.MissingBin(ForecastMissing(i)) == bin {
 				f.samples[i] = min(f.samples[i], forecastOther)
 			}
 		}
@@ -280,7 +281,7 @@ func (m *missing) state(c *coder.Coder) {
 	c.Uints(&m.usual.Null)
 	c.Uint(&m.kinds.Events)
 	c.Uints(&m.kinds.Present)
-	for _, list := range []*[blankout.MissingBins]comparison{&m.null, &m.absent} {
+	for _, list := range []*[model.MissingBins]comparison{&m.null, &m.absent} {
 		for i := range list {
 			c.Each(&list[i].events, &list[i].own, &list[i].sum, &list[i].squares)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // lackingStream makes events of two classes with ten numbers, some of them null or
@@ -102,7 +103,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			}
 		}
 		if i >= 2000 && len(e.Field) > 0 {
-			m := blankout.Linear{Head: reference.head(reference.schema), Rows: reference.table}
+			m := model.Linear{Head: reference.head(reference.schema), Rows: reference.table}
 			n := float64(len(e.Field))
 			served += reference.logLoss(m.Score(e, make([]float64, 1)), e.Label)
 			asIs += reference.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
@@ -124,7 +125,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for range 2000 {
 		forced.Learn(s.next())
 	}
-	if forced.missing.model.Null != blankout.DefaultMissingRules() {
+	if forced.missing.model.Null != model.DefaultMissingRules() {
 		t.Errorf("forced: %v", forced.missing.model.Null)
 	}
 }

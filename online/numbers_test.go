@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // numbersOf draws events with three numeric fields, one of which matters more than the
@@ -71,7 +72,7 @@ func TestNumbersLearned(t *testing.T) {
 							}
 							half = cloneBlocks(half)
 						}
-						var model *blankout.Linear
+						var model *model.Linear
 						if i%500 == 499 {
 							model = l.Published()
 						}
@@ -204,7 +205,7 @@ func TestNumbersForecast(t *testing.T) {
 		var forecast [ForecastPoints]float64 // of the same weights, over all events
 		drawn := forecast
 		for _, e := range events {
-			l.missing.event.lack = blankout.Lack{}
+			l.missing.event.lack = model.Lack{}
 			l.events++
 			l.gather(e)
 			l.levels[0].forecast = forecastOfNothing

@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // correlated draws events with five fields that go together, and their targets.
@@ -62,7 +63,7 @@ func blanked(events []*blankout.Example, chance float64, seed uint64) []*blankou
 func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		for _, learned := range []float64{0, 0.3} {
-			for _, missing := range []blankout.MissingRule{"auto", "as-is"} {
+			for _, missing := range []model.MissingRule{"auto", "as-is"} {
 				c := DefaultConfig()
 				c.Loss, c.Missing = lossName, string(missing)
 				s := blankout.NewSchema(8, nil, 2)
@@ -79,7 +80,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 					l.Learn(e)
 				}
 				m := l.Published()
-				if got := m.Missing.Null[2]; missing == "auto" && got != blankout.MissingFill {
+				if got := m.Missing.Null[2]; missing == "auto" && got != model.MissingFill {
 					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				}
 				for _, share := range []float64{0, 0.1, 0.3} {
@@ -87,7 +88,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 						in := 0.0
 						for _, e := range blanked(events[6000:], share, 2) {
 							value := m.Value(m.Score(e, make([]float64, 1))[0])
-							low, high := m.Interval(value, blankout.ScoreVariance(m, e))
+							low, high := m.Interval(value, model.ScoreVariance(m, e))
 							if low <= e.Target && e.Target <= high {
 								in++
 							}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // absences is a stream of JSON-like events of numeric fields: the first is always there,
@@ -72,7 +73,7 @@ func TestPresence(t *testing.T) {
 		if presence == "none" && curves != nil {
 			t.Fatalf("none: %+v", curves)
 		}
-		if presence == "auto" && (curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], blankout.Present())) {
+		if presence == "auto" && (curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present())) {
 			t.Fatalf("auto: %+v, want one of column 20", curves)
 		}
 		errors[presence] = l.Metrics().Window.Error()
@@ -87,7 +88,7 @@ func TestPresence(t *testing.T) {
 			}
 		}
 		if presence == "auto" {
-			if name := m.Namer()(blankout.FirstHat); name != m.Namer()(20)+"@present" {
+			if name := m.Namer()(model.FirstHat); name != m.Namer()(20)+"@present" {
 				t.Errorf("it is named %s", name)
 			}
 		}

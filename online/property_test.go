@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // stream makes reproducible events of every kind of field: two readings far
@@ -226,7 +227,7 @@ func TestWeightTwo(t *testing.T) {
 			for i := range once.table.Len() {
 				column, a := once.table.Column(i)
 				b := twice.table.Row(column)
-				for j := blankout.ScalerWidth; j < len(a); j++ {
+				for j := model.ScalerWidth; j < len(a); j++ {
 					if a[j] != b[j] {
 						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.name, loss, column, a[j], b[j])
 					}
@@ -372,10 +373,10 @@ func TestPoison(t *testing.T) {
 			}
 			calmScores := calm.Learn(s2.next())
 			if i > 900 {
-				if blankout.Predict(scores) != label {
+				if model.Predict(scores) != label {
 					wrong++
 				}
-				if blankout.Predict(calmScores) != label {
+				if model.Predict(calmScores) != label {
 					calmWrong++
 				}
 			}
@@ -426,10 +427,10 @@ func TestMillionFeatures(t *testing.T) {
 		}
 		e := s.next()
 		label := e.Label
-		if blankout.Predict(l.Learn(e)) != label && i > 400 {
+		if model.Predict(l.Learn(e)) != label && i > 400 {
 			wrong++
 		}
-		if blankout.Predict(calm.Learn(s2.next())) != label && i > 400 {
+		if model.Predict(calm.Learn(s2.next())) != label && i > 400 {
 			calmWrong++
 		}
 	}
@@ -479,7 +480,7 @@ func TestLateClass(t *testing.T) {
 			schema.Classes = append(schema.Classes, "c")
 		}
 		e := &blankout.Example{Weight: 1, Label: label, Features: blankout.Vec{Index: []uint32{uint32(label), 7}, Value: []float64{1, float64(i % 5)}}}
-		if got := blankout.Predict(l.Learn(e)); got != label {
+		if got := model.Predict(l.Learn(e)); got != label {
 			if i < 1000 && got > 1 {
 				t.Fatalf("event %d: class %d has not appeared", i, got)
 			}

@@ -11,6 +11,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/failpoint"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // refresh solves the latest events exactly against a quadratic summary of
@@ -107,7 +108,7 @@ func (l *Learner) collect(e *blankout.Example, weight float64) {
 // solveWindow refreshes; the first leaving events are about to leave the window.
 func (l *Learner) solveWindow(leaving int) {
 	w := &l.refresh.window
-	m := blankout.Linear{Head: l.head(l.schema), Rows: l.table}
+	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	var b batch.Builder
 	var vec blankout.Vec
 	start := uint32(0)

@@ -5,8 +5,8 @@ package online
 import (
 	"slices"
 
-	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // rule is an update rule: how a step changes the weights. It is made from its
@@ -153,7 +153,7 @@ type layout struct {
 }
 
 // firstPart is where the parts begin that have a value for each level and output.
-const firstPart = blankout.ScalerWidth
+const firstPart = model.ScalerWidth
 
 func (y layout) part(row []float64, i int) []float64 {
 	at := firstPart + i*y.n

@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // sharing is what a Learner knows that is one of several which together learn one model,
@@ -134,7 +135,7 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
 	case s.observed:
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
-	case s.standardise == blankout.StandardiseAll:
+	case s.standardise == model.StandardiseAll:
 		return blankout.KeyErrorf("standardise", "standardise = \"all\": several learners of one model know auto, scale and none")
 	case c.HalfLifeTime > 0:
 		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
@@ -142,7 +143,7 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case c.Calibrate:
 		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
-	case s.missingRule == blankout.MissingFill:
+	case s.missingRule == model.MissingFill:
 		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
 	}
 	return nil
@@ -169,10 +170,10 @@ func (c Config) Shared() Config {
 }
 
 // withoutFill returns rules of which those that fill in rescale instead.
-func withoutFill(rules blankout.MissingRules) blankout.MissingRules {
+func withoutFill(rules model.MissingRules) model.MissingRules {
 	for i, rule := range rules {
-		if rule == blankout.MissingFill {
-			rules[i] = blankout.MissingRescale
+		if rule == model.MissingFill {
+			rules[i] = model.MissingRescale
 		}
 	}
 	return rules
@@ -218,7 +219,7 @@ func (l *Learner) note(columns []uint32, rows [][]float64) {
 			sh.places[slot] = place
 			if !sh.alone {
 				sh.refs = append(sh.refs, rows[i]...)
-				sh.roots = append(sh.roots, math.Sqrt(l.importance(rows[i], rows[i][blankout.StatCount], len(rows))))
+				sh.roots = append(sh.roots, math.Sqrt(l.importance(rows[i], rows[i][model.StatCount], len(rows))))
 				sh.centred = append(sh.centred, false)
 			}
 		}
@@ -256,11 +257,11 @@ func (l *Learner) sharedTreatment(i int, t treatment, row []float64) treatment {
 	switch t {
 	case treatNumeric:
 		l.share.centred[l.share.at[i]] = true
-		if l.share.ref(i, l.table.Width())[blankout.StatCount] > 0 {
+		if l.share.ref(i, l.table.Width())[model.StatCount] > 0 {
 			return treatGathered
 		}
 	case treatScale:
-		blankout.Unwatch(row[:blankout.ScalerWidth])
+		model.Unwatch(row[:model.ScalerWidth])
 	}
 	return t
 }
@@ -305,7 +306,7 @@ func (l *Learner) Cut(precision int) *Delta {
 		l.cutStatistics(v, ref, row, sh.centred[place])
 		alpha := 1.0
 		if sh.begun > 0 {
-			others := (sh.peers - 1) * sh.own * ref[blankout.StatCount] / sh.begun
+			others := (sh.peers - 1) * sh.own * ref[model.StatCount] / sh.begun
 			alpha = v[sharedCount] / (v[sharedCount] + others)
 		}
 		l.cutChanges(v[sharedParts:], ref, row, alpha, sh.roots[place])
@@ -324,20 +325,20 @@ func (l *Learner) Cut(precision int) *Delta {
 }
 
 func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
-	n0, n := ref[blankout.StatCount], row[blankout.StatCount]
+	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
 	v[sharedCount] = added
 	flags := 0
 	if centred && added > 0 {
 		flags |= hasMoments
-		if v[sharedMean], v[sharedSquares] = row[blankout.StatMean], row[blankout.StatSquares]; n0 > 0 {
+		if v[sharedMean], v[sharedSquares] = row[model.StatMean], row[model.StatSquares]; n0 > 0 {
 			// The other way round of merging.
-			d := (row[blankout.StatMean] - ref[blankout.StatMean]) * n / added
-			v[sharedMean] = ref[blankout.StatMean] + d
-			v[sharedSquares] = max(0, row[blankout.StatSquares]-ref[blankout.StatSquares]-d*d*n0*added/n)
+			d := (row[model.StatMean] - ref[model.StatMean]) * n / added
+			v[sharedMean] = ref[model.StatMean] + d
+			v[sharedSquares] = max(0, row[model.StatSquares]-ref[model.StatSquares]-d*d*n0*added/n)
 		}
 	}
-	if centre, inverse := row[blankout.StatCentre], row[blankout.StatInverse]; centred || centre != ref[blankout.StatCentre] || inverse != ref[blankout.StatInverse] {
+	if centre, inverse := row[model.StatCentre], row[model.StatInverse]; centred || centre != ref[model.StatCentre] || inverse != ref[model.StatInverse] {
 		if v[sharedCentre], v[sharedInverse] = centre, inverse; centre == 0 && inverse == 1 {
 			flags |= isAsIs
 		} else {
@@ -353,7 +354,7 @@ func (l *Learner) cutChanges(out, ref, row []float64, alpha, root float64) {
 	w, g := l.weights(row), l.layout.preconditioner(row)
 	was, wasG := l.weights(ref), l.layout.preconditioner(ref)
 	ratio := 1.0
-	if here, there := row[blankout.StatInverse], ref[blankout.StatInverse]; here > 0 && there > 0 {
+	if here, there := row[model.StatInverse], ref[model.StatInverse]; here > 0 && there > 0 {
 		ratio = there / here // the column's scale has grown within the interval
 	}
 	for j := range w {
@@ -441,7 +442,7 @@ func (sh *sharing) columnsOf() []uint32 {
 // Schema and nothing else.
 func (l *Learner) Clone() (*Learner, error) {
 	from := *l
-	from.table, from.snapshot, from.share = blankout.NewTable(l.table.Width()), nil, nil
+	from.table, from.snapshot, from.share = model.NewTable(l.table.Width()), nil, nil
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
 		copy(from.table.Touch(column), row)

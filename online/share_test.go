@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
@@ -222,13 +223,13 @@ func TestShareMoments(t *testing.T) {
 		for slot := range alone.table.Len() {
 			column, want := alone.table.Column(slot)
 			got := fold.table.Row(column)
-			if got == nil || got[blankout.StatCount] != want[blankout.StatCount] {
+			if got == nil || got[model.StatCount] != want[model.StatCount] {
 				t.Fatalf("column %d: %v, want %v", column, got, want[:5])
 			}
 			if column > 2 {
 				continue
 			}
-			for _, i := range []int{blankout.StatMean, blankout.StatSquares} {
+			for _, i := range []int{model.StatMean, model.StatSquares} {
 				if math.Abs(got[i]-want[i]) > 1e-9*math.Abs(want[i]) {
 					t.Errorf("column %d: statistic %d is %v, want %v", column, i, got[i], want[i])
 				}
@@ -298,7 +299,7 @@ func TestShareStep(t *testing.T) {
 					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 				}
 				a /= float64(l.n)
-				c := 1 + (peers-1)*math.Min(1, own*was[blankout.StatCount]/3000)/(1+0.3*float64(len(before))*a)
+				c := 1 + (peers-1)*math.Min(1, own*was[model.StatCount]/3000)/(1+0.3*float64(len(before))*a)
 				if fresh[k] && math.Abs(roots[k]*roots[k]-c) > 1e-9*c {
 					t.Fatalf("%s, event %d: column %d counts %v times, want %v", noise, i, e.Features.Index[k], roots[k]*roots[k], c)
 				}
@@ -349,8 +350,8 @@ func TestShareStep(t *testing.T) {
 			if was == nil {
 				was = make([]float64, l.table.Width())
 			}
-			k := row[blankout.StatCount] - was[blankout.StatCount]
-			alpha := k / (k + (peers-1)*own*was[blankout.StatCount]/3000)
+			k := row[model.StatCount] - was[model.StatCount]
+			alpha := k / (k + (peers-1)*own*was[model.StatCount]/3000)
 			for j, u := range v[sharedParts : sharedParts+l.n] {
 				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[sharedCount] != k || math.Abs(u-want) > 1e-12 {
 					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[sharedCount], want, k)

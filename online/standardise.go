@@ -9,19 +9,20 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // scaling is what a Learner knows of its columns: the Scaler that is published, and
 // what decides which columns are dense and where the statistics of a column begin.
 type scaling struct {
-	scaler blankout.Scaler
+	scaler model.Scaler
 	dense  denseFinder
 	recent recentReadings
 	curves curveReadings
 	bent   bool // the knots have been looked for
 	// By field of the Schema, for the fields met so far.
 	kinds      []blankout.Kind
-	transforms []blankout.Transform
+	transforms []model.Transform
 	knots      []int // the most of a curve
 	// The columns and values of an event that leaves dense columns out, or has hats.
 	columns []uint32
@@ -43,11 +44,11 @@ const (
 
 func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 	switch {
-	case l.scaling.scaler.Mode == blankout.StandardiseScale:
+	case l.scaling.scaler.Mode == model.StandardiseScale:
 		return treatScale
 	case dense || k == blankout.Numeric:
 		return treatNumeric
-	case l.scaling.scaler.Mode == blankout.StandardiseAll:
+	case l.scaling.scaler.Mode == model.StandardiseAll:
 		return treatSpread
 	case k == blankout.Cross:
 		return treatScale
@@ -67,23 +68,23 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 	ratio = 1
 	switch t {
 	case treatAlone:
-		stats[blankout.StatCount]++
-		stats[blankout.StatInverse] = 1
+		stats[model.StatCount]++
+		stats[model.StatInverse] = 1
 	case treatNumeric:
 		ratio, shift = l.observeNumeric(column, stats, x, z, field)
 	case treatScale, treatCandidate:
 		var shrunk bool
 		if ratio, shrunk = l.scaling.scaler.ObserveScale(stats, x); shrunk {
-			l.rule.forget(l.table.Touch(column), false, blankout.FirstReadings/stats[blankout.StatCount])
+			l.rule.forget(l.table.Touch(column), false, model.FirstReadings/stats[model.StatCount])
 		}
 		if t == treatCandidate {
-			l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
+			l.scaling.dense.candidate(column, x, stats[model.StatCount] == 1)
 		}
 	case treatGathered:
 		l.scaling.scaler.Gather(stats, x, z)
 	case treatSpread:
 		ratio = l.observeSpread(column, stats, x, z)
-		l.scaling.dense.candidate(column, x, stats[blankout.StatCount] == 1)
+		l.scaling.dense.candidate(column, x, stats[model.StatCount] == 1)
 	}
 	return ratio, shift
 }
@@ -103,7 +104,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	shared := l.shared()
-	settled := l.scaling.scaler.Mode == blankout.StandardiseScale || l.scaling.scaler.Mode == blankout.StandardiseAuto && (l.scaling.dense.events >= denseEvents || shared)
+	settled := l.scaling.scaler.Mode == model.StandardiseScale || l.scaling.scaler.Mode == model.StandardiseAuto && (l.scaling.dense.events >= denseEvents || shared)
 	if l.fillsIn() && l.events%l.gatherEvery() == 0 {
 		l.filling.gathering, l.filling.noted = true, l.filling.noted[:0]
 	}
@@ -121,7 +122,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 			kind = l.scaling.kinds[field]
 			stored++
 		}
-		if settled && !isDense && (kind != blankout.Numeric || l.scaling.scaler.Mode == blankout.StandardiseScale) {
+		if settled && !isDense && (kind != blankout.Numeric || l.scaling.scaler.Mode == model.StandardiseScale) {
 			end := i + 1
 			if e.Field == nil && len(dense) == 0 {
 				end = numbers
@@ -148,9 +149,9 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		l.gatherNoted()
 	}
 	for i := numbers; i < len(columns); i++ {
-		stats := now.step.rows[i][:blankout.ScalerWidth]
-		stats[blankout.StatCount]++
-		stats[blankout.StatInverse] = 1
+		stats := now.step.rows[i][:model.ScalerWidth]
+		stats[model.StatCount]++
+		stats[model.StatInverse] = 1
 		l.put(i, now.step.rows[i], raw[i])
 	}
 	now.columns = columns
@@ -172,12 +173,12 @@ func (l *Learner) putDivided(i, end int, raw []float64) int {
 	rows, raw, first := now.step.rows[:end], raw[:end], l.set.firstRidge
 	xs, basis, ridge := now.step.x[:end], now.step.basis[:end], now.step.ridge[:end]
 	for ; i < len(rows); i++ {
-		stats := (*[blankout.ScalerWidth]float64)(rows[i])
-		x, n := raw[i]*stats[blankout.StatInverse], stats[blankout.StatCount]+1
-		if !(stats[blankout.StatInverse] > 0 && x >= -1 && x <= 1) || blankout.Watched(stats[:], n) { // a scale that may change
+		stats := (*[model.ScalerWidth]float64)(rows[i])
+		x, n := raw[i]*stats[model.StatInverse], stats[model.StatCount]+1
+		if !(stats[model.StatInverse] > 0 && x >= -1 && x <= 1) || model.Watched(stats[:], n) { // a scale that may change
 			break
 		}
-		stats[blankout.StatCount] = n
+		stats[model.StatCount] = n
 		if !plain {
 			l.put(i, rows[i], x)
 			continue
@@ -193,14 +194,14 @@ func (l *Learner) putDivided(i, end int, raw []float64) int {
 // observed counts a feature into its column's statistics, moves its weights if that
 // has changed what they are measured in, and returns its standardised value.
 func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
-	stats := row[:blankout.ScalerWidth:blankout.ScalerWidth]
-	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[blankout.StatCentre], stats[blankout.StatInverse]
+	stats := row[:model.ScalerWidth:model.ScalerWidth]
+	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[model.StatCentre], stats[model.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
 	if t == treatNumeric && !l.scaling.bent && l.bending() {
-		l.scaling.curves.add(column, field, raw, l.scaling.knots[field] > 0 && math.Abs(z) <= blankout.ScalerClip)
+		l.scaling.curves.add(column, field, raw, l.scaling.knots[field] > 0 && math.Abs(z) <= model.ScalerClip)
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
-	if stats[blankout.StatCentre] != centre || stats[blankout.StatInverse] != inverse { // seldom
+	if stats[model.StatCentre] != centre || stats[model.StatInverse] != inverse { // seldom
 		if t == treatNumeric {
 			l.followScale(column, centre, inverse, stats)
 		}
@@ -220,8 +221,8 @@ func (l *Learner) followScale(column uint32, centre, inverse float64, stats []fl
 	if len(l.filling.columns) == 0 {
 		return
 	}
-	var was [blankout.ScalerWidth]float64
-	was[blankout.StatCentre], was[blankout.StatInverse] = centre, inverse
+	var was [model.ScalerWidth]float64
+	was[model.StatCentre], was[model.StatInverse] = centre, inverse
 	l.filling.moved(column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats))
 }
 
@@ -377,7 +378,7 @@ func (d *denseFinder) candidate(column uint32, x float64, first bool) {
 func (l *Learner) countDense(e *blankout.Example) {
 	d := &l.scaling.dense
 	d.events++
-	if l.scaling.scaler.Mode == blankout.StandardiseScale || l.shared() {
+	if l.scaling.scaler.Mode == model.StandardiseScale || l.shared() {
 		return
 	}
 	if dense := l.scaling.scaler.Dense; len(dense) > 0 {
@@ -429,11 +430,11 @@ func (d *denseFinder) review(l *Learner) {
 			continue
 		}
 		mean, m2 := d.moments[3*i+1], d.moments[3*i+2]
-		if mean == 1 && m2 == 0 && l.scaling.scaler.Mode != blankout.StandardiseAll {
+		if mean == 1 && m2 == 0 && l.scaling.scaler.Mode != model.StandardiseAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
 		row := l.noteOne(column)
-		if seen := uint64(row[blankout.StatCount]); isDense(seen, d.events) {
+		if seen := uint64(row[model.StatCount]); isDense(seen, d.events) {
 			d.promote(l, row, mean, m2)
 			keep(column, seen)
 		}
@@ -447,23 +448,23 @@ func (d *denseFinder) review(l *Learner) {
 // is centred and scaled, counting the events without it as the number 0. Its
 // readings have the mean and sum of squared deviations given.
 func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
-	n, total := row[blankout.StatCount], float64(d.events)
+	n, total := row[model.StatCount], float64(d.events)
 	if l.scaling.scaler.Unfilled {
 		total = n
 	}
 	m2 += mean * mean * n * (total - n) / total
 	mean *= n / total
-	was := row[blankout.StatInverse]
-	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = total, mean, m2
-	row[blankout.StatCentre], row[blankout.StatInverse] = mean, 0
+	was := row[model.StatInverse]
+	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = total, mean, m2
+	row[model.StatCentre], row[model.StatInverse] = mean, 0
 	switch sd := math.Sqrt(m2 / total); {
 	case !(sd > 1e-10*math.Abs(mean)):
 		l.move(row, 1, mean*was)
 	case was > 0:
-		row[blankout.StatInverse] = 1 / sd
-		l.move(row, was/row[blankout.StatInverse], mean*was)
+		row[model.StatInverse] = 1 / sd
+		l.move(row, was/row[model.StatInverse], mean*was)
 	default: // never anything but 0 until now
-		row[blankout.StatInverse] = 1 / sd
+		row[model.StatInverse] = 1 / sd
 	}
 }
 
@@ -471,21 +472,21 @@ func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
 func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
 	n, total := float64(seen), float64(d.events)
 	was := l.scaling.scaler.Standardisation(row)
-	mean := row[blankout.StatMean] * total / n
-	m2 := max(0, row[blankout.StatSquares]*total/row[blankout.StatCount]-mean*mean*n*(total-n)/total)
+	mean := row[model.StatMean] * total / n
+	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
 		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, maxMagnitude)/9
 	}
-	row[blankout.StatCount], row[blankout.StatMean], row[blankout.StatSquares] = n, mean, m2
-	row[blankout.StatCentre], row[blankout.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
-	if l.scaling.scaler.Mode == blankout.StandardiseAll {
-		row[blankout.StatInverse] = blankout.SpreadInverse(row, total)
+	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2
+	row[model.StatCentre], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	if l.scaling.scaler.Mode == model.StandardiseAll {
+		row[model.StatInverse] = model.SpreadInverse(row, total)
 	} else {
-		blankout.Unwatch(row)
+		model.Unwatch(row)
 	}
-	if was.Scale > 0 && was.Unit == 0 && row[blankout.StatInverse] > 0 {
-		l.move(row, 1/(was.Scale*row[blankout.StatInverse]), -was.Centre/was.Scale)
+	if was.Scale > 0 && was.Unit == 0 && row[model.StatInverse] > 0 {
+		l.move(row, 1/(was.Scale*row[model.StatInverse]), -was.Centre/was.Scale)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 // standardise = "all" against the dense computation: the same events with every
@@ -168,10 +169,10 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	}
 	row := l.table.Touch(column)
 	want := 1 / (mean + 3*math.Sqrt(squares/float64(len(readings))))
-	if got := row[blankout.StatInverse]; math.Abs(got-want) > 1e-6*want {
+	if got := row[model.StatInverse]; math.Abs(got-want) > 1e-6*want {
 		t.Errorf("divided by %v, want %v", 1/got, 1/want)
 	}
-	if got := row[blankout.StatCentre]; got != 0 {
+	if got := row[model.StatCentre]; got != 0 {
 		t.Errorf("centre %v", got)
 	}
 }

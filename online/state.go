@@ -13,12 +13,13 @@ import (
 	"blankout/batch"
 	"blankout/internal/coder"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
 // and serving its Model, may happen on other goroutines while learning goes on.
 type Snapshot struct {
-	model   *blankout.Linear
+	model   *model.Linear
 	learner []byte
 	refused []byte // the block of that name
 	summary []byte
@@ -43,7 +44,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	s := &Snapshot{model: (&blankout.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.health.start}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.health.start}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -67,9 +68,9 @@ func (l *Learner) Snapshot() *Snapshot {
 func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
 // Model returns the published model, for predictions.
-func (s *Snapshot) Model() *blankout.Linear { return s.model }
+func (s *Snapshot) Model() *model.Linear { return s.model }
 
-// Blocks encodes the state: the published model as blankout.ReadLinear reads it,
+// Blocks encodes the state: the published model as model.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for people who look at
 // the file the block "summary". docs/checkpoint-format.md has the table.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
@@ -117,11 +118,11 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 
 // Calibration returns what the published model maps scores to probabilities by,
 // nil for the identity.
-func (l *Learner) Calibration() *blankout.Calibration { return l.measures.calibration.published() }
+func (l *Learner) Calibration() *model.Calibration { return l.measures.calibration.published() }
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
-func (l *Learner) head(s *blankout.Schema) blankout.Head {
+func (l *Learner) head(s *blankout.Schema) model.Head {
 	h := l.headOf(s, l.chosen)
 	byRange, levels := l.levelsByRange()
 	if byRange != nil {
@@ -129,26 +130,26 @@ func (l *Learner) head(s *blankout.Schema) blankout.Head {
 	}
 	for _, v := range levels {
 		of := l.headOf(s, v)
-		h.Levels = append(h.Levels, blankout.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
+		h.Levels = append(h.Levels, model.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
 	}
 	return h
 }
 
 // modelOf returns the model of a level alone, for use before the next Learn.
-func (l *Learner) modelOf(level int) *blankout.Linear {
-	return &blankout.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
+func (l *Learner) modelOf(level int) *model.Linear {
+	return &model.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
 }
 
-func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
+func (l *Learner) headOf(s *blankout.Schema, level int) model.Head {
 	lv, at := &l.levels[level], level*l.k
 	c := lv.lagShare()
-	h := blankout.Head{
+	h := model.Head{
 		Schema: s, Scaler: l.scaling.scaler,
 		Loss: l.targetLoss().String(), Noise: lv.noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
-		Layout: blankout.Layout{
-			Width: l.table.Width(), Weight: blankout.ScalerWidth + at,
-			Lag: blankout.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
+		Layout: model.Layout{
+			Width: l.table.Width(), Weight: model.ScalerWidth + at,
+			Lag: model.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
 		Calibration: l.Calibration(), Missing: l.missing.model, Covariance: l.filling.covariance,
 		Events: l.events, Trained: "online " + l.set.rule.name,
@@ -182,15 +183,15 @@ func (l *Learner) headOf(s *blankout.Schema, level int) blankout.Head {
 
 // publishedRows returns rows of the Scaler's statistics and the weights of the published
 // level, and of further ones.
-func (l *Learner) publishedRows(further []int) *blankout.Table {
+func (l *Learner) publishedRows(further []int) *model.Table {
 	levels := append([]int{l.chosen}, further...)
-	rows := blankout.NewTable(blankout.ScalerWidth + len(levels)*l.k)
+	rows := model.NewTable(model.ScalerWidth + len(levels)*l.k)
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
 		to, w, lag := rows.Touch(column), l.weights(row), l.lags(row)
-		copy(to, row[:blankout.ScalerWidth])
+		copy(to, row[:model.ScalerWidth])
 		for i, v := range levels {
-			c, from := l.levels[v].lagShare(), blankout.ScalerWidth+i*l.k
+			c, from := l.levels[v].lagShare(), model.ScalerWidth+i*l.k
 			for k := range l.active {
 				to[from+k] = w[v*l.k+k] + c*lag[v*l.k+k]
 			}
@@ -201,10 +202,10 @@ func (l *Learner) publishedRows(further []int) *blankout.Table {
 
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
-func (l *Learner) Published() *blankout.Linear {
+func (l *Learner) Published() *model.Linear {
 	_, further := l.levelsByRange()
-	m := blankout.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(further)}
-	layout := blankout.Layout{Width: m.Rows.Width(), Weight: blankout.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
+	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(further)}
+	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
 	m.Layout = layout
 	for i := range m.Levels {
 		layout.Weight += l.k
@@ -306,7 +307,7 @@ func (l *Learner) state(c *coder.Coder) {
 //
 // The Schema is the saved one; the decoder must take it up: Learner.Schema.
 func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
-	m, err := blankout.ReadLinear(blocks)
+	m, err := model.ReadLinear(blocks)
 	if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
@@ -415,7 +416,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 // restoreFilling takes up what has been gathered to fill in by. Files written before this
 // block existed have none. One of more columns than are now wanted is not taken up:
 // gathering begins anew.
-func (l *Learner) restoreFilling(m *blankout.Linear, blocks []blankout.Block) error {
+func (l *Learner) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
 	if err != nil || !l.set.fills {
 		return nil // it is optional

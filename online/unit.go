@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // unit is what targets are measured in, so that neither steps nor the ridge depend on
@@ -189,7 +190,7 @@ type Numbers struct {
 	Total, Window measure.Numbers // since the beginning, and recently, as in Metrics
 	// Baseline is the mean absolute error of predicting the mean of the targets so far.
 	Baseline Baseline
-	Residual blankout.Residual // recently
+	Residual model.Residual // recently
 
 	samples float64 // that the Residual is of, at most 2 residualMemory
 	loss    loss.Loss
@@ -220,7 +221,7 @@ const residualMemory = 2000
 const maxCount = 1e100
 
 // measureNumber counts in the published value at hand for a target; v is the variance of its
-// score, see blankout.ScoreVariance.
+// score, see model.ScoreVariance.
 func (l *Learner) measureNumber(y, weight, value, v float64) {
 	m := l.measures.sums.Numbers
 	low, high := math.NaN(), math.NaN()
@@ -276,7 +277,7 @@ func (l *Learner) varianceOf(e *blankout.Example) float64 {
 	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
 		return 0
 	}
-	return blankout.ScoreVariance(l.modelOf(l.missing.event.level), e)
+	return model.ScoreVariance(l.modelOf(l.missing.event.level), e)
 }
 
 // forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
@@ -305,7 +306,7 @@ func (l *Learner) forecastNumber(y float64) {
 			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
 		}
 		if l.missing.event.filled {
-			r := y - min(blankout.ValueOf(l.unit.target, l.filling.levels[v*l.k]), maxCount)
+			r := y - min(model.ValueOf(l.unit.target, l.filling.levels[v*l.k]), maxCount)
 			wrong[0] = r * r
 		}
 		l.levels[v].forecast.add(0, wrong[:])
@@ -322,7 +323,7 @@ func (l *Learner) forecastNumber(y float64) {
 // the sum of squares of the features' terms.
 func (l *Learner) spread(v int) (g, b, q float64) {
 	now, c := &l.now, l.levels[v].lagShare()
-	at, lag := blankout.ScalerWidth+v, 2*l.n
+	at, lag := model.ScalerWidth+v, 2*l.n
 	for i, row := range l.features() {
 		p := row[at : at+lag+1]
 		w := now.step.x[i] * (p[0] + c*p[lag])
@@ -338,7 +339,7 @@ func (l *Learner) spread(v int) (g, b, q float64) {
 // scale e^b prod e^t. They are kept finite.
 func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float64) {
 	c := l.levels[v].lagShare()
-	at, lag := blankout.ScalerWidth+v, 2*l.n
+	at, lag := model.ScalerWidth+v, 2*l.n
 	start := min(l.unit.scale*math.Exp(b), maxCount)
 	for i := range first {
 		first[i], second[i] = start, start*start
@@ -364,7 +365,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	if earlier != nil {
 		fresh.Add(true, weight, 0, 1)
 		fresh.Wrong += weight * math.Abs(y-told)
-		told = min(blankout.ValueOf(l.unit.target, earlier[0]), maxCount)
+		told = min(model.ValueOf(l.unit.target, earlier[0]), maxCount)
 	}
 	l.measureNumber(y, weight, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))
@@ -418,7 +419,7 @@ func (c Config) checkNumbers(s settings) error {
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
 		{"calibrate", c.Calibrate, fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
-		{"missing", s.missingRule == blankout.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
+		{"missing", s.missingRule == model.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
 	} {
 		if x.wrong {
 			return blankout.KeyErrorf(x.key, "%s", x.why)

@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // Warning says that something about a stream is probably not as its owner
@@ -259,7 +260,7 @@ const (
 )
 
 // mixedKinds warns of fields whose values are now of one kind and now of another.
-func mixedKinds(use *blankout.FieldUse, fields []blankout.Field) []Warning {
+func mixedKinds(use *model.FieldUse, fields []blankout.Field) []Warning {
 	type of struct {
 		kind  blankout.Kind
 		count uint64

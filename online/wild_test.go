@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/internal/longtest"
+	"blankout/model"
 )
 
 // fields makes reproducible events of numeric fields, as JSON gives them.
@@ -291,7 +292,7 @@ func TestTransform(t *testing.T) {
 	for range 300 {
 		l.Learn(s.next())
 	}
-	for d, want := range []blankout.Transform{"asinh", "", "", "", "asinh"} {
+	for d, want := range []model.Transform{"asinh", "", "", "", "asinh"} {
 		if got := l.scaling.scaler.Standardisation(l.table.Row(uint32(d + 1))).Transform; got != want {
 			t.Errorf("field f%d: transform %q, want %q", d, got, want)
 		}
@@ -340,7 +341,7 @@ func TestWildReadingAtRenewal(t *testing.T) {
 			t.Fatal("nothing was renewed")
 		}
 		row = l.table.Row(3)
-		same := slices.Equal(before[blankout.ScalerWidth:], row[blankout.ScalerWidth:]) && slices.Equal(bias, l.weights(l.bias))
+		same := slices.Equal(before[model.ScalerWidth:], row[model.ScalerWidth:]) && slices.Equal(bias, l.weights(l.bias))
 		if same != wild {
 			t.Errorf("wild %v: the weights stay: %v", wild, same)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -262,7 +263,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		return b, b.Set("c", cost)
 	}
 	// fit trains on copies of examples, and on the examples in plain if there are any.
-	fit := func(ctx context.Context, plain, copied []blankout.Example, copies int, x setting, seed uint64) (*blankout.Linear, error) {
+	fit := func(ctx context.Context, plain, copied []blankout.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
 		b, err := config(x.cost, "none", "")
 		if err != nil {
 			return nil, err
@@ -278,7 +279,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		return f.Model, nil
 	}
 	// crossValidated chooses the settings of what fit learns.
-	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []blankout.Example, x setting) (*blankout.Linear, error)) (setting, error) {
+	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error)) (setting, error) {
 		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v validation, err error) {
 			for f := range folds {
 				m, err := fit(ctx, pick(train, folds.others(f)), x)
@@ -298,7 +299,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		copies := c.Copies[i]
 		fits[i], err = Cell(ctx, s, []any{"copies", copies, c.Draws, c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (f copiesFit, err error) {
 			s.Say("%d corrupted copies", copies)
-			x, err := crossValidated(ctx, 1, func(ctx context.Context, examples []blankout.Example, x setting) (*blankout.Linear, error) {
+			x, err := crossValidated(ctx, 1, func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error) {
 				return fit(ctx, nil, examples, copies, x, s.Seed)
 			})
 			if err != nil {
@@ -345,7 +346,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	limits, err := Cell(ctx, s, []any{"limits", c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (l limit, err error) {
 		for _, bound := range []string{"gaussian", "chen"} {
 			s.Say("the limit %s", bound)
-			limitOf := func(ctx context.Context, examples []blankout.Example, x setting) (*blankout.Linear, error) {
+			limitOf := func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error) {
 				b, err := config(x.cost, blankout.Dropout{Q: x.level}.String(), bound)
 				if err != nil {
 					return nil, err

@@ -16,6 +16,7 @@ import (
 	"blankout/batch/svm"
 	"blankout/kernel"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/floats"
@@ -583,7 +584,7 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 		return nil, err
 	}
 	var fit batch.Standardiser
-	d, _, err = fit.Fit(d, blankout.StandardiseAll)
+	d, _, err = fit.Fit(d, model.StandardiseAll)
 	return d, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -665,7 +666,7 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 	}
 	wrong, out := make(mistakes, d.held), make([]float64, 2)
 	for i := range wrong {
-		if blankout.Predict(l.Score(&d.examples[i], out)) != d.truth[i] {
+		if model.Predict(l.Score(&d.examples[i], out)) != d.truth[i] {
 			wrong[i] = 1
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -143,7 +144,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 
 // train returns the contender's model of the examples. w holds the weights of the contender
 // before it, and its own afterwards.
-func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example, w *[][]float64) (m *blankout.Linear, converged bool, err error) {
+func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example, w *[][]float64) (m *model.Linear, converged bool, err error) {
 	if x.batch != nil {
 		if !x.follows {
 			*w = nil
@@ -256,7 +257,7 @@ func pixelMeans(images []blankout.Example) []float64 {
 
 // corruptedMistakes returns what the model gets wrong, by way to show an image and level,
 // when pixels die, whose means over the training images are means.
-func (c nightmareConfig) corruptedMistakes(m *blankout.Linear, means []float64, images []blankout.Example, seed uint64) (wrong [ways][]mistakes) {
+func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []blankout.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x blankout.Vec
 	all := blankout.Vec{Value: make([]float64, len(means))}

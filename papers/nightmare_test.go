@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // TestCorruptedCopies: the copies without their zeros are those that batch draws.
@@ -86,7 +87,7 @@ func TestTune(t *testing.T) {
 // each changes the answer.
 func TestMeet(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
-	m := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
+	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
 	images := make([]blankout.Example, 400)
 	for i := range images {
@@ -100,7 +101,7 @@ func TestMeet(t *testing.T) {
 			}
 		}
 	}
-	lit := blankout.NewLinear(Binary(), "hinge", "none", [][]float64{{3, 0}}, []float64{-2})
+	lit := model.NewLinear(Binary(), "hinge", "none", [][]float64{{3, 0}}, []float64{-2})
 	images[0].Label = 1
 	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
 		t.Error("a lit pixel that lives is dark")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -244,7 +245,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, s
 		return p, err
 	}
 	for i := range examples {
-		if blankout.Predict(l.Learn(&examples[i])) != examples[i].Label {
+		if model.Predict(l.Learn(&examples[i])) != examples[i].Label {
 			p.Wrong[i] = 1
 		}
 		if i+1 == len(examples)*(len(p.Events)+1)/c.Points {

@@ -8,6 +8,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/simulate"
 )
 
@@ -207,7 +208,7 @@ func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConf
 }
 
 func penaltiesAt(d *batch.Data, w []float64, noise blankout.Noise, copies int, seed uint64) (penaltyTrace, error) {
-	fit := &batch.Fit{Model: &blankout.Linear{Head: blankout.Head{Loss: "logistic"}}, Problems: []*batch.Result{{W: w}}}
+	fit := &batch.Fit{Model: &model.Linear{Head: model.Head{Loss: "logistic"}}, Problems: []*batch.Result{{W: w}}}
 	p, err := fit.Penalties(d, noise, copies, seed)
 	if err != nil {
 		return penaltyTrace{}, err

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -88,17 +89,17 @@ type answering struct {
 	known bool // it is told what is missing
 	// rule is that of a model that is told; rescale is for one that knows how many died and not
 	// which.
-	rule    blankout.MissingRule
+	rule    model.MissingRule
 	rescale bool
 }
 
 var (
 	untold       = answering{name: "untold"}
 	toldHowMany  = answering{name: "told how many", rescale: true}
-	withMeans    = answering{name: "means", known: true, rule: blankout.MissingAsIs}
-	withRescaled = answering{name: "rescaled", known: true, rule: blankout.MissingRescale}
-	withFill     = answering{name: "filled in", known: true, rule: blankout.MissingFill}
-	asServed     = answering{name: "as blankout answers", known: true, rule: blankout.MissingAuto}
+	withMeans    = answering{name: "means", known: true, rule: model.MissingAsIs}
+	withRescaled = answering{name: "rescaled", known: true, rule: model.MissingRescale}
+	withFill     = answering{name: "filled in", known: true, rule: model.MissingFill}
+	asServed     = answering{name: "as blankout answers", known: true, rule: model.MissingAuto}
 )
 
 // sensorsMethod is a way to learn and the ways in which its models answer.
@@ -351,7 +352,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 }
 
 // learn returns a method's model of the examples.
-func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []blankout.Example) (*blankout.Linear, error) {
+func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []blankout.Example) (*model.Linear, error) {
 	schema := Classes(set.classes...)
 	schema.Known = true
 	if x.Dead == deadGroups {
@@ -384,7 +385,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 			return nil, err
 		}
 	}
-	d, scaler, err := fit.Fit(b.Data(schema), blankout.StandardiseAll)
+	d, scaler, err := fit.Fit(b.Data(schema), model.StandardiseAll)
 	if err != nil {
 		return nil, err
 	}
@@ -400,24 +401,24 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	if err != nil {
 		return nil, err
 	}
-	model := solved.Model.WithScaler(scaler)
-	model = model.WithCovariance(presence.Covariance(model, d, blankout.MaxCovariance))
-	model.Missing = presence.Missing(model, d, blankout.MissingAuto)
-	return model, nil
+	trained := solved.Model.WithScaler(scaler)
+	trained = trained.WithCovariance(presence.Covariance(trained, d, model.MaxCovariance))
+	trained.Missing = presence.Missing(trained, d, model.MissingAuto)
+	return trained, nil
 }
 
 // outcome has a model answer events of which shares have died.
-func (m *sensorsMethod) outcome(ctx context.Context, model *blankout.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
+func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
 	for _, way := range m.answers {
-		told := model
+		told := trained
 		switch {
 		case !way.known:
-			told = model.WithMissing(nil)
-			schema := *model.Schema
+			told = trained.WithMissing(nil)
+			schema := *trained.Schema
 			schema.Known = false
 			told.Schema = &schema
-		case way.rule != blankout.MissingAuto:
-			told = model.WithMissing(model.Missing.Forced(way.rule))
+		case way.rule != model.MissingAuto:
+			told = trained.WithMissing(trained.Missing.Forced(way.rule))
 		}
 		var errors [][]float64
 		wrong := make([]byte, len(events))

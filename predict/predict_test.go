@@ -23,6 +23,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/predict"
 	"blankout/record"
 	"blankout/stream"
@@ -47,12 +48,12 @@ func broker(t *testing.T) *kfake.Cluster {
 
 // model says yes, with certainty growing with version, to events whose first
 // feature is positive.
-func model(version uint64) *client.Model {
+func trained(version uint64) *client.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), recordConfig)
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), recordConfig)
 	m.Version, m.At = version, time.Now()
 	return m
 }
@@ -129,7 +130,7 @@ func TestPredict(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
 	version := uint64(1)
-	p := predictor(c, func() *client.Model { return model(version) })
+	p := predictor(c, func() *client.Model { return trained(version) })
 	if err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestAtLeastOnce(t *testing.T) {
 			var on atomic.Bool
 			on.Store(true)
 			disturb(c, &on, cancel)
-			p := predictor(c, func() *client.Model { return model(1) })
+			p := predictor(c, func() *client.Model { return trained(1) })
 			p.Config.CommitInterval = 10 * time.Millisecond
 			if err := p.Run(ctx); err != nil {
 				t.Fatal(err)
@@ -220,7 +221,7 @@ func TestAtLeastOnce(t *testing.T) {
 				t.Fatalf("%+v", first)
 			}
 			on.Store(false)
-			p = predictor(c, func() *client.Model { return model(2) })
+			p = predictor(c, func() *client.Model { return trained(2) })
 			if err := p.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -247,9 +248,9 @@ func TestWaitsForAModel(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); p.Keep(ctx) }()
 	until(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
-	current.Store(model(3))
+	current.Store(trained(3))
 	until(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
-	current.Store(model(4))
+	current.Store(trained(4))
 	produce(t, c, 10, 12)
 	until(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
 	cancel()
@@ -263,7 +264,7 @@ func TestWaitsForAModel(t *testing.T) {
 func TestRecreatedTopic(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 100)
-	p := predictor(c, func() *client.Model { return model(1) })
+	p := predictor(c, func() *client.Model { return trained(1) })
 	p.Kafka.UntilEnd, p.Kafka.MetadataInterval = false, 100*time.Millisecond
 	p.Config.CommitInterval = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,7 +289,7 @@ func TestRecreatedTopic(t *testing.T) {
 func TestWritesAreTriedAgain(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
-	p := predictor(c, func() *client.Model { return model(1) })
+	p := predictor(c, func() *client.Model { return trained(1) })
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		if p.Stats().Failures > 1 {
 			return nil, nil, false
@@ -332,7 +333,7 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 		commits.Add(1)
 		return nil, nil, false
 	})
-	p := predictor(c, func() *client.Model { return model(1) })
+	p := predictor(c, func() *client.Model { return trained(1) })
 	p.Config.CommitInterval = time.Hour
 	if err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -347,13 +348,13 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 func TestKeep(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 20)
-	p := predictor(c, func() *client.Model { return model(1) })
+	p := predictor(c, func() *client.Model { return trained(1) })
 	p.Keep(t.Context()) // to the end of the topic
 	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.Trouble != "stopped" {
 		t.Errorf("at the end of the topic: %+v", s)
 	}
 
-	p = predictor(c, func() *client.Model { return model(1) })
+	p = predictor(c, func() *client.Model { return trained(1) })
 	p.Config.Topic = "missing"
 	var log logged
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -411,7 +412,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("a model %v that is not there, %v", m, err)
 	}
 	time.Sleep(300 * time.Millisecond) // time for more tries
-	if err := model(1).WriteFile(file); err != nil {
+	if err := trained(1).WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
 	until(t, func() bool { m, err := f.Model(); return m != nil && err == nil && told(again) == 1 })
@@ -422,7 +423,7 @@ func TestFollow(t *testing.T) {
 	if m, err := f.Model(); m == nil || err == nil {
 		t.Error("the model is gone with its file")
 	}
-	if err := model(2).WriteFile(file); err != nil {
+	if err := trained(2).WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
 	until(t, func() bool { return told(again) == 2 })
@@ -467,7 +468,7 @@ func TestKeyOfAPrediction(t *testing.T) {
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.ID = "json", "id"
-	m := client.New(blankout.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
+	m := client.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	if err := predictor(c, func() *client.Model { return m }).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -565,8 +566,8 @@ func TestPredictionTooLarge(t *testing.T) {
 	for i := range weights {
 		classes, weights[i] = append(classes, fmt.Sprint("class ", i)), []float64{float64(i)}
 	}
-	wide := client.New(blankout.NewLinear(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), recordConfig)
-	for i, m := range []*client.Model{model(1), wide} {
+	wide := client.New(model.NewLinear(blankout.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), recordConfig)
+	for i, m := range []*client.Model{trained(1), wide} {
 		p := predictor(c, func() *client.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)
 		if err := p.Run(t.Context()); err != nil {

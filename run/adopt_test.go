@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 	"blankout/validate"
@@ -73,7 +74,7 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := blankout.ReadLinear(file.Blocks)
+	live, err := model.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -44,7 +45,7 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
-	exact     *blankout.Linear // the latest exact solution, nil if there is none yet
+	exact     *model.Linear // the latest exact solution, nil if there is none yet
 }
 
 func newLoop(r *Runner) *loop {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -66,7 +67,7 @@ func (in *Intake) confuse(e *blankout.Example, scores []float64) {
 			in.confusion[k] = make([]float64, classes)
 		}
 	}
-	if predicted := blankout.Predict(scores); predicted < classes {
+	if predicted := model.Predict(scores); predicted < classes {
 		in.confusion[e.Label][predicted] += e.Weight
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"blankout"
 	"blankout/labels"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
 // Published is a Model handed to readers and where it belongs. It is immutable.
 type Published struct {
-	*blankout.Linear
+	*model.Linear
 	Version uint64           // larger means published later
 	Offsets blankout.Offsets // how far the stream had been learned
 	At      time.Time
@@ -84,7 +85,7 @@ func (r *Runner) Status() *Status {
 func (r *Runner) Published() *Published { return r.published.Load() }
 
 // Model returns the Model of Published.
-func (r *Runner) Model() *blankout.Linear {
+func (r *Runner) Model() *model.Linear {
 	if p := r.published.Load(); p != nil {
 		return p.Linear
 	}

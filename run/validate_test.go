@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 	"blankout/validate"
@@ -113,7 +114,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := blankout.ReadLinear(file.Blocks)
+	live, err := model.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/serve"
 )
 
@@ -148,7 +149,7 @@ func TestAnsweringAlone(t *testing.T) {
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: there is no model yet") {
 		t.Errorf("%d %s", status, text)
 	}
-	m = client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
+	m = client.New(model.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
@@ -186,9 +187,9 @@ func TestFormatIsNamed(t *testing.T) {
 func TestInferenceOfNumbers(t *testing.T) {
 	schema := blankout.NewSchema(8, nil, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())
+	m := client.New(model.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())
 	m.Record.Format = "svmlight"
-	m.Residual = &blankout.Residual{Deviation: 1}
+	m.Residual = &model.Residual{Deviation: 1}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return m }})
 	_, text, _ := call(t, "POST", url+"/v1/predict", "0 1:1 2:3")
 	var p struct{ Predictions []client.Prediction }

@@ -22,6 +22,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/model"
 	"blankout/record"
 	"blankout/serve"
 )
@@ -43,7 +44,7 @@ func following(t testing.TB, classes, columns int) serve.Service {
 			weights[k][d] = float64(d%7-3) / float64(k+1)
 		}
 	}
-	model := blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(weights)))
+	model := model.NewLinear(schema, "logistic", "none", weights, make([]float64, len(weights)))
 	for d := range columns {
 		model.Scaler.Dense = append(model.Scaler.Dense, uint32(d))
 	}
@@ -249,7 +250,7 @@ func TestUnreadModels(t *testing.T) {
 	if failed := metric(t, url, `blankout_model_requests_total{outcome="failed"}`); failed != "4" {
 		t.Errorf("%s failed", failed)
 	}
-	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Model.(*blankout.Linear).Rows.Len() < 10_000 {
+	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

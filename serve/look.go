@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 )
@@ -129,7 +130,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
-	linear, ok := m.Model.(*blankout.Linear)
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		fail(w, http.StatusNotFound, "a kernel model has no weight of a feature", r.URL.Path)
 		return
@@ -184,7 +185,7 @@ type columnWeight struct {
 }
 
 // of returns those of a model. What it returns is shared.
-func (l *largestWeights) of(m *client.Model, linear *blankout.Linear) (columns int, largest [][]columnWeight) {
+func (l *largestWeights) of(m *client.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.model != m {

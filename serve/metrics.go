@@ -16,6 +16,7 @@ import (
 	"blankout/group"
 	"blankout/labels"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/registry"
@@ -750,7 +751,7 @@ func (c *collector) view() *view {
 	defer c.mu.Unlock()
 	if v.model != nil && v.model != c.model {
 		c.model, c.norm = v.model, 0
-		if m, ok := v.model.Model.(*blankout.Linear); ok {
+		if m, ok := v.model.Model.(*model.Linear); ok {
 			c.norm = m.Norm()
 		}
 	}

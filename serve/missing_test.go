@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/internal/longtest"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/run"
@@ -202,8 +202,8 @@ func TestMissingAnswered(t *testing.T) {
 	for i := range s.labels {
 		s.write(&lines, i, 0)
 	}
-	scores := map[blankout.MissingRule]float64{}
-	for _, rule := range []blankout.MissingRule{blankout.MissingAsIs, blankout.MissingRescale} {
+	scores := map[model.MissingRule]float64{}
+	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
 		config := online.DefaultConfig()
 		config.Missing = string(rule)
 		_, service := learnedFrom(t, config, 2, lines.Bytes())
@@ -223,7 +223,7 @@ func TestMissingAnswered(t *testing.T) {
 			t.Errorf("nothing is missing: %s", body)
 		}
 	}
-	if scores[blankout.MissingAsIs] == scores[blankout.MissingRescale] {
+	if scores[model.MissingAsIs] == scores[model.MissingRescale] {
 		t.Error("both rules score the same")
 	}
 }

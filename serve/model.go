@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/kernel"
+	"blankout/model"
 	"blankout/record"
 	"blankout/run"
 )
@@ -76,7 +77,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
 	weights := r.URL.Query().Get("weights") == "1"
-	linear, _ := m.Model.(*blankout.Linear)
+	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
 		fail(w, http.StatusBadRequest, "a kernel model has no weight of a feature: ask without weights=1, or for the file", "query")
 		return
@@ -166,12 +167,12 @@ type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
 	Weights []float64 `json:"weights"`
-	blankout.Standardisation
+	model.Standardisation
 }
 
 // writeJSON writes the model as one JSON object, with the curves of a linear one, and if asked
 // with its weights, one column at a time.
-func writeJSON(w io.Writer, m *client.Model, linear *blankout.Linear, weights bool) error {
+func writeJSON(w io.Writer, m *client.Model, linear *model.Linear, weights bool) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"blankout"
 	"blankout/labels"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 )
@@ -286,7 +287,7 @@ func reportOf(v *view) Report {
 		if at == nil {
 			at = new(int64)
 		}
-		_, linear := p.Model.(*blankout.Linear)
+		_, linear := p.Model.(*model.Linear)
 		r.Model = &modelReport{p.Version, *at, p.Events, p.Loss, p.Noise, p.Trained, !linear}
 		for i, name := range p.Schema.Classes {
 			if i < len(m.Classes) && i < 20 {

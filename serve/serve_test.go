@@ -37,6 +37,7 @@ import (
 	"blankout/client"
 	"blankout/kernel"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/predict"
 	"blankout/record"
@@ -209,7 +210,7 @@ func TestEndpoints(t *testing.T) {
 // Held-out records are learned from by no model: they count as well in how far the
 // model that readers get lies behind.
 func TestStaleness(t *testing.T) {
-	m := client.New(blankout.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	m := client.New(model.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	m.Offsets = blankout.Offsets{{Topic: "t", Next: 12, Records: 12}}
 	status := run.Status{Counts: run.Counts{Learned: 10, HeldOut: 5}, Partitions: []run.PartitionStatus{{Position: blankout.Position{Topic: "t", Next: 15, Records: 15}}}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *client.Model { return m }})
@@ -353,7 +354,7 @@ func TestModel(t *testing.T) {
 	if status != 200 || err != nil || file.Kind != checkpoint.Linear {
 		t.Fatal(status, err)
 	}
-	m, err := blankout.ReadLinear(file.Blocks)
+	m, err := model.ReadLinear(file.Blocks)
 	if err != nil || m.Events != 400 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -493,7 +494,7 @@ func TestFollowedKernelModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	machine, err := svm.NewModel(blankout.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: blankout.Layout{Stats: -1}},
+	machine, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}},
 		kernel.RBF{Sigma: 1}, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -548,7 +549,7 @@ func TestModelJSON(t *testing.T) {
 	var where, whole struct {
 		Version, Events uint64
 		Offsets         blankout.Offsets
-		Model           *blankout.Head
+		Model           *model.Head
 		Weights         []struct {
 			Column  uint32
 			Feature string

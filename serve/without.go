@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // without answers GET /v1/without?kind=field&name=NAME: the error of the current model on
@@ -19,7 +19,7 @@ func (t *site) without(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
-	linear, ok := m.Model.(*blankout.Linear)
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		fail(w, http.StatusNotFound, "of a kernel model it is not known what a field adds", r.URL.Path)
 		return

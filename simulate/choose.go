@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // Method is a way to train a model, and the settings to choose from.
@@ -55,7 +56,7 @@ func (m Method) Settings() ([]Setting, error) {
 type TrainedModel struct {
 	Method   string
 	Settings string // the Setting's name
-	Model    *blankout.Linear
+	Model    *model.Linear
 	Seconds  float64 // of training
 }
 

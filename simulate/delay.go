@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -126,7 +127,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
-	head := blankout.Head{Schema: s, Loss: c.Loss}
+	head := model.Head{Schema: s, Loss: c.Loss}
 	ofNumbers := head.Target() != loss.Sign
 	var fresh measure.Classes
 	var waiting dues

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Random lets every feature die with probability Share in [0, 1), independently.
@@ -37,16 +38,16 @@ func (e *Event) drop(noise blankout.Noise, share float64) {
 }
 
 // grouped returns which features of the events die together.
-func (s *Stage) grouped() *blankout.Grouping {
+func (s *Stage) grouped() *model.Grouping {
 	if s.grouping == nil {
-		s.grouping = blankout.NewGrouping(s.Schema)
+		s.grouping = model.NewGrouping(s.Schema)
 	}
 	return s.grouping
 }
 
 // Groups lets every group of features die with probability Share in [0, 1),
 // independently: a group of fields, a field that is in none, a group of columns (see
-// blankout.Grouping). The masks are those of blankout predict --delete-groups with the
+// model.Grouping). The masks are those of blankout predict --delete-groups with the
 // same seed, in repetition r those of the corrupt command's copy r.
 type Groups struct {
 	deletion
@@ -157,7 +158,7 @@ type side struct {
 }
 
 // sides returns which outputs tell a class from a rival.
-func sides(m *blankout.Linear, class, rival int) (out []side) {
+func sides(m *model.Linear, class, rival int) (out []side) {
 	against := m.Side(rival)
 	for k, by := range m.Side(class) {
 		if by -= against[k]; by != 0 {

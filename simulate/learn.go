@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -13,9 +14,9 @@ import (
 // damaged, scored, and learned as it then is.
 type learning struct {
 	learner   *online.Learner
-	head      blankout.Head    // to decide and to give probabilities
-	published *blankout.Linear // the weights that Worst attacks
-	every     int              // events after which published is replaced
+	head      model.Head    // to decide and to give probabilities
+	published *model.Linear // the weights that Worst attacks
+	every     int           // events after which published is replaced
 	missing   []uint16
 	alive     []bool // by field id, of the event at hand
 }
@@ -27,13 +28,13 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &learning{learner: l, every: 500, head: blankout.Head{Schema: schema, Loss: s.Learn.Loss}}, nil
+	return &learning{learner: l, every: 500, head: model.Head{Schema: schema, Loss: s.Learn.Loss}}, nil
 }
 
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
 // attacks the weights as they were at the last multiple of 500 events. An event that is
 // so distorted that the learner refuses it has no scores.
-func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*blankout.Head, []float64) {
+func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*model.Head, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
 		l.published = l.learner.Published()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // Nightmare is a way for features to fail. What it does to an event depends on
@@ -33,10 +34,10 @@ type Nightmare interface {
 // Event is an example as a Nightmare meets it.
 type Event struct {
 	*Stage
-	Number int              // in the stream, from 0
-	Class  int              // the true one, negative if unknown
-	Target float64          // the true number where labels are numbers; Class is then 0, or negative
-	Model  *blankout.Linear // that is about to score it, nil where there is no linear one
+	Number int           // in the stream, from 0
+	Class  int           // the true one, negative if unknown
+	Target float64       // the true number where labels are numbers; Class is then 0, or negative
+	Model  *model.Linear // that is about to score it, nil where there is no linear one
 	X      blankout.Vec
 	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous
 	Dead   []bool   // by entry of X, to be set by Kill
@@ -57,7 +58,7 @@ type Stage struct {
 
 	members   map[string]*members
 	pcg       rand.PCG
-	grouping  *blankout.Grouping
+	grouping  *model.Grouping
 	corrupter batch.Corrupter // of Random and Groups
 }
 

@@ -9,11 +9,12 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // stream returns examples of informative and useless features, and the model of
 // the weights that made the labels.
-func stream(classes, n int, seed uint64) (*blankout.Linear, []blankout.Example) {
+func stream(classes, n int, seed uint64) (*model.Linear, []blankout.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
 	outputs := classes
@@ -31,7 +32,7 @@ func stream(classes, n int, seed uint64) (*blankout.Linear, []blankout.Example) 
 	for k := range classes {
 		names = append(names, fmt.Sprint("class ", k))
 	}
-	m := blankout.NewLinear(blankout.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
+	m := model.NewLinear(blankout.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
 	examples := make([]blankout.Example, n)
 	for i := range examples {
 		e := &examples[i]
@@ -218,11 +219,11 @@ func TestKill(t *testing.T) {
 // TestAdditive: the noise has the deviation asked for and is the same for everybody.
 // A hat of a curve is of no group of its own.
 func TestGroupsWithCurves(t *testing.T) {
-	curves, err := blankout.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}})
+	curves, err := model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &blankout.Linear{Head: blankout.Head{Scaler: blankout.Scaler{Curves: curves}}}
+	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
 	s := blankout.NewSchema(0, nil, 2)
 	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 0, To: 2}}}}}
 	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: blankout.Vec{Index: []uint32{1, 2, curves.Hat(0, 1)}, Value: []float64{0, 1, 1}}}

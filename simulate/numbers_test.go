@@ -15,17 +15,18 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 )
 
 // numberStream returns examples whose labels are numbers, of importances that differ, and
 // the model of the weights that made them, noise apart.
-func numberStream(lossName string, n int, seed uint64) (*blankout.Linear, []blankout.Example) {
+func numberStream(lossName string, n int, seed uint64) (*model.Linear, []blankout.Example) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weights := []float64{1, -2, 0.5, 0, 1.5, -0.3, 0.2, 0.1}
 	s := blankout.NewSchema(10, nil, 0)
 	s.Target = loss.LabelsOf(lossName)
-	m := blankout.NewLinear(s, lossName, "none", [][]float64{weights}, []float64{1})
+	m := model.NewLinear(s, lossName, "none", [][]float64{weights}, []float64{1})
 	examples := make([]blankout.Example, n)
 	for i := range examples {
 		e := &examples[i]

@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -31,7 +32,7 @@ type Subject struct {
 	Examples []blankout.Example
 	Schema   *blankout.Schema
 	// One of these.
-	Model blankout.Model
+	Model model.Model
 	Learn *online.Config
 }
 
@@ -455,7 +456,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, err
 		}
 	}
-	var predict func(*run, *Event, *blankout.Example) (*blankout.Head, []float64)
+	var predict func(*run, *Event, *blankout.Example) (*model.Head, []float64)
 	if u.subject.Learn == nil {
 		predict = newFixed(u.subject.Model).predict
 	} else if learner, err := newLearning(u.subject, stage); err != nil {
@@ -528,8 +529,8 @@ func (u *run) markDead(event *Event) {
 
 // fixed is a model that does not learn, scoring events.
 type fixed struct {
-	model  blankout.Model
-	linear *blankout.Linear // the model, if it is one
+	model  model.Model
+	linear *model.Linear // the model, if it is one
 
 	raw    blankout.Example // as distorted
 	x      blankout.Vec
@@ -540,19 +541,19 @@ type fixed struct {
 	left   blankout.Example // what is left of an event
 }
 
-func newFixed(m blankout.Model) *fixed {
+func newFixed(m model.Model) *fixed {
 	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
 // linearOf returns a model if it is a linear one, else nil.
-func linearOf(m blankout.Model) *blankout.Linear {
-	linear, _ := m.(*blankout.Linear)
+func linearOf(m model.Model) *model.Linear {
+	linear, _ := m.(*model.Linear)
 	return linear
 }
 
 // predict returns the scores of an event in a nightmare and the Head that says what they
 // mean, both until it is called again.
-func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*blankout.Head, []float64) {
+func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*model.Head, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
@@ -634,7 +635,7 @@ func base(n Nightmare) Nightmare {
 func share(dead []bool, columns []uint32) float64 {
 	n, of := 0, 0
 	for i, d := range dead {
-		if columns[i] >= blankout.FirstHat {
+		if columns[i] >= model.FirstHat {
 			break // of a number that counts already
 		}
 		if of++; d {
@@ -651,7 +652,7 @@ func share(dead []bool, columns []uint32) float64 {
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
 // that can be known, the first draw with seed 0. It is NaN without a labelled example,
 // and for a model of numbers.
-func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
+func Error(m *model.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)
 	if err != nil {
 		return math.NaN()
@@ -662,7 +663,7 @@ func Error(m *blankout.Linear, examples []blankout.Example, nightmare Nightmare)
 // Mistakes says of each example, by a 1, whether a model gets it wrong in a nightmare, in
 // the repetition of a seed that is asked for. It fails as a Replay does, and for a model
 // of numbers.
-func Mistakes(ctx context.Context, m blankout.Model, examples []blankout.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
+func Mistakes(ctx context.Context, m model.Model, examples []blankout.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
 	if loss.IsRegression(m.About().Loss) {
 		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
 	}
@@ -672,7 +673,7 @@ func Mistakes(ctx context.Context, m blankout.Model, examples []blankout.Example
 }
 
 // once is a run of a model on its own.
-func once(ctx context.Context, u *run, m blankout.Model, examples []blankout.Example, seed uint64) (outcome, error) {
+func once(ctx context.Context, u *run, m model.Model, examples []blankout.Example, seed uint64) (outcome, error) {
 	schema := m.About().Schema
 	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}
 	stage := Stage{Schema: schema, Events: len(examples), Columns: columnsOf(examples), Seed: seed, Repeat: u.repeat}

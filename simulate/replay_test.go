@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -30,7 +31,7 @@ func TestReplay(t *testing.T) {
 	m, examples := stream(4, 600, 3)
 	weights := make([]float64, 12)
 	copy(weights, []float64{1, -1, 2})
-	other := blankout.NewLinear(m.Schema, "logistic:gaussian", "none", [][]float64{weights, weights, weights, make([]float64, 12)}, []float64{0, 1, 2, 3})
+	other := model.NewLinear(m.Schema, "logistic:gaussian", "none", [][]float64{weights, weights, weights, make([]float64, 12)}, []float64{0, 1, 2, 3})
 	learner := online.DefaultConfig()
 	r := &Replay{
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
@@ -109,9 +110,9 @@ func TestMeanAndBounds(t *testing.T) {
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
-	shifted := &blankout.Linear{Head: m.Head, Rows: blankout.NewTable(1 + blankout.ScalerWidth)}
-	shifted.Scaler = blankout.Scaler{Mode: blankout.StandardiseAll}
-	shifted.Layout = blankout.Layout{Width: 1 + blankout.ScalerWidth, Stats: 1}
+	shifted := &model.Linear{Head: m.Head, Rows: model.NewTable(1 + model.ScalerWidth)}
+	shifted.Scaler = model.Scaler{Mode: model.StandardiseAll}
+	shifted.Layout = model.Layout{Width: 1 + model.ScalerWidth, Stats: 1}
 	for i := range m.Rows.Len() {
 		column, row := m.Rows.Column(i)
 		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // centre 100, scale 2

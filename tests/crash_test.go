@@ -23,6 +23,7 @@ import (
 	"blankout/client"
 	"blankout/client/kafka"
 	"blankout/internal/longtest"
+	"blankout/model"
 	"blankout/run"
 	"blankout/stream"
 )
@@ -186,7 +187,7 @@ func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := blankout.ReadLinear(file.Blocks)
+	model, err := model.ReadLinear(file.Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

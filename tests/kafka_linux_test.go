@@ -20,6 +20,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/client/kafka"
+	"blankout/model"
 	"blankout/predict"
 	"blankout/record"
 	"blankout/stream"
@@ -674,7 +675,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		}
 		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
-		m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
+		m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
 		if err := p.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -684,7 +685,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
 		}
-		if read.Version != version || read.Model.(*blankout.Linear).Weight(550, 0) != weights[550] || read.Model.(*blankout.Linear).Rows.Len() != 1000 {
+		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {
@@ -719,7 +720,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	schema.NumericIndices = true
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
 	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *client.Model { return m }, Log: kafkaLog(t)}
 	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
 	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true

@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -41,7 +42,7 @@ type Adoption struct {
 	// iterate and its average. Nil if it cannot be: Report.NotAdopted says why.
 	Learner *online.Learner
 	Report  *batch.Validation // nil if there is nothing to compare with
-	Exact   *blankout.Linear  // of the level that is published
+	Exact   *model.Linear     // of the level that is published
 	Reason  string            // as Report.NotAdopted
 	Kept    bool              // the live weights are as good: nothing went wrong
 }
@@ -85,7 +86,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.O
 		return nil, err
 	}
 	models, published := l.Models()
-	solutions := make([]*blankout.Linear, len(models))
+	solutions := make([]*model.Linear, len(models))
 	for i, live := range models {
 		solution := exact
 		if i != published {

@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/validate"
 
@@ -62,11 +63,11 @@ func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learne
 }
 
 // learnAndGap returns also what tells the relative gap of a model on the events.
-func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example, func(*blankout.Linear) float64) {
+func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []blankout.Example, func(*model.Linear) float64) {
 	t.Helper()
 	l, all, at := learned(t, c, k, events)
 	v, a := adopt(t, c, l, all, at)
-	return l, a, all, func(m *blankout.Linear) float64 {
+	return l, a, all, func(m *model.Linear) float64 {
 		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
 		if err != nil {
 			t.Fatal(err)
@@ -138,8 +139,8 @@ func TestAdoptRules(t *testing.T) {
 				edit(&c)
 				before, a, all, gap := learnAndGap(t, c, k, 407)
 				exact := a.Exact
-				model := a.Learner.Snapshot().Model()
-				distance := func(m *blankout.Linear) (d float64) {
+				trained := a.Learner.Snapshot().Model()
+				distance := func(m *model.Linear) (d float64) {
 					for j := range uint32(8) {
 						for o := range exact.Outputs {
 							d += math.Abs(m.Weight(j, o) - exact.Weight(j, o))
@@ -151,13 +152,13 @@ func TestAdoptRules(t *testing.T) {
 					return d
 				}
 				was := distance(before.Snapshot().Model())
-				if d := distance(model); d != 0 || !(was > 1e-4) {
+				if d := distance(trained); d != 0 || !(was > 1e-4) {
 					t.Fatalf("adopted weights are off by %g, learned ones by %g", d, was)
 				}
 				if got, want := a.Learner.Metrics(), before.Metrics(); got.Events != want.Events || got.Total != want.Total {
 					t.Errorf("measures %+v, want %+v", got.Total, want.Total)
 				}
-				learned, adopted := gap(before.Snapshot().Model()), gap(model)
+				learned, adopted := gap(before.Snapshot().Model()), gap(trained)
 				for i := range 60 {
 					a.Learner.Learn(&all[i])
 					before.Learn(&all[i])
@@ -192,7 +193,7 @@ func TestAdoptBank(t *testing.T) {
 			_, one, _ := learnSome(t, alone, k, 407)
 			own := one.Learner.Snapshot().Model().Rows
 			for j := range uint32(8) {
-				got, want := rows.Row(j)[blankout.ScalerWidth:], own.Row(j)[blankout.ScalerWidth:]
+				got, want := rows.Row(j)[model.ScalerWidth:], own.Row(j)[model.ScalerWidth:]
 				for part := range 3 {
 					for o := range outputs {
 						a, b := got[part*levels*outputs+v*outputs+o], want[part*outputs+o]
@@ -237,7 +238,7 @@ func TestAdoptMetric(t *testing.T) {
 		}
 	}
 	for d, want := range want {
-		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1]; math.Abs(got-want) > 1e-9*want {
+		if got := m.Rows.Row(uint32(d))[model.ScalerWidth+1]; math.Abs(got-want) > 1e-9*want {
 			t.Errorf("column %d: metric %v, want %v", d, got, want)
 		}
 	}
@@ -288,9 +289,9 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 			own[d] += repeats * g * g
 		}
 	}
-	first := m.Rows.Row(0)[blankout.ScalerWidth+1] / own[0]
+	first := m.Rows.Row(0)[model.ScalerWidth+1] / own[0]
 	for d, own := range own {
-		if got := m.Rows.Row(uint32(d))[blankout.ScalerWidth+1] / own; math.Abs(got-first) > 1e-9*first {
+		if got := m.Rows.Row(uint32(d))[model.ScalerWidth+1] / own; math.Abs(got-first) > 1e-9*first {
 			t.Errorf("column %d: the metric is %v of that in the labels' own unit, of column 0 %v", d, got, first)
 		}
 	}
@@ -371,7 +372,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		if a, err = v.Adopt(t.Context(), live, at); err != nil || a.Learner == nil {
 			t.Fatal(a, err)
 		}
-		wrong := func(m *blankout.Linear) (count int) {
+		wrong := func(m *model.Linear) (count int) {
 			for i := range all[n:] {
 				e := &all[n+i]
 				if m.Predict(m.Score(e, make([]float64, 1))) != e.Label {

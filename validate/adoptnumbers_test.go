@@ -7,6 +7,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/validate"
 )
@@ -47,7 +48,7 @@ func TestAdoptNumbers(t *testing.T) {
 					all = append(all, e)
 				}
 				v, a := adopt(t, c, l, all, at)
-				value := func(m *blankout.Linear, i int) float64 { return m.Value(m.Score(&all[i], make([]float64, 1))[0]) }
+				value := func(m *model.Linear, i int) float64 { return m.Value(m.Score(&all[i], make([]float64, 1))[0]) }
 				adopted := a.Learner.Snapshot()
 				for i := range 50 {
 					if got, want := value(adopted.Model(), i), value(a.Exact, i); math.Abs(got-want) > 1e-9*math.Abs(want) {
@@ -72,7 +73,7 @@ func TestAdoptNumbers(t *testing.T) {
 					next.Learn(&all[i])
 				}
 				spread := map[bool]float64{true: 6, false: 24}[lossName == "poisson"] // of the targets
-				rmse := func(m *blankout.Linear) float64 {
+				rmse := func(m *model.Linear) float64 {
 					sum := 0.0
 					for i := range all {
 						sum += math.Pow(value(m, i)-all[i].Target, 2)

@@ -11,8 +11,8 @@ import (
 	"math"
 	"time"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // Status is about the validations of a learner since it began.
@@ -27,7 +27,7 @@ type Status struct {
 // Result is what Validator.Validate has returned, on its way to the learner's goroutine.
 type Result struct {
 	Report *batch.Validation
-	Exact  *blankout.Linear
+	Exact  *model.Linear
 	Err    error
 }
 

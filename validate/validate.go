@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -55,16 +56,16 @@ type Joined interface {
 
 // Request says what is validated.
 type Request struct {
-	Live      *blankout.Linear
+	Live      *model.Linear
 	Unit      batch.Unit       // online.Snapshot.Unit of the same state
 	At        blankout.Offsets // its place in the stream
 	Labelled  uint64           // events that got a label by there, where labels come later
 	Reservoir []byte           // as of ReadReservoir; may be nil
-	Earlier   *blankout.Linear // the exact solution of the time before; may be nil
+	Earlier   *model.Linear    // the exact solution of the time before; may be nil
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
-func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *blankout.Linear, error) {
+func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
 	if err != nil {
@@ -185,7 +186,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 }
 
 // problem returns the batch problem of what a model of the Learner minimises.
-func (v *Validator) problem(h *blankout.Head) batch.ValidateConfig {
+func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, v.Config.Top, "l2"
 	c.Intercept = batch.Intercept(v.Learner.Intercept)

@@ -7,6 +7,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
+	"blankout/model"
 )
 
 // A circle within a ring: no line parts them, a kernel machine does.
@@ -30,7 +31,7 @@ func ExampleTrain() {
 		return
 	}
 	event := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{-2, 2}}}
-	class := blankout.Predict(fit.Model.Score(&event, make([]float64, 1)))
+	class := model.Predict(fit.Model.Score(&event, make([]float64, 1)))
 	fmt.Println(data.Schema.Classes[class], fit.Converged, fit.Gap < 1e-6*fit.Objective)
 	// Output: ring true true
 }

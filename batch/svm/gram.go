@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/kernel"
+	"blankout/model"
 )
 
 // Resolve checks that k can be computed on d and fills a width that is
@@ -168,7 +169,7 @@ func (g *Gram) Diagonal() []float64 {
 // NewModel returns the model of coefficients coef[i*outputs+k] for the rows of d, as the
 // kernel sees them, and output k. Rows without a coefficient are left out; the others are
 // copied. The kernel must be resolved.
-func NewModel(head blankout.Head, k kernel.Kernel, d *batch.Data, coef []float64) (*kernel.Model, error) {
+func NewModel(head model.Head, k kernel.Kernel, d *batch.Data, coef []float64) (*kernel.Model, error) {
 	n := head.Outputs
 	if len(coef) != d.Rows()*n || len(head.Intercept) != n {
 		panic(fmt.Sprintf("svm: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/model"
 )
 
 // Machine is the settings of a kernel machine, which batch.Select can vary: it
@@ -92,9 +92,9 @@ func (k *Config) Set(key, value string) error {
 // Chain returns what trains on d, one after the other, settings that differ in their
 // cost alone: they share their matrices. The chains, as many as there are workers, share
 // the memory.
-func (Machine) Chain(d *batch.Data, workers int) func(context.Context, Machine) (blankout.Model, error) {
+func (Machine) Chain(d *batch.Data, workers int) func(context.Context, Machine) (model.Model, error) {
 	var shared *trainer
-	return func(ctx context.Context, m Machine) (blankout.Model, error) {
+	return func(ctx context.Context, m Machine) (model.Model, error) {
 		m.Config.Threads, m.Config.Progress = 1, nil
 		m.Kernel.Memory /= workers
 		t, err := newTrainer(d, m.Config, m.Kernel, shared)

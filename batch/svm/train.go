@@ -14,6 +14,7 @@ import (
 	"blankout/batch"
 	"blankout/kernel"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Config says what Train solves, beside the batch.Config.
@@ -181,7 +182,7 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 	}
 	outputs := len(problems)
 	f := &Fit{Solution: batch.Solution{Converged: true}, threads: t.c.Threads}
-	head := blankout.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: outputs, Intercept: make([]float64, outputs),
+	head := model.Head{Schema: d.Schema, Loss: "dropsvm", Noise: "none", Outputs: outputs, Intercept: make([]float64, outputs),
 		Pairs: outputs > 1 && c.Multiclass == "ovo", Events: uint64(d.Rows()), Trained: "train"}
 	coef := make([]float64, d.Rows()*outputs)
 	for o, r := range results {
@@ -358,7 +359,7 @@ func (f *Fit) TrainError(d *batch.Data) float64 {
 				continue
 			}
 			x = d.Vec(i, x)
-			if blankout.Predict(f.Model.ScoreVec(x, scores)) != d.Label(i) {
+			if model.Predict(f.Model.ScoreVec(x, scores)) != d.Label(i) {
 				wrong[g] += d.Weight(i)
 			}
 			total[g] += d.Weight(i)

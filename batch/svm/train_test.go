@@ -12,6 +12,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/kernel"
+	"blankout/model"
 )
 
 // With the linear kernel and no dropping it is the linear machine of Train,
@@ -166,7 +167,7 @@ func TestNewModelLeavesOut(t *testing.T) {
 	for i := range coef {
 		coef[i] = float64(i % 3)
 	}
-	m, err := NewModel(blankout.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef)
+	m, err := NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef)
 	if err != nil {
 		t.Fatal(err)
 	}

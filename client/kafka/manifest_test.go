@@ -10,6 +10,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -17,7 +18,7 @@ import (
 func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
 	kind, blocks, err := m.Blocks()
 	if err != nil {
 		t.Fatal(err)

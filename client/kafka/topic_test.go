@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/client/kafka"
+	"blankout/model"
 	"blankout/record"
 	"blankout/stream"
 
@@ -38,7 +39,7 @@ func wide(version uint64, columns int, first float64) *client.Model {
 	weights[0][0] = first
 	schema := blankout.NewSchema(20, classes, 0)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), recordConfig)
+	m := client.New(model.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), recordConfig)
 	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
 	return m
 }
@@ -196,7 +197,7 @@ func TestBrokenPublication(t *testing.T) {
 	})
 	change := func(version uint64) *client.Model {
 		m := wide(version, 3000, float64(version))
-		m.Model.(*blankout.Linear).Rows.Touch(2500)[0] = float64(version) // in another block
+		m.Model.(*model.Linear).Rows.Touch(2500)[0] = float64(version) // in another block
 		return m
 	}
 	for n := range 10 {

@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -45,7 +46,7 @@ func Encode(m *client.Model) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{Linear: linear, weights: map[uint32]blankout.Column{}, used: map[uint32]string{}}
+	w := &writer{Linear: linear, weights: map[uint32]model.Column{}, used: map[uint32]string{}}
 	for c := range linear.Columns() {
 		w.weights[c.Number] = c
 	}
@@ -77,8 +78,8 @@ func Encode(m *client.Model) ([]byte, error) {
 }
 
 // sayable returns the linear model that m is, or an error that names what a graph cannot say.
-func sayable(m *client.Model) (*blankout.Linear, error) {
-	linear, ok := m.Model.(*blankout.Linear)
+func sayable(m *client.Model) (*model.Linear, error) {
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return nil, unsayable("a kernel machine: it has no weights, and its support vectors are not exported")
 	}
@@ -89,7 +90,7 @@ func sayable(m *client.Model) (*blankout.Linear, error) {
 	if c := m.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) > 1 }) {
 		return nil, unsayable("curves of numbers: train without --curves")
 	}
-	if k := m.Missing; k != nil && m.Covariance != nil && (slices.Contains(k.Null[:], blankout.MissingFill) || slices.Contains(k.Absent[:], blankout.MissingFill)) {
+	if k := m.Missing; k != nil && m.Covariance != nil && (slices.Contains(k.Null[:], model.MissingFill) || slices.Contains(k.Absent[:], model.MissingFill)) {
 		return nil, unsayable("missing values that are filled in (the rule fill): export with --missing rescale, or train with it")
 	}
 	if s.Known {
@@ -116,8 +117,8 @@ func sayable(m *client.Model) (*blankout.Linear, error) {
 // writer makes the graph of a model.
 type writer struct {
 	graph
-	*blankout.Linear
-	weights map[uint32]blankout.Column
+	*model.Linear
+	weights map[uint32]model.Column
 	used    map[uint32]string // columns that a part of the graph is made of, and what for
 }
 
@@ -128,7 +129,7 @@ func (w *writer) dense(column uint32) bool {
 }
 
 // standardise returns what a column makes of x, as the graph of standardised does.
-func (w *writer) standardise(c blankout.Column, x float64) float64 {
+func (w *writer) standardise(c model.Column, x float64) float64 {
 	if c.Unit != 0 {
 		x = math.Asinh(x / c.Unit)
 	}
@@ -143,7 +144,7 @@ func (w *writer) standardise(c blankout.Column, x float64) float64 {
 }
 
 // standardised returns the standardised values of x, shape (n, len(columns)), without NaN.
-func (w *writer) standardised(x string, columns []blankout.Column) string {
+func (w *writer) standardised(x string, columns []model.Column) string {
 	clip := w.Clip()
 	if clip == 0 {
 		return x
@@ -174,7 +175,7 @@ func (w *writer) standardised(x string, columns []blankout.Column) string {
 }
 
 // matrix makes a constant of the weights of columns, shape (len(columns), outputs).
-func (w *writer) matrix(columns []blankout.Column) string {
+func (w *writer) matrix(columns []model.Column) string {
 	var all []float64
 	for _, c := range columns {
 		all = append(all, c.Weights...)
@@ -184,14 +185,14 @@ func (w *writer) matrix(columns []blankout.Column) string {
 
 // presence returns the names of what it adds to the scores that numbers are there, where the
 // model has learned that. there, shape (n, len(columns)), says which columns events hold.
-func (w *writer) presence(columns []blankout.Column, there string) []string {
+func (w *writer) presence(columns []model.Column, there string) []string {
 	curves := w.Scaler.Curves
 	if curves == nil {
 		return nil
 	}
 	adds := make([]float64, 0, len(columns)*w.Outputs)
 	for _, c := range columns {
-		var hat blankout.Column
+		var hat model.Column
 		if i, ok := slices.BinarySearch(curves.Columns, c.Number); ok {
 			hat = w.weights[curves.Hat(i, 0)]
 		}
@@ -217,13 +218,13 @@ func (w *writer) byNumber() (string, error) {
 	if !w.Schema.NumericIndices {
 		return "", unsayable("columns that are hashed: train with numeric_indices")
 	}
-	var columns []blankout.Column
+	var columns []model.Column
 	for number, c := range w.weights {
-		if number < blankout.FirstHat {
+		if number < model.FirstHat {
 			columns = append(columns, c)
 		}
 	}
-	slices.SortFunc(columns, func(a, b blankout.Column) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(columns, func(a, b model.Column) int { return cmp.Compare(a.Number, b.Number) })
 	width, numbers, dense := 1, make([]int64, len(columns)), make([]bool, len(columns))
 	for i, c := range columns {
 		width, numbers[i], dense[i] = int(c.Number)+1, int64(c.Number), w.dense(c.Number)
@@ -251,7 +252,7 @@ func (w *writer) byName(how record.Config) (string, error) {
 		return "", err
 	}
 	var numeric, nulls, parts []string
-	var columns []blankout.Column
+	var columns []model.Column
 	var take []int64 // which of the numeric fields have a column with weights
 	for _, f := range w.Schema.Fields[1:] {
 		var at, null string
@@ -330,7 +331,7 @@ func (w *writer) byName(how record.Config) (string, error) {
 // factor returns by what an event's features are multiplied, shape (n, 1): Missing.Scale, of
 // fields that are null where nulls, one for each field, are 1.
 func (w *writer) factor(nulls []string) string {
-	rules, counts := blankout.MissingRules{}, make([]float64, len(nulls))
+	rules, counts := model.MissingRules{}, make([]float64, len(nulls))
 	for i := range counts {
 		counts[i] = 1
 	}
@@ -348,13 +349,13 @@ func (w *writer) factor(nulls []string) string {
 	share := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
 	// 1 where the rule for the share is to rescale: it changes at some of the edges.
 	rescales := func(bin int) float64 {
-		if rules[bin] == blankout.MissingRescale {
+		if rules[bin] == model.MissingRescale {
 			return 1
 		}
 		return 0
 	}
 	applies := w.doubles(1, rescales(0))
-	for i, edge := range blankout.MissingEdges {
+	for i, edge := range model.MissingEdges {
 		above := w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
 		applies = w.add("Add", []string{applies, w.add("Mul", []string{above, w.doubles(0, rescales(i+1)-rescales(i))})})
 	}
@@ -390,7 +391,7 @@ func (w *writer) label(score string, names []string) string {
 
 // probabilities makes the output of the probability of each class, as Head.Probabilities does.
 func (w *writer) probabilities(score string) string {
-	c := blankout.Calibration{A: 1}
+	c := model.Calibration{A: 1}
 	if w.Calibration != nil {
 		c = *w.Calibration
 	}

@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/client/onnx"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -41,7 +42,7 @@ func fields(t *testing.T, message []byte, number protowire.Number) (found [][]by
 func TestGraph(t *testing.T) {
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
 	data, err := onnx.Encode(m)
 	if err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func TestNewestCheckpoint(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
 	for version := range uint64(2) {
-		kind, blocks, err := model(version+1, float64(version)).Blocks()
+		kind, blocks, err := trained(version+1, float64(version)).Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

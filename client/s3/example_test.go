@@ -26,7 +26,7 @@ func ExampleOpener() {
 		fmt.Println(err)
 		return
 	}
-	if err := p.Publish(ctx, model(7, 0.5)); err != nil { // a *client.Model
+	if err := p.Publish(ctx, trained(7, 0.5)); err != nil { // a *client.Model
 		fmt.Println(err)
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"blankout/client"
 	"blankout/client/s3"
 	"blankout/internal/s3test"
+	"blankout/model"
 	"blankout/record"
 )
 
@@ -28,12 +29,12 @@ func TestMain(m *testing.M) {
 
 const where, path = "s3://models/fraud/newest.blankout", "/models/fraud/newest.blankout"
 
-func model(version uint64, weight float64) *client.Model {
+func trained(version uint64, weight float64) *client.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	m := client.New(blankout.NewLinear(schema, "logistic", "none", [][]float64{{weight, -1}}, []float64{0}), recordConfig)
+	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{weight, -1}}, []float64{0}), recordConfig)
 	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
 	return m
 }
@@ -79,7 +80,7 @@ func TestObject(t *testing.T) {
 		t.Errorf("an object that is not there: %v", err)
 	}
 	p := publisher(t, s)
-	publish(t, p, model(1, 0.5))
+	publish(t, p, trained(1, 0.5))
 	if calls := s.Take(); calls != "GET 404, GET 200, GET 404, PUT 200" {
 		t.Errorf("calls %s", calls)
 	}
@@ -96,7 +97,7 @@ func TestObject(t *testing.T) {
 	for !strings.Contains(s.Take(), "GET 304") {
 		time.Sleep(time.Millisecond)
 	}
-	publish(t, p, model(2, 1.5))
+	publish(t, p, trained(2, 1.5))
 	for {
 		if m, err := f.Model(); err != nil {
 			t.Fatal(err)
@@ -121,17 +122,17 @@ func TestObject(t *testing.T) {
 func TestTwoWriters(t *testing.T) {
 	s := newStore(t)
 	a, b := publisher(t, s), publisher(t, s)
-	publish(t, a, model(1, 1))
+	publish(t, a, trained(1, 1))
 	for range 2 { // and stays so
 		taken := (*s3.TakenError)(nil)
-		if err := b.Publish(t.Context(), model(9, 2)); !errors.As(err, &taken) {
+		if err := b.Publish(t.Context(), trained(9, 2)); !errors.As(err, &taken) {
 			t.Fatalf("%v", err)
 		}
 	}
-	publish(t, a, model(2, 1))
+	publish(t, a, trained(2, 1))
 	c := publisher(t, s)
-	publish(t, c, model(3, 1))
-	if err := a.Publish(t.Context(), model(4, 1)); err == nil || !strings.Contains(err.Error(), "another writer") {
+	publish(t, c, trained(3, 1))
+	if err := a.Publish(t.Context(), trained(4, 1)); err == nil || !strings.Contains(err.Error(), "another writer") {
 		t.Errorf("%v", err)
 	}
 	if m, err := client.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 3 {
@@ -143,27 +144,27 @@ func TestTwoWriters(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	s := newStore(t)
 	p := publisher(t, s)
-	publish(t, p, model(1, 1))
+	publish(t, p, trained(1, 1))
 	s.Take()
 	s.Lose(1) // the store's client tries again by itself: the condition then fails
-	publish(t, p, model(2, 1))
+	publish(t, p, trained(2, 1))
 	if calls := s.Take(); calls != "PUT 500, PUT 412, GET 200" {
 		t.Errorf("calls %s", calls)
 	}
-	publish(t, p, model(3, 1))
+	publish(t, p, trained(3, 1))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.Put(path, nil) // as if the request had come through after all
 	var b strings.Builder
-	if err := model(4, 1).Encode(&b); err != nil {
+	if err := trained(4, 1).Encode(&b); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Publish(ctx, model(4, 1)); err == nil {
+	if err := p.Publish(ctx, trained(4, 1)); err == nil {
 		t.Error("published in no time")
 	}
 	s.Put(path, []byte(b.String()))
-	publish(t, p, model(5, 1))
+	publish(t, p, trained(5, 1))
 	if m, err := client.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 5 {
 		t.Errorf("%v, %v", m, err)
 	}
@@ -175,7 +176,7 @@ func TestCache(t *testing.T) {
 	s := newStore(t)
 	c := config(s)
 	c.Cache = filepath.Join(t.TempDir(), "cache")
-	publish(t, publisher(t, s), model(1, 1))
+	publish(t, publisher(t, s), trained(1, 1))
 	if _, err := client.Open(t.Context(), where, options(c)); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestCache(t *testing.T) {
 		t.Errorf("version %d", m.Version)
 	}
 	s.Break(false)
-	publish(t, publisher(t, s), model(2, 1))
+	publish(t, publisher(t, s), trained(2, 1))
 	for {
 		if m, _ := f.Model(); m.Version == 2 {
 			break

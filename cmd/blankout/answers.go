@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // answers writes an answer for every example: to a file named .jsonl the JSON of the HTTP
@@ -111,7 +112,7 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 func (a *answers) number(e *blankout.Example, score float64) []string {
 	value := a.model.Value(score)
 	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}
-	if low, high := a.model.Interval(value, blankout.ScoreVariance(a.model.Model, e)); low <= high {
+	if low, high := a.model.Interval(value, model.ScoreVariance(a.model.Model, e)); low <= high {
 		row[1], row[2] = strconv.FormatFloat(low, 'g', -1, 64), strconv.FormatFloat(high, 'g', -1, 64)
 	} else if a.csv == nil {
 		row = row[:1]

@@ -21,6 +21,7 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 )
@@ -93,9 +94,9 @@ type audited struct {
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
 	// Rule is the rule that answered the event because of that, Factor what its features
 	// were multiplied by, and Why the share of its fields that chose the rule.
-	Rule   blankout.MissingRule `json:"rule,omitempty"`
-	Factor float64              `json:"factor,omitempty"`
-	Why    string               `json:"why,omitempty"`
+	Rule   model.MissingRule `json:"rule,omitempty"`
+	Factor float64           `json:"factor,omitempty"`
+	Why    string            `json:"why,omitempty"`
 	// Filled is what filling in adds, beside the weights of the features it is told from.
 	Filled float64       `json:"filled,omitempty"`
 	Terms  []auditedTerm `json:"terms"`
@@ -118,7 +119,7 @@ type auditedTerm struct {
 var errEnough = errors.New("enough events")
 
 func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
-	rule, err := blankout.ParseMissingRule(o.missing)
+	rule, err := model.ParseMissingRule(o.missing)
 	if err != nil {
 		return usageError{fmt.Errorf("--%w", err)}
 	}
@@ -129,7 +130,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 	if err := forceMissing(m, rule); err != nil {
 		return err
 	}
-	linear, ok := m.Model.(*blankout.Linear)
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return fmt.Errorf("%s: %w", o.model, m.Explains())
 	}
@@ -172,7 +173,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 
 type auditor struct {
 	flags  *auditFlags
-	model  *blankout.Linear
+	model  *model.Linear
 	schema *blankout.Schema // the events'
 	class  int
 	names  namer
@@ -298,7 +299,7 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 
 // whyRule says which of a model's rules an event that lacks fields was answered by,
 // and which shares of its fields chose them.
-func whyRule(h *blankout.Head, e *blankout.Example) string {
+func whyRule(h *model.Head, e *blankout.Example) string {
 	k, m := h.Lack(e), h.Missing
 	if m == nil {
 		return "the model's file has no rule for missing fields"
@@ -307,11 +308,11 @@ func whyRule(h *blankout.Head, e *blankout.Example) string {
 	for _, part := range []struct {
 		missing float64
 		what    string
-		rules   *blankout.MissingRules
+		rules   *model.MissingRules
 	}{{k.Null, "null", &m.Null}, {k.Absent, "left out although usual", &m.Absent}} {
 		if all := part.missing + k.Named + k.Silent; part.missing > 0 {
 			share := part.missing / all
-			why = append(why, fmt.Sprintf("%g of %g fields %s, for which the model's rule is %s", part.missing, all, part.what, part.rules[blankout.MissingBin(share)]))
+			why = append(why, fmt.Sprintf("%g of %g fields %s, for which the model's rule is %s", part.missing, all, part.what, part.rules[model.MissingBin(share)]))
 		}
 	}
 	if a := h.Answer(e); a.Level > 0 {
@@ -372,11 +373,11 @@ func (x *audited) print(w io.Writer) {
 	t.Flush()
 	if len(x.Missing) > 0 {
 		how := fmt.Sprintf("what is left counts %.4g times", x.Factor)
-		if x.Rule == blankout.MissingFill {
+		if x.Rule == model.MissingFill {
 			how += ", and for the numbers that follow from it"
 		}
 		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
-		if x.Features == 0 && x.Rule != blankout.MissingFill {
+		if x.Features == 0 && x.Rule != model.MissingFill {
 			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
 		} else {
 			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.Rule, how, x.Why)

@@ -10,13 +10,14 @@ import (
 	"path/filepath"
 
 	"blankout"
+	"blankout/model"
 	"blankout/simulate"
 )
 
 // drawCurves writes for every number that has a curve the picture COLUMN-NAME.svg into a
 // directory: what the number adds to the score, by its value from the first knot to the
 // last, its own weight included. It returns how many there are.
-func drawCurves(m *blankout.Linear, dir string) (n int, err error) {
+func drawCurves(m *model.Linear, dir string) (n int, err error) {
 	for c := range m.DrawnCurves() {
 		if n == 0 {
 			if err := os.MkdirAll(dir, 0o777); err != nil {

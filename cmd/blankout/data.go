@@ -23,6 +23,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/client"
 	"blankout/labels"
+	"blankout/model"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -435,7 +436,7 @@ func readModel(path string) (*client.Model, error) {
 }
 
 // write replaces the file at path by a model of the events that d has read.
-func (d *dataFlags) write(path string, m blankout.Model) error {
+func (d *dataFlags) write(path string, m model.Model) error {
 	read := d.reading
 	read.Columns = d.record.Columns // another file has a header of its own
 	return client.New(m, read).WriteFile(path)

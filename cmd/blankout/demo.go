@@ -23,6 +23,7 @@ import (
 
 	"blankout"
 	"blankout/checkpoint"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/run"
@@ -199,9 +200,9 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 
 // summary writes what was learned, to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
-	model := r.Model()
+	m := r.Model()
 	metrics := r.Status().Metrics
-	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: model.Rows.Len()}
+	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: m.Rows.Len()}
 	out := bufio.NewWriter(d.stdout)
 	if d.json {
 		out.Reset(d.stderr) // what is for people
@@ -209,7 +210,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	fmt.Fprintf(out, "\nEach of the %s sentences was judged before it was learned from:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
 	fmt.Fprintf(out, "\nWords that say most:\n")
-	for _, list := range largestWeights(model, 9) {
+	for _, list := range largestWeights(m, 9) {
 		var words []string
 		for _, w := range list {
 			words = append(words, strings.TrimPrefix(w.Feature, "words="))
@@ -228,8 +229,8 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	}
 	for _, row := range []struct {
 		name  string
-		model *blankout.Linear
-	}{{"learned with " + metrics.Level, model}, {"the same, learned with no noise", plain}} {
+		model *model.Linear
+	}{{"learned with " + metrics.Level, m}, {"the same, learned with no noise", plain}} {
 		fmt.Fprintf(out, "\n  %-34s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
@@ -249,7 +250,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 
 	position, _ := r.Offsets.Lookup(demoTopic, 0)
 	fmt.Fprintf(out, "\n\nThe last checkpoint holds the weights of %s words and the next offset, %s, in one file.\n",
-		humanize.Comma(int64(model.Rows.Len())), humanize.Comma(position.Next))
+		humanize.Comma(int64(m.Rows.Len())), humanize.Comma(position.Next))
 	if d.keep != "" {
 		fmt.Fprintf(out, "Look into it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
@@ -281,7 +282,7 @@ func (r *demoResult) add(learned string, share, percent float64) {
 }
 
 // withoutNoise learns the same events in the same order with no noise.
-func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*blankout.Linear, error) {
+func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*model.Linear, error) {
 	c.Noise = "none"
 	schema := d.record.Schema()
 	learner, err := online.New(c, schema)

@@ -23,10 +23,11 @@ import (
 	"blankout/client"
 	"blankout/client/onnx"
 	"blankout/loss"
+	"blankout/model"
 )
 
 func (p *program) export() *cobra.Command {
-	var model, format, missing, out string
+	var modelFile, format, missing, out string
 	c := &cobra.Command{
 		Use:   "export -m MODEL --format json|text|onnx",
 		Short: "Write a linear model as JSON, as text or as an ONNX graph",
@@ -40,23 +41,23 @@ is refused by name.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			rule, err := blankout.ParseMissingRule(missing)
+			rule, err := model.ParseMissingRule(missing)
 			if !slices.Contains(exportFormats, format) {
 				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(exportFormats, ", "))
-			} else if err == nil && rule != blankout.MissingAuto && format != "onnx" {
+			} else if err == nil && rule != model.MissingAuto && format != "onnx" {
 				err = fmt.Errorf("--missing %s: %s holds weights, and no answers; only onnx does", rule, format)
 			}
 			if err != nil {
 				return usageError{fmt.Errorf("export: %w", err)}
 			}
-			if err := p.runExport(model, format, rule, out); err != nil {
+			if err := p.runExport(modelFile, format, rule, out); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return nil
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
+	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
 	f.StringVar(&missing, "missing", "auto", "of onnx, the `RULE` for missing fields: as-is, rescale, or auto for the model's own")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
@@ -69,7 +70,7 @@ var exportFormats = []string{"json", "text", "onnx"}
 
 // exported is the JSON form of a model: its head and its features.
 type exported struct {
-	blankout.Head
+	model.Head
 	Clip     float64           `json:"clip,omitempty"` // beyond which a standardised value is wild, none if it is left out
 	Features []exportedFeature `json:"features"`
 }
@@ -79,23 +80,23 @@ type exportedFeature struct {
 	Column  uint32    `json:"column"`
 	Name    string    `json:"name"` // its index, or its column, where no name is known
 	Weights []float64 `json:"weights"`
-	blankout.Standardisation
+	model.Standardisation
 }
 
-func (p *program) runExport(model, format string, rule blankout.MissingRule, out string) error {
-	read, err := readModel(model)
+func (p *program) runExport(modelFile, format string, rule model.MissingRule, out string) error {
+	read, err := readModel(modelFile)
 	if err != nil {
 		return err
 	}
-	m, ok := read.Model.(*blankout.Linear)
+	m, ok := read.Model.(*model.Linear)
 	if !ok {
-		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", model)}
+		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", modelFile)}
 	}
 	if format == "onnx" {
 		if len(m.Levels) > 0 {
 			fmt.Fprintf(p.stderr, "warning: the graph answers every event by the weights of %s; the program answers events that lack fields by those of other levels too (publish_levels = false learns without that)\n", m.Noise)
 		}
-		return p.exportONNX(model, client.New(m.WithMissing(m.Missing.Forced(rule)).Alone(), read.Record), out)
+		return p.exportONNX(modelFile, client.New(m.WithMissing(m.Missing.Forced(rule)).Alone(), read.Record), out)
 	}
 	w, err := p.create(out)
 	if err != nil {
@@ -154,7 +155,7 @@ func (x *exported) print(w io.Writer) {
 		names = []string{"weight"}
 	}
 	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
-	line := func(name string, weights []float64, s blankout.Standardisation, always bool) {
+	line := func(name string, weights []float64, s model.Standardisation, always bool) {
 		text := []byte(blankout.Printable(name))
 		for _, v := range append(slices.Clone(weights), s.Centre, s.Scale, s.Unit, s.Beyond) {
 			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
@@ -167,7 +168,7 @@ func (x *exported) print(w io.Writer) {
 		}
 		w.Write(append(text, '\n'))
 	}
-	line("(intercept)", x.Intercept, blankout.Standardisation{Scale: 1}, false)
+	line("(intercept)", x.Intercept, model.Standardisation{Scale: 1}, false)
 	for _, f := range x.Features {
 		_, always := slices.BinarySearch(dense, f.Column)
 		line(f.Name, f.Weights, f.Standardisation, always)
@@ -305,7 +306,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 	if err != nil {
 		return err
 	}
-	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: blankout.NewGrouping(schema)}
+	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: model.NewGrouping(schema)}
 	_, grouped := noise.(blankout.GroupDropout)
 	_, c1, _ := noise.Coefficients()
 	var x blankout.Vec

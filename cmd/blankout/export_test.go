@@ -18,6 +18,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/client"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/serve"
@@ -101,7 +102,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Published()
 			if c.exact {
-				d, scaler, err := fit.Fit(b.Data(schema), blankout.Standardise(c.standardise))
+				d, scaler, err := fit.Fit(b.Data(schema), model.Standardise(c.standardise))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +123,7 @@ func TestExportsScore(t *testing.T) {
 			if err := client.New(m, recordConfig).WriteFile(path); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := readModel(path); err != nil || m.Model.(*blankout.Linear).Rows.Len() == 0 {
+			if m, err := readModel(path); err != nil || m.Model.(*model.Linear).Rows.Len() == 0 {
 				t.Fatal(m, err)
 			}
 			name := m.Schema.Namer()
@@ -171,7 +172,7 @@ type formula struct {
 
 type formulaTerm struct {
 	weights []float64
-	blankout.Standardisation
+	model.Standardisation
 	always bool // 0 where the event leaves it out
 }
 
@@ -207,14 +208,14 @@ type exportedColumn struct {
 	Unit, Beyond  float64
 }
 
-func newFormula(t *testing.T, h *blankout.Head, clip float64, columns []exportedColumn) formula {
+func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedColumn) formula {
 	f := formula{intercept: h.Intercept, clip: clip, terms: map[string]formulaTerm{}}
 	dense := map[uint32]bool{}
 	for _, d := range h.Scaler.Dense {
 		dense[d] = true
 	}
 	for _, c := range columns {
-		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, blankout.Standardisation{Centre: *c.Centre, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
+		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, model.Standardisation{Centre: *c.Centre, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
 	}
 	return f
 }
@@ -229,7 +230,7 @@ func exportOf(t *testing.T, path, format string) []byte {
 
 func jsonFormula(t *testing.T, path string) formula {
 	var x struct {
-		blankout.Head
+		model.Head
 		Clip     float64
 		Features []exportedColumn
 	}
@@ -258,7 +259,7 @@ func servedFormula(t *testing.T, m *client.Model) formula {
 	}
 	defer r.Body.Close()
 	var x struct {
-		Model   blankout.Head
+		Model   model.Head
 		Weights []exportedColumn
 		Clip    float64
 	}
@@ -268,7 +269,7 @@ func servedFormula(t *testing.T, m *client.Model) formula {
 	return newFormula(t, &x.Model, x.Clip, x.Weights)
 }
 
-func textFormula(t *testing.T, path string, m *blankout.Linear) formula {
+func textFormula(t *testing.T, path string, m *model.Linear) formula {
 	f := formula{terms: map[string]formulaTerm{}}
 	var heads []string
 	for line := range strings.Lines(string(exportOf(t, path, "text"))) {

@@ -22,6 +22,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/kernel"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 )
@@ -133,7 +134,7 @@ type inspection struct {
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
 
-	model *blankout.Linear // nil of another kind
+	model *model.Linear // nil of another kind
 }
 
 // snapshotID is which one of a learner's published models a snapshot is.
@@ -162,18 +163,18 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
 	}
 	i.Blocks = append(i.Blocks, rows)
-	model, err := modelOf(file, path)
+	trained, err := modelOf(file, path)
 	if err != nil {
 		return nil, err
 	}
-	head, s := model.Head, model.Schema
+	head, s := trained.Head, trained.Schema
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
 	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
-	if k, ok := model.Model.(*kernel.Model); ok {
+	if k, ok := trained.Model.(*kernel.Model); ok {
 		i.Kernel, i.Support = k.Kernel.String(), k.Support()
 	}
-	m, ok := model.Model.(*blankout.Linear)
+	m, ok := trained.Model.(*model.Linear)
 	if !ok {
 		return i, nil
 	}
@@ -383,8 +384,8 @@ func answeredBy(levels []string) string {
 		if bin+1 < len(levels) && levels[bin+1] == level {
 			continue // the next range says so
 		}
-		if bin < len(blankout.MissingEdges) {
-			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*blankout.MissingEdges[bin]))
+		if bin < len(model.MissingEdges) {
+			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*model.MissingEdges[bin]))
 		} else {
 			parts = append(parts, level+" above")
 		}

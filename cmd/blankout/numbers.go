@@ -13,6 +13,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -28,8 +29,8 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add counts in an example that has a score, of the blankout.ScoreVariance.
-func (m *numberMeasures) add(e *blankout.Example, h *blankout.Head, score, variance float64) {
+// add counts in an example that has a score, of the model.ScoreVariance.
+func (m *numberMeasures) add(e *blankout.Example, h *model.Head, score, variance float64) {
 	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)

@@ -22,6 +22,7 @@ import (
 	"blankout/client"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 type predictFlags struct {
@@ -105,15 +106,15 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 }
 
 // sayLacking tells a person how the examples that are known to lack fields were answered.
-func (p *program) sayLacking(rules map[blankout.MissingRule]int) {
-	if lacking := rules[blankout.MissingAsIs] + rules[blankout.MissingRescale] + rules[blankout.MissingFill]; lacking > 0 {
+func (p *program) sayLacking(rules map[model.MissingRule]int) {
+	if lacking := rules[model.MissingAsIs] + rules[model.MissingRescale] + rules[model.MissingFill]; lacking > 0 {
 		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
-			humanize.Comma(int64(rules[blankout.MissingRescale])), humanize.Comma(int64(rules[blankout.MissingFill])))
+			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingFill])))
 	}
 }
 
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
-	rule, err := blankout.ParseMissingRule(o.missing)
+	rule, err := model.ParseMissingRule(o.missing)
 	if err != nil {
 		return usageError{fmt.Errorf("--%w", err)}
 	}
@@ -158,8 +159,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	shown := printable(classes)
 	measures := measure.NewEvaluation(len(classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, rules := read.Score, map[blankout.MissingRule]int{} // examples known to lack fields by rule
-	variance := func(e *blankout.Example) float64 { return blankout.ScoreVariance(read.Model, e) }
+	score, rules := read.Score, map[model.MissingRule]int{} // examples known to lack fields by rule
+	variance := func(e *blankout.Example) float64 { return model.ScoreVariance(read.Model, e) }
 	if o.remove > 0 || o.groups > 0 {
 		if score, variance, err = deleting(read.Model, o, schema, rules); err != nil {
 			return err
@@ -261,8 +262,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules map[blankout.MissingRule]int) (func(*blankout.Example, []float64) []float64, func(*blankout.Example) float64, error) {
-	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: blankout.NewGrouping(schema), Curves: m.About().Scaler.Curves}
+func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingRule]int) (func(*blankout.Example, []float64) []float64, func(*blankout.Example) float64, error) {
+	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
 		if err := c.Grouping.Check(); err != nil {
@@ -275,10 +276,10 @@ func deleting(m blankout.Model, o *predictFlags, schema *blankout.Schema, rules 
 	var left blankout.Example
 	var dead []bool
 	variance := func(e *blankout.Example) float64 {
-		if linear, ok := m.(*blankout.Linear); ok && o.known {
+		if linear, ok := m.(*model.Linear); ok && o.known {
 			return linear.VarianceLacking(left.Features, &left)
 		}
-		return blankout.ScoreVariance(m, e)
+		return model.ScoreVariance(m, e)
 	}
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
@@ -338,13 +339,13 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 
 // addMissingFlag adds --missing, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string, what string) {
-	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(blankout.MissingAuto)), what+": as-is, rescale (what is\nleft by 1/(1 - share missing)), fill (numbers from the others) or auto, which is what\nthe model has measured to be best")
-	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions(blankout.MissingRuleNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(model.MissingAuto)), what+": as-is, rescale (what is\nleft by 1/(1 - share missing)), fill (numbers from the others) or auto, which is what\nthe model has measured to be best")
+	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions(model.MissingRuleNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // forceMissing has a model answer events that lack fields by a rule, but for auto.
-func forceMissing(m *client.Model, rule blankout.MissingRule) error {
-	if rule == blankout.MissingFill && m.Head.Covariance == nil {
+func forceMissing(m *client.Model, rule model.MissingRule) error {
+	if rule == model.MissingFill && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing fill: the model has no covariance of numeric columns to fill in from")}
 	}
 	m.Missing = m.Missing.Forced(rule)

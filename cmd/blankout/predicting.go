@@ -21,6 +21,7 @@ import (
 	"blankout/client/kafka"
 	"blankout/client/s3"
 	"blankout/config"
+	"blankout/model"
 	"blankout/predict"
 	"blankout/serve"
 )
@@ -104,7 +105,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	follower, err := c.Predict.Follow(client.Options{
 		Schemes: schemes(c),
-		Record:  &c.Record, Missing: blankout.MissingRule(c.Learner.Missing), Log: log,
+		Record:  &c.Record, Missing: model.MissingRule(c.Learner.Missing), Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("run: predict: %w", err)

@@ -17,6 +17,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/simulate"
 )
 
@@ -53,7 +54,7 @@ func (o *trainFlags) axes() (axes []batch.Axis, err error) {
 // selectSettings chooses among the settings of the grid and puts the best into
 // o. The first deletion level of the table is the expected one; the others are for
 // people to compare.
-func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear, screen *screen) (*batch.Ranking, error) {
+func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear, screen *screen) (*batch.Ranking, error) {
 	axes, err := o.axes()
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 }
 
 // loadValidation reads the validation set the way the training set d was read.
-func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *blankout.Linear) (*batch.Data, error) {
+func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone()
 	known := len(schema.Classes)
 	schema.MaxClasses = known + 1 // room for a strange one, to name it

@@ -24,6 +24,7 @@ import (
 	"blankout/batch"
 	"blankout/client"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -168,7 +169,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("rescale") {
 		rescales = []bool{o.rescale}
 	}
-	if _, err := blankout.ParseMissingRule(o.missing); err != nil {
+	if _, err := model.ParseMissingRule(o.missing); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	for i, dead := range o.dead {
@@ -333,7 +334,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if err != nil {
 			return nil, err
 		}
-		if err := forceMissing(m, blankout.MissingRule(o.missing)); err != nil {
+		if err := forceMissing(m, model.MissingRule(o.missing)); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		s.Model = m.Model

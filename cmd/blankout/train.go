@@ -24,6 +24,7 @@ import (
 	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -158,18 +159,18 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if err := o.refuseUnused(c); err != nil {
 		return err
 	}
-	if _, err := blankout.ParseMissingRule(o.online.config.Missing); err != nil {
+	if _, err := model.ParseMissingRule(o.online.config.Missing); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if n := o.covariance; n < 0 || n > blankout.MaxCovariance {
-		return fmt.Errorf("--covariance-fields %d: want 0 to %d", n, blankout.MaxCovariance)
+	if n := o.covariance; n < 0 || n > model.MaxCovariance {
+		return fmt.Errorf("--covariance-fields %d: want 0 to %d", n, model.MaxCovariance)
 	}
-	if o.online.config.Missing == string(blankout.MissingFill) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
+	if o.online.config.Missing == string(model.MissingFill) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
 		return fmt.Errorf("--missing fill: only a linear model with a covariance fills in: add --covariance-fields 256")
 	}
-	o.standardise = string(blankout.StandardiseNone)
+	o.standardise = string(model.StandardiseNone)
 	if c.Flags().Changed("standardise") {
-		mode, err := blankout.ParseStandardise(o.online.config.Standardise)
+		mode, err := model.ParseStandardise(o.online.config.Standardise)
 		if err != nil {
 			return fmt.Errorf("--%w", err)
 		}
@@ -417,17 +418,17 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 
 // checkTransforms refuses transforms that an exact solver would not know, or pass over.
 func (o *trainFlags) checkTransforms(c *cobra.Command) error {
-	if o.standardise == string(blankout.StandardiseNone) || o.standardise == string(blankout.StandardiseScale) {
+	if o.standardise == string(model.StandardiseNone) || o.standardise == string(model.StandardiseScale) {
 		return refuseFlags(c, []string{"transform", "field-transform", "curves", "field-curves", "presence"}, "goes with --standardise auto or all")
 	}
-	if _, err := blankout.ParseTransform(o.online.config.Transform); err != nil {
+	if _, err := model.ParseTransform(o.online.config.Transform); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if err := blankout.CheckKnots("curves", o.online.config.Curves); err != nil {
+	if err := model.CheckKnots("curves", o.online.config.Curves); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	for name, most := range o.online.config.FieldCurves {
-		if err := blankout.CheckKnots("field-curves", most); err != nil {
+		if err := model.CheckKnots("field-curves", most); err != nil {
 			return fmt.Errorf("--field-curves %s: %w", name, err)
 		}
 	}
@@ -435,7 +436,7 @@ func (o *trainFlags) checkTransforms(c *cobra.Command) error {
 		return fmt.Errorf("--presence %q: want auto or none", p)
 	}
 	for name, t := range o.online.config.FieldTransform {
-		if _, err := blankout.ParseTransform(t); err != nil {
+		if _, err := model.ParseTransform(t); err != nil {
 			return fmt.Errorf("--field-transform %s: %w", name, err)
 		}
 	}
@@ -444,20 +445,20 @@ func (o *trainFlags) checkTransforms(c *cobra.Command) error {
 
 // loadTraining reads the training set, through the Scaler of a model where one
 // is asked for.
-func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *blankout.Linear, error) {
+func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *model.Linear, error) {
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
 	}
 	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.config.Loss), blankout.OfCounts(o.config.Noise)
 	schema := o.data.record.Schema()
-	var scaler *blankout.Linear
+	var scaler *model.Linear
 	b := batch.Builder{Threads: o.config.Threads}
 	if o.scaler != "" {
 		m, err := readModel(o.scaler)
 		if err != nil {
 			return nil, nil, err
 		}
-		linear, ok := m.Model.(*blankout.Linear)
+		linear, ok := m.Model.(*model.Linear)
 		if !ok {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
 		}
@@ -471,16 +472,16 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		o.data.regroup(schema)
 	}
-	mode := blankout.Standardise(o.standardise)
+	mode := model.Standardise(o.standardise)
 	axes, err := o.axes()
 	if err != nil {
 		return nil, nil, err
 	}
 	var x blankout.Vec
-	fit := batch.Standardiser{Transform: blankout.Transform(o.online.config.Transform), FieldTransform: map[string]blankout.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
+	fit := batch.Standardiser{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
-		fit.FieldTransform[name] = blankout.Transform(t)
+		fit.FieldTransform[name] = model.Transform(t)
 	}
 	count := 0
 	add := func(in *packedBatch, i int, at func() string) error {
@@ -497,7 +498,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
-		if mode != blankout.StandardiseNone {
+		if mode != model.StandardiseNone {
 			fit.Observe(e, schema)
 		}
 		if p, ok := in.packed.(*batch.Packed); ok {
@@ -506,7 +507,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return b.Add(e)
 	}
 	data := o.data
-	if scaler == nil && mode == blankout.StandardiseNone {
+	if scaler == nil && mode == model.StandardiseNone {
 		data.ahead = max(o.config.Threads, 1)
 		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
@@ -531,7 +532,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if len(schema.Classes) == 1 && schema.Classes[0] == "0" {
 		d = d.Unlabel()
 	}
-	if d = d.SortClasses(); mode == blankout.StandardiseNone {
+	if d = d.SortClasses(); mode == model.StandardiseNone {
 		return d, nil, nil
 	}
 	d, scaler, err = fit.Fit(d, mode)

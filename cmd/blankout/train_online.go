@@ -24,6 +24,7 @@ import (
 	"blankout/batch/svm"
 	"blankout/config"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 	"blankout/stream"
@@ -97,7 +98,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
 		{!svm.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
-		{!loss.IsRegression(lossName) || o.online.config.Missing != string(blankout.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
+		{!loss.IsRegression(lossName) || o.online.config.Missing != string(model.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
 		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
@@ -355,7 +356,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	trained, err := t.Run(ctx)
 	o.data.reading = data.reading
 	if err == nil && o.online.config.Grouped() {
-		if err = blankout.NewGrouping(schema).Check(); err != nil {
+		if err = model.NewGrouping(schema).Check(); err != nil {
 			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
 		}
 	}

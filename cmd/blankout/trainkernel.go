@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/loss"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // kernelFlags are those of --loss dropsvm.
@@ -61,14 +61,14 @@ func (o *trainFlags) checkKernel() error {
 // trained is what train has to say of a model.
 type trained struct {
 	batch.Solution
-	model      blankout.Model
+	model      model.Model
 	trainError *float64               // in percent; nil where labels are numbers
 	numbers    *measure.NumbersReport // where labels are numbers
 	linear     *batch.Fit             // nil for a kernel machine
 }
 
 // trainLinear runs batch.Train.
-func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *blankout.Linear) (*trained, error) {
+func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *model.Linear) (*trained, error) {
 	fit, err := batch.Train(ctx, d, o.config)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
 	fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
-	fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingRule(o.online.config.Missing))
 	if fit.Model.Residual != nil {
 		if r := o.presence.Residual(fit.Model, d); r != nil {
 			fit.Model.Residual = r
@@ -104,7 +104,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *bla
 }
 
 // trainKernel runs svm.Train.
-func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *blankout.Linear) (*trained, error) {
+func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *model.Linear) (*trained, error) {
 	fit, err := svm.Train(ctx, d, o.config, o.kernel.config)
 	if err != nil {
 		return nil, err
@@ -116,6 +116,6 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *bla
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
-	fit.Model.Missing = o.presence.Missing(fit.Model, d, blankout.MissingRule(o.online.config.Missing))
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingRule(o.online.config.Missing))
 	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong}, nil
 }

@@ -26,6 +26,7 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/labels"
+	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 	"blankout/stream"
@@ -65,7 +66,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rule, err := blankout.ParseMissingRule(o.missing)
+			rule, err := model.ParseMissingRule(o.missing)
 			if err != nil {
 				return usageError{fmt.Errorf("validate: --%w", err)}
 			}
@@ -233,7 +234,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if err := modelTarget(o.output); err != nil {
 		return err
 	}
-	path, file, live := s.path, s.file, s.model.Model.(*blankout.Linear) // see readSaved
+	path, file, live := s.path, s.file, s.model.Model.(*model.Linear) // see readSaved
 	settings := config.Fingerprint(c.Learner, c.Record, c.Validate.Config)
 	joined := o.labels != "" || len(c.Labels.Topics) > 0
 	if joined {

@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"slices"
 
-	"blankout"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // namedWeight is a feature's published weight for one class: positive speaks
@@ -21,7 +21,7 @@ type namedWeight struct {
 
 // outputNames says whose weights the outputs of a model have: of a class, of
 // pairs a:b what speaks for a and against b; nil for one output.
-func outputNames(h *blankout.Head) (names []string) {
+func outputNames(h *model.Head) (names []string) {
 	if !h.Pairs {
 		if h.Outputs > 1 {
 			names = h.Schema.Classes
@@ -40,7 +40,7 @@ func outputNames(h *blankout.Head) (names []string) {
 // speak most for it, largest first. A model with one output has two such lists:
 // what is against the positive class is for the other; of pairs a feature's weight
 // is the sum over those of the class.
-func largestWeights(m *blankout.Linear, n int) [][]namedWeight {
+func largestWeights(m *model.Linear, n int) [][]namedWeight {
 	name := m.Namer()
 	classes := m.Schema.Classes
 	if loss.IsRegression(m.Loss) {

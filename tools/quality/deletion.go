@@ -13,6 +13,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/loss"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -70,7 +71,7 @@ func (c *comparison) exact() error {
 }
 
 // objective returns |w|^2 + kappa sum loss of a model on its training set.
-func objective(m *blankout.Linear, s *set, c online.Config) float64 {
+func objective(m *model.Linear, s *set, c online.Config) float64 {
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		panic(err)

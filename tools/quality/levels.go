@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -68,7 +68,7 @@ func learnLevels(s *set, columns, group int, share float64, seed uint64, complet
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	scores, wrong, of := make([]float64, schema.Outputs()), 0, 0
-	var model *blankout.Linear
+	var m *model.Linear
 	for i := range s.examples {
 		if complete && i < len(s.examples)*2/3 {
 			e := nulled(&s.examples[i], columns, group, 0, r)
@@ -76,15 +76,15 @@ func learnLevels(s *set, columns, group int, share float64, seed uint64, complet
 			continue
 		}
 		e := nulled(&s.examples[i], columns, group, share, r)
-		if model == nil && complete {
-			model = l.Published()
+		if m == nil && complete {
+			m = l.Published()
 		}
 		if complete {
-			scores = model.Score(&e, scores)
+			scores = m.Score(&e, scores)
 		} else {
 			scores = l.Learn(&e)
 		}
-		if of++; blankout.Predict(scores) != e.Label {
+		if of++; model.Predict(scores) != e.Label {
 			wrong++
 		}
 	}

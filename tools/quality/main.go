@@ -25,6 +25,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/model"
 	"blankout/online"
 	"blankout/record"
 	"blankout/stream"
@@ -205,7 +206,7 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 // testError returns the share of a test set that a model gets wrong with
 // features deleted with probability d, survivors rescaled. The masks are those
 // of blankout predict --delete d --rescale.
-func testError(m *blankout.Linear, s *set, d float64) float64 {
+func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
 	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}}
@@ -215,7 +216,7 @@ func testError(m *blankout.Linear, s *set, d float64) float64 {
 		if d > 0 {
 			corrupt.Vec(e.Features, nil, i, 0)
 		}
-		if blankout.Predict(scoreVec(m, e.Features, scores)) != e.Label {
+		if model.Predict(scoreVec(m, e.Features, scores)) != e.Label {
 			wrong++
 		}
 	}
@@ -224,7 +225,7 @@ func testError(m *blankout.Linear, s *set, d float64) float64 {
 
 // knownError is testError with survivors as the model answers events of which the
 // deleted features are known to be missing.
-func knownError(m *blankout.Linear, s *set, d float64) float64 {
+func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
 	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}, Keep: true}
@@ -240,7 +241,7 @@ func knownError(m *blankout.Linear, s *set, d float64) float64 {
 		for j := range x.Value {
 			x.Value[j] *= scale
 		}
-		if blankout.Predict(scoreVec(m, x, scores)) != e.Label {
+		if model.Predict(scoreVec(m, x, scores)) != e.Label {
 			wrong++
 		}
 	}
@@ -248,7 +249,7 @@ func knownError(m *blankout.Linear, s *set, d float64) float64 {
 }
 
 // scoreVec scores standardised features.
-func scoreVec(m *blankout.Linear, x blankout.Vec, out []float64) []float64 {
+func scoreVec(m *model.Linear, x blankout.Vec, out []float64) []float64 {
 	copy(out, m.Intercept)
 	for i, d := range x.Index {
 		for k := range out {
@@ -260,7 +261,7 @@ func scoreVec(m *blankout.Linear, x blankout.Vec, out []float64) []float64 {
 
 // exactModel solves the batch problem of a learner's configuration on the
 // features as the model from sees them.
-func exactModel(s *set, from *blankout.Linear, c batch.Config) (*batch.Fit, error) {
+func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) {
 	var b batch.Builder
 	for i := range s.examples {
 		e := s.examples[i]
@@ -275,7 +276,7 @@ func exactModel(s *set, from *blankout.Linear, c batch.Config) (*batch.Fit, erro
 
 // withScaler scores raw features with an exact solution found on those that from
 // had standardised.
-type withScaler struct{ from, exact *blankout.Linear }
+type withScaler struct{ from, exact *model.Linear }
 
 func (w withScaler) testError(s *set, d float64) float64 {
 	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	sums "blankout/measure"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -76,12 +77,12 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 		return 0, err
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
-	var model *blankout.Linear
+	var m *model.Linear
 	scores, wrong := make([]float64, schema.Outputs()), 0
 	for i := range s.examples {
 		e := nulled(&s.examples[i], columns, group, share, r)
 		copy(scores, l.Score(&e, make([]float64, len(scores))))
-		if blankout.Predict(scores) != e.Label {
+		if model.Predict(scores) != e.Label {
 			wrong++
 		}
 		if !fill {
@@ -89,9 +90,9 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 			continue
 		}
 		if i%50 == 0 { // what is expected changes slowly
-			model = l.Published()
+			m = l.Published()
 		}
-		e = expected(model, &e)
+		e = expected(m, &e)
 		l.LearnLater(&e, scores, &sums.Classes{})
 	}
 	return 100 * float64(wrong) / float64(len(s.examples)), nil
@@ -139,8 +140,8 @@ func without(e *blankout.Example, columns, group int, dead []bool) blankout.Exam
 }
 
 // expected returns the event with what the model expects in place of the nulls.
-func expected(m *blankout.Linear, e *blankout.Example) blankout.Example {
-	m = m.WithMissing(m.Missing.Forced(blankout.MissingFill))
+func expected(m *model.Linear, e *blankout.Example) blankout.Example {
+	m = m.WithMissing(m.Missing.Forced(model.MissingFill))
 	parts := m.Answer(e).Parts
 	if parts == nil {
 		return *e
@@ -168,7 +169,7 @@ func expected(m *blankout.Linear, e *blankout.Example) blankout.Example {
 		}
 		place, ok := slices.BinarySearch(c.Columns, column)
 		row := m.Rows.Row(column)
-		if !ok || row == nil || parts[place] != blankout.Filled {
+		if !ok || row == nil || parts[place] != model.Filled {
 			out.Missing = append(out.Missing, id)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online"
 )
 
@@ -88,7 +89,7 @@ func learnObserved(s *set, columns, group int, noise string, seed uint64) (told,
 	r.Shuffle(len(rates), func(i, j int) { rates[i], rates[j] = rates[j], rates[i] })
 	sum, count := make([]float64, columns), make([]float64, columns)
 	first := len(s.examples) * 2 / 3
-	var model *blankout.Linear
+	var m *model.Linear
 	scores, wrong, silent := make([]float64, schema.Outputs()), 0, 0
 	dead := make([]bool, len(rates))
 	for i := range s.examples {
@@ -102,15 +103,15 @@ func learnObserved(s *set, columns, group int, noise string, seed uint64) (told,
 				count[column]++
 			}
 		} else {
-			if model == nil {
-				model = l.Published()
+			if m == nil {
+				m = l.Published()
 			}
 			read := meant(&e, columns, sum, count)
-			if blankout.Predict(model.Score(&read, scores)) != e.Label {
+			if model.Predict(m.Score(&read, scores)) != e.Label {
 				silent++
 			}
 		}
-		if blankout.Predict(l.Learn(&e)) != e.Label {
+		if model.Predict(l.Learn(&e)) != e.Label {
 			wrong++
 		}
 	}

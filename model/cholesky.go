@@ -1,0 +1,133 @@
+package model
+
+// This file factorises positive matrices. It is our own so that programs that only read a
+// model need no library of linear algebra. Its sums run in a fixed order.
+
+import "math"
+
+// triangle is the factor U of a positive matrix U'U of n columns, row by row. Values below
+// its diagonal have no meaning.
+type triangle struct {
+	n    int
+	data []float64
+}
+
+// row returns row i from its column j on.
+func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
+
+// factorise returns the factor of a matrix, whose memory it takes. ok is false where
+// rounding has made the matrix indefinite. There is no estimate of the condition: the
+// shrinkage of a Covariance bounds that.
+func factorise(n int, matrix []float64) (u triangle, positive bool) {
+	u = triangle{n, matrix}
+	for k := 0; k < n; k += 4 {
+		end := min(k+4, n)
+		for i := k; i < end; i++ {
+			row := u.row(i, i)
+			for l := k; l < i; l++ {
+				above := u.row(l, i)
+				subtract(row, above[0], above)
+			}
+			if !(row[0] > 0) {
+				return u, false
+			}
+			root := math.Sqrt(row[0])
+			for j := range row {
+				row[j] /= root
+			}
+		}
+		for i := end; i < n; i++ { // where a row is left, k … end-1 are four
+			a, b, c, d := u.row(k, i), u.row(k+1, i), u.row(k+2, i), u.row(k+3, i)
+			subtract4(u.row(i, i), [4]float64{a[0], b[0], c[0], d[0]}, a, b, c, d)
+		}
+	}
+	return u, true
+}
+
+// subtract takes factor times a row from another.
+func subtract(from []float64, factor float64, row []float64) {
+	row = row[:len(from)]
+	for i := range from {
+		from[i] -= factor * row[i]
+	}
+}
+
+// subtract4 takes four rows, each times its factor, from another.
+func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
+	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
+	p, q, r, s := factors[0], factors[1], factors[2], factors[3]
+	for i := range from {
+		from[i] -= (p*a[i] + q*b[i]) + (r*c[i] + s*d[i])
+	}
+}
+
+// solve replaces the right side x by the solution of U'U y = x.
+func (u triangle) solve(x []float64) {
+	for i := range x {
+		row := u.row(i, i)
+		x[i] /= row[0]
+		subtract(x[i+1:], x[i], row[1:])
+	}
+	for i := len(x) - 1; i >= 0; i-- {
+		row := u.row(i, i)
+		x[i] = (x[i] - product(row[1:], x[i+1:])) / row[0]
+	}
+}
+
+// product returns the scalar product.
+func product(a, b []float64) float64 {
+	var p, q, r, s float64
+	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
+		p += a[0] * b[0]
+		q += a[1] * b[1]
+		r += a[2] * b[2]
+		s += a[3] * b[3]
+	}
+	for i, x := range a {
+		p += x * b[i]
+	}
+	return (p + q) + (r + s)
+}
+
+// solveAll is solve for many right sides, the columns of a matrix.
+func (u triangle) solveAll(x []float64, columns int) {
+	one := make([]float64, u.n)
+	for c := range columns {
+		for i := range one {
+			one[i] = x[i*columns+c]
+		}
+		u.solve(one)
+		for i, y := range one {
+			x[i*columns+c] = y
+		}
+	}
+}
+
+// inverse returns that of U'U, on and above the diagonal.
+func (u triangle) inverse() []float64 {
+	n := u.n
+	v := triangle{n, make([]float64, n*n)} // the inverse of U, from the last row up
+	for i := n - 1; i >= 0; i-- {
+		of, to := u.row(i, i), v.row(i, i)
+		k := i + 1
+		for ; k+4 <= n; k += 4 {
+			f := of[k-i:]
+			// Rows k+1 … k+3 begin later than row k: what is to the left of their diagonals is 0.
+			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
+		}
+		for ; k < n; k++ {
+			subtract(v.row(i, k), of[k-i], v.row(k, k))
+		}
+		to[0] = 1
+		for j := range to {
+			to[j] /= of[0]
+		}
+	}
+	out := make([]float64, n*n)
+	for i := range n {
+		for j := i; j < n; j++ {
+			out[i*n+j] = product(v.row(i, j), v.row(j, j))
+		}
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package model
+
+import (
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+func sparseEvent(columns ...uint32) *blankout.Example {
+	e := &blankout.Example{Weight: 1}
+	for _, c := range columns {
+		e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
+	}
+	return e
+}
+
+// The columns that nine of ten events hold are usual, while they do.
+func TestColumnUse(t *testing.T) {
+	u := ColumnUse{Memory: 50}
+	none := NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	for i := range 40 {
+		columns := []uint32{2, 7}
+		if i%10 == 0 {
+			columns = []uint32{uint32(100 + i), 7_000_000} // in any order of appearance
+		} else if i%2 == 0 {
+			columns = []uint32{2, 5, 7}
+		}
+		u.Count(nil, sparseEvent(columns...))
+	}
+	m := u.Review(none)
+	if !slices.Equal(m.Columns, []uint32{2, 7}) || !slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}) {
+		t.Errorf("usual %v of %v", m.Columns, u.Columns)
+	}
+	if u.Review(m) != m {
+		t.Error("nothing has changed, and there is another Missing")
+	}
+	for range 160 { // three halvings later
+		u.Count(nil, sparseEvent(2))
+	}
+	if m = u.Review(m); !slices.Equal(m.Columns, []uint32{2}) || !slices.Equal(u.Columns, []uint32{2, 5, 7}) {
+		t.Errorf("usual %v of %v after 7 has died", m.Columns, u.Columns)
+	}
+	// Products of fields are no columns of their own.
+	crossed := sparseEvent(2, 9)
+	crossed.Field = []uint16{0, 1}
+	fields := []blankout.Field{{}, {Kind: blankout.Cross}}
+	u = ColumnUse{}
+	u.Count(fields, crossed)
+	if !slices.Equal(u.Columns, []uint32{2}) || !crossed.IsSparse(fields) || crossed.IsSparse([]blankout.Field{{}, {Kind: blankout.Words}}) {
+		t.Error(u.Columns)
+	}
+}
+
+// What an event of a sparse text format scores that is known to lack columns.
+func TestKnownColumns(t *testing.T) {
+	rescale, asIs := MissingRules{MissingRescale, MissingRescale, MissingRescale, MissingRescale, MissingRescale}, MissingRules{MissingAsIs, MissingAsIs, MissingAsIs, MissingAsIs, MissingAsIs}
+	head := func(known bool, null, absent MissingRules) *Head {
+		m := NewMissing(null, absent, nil, nil, nil)
+		m.Known = known
+		if known {
+			m.Columns = []uint32{1, 4, 6}
+		}
+		s := blankout.NewSchema(8, nil, 2)
+		s.Known, s.NumericIndices = known, true
+		return &Head{Schema: s, Missing: m, Outputs: 1}
+	}
+	for _, c := range []struct {
+		head  *Head
+		event *blankout.Example
+		scale float64
+		rule  MissingRule
+		names []string
+	}{
+		{head(true, asIs, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
+		{head(true, asIs, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
+		{head(true, rescale, asIs), sparseEvent(3, 6), 1, MissingAsIs, []string{"2", "5"}},
+		{head(false, rescale, rescale), sparseEvent(3, 6), 1, "", nil},
+	} {
+		a := c.head.Answer(c.event)
+		scale, rule := a.Scale, a.Rule
+		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
+			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
+		}
+	}
+	// Of four features two die, and a usual column is left out already.
+	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
+	for _, c := range []struct {
+		head *Head
+		want float64
+	}{
+		{head(true, rescale, rescale), 2.5}, // (2 + 2 + 1) / 2
+		{head(true, rescale, asIs), 2},
+		{head(true, asIs, rescale), 1.5},
+		{head(false, rescale, rescale), 1},
+	} {
+		if got := c.head.AnswerDeleted(e, nil, dead); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
+		}
+	}
+	// A field with a name is null once it has lost everything.
+	named := head(false, rescale, rescale)
+	named.Schema.AddField(blankout.Field{Name: "a", Kind: blankout.Numeric})
+	named.Schema.AddField(blankout.Field{Name: "b", Kind: blankout.Categorical})
+	e = &blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
+	if one, both := named.AnswerDeleted(e, e.Field, []bool{false, true, false}), named.AnswerDeleted(e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
+		t.Error(one, both)
+	}
+}

@@ -1,0 +1,566 @@
+package model
+
+// This file decides what is known to be missing from an event, and what its score then is.
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"blankout"
+)
+
+// MissingRule says what counts for how much in an event that is known to lack
+// some of its fields.
+type MissingRule string
+
+const (
+	// MissingAuto is whichever of the others the model has measured to be better.
+	MissingAuto MissingRule = "auto"
+	// MissingAsIs lets the fields that are left count as they always do. What is
+	// missing adds nothing to a score: a standardised number is then its mean.
+	MissingAsIs MissingRule = "as-is"
+	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
+	// keeps its weight against the intercept.
+	MissingRescale MissingRule = "rescale"
+	// MissingFill tells the numbers that are missing from those that are left, by the
+	// model's Covariance. It leaves missing fields of other kinds as they are.
+	MissingFill MissingRule = "fill"
+)
+
+// missingRules are those that a model chooses from.
+var missingRules = []MissingRule{MissingAsIs, MissingRescale, MissingFill}
+
+// MissingRuleNames lists what ParseMissingRule reads.
+func MissingRuleNames() []string { return []string{"auto", "as-is", "rescale", "fill"} }
+
+// ParseMissingRule reads one of MissingRuleNames.
+func ParseMissingRule(s string) (MissingRule, error) {
+	if r := MissingRule(s); r == MissingAuto || slices.Contains(missingRules, r) {
+		return r, nil
+	}
+	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingRuleNames(), ", "))
+}
+
+// missingSure is by how many standard errors another rule must be better.
+const missingSure = 2
+
+// RuleLosses holds by rule, in the order as is, rescale, fill, what events lost under it.
+type RuleLosses [3]float64
+
+// RuleComparison sums over events the log-loss under each rule less that as is, and the
+// squares of the differences between any two.
+type RuleComparison struct {
+	Sum     RuleLosses
+	Squares RuleLosses // of the differences of rescale and as is, fill and as is, fill and rescale
+}
+
+// Add takes up an event of the given weight; keep is what is left of those before.
+func (c *RuleComparison) Add(keep, weight float64, loss RuleLosses) {
+	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
+	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
+		c.Squares[i] = keep*c.Squares[i] + d*d
+		if i < 2 {
+			c.Sum[i+1] = keep*c.Sum[i+1] + d
+		}
+	}
+}
+
+// Better returns the rule that has proved better than now, the best of them; now itself
+// in doubt.
+func (c *RuleComparison) Better(now MissingRule) MissingRule {
+	at := slices.Index(missingRules, now)
+	best := at
+	for i := range missingRules {
+		// The pairs (0,1), (0,2), (1,2) are in the places 0, 1, 2.
+		if d := c.Sum[i] - c.Sum[at]; i != at && d < -missingSure*math.Sqrt(c.Squares[i+at-1]) && c.Sum[i] < c.Sum[best] {
+			best = i
+		}
+	}
+	return missingRules[best]
+}
+
+// MissingBins is the number of ranges of the share of an event's fields that is
+// missing, each of which has a rule: up to each of the MissingEdges, and above.
+const MissingBins = 5
+
+// MissingEdges are the shares at which one range ends, itself included.
+var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7}
+
+// MissingBin returns the range that a share is in.
+func MissingBin(share float64) int {
+	bin := 0
+	for _, edge := range MissingEdges {
+		if share > edge {
+			bin++
+		}
+	}
+	return bin
+}
+
+// MissingRules holds a rule for each range of the share that is missing.
+type MissingRules [MissingBins]MissingRule
+
+// Missing says which fields of an event are known to be missing, and what its
+// score then is. It is the one place that decides this, for learning,
+// forecasts, validations and predictions alike.
+//
+// A field is known to be missing where it is null, or where it is a named field
+// that is left out, unless that is what it usually is. In bags of words and in the
+// sparse text formats what is left out is not said, or 0: that is never missing, but
+// for the columns that Schema.Known is about.
+//
+// The nil Missing, of models whose file says nothing, takes every null as missing
+// and nothing else, and scores as is. A Missing is immutable.
+type Missing struct {
+	// Null is for the fields that are null, by the share of the event's fields that
+	// they are; Absent is for those that are left out.
+	Null   MissingRules `json:"null"`
+	Absent MissingRules `json:"absent"`
+	// Usual lists, in ascending order, the fields that are missing where they are
+	// left out; UsuallyNull those that are not missing where they are null.
+	Usual       []uint16 `json:"usual,omitempty"`
+	UsuallyNull []uint16 `json:"usually_null,omitempty"`
+	// Also lists fields of several kinds, as (later id, first id) of one name: one
+	// of them stands for all. An event names the first where it says null.
+	Also [][2]uint16 `json:"also,omitempty"`
+	// Known is that of the Schema. Columns then lists, in ascending order, the columns of
+	// a sparse text format that are missing where they are left out.
+	Known   bool     `json:"known,omitempty"`
+	Columns []uint32 `json:"columns,omitempty"`
+	// Levels says by range of the share that is missing, null or left out, which weights
+	// answer: 0 those of the Head itself, i those of Head.Levels[i-1]. Nil is 0 everywhere.
+	Levels []int `json:"levels,omitempty"`
+
+	usual FieldSet // the same as Usual
+}
+
+// DefaultMissingRules rescales at every share: that is right for weights that
+// were learned as if features went missing, until there is evidence.
+func DefaultMissingRules() MissingRules {
+	return MissingRules{MissingRescale, MissingRescale, MissingRescale, MissingRescale, MissingRescale}
+}
+
+// NewMissing returns a Missing that owns its arguments.
+func NewMissing(null, absent MissingRules, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
+	m := &Missing{Null: null, Absent: absent, Usual: usual, UsuallyNull: usuallyNull, Also: also}
+	m.index()
+	return m
+}
+
+func (m *Missing) index() {
+	if n := len(m.Usual); n > 0 {
+		m.usual = NewFieldSet(int(slices.Max(m.Usual)) + 1)
+		m.usual.Add(m.Usual)
+	}
+}
+
+// UnmarshalJSON reads a Missing and checks it.
+func (m *Missing) UnmarshalJSON(data []byte) error {
+	type plain Missing
+	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
+		return err
+	}
+	for _, rules := range []MissingRules{m.Null, m.Absent} {
+		for _, r := range rules {
+			if !slices.Contains(missingRules, r) {
+				return fmt.Errorf("missing: rule %q: want as-is, rescale or fill", r)
+			}
+		}
+	}
+	if m.Levels != nil && len(m.Levels) != MissingBins {
+		return fmt.Errorf("missing: %d levels for %d ranges", len(m.Levels), MissingBins)
+	}
+	if !slices.IsSorted(m.Columns) {
+		return fmt.Errorf("missing: the columns are not in ascending order")
+	}
+	m.index()
+	return nil
+}
+
+// WithRules returns m with other rules.
+func (m *Missing) WithRules(null, absent MissingRules) *Missing {
+	if m == nil {
+		return NewMissing(null, absent, nil, nil, nil)
+	}
+	with := *m
+	with.Null, with.Absent = null, absent
+	return &with
+}
+
+// WithLevels returns m with other Levels, which it owns.
+func (m *Missing) WithLevels(levels []int) *Missing {
+	with := *m
+	with.Levels = levels
+	return &with
+}
+
+// Forced returns m with one rule for everything, m itself for MissingAuto. The Levels stay
+// what they are.
+func (m *Missing) Forced(rule MissingRule) *Missing {
+	if rule == MissingAuto || rule == "" {
+		return m
+	}
+	all := MissingRules{rule, rule, rule, rule, rule}
+	return m.WithRules(all, all)
+}
+
+// Lack counts the fields of an event, without products of fields.
+type Lack struct {
+	Null, Absent float64 // known to be missing
+	// Named are those present whose absence would be known, Silent the others:
+	// bags of words, and the namespaces of a sparse text format. Where Schema.Known is
+	// about an event its features are counted, and not fields.
+	Named, Silent float64
+}
+
+// Some says whether anything is known to be missing.
+func (k Lack) Some() bool { return k.Null+k.Absent > 0 }
+
+// Share returns what share of all that could be there is missing, null or left out.
+func (k Lack) Share() float64 { return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent) }
+
+// Deleted returns what k is after a share of the named fields has become null.
+func (k Lack) Deleted(share float64) Lack {
+	k.Null += share * k.Named
+	k.Named *= 1 - share
+	return k
+}
+
+// Scale returns what the features of an event that lacks k are multiplied by: 1 or, if the
+// rule for its share says so, 1/(1 - share missing).
+func (m *Missing) Scale(k Lack) float64 {
+	present := k.Named + k.Silent
+	if m == nil || present <= 0 { // without fields it is the intercept alone
+		return 1
+	}
+	lost := 0.0
+	if k.Null > 0 && m.Null[MissingBin(k.Null/(k.Null+present))] == MissingRescale {
+		lost += k.Null
+	}
+	if k.Absent > 0 && m.Absent[MissingBin(k.Absent/(k.Absent+present))] == MissingRescale {
+		lost += k.Absent
+	}
+	return 1 + lost/present
+}
+
+// Growth returns by what share of itself Scale grows where one more of the named fields
+// of an event that lacks k becomes null.
+func (m *Missing) Growth(k Lack) float64 {
+	present := k.Named + k.Silent
+	if m == nil || present <= 0 {
+		return 0
+	}
+	scale := m.Scale(k)
+	grows := scale - 1 // what is lost is shared by fewer
+	if m.Null[MissingBin(k.Null/(k.Null+present))] == MissingRescale {
+		grows++
+	}
+	return grows / (scale * present)
+}
+
+// Lack counts the fields of an event of a Schema with these fields. It uses the
+// set given, which has room for them, and leaves the fields present in it.
+func (m *Missing) Lack(fields []blankout.Field, e *blankout.Example, present FieldSet) (k Lack) {
+	for i := range present {
+		present[i] = 0
+	}
+	if m != nil && m.Known && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
+		return m.lackOfColumns(fields, e)
+	}
+	if e.Field == nil && e.Features.Len() > 0 {
+		return k // a sparse text format without fields
+	}
+	present.Add(e.Field)
+	if m != nil {
+		for _, a := range m.Also {
+			if present.Has(a[0]) {
+				present.remove(a[0])
+				present.Add(a[1:])
+			}
+		}
+	}
+	if len(e.Missing) == 0 && (m == nil || m.usual.within(present)) {
+		return k // the usual case: the fields present need no counting
+	}
+	for _, id := range e.Missing {
+		switch {
+		case int(id) >= len(fields) || present.Has(id):
+		case m == nil:
+			k.Null++
+		default:
+			if _, usually := slices.BinarySearch(m.UsuallyNull, id); !usually {
+				k.Null++
+			}
+			if m.usual.Has(id) {
+				k.Absent-- // it is one of those counted now
+			}
+		}
+	}
+	if m != nil {
+		k.Absent += float64(m.usual.outside(present))
+	}
+	k.Named, k.Silent = present.Count(fields)
+	return k
+}
+
+// fills says whether the nulls of an event that lacks k are filled in, and what it
+// leaves out.
+func (m *Missing) fills(k Lack) (null, absent bool) {
+	present := k.Named + k.Silent
+	if m == nil {
+		return false, false
+	}
+	null = k.Null > 0 && m.Null[MissingBin(k.Null/(k.Null+present))] == MissingFill
+	absent = k.Absent > 0 && m.Absent[MissingBin(k.Absent/(k.Absent+present))] == MissingFill
+	return null, absent
+}
+
+// Answer says how an event is answered that is known to lack fields.
+type Answer struct {
+	// Rule is "" if nothing is known to be missing.
+	Rule MissingRule
+	// Scale is by what the features are multiplied, those that are filled in too.
+	Scale float64
+	// Parts says which columns of the model's Covariance are filled in; nil if none is.
+	Parts Parts
+	// Level says which weights answer, see Missing.Levels.
+	Level int
+}
+
+// Answer returns how an event is answered.
+func (h *Head) Answer(e *blankout.Example) Answer {
+	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
+		return Answer{Scale: 1}
+	}
+	var some [16]uint64
+	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
+	k := h.Missing.Lack(h.Schema.Fields, e, present)
+	if !k.Some() {
+		return Answer{Scale: 1}
+	}
+	a := Answer{Rule: MissingAsIs, Scale: h.Missing.Scale(k)}
+	if m := h.Missing; m != nil && m.Levels != nil {
+		a.Level = m.Levels[MissingBin(k.Share())]
+	}
+	if a.Scale != 1 {
+		a.Rule = MissingRescale
+	}
+	if null, absent := h.Missing.fills(k); h.Covariance != nil && (null || absent) {
+		if a.Parts = h.parts(e, present, null, absent); a.Parts != nil {
+			a.Rule = MissingFill
+		}
+	}
+	return a
+}
+
+// parts says which columns of the Covariance are filled in: those of fields that are
+// null, of fields that are left out although usual, or of both. It is nil where that is
+// none.
+func (h *Head) parts(e *blankout.Example, present FieldSet, null, absent bool) Parts {
+	c, m, some := h.Covariance, h.Missing, false
+	parts := make(Parts, len(c.Columns))
+	for i, id := range c.Fields {
+		part := byte(Apart)
+		switch {
+		case id == 0 && e.LacksColumn(c.Columns[i]):
+			if null {
+				part = Filled
+			}
+		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i])):
+			part = Observed // left out it is 0
+		case id == 0:
+			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual && absent {
+				part = Filled
+			}
+		case present.Has(id):
+			part = Observed
+		case m.isNull(e, id):
+			if null {
+				part = Filled
+			}
+		case absent && m != nil && m.usual.Has(id):
+			part = Filled
+		}
+		parts[i], some = part, some || part == Filled
+	}
+	if !some {
+		return nil
+	}
+	return parts
+}
+
+// isNull says whether an event names a field as null that is not usually so.
+func (m *Missing) isNull(e *blankout.Example, id uint16) bool {
+	if _, named := slices.BinarySearch(e.Missing, id); !named || m == nil {
+		return named
+	}
+	_, usually := slices.BinarySearch(m.UsuallyNull, id)
+	return !usually
+}
+
+// Delete sets left to what is left of an event of which some features have died, and to
+// what is then known to be missing. x are its features as ScoreVec takes them, field
+// those of their fields (see Example.FieldsOf), dead says which have died. A field that
+// has lost everything is null; features of a sparse text format are missing if that is
+// declared. It keeps the memory of left.
+func (h *Head) Delete(e *blankout.Example, x blankout.Vec, field []uint16, dead []bool, declared bool, left *blankout.Example) {
+	left.Field, left.Missing, left.MissingColumns = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0]
+	kept, sparse := &left.Features, e.IsSparse(h.Schema.Fields)
+	kept.Index, kept.Value = kept.Index[:0], kept.Value[:0]
+	for i, column := range x.Index {
+		id := uint16(0)
+		if field != nil {
+			id = field[i]
+		}
+		switch {
+		case !dead[i]:
+			left.Field = append(left.Field, id)
+			kept.Index, kept.Value = append(kept.Index, column), append(kept.Value, x.Value[i])
+		case (id == 0 || sparse) && declared:
+			left.MissingColumns = append(left.MissingColumns, column)
+		case id != 0 && !sparse:
+			left.Missing = append(left.Missing, id)
+		}
+	}
+	slices.Sort(left.Missing)
+	left.Missing = slices.DeleteFunc(slices.Compact(left.Missing), func(id uint16) bool {
+		return int(id) < len(h.Schema.Fields) && h.Schema.Fields[id].Kind == blankout.Cross || slices.Contains(left.Field, id)
+	})
+	if field == nil {
+		left.Field = nil
+	} else if left.Field == nil {
+		left.Field = []uint16{}
+	}
+}
+
+// Lack is that of Missing for an event under h's Schema, its fields counted in
+// any case.
+func (h *Head) Lack(e *blankout.Example) Lack {
+	var some [16]uint64
+	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
+	k := h.Missing.Lack(h.Schema.Fields, e, present)
+	if k.Named == 0 { // they may not have been counted
+		k.Named, k.Silent = present.Count(h.Schema.Fields)
+	}
+	return k
+}
+
+// MissingFields returns the names of the fields that are known to be missing
+// from an event: those that are null, and those that are usual and left out. In a sparse
+// text format they are the names of columns.
+func (h *Head) MissingFields(e *blankout.Example) (names []string) {
+	fields, m := h.Schema.Fields, h.Missing
+	if m != nil && len(m.Columns) > 0 && e.IsSparse(fields) {
+		name := h.Schema.Namer()
+		m.absentColumns(e, func(column uint32) { names = append(names, name(column)) })
+		return names
+	}
+	present := NewFieldSet(len(fields))
+	if k := m.Lack(fields, e, present); !k.Some() {
+		return nil
+	}
+	missing := slices.Clone(e.Missing)
+	if m != nil {
+		missing = append(slices.DeleteFunc(missing, func(id uint16) bool {
+			_, usually := slices.BinarySearch(m.UsuallyNull, id)
+			return usually
+		}), m.Usual...)
+		slices.Sort(missing)
+		missing = slices.Compact(missing)
+	}
+	for _, id := range missing {
+		if int(id) < len(fields) && !present.Has(id) {
+			names = append(names, fields[id].Name)
+		}
+	}
+	return names
+}
+
+// FieldSet is a set of field ids.
+type FieldSet []uint64
+
+// NewFieldSet returns an empty set with room for the ids below n.
+func NewFieldSet(n int) FieldSet { return make(FieldSet, (n+63)/64) }
+
+// Room returns s, or a new set, with room for the ids below n.
+func (s FieldSet) Room(n int) FieldSet {
+	if n <= 64*len(s) {
+		return s
+	}
+	return NewFieldSet(n)
+}
+
+// Add adds ids; those that it has no room for are left out.
+func (s FieldSet) Add(ids []uint16) {
+	if len(s) == 1 { // most streams have no more fields: a register will do
+		w := s[0]
+		for _, id := range ids {
+			if id < 64 {
+				w |= 1 << (id & 63)
+			}
+		}
+		s[0] = w
+		return
+	}
+	for _, id := range ids {
+		if i := int(id >> 6); i < len(s) {
+			s[i] |= 1 << (id & 63)
+		}
+	}
+}
+
+func (s FieldSet) remove(id uint16) { s[id>>6] &^= 1 << (id & 63) }
+
+// Has says whether id is in the set.
+func (s FieldSet) Has(id uint16) bool {
+	return int(id>>6) < len(s) && s[id>>6]&(1<<(id&63)) != 0
+}
+
+// within says whether all of s is in t.
+func (s FieldSet) within(t FieldSet) bool {
+	for i, w := range s {
+		if i >= len(t) || w&^t[i] != 0 {
+			return i >= len(t) && w == 0
+		}
+	}
+	return true
+}
+
+// outside counts what of s is not in t.
+func (s FieldSet) outside(t FieldSet) (n int) {
+	for i, w := range s {
+		if i < len(t) {
+			w &^= t[i]
+		}
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Each calls f with the ids in ascending order.
+func (s FieldSet) Each(f func(id int)) {
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			f(i<<6 | bits.TrailingZeros64(w))
+		}
+	}
+}
+
+// Count counts the fields of a set: those whose absence would be known, and the others.
+// Products of fields and the anonymous field count as neither.
+func (s FieldSet) Count(fields []blankout.Field) (named, silent float64) {
+	s.Each(func(id int) {
+		switch {
+		case id == 0 || id >= len(fields) || fields[id].Kind == blankout.Cross:
+		case fields[id].Kind.Named():
+			named++
+		default:
+			silent++
+		}
+	})
+	return named, silent
+}

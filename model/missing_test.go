@@ -1,0 +1,152 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"blankout"
+)
+
+// missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words
+// of field w, weight 16, the product a^b, weight 32, and the intercept -1.
+func missingModel() *Linear {
+	s := blankout.NewSchema(5, nil, 2)
+	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
+		s.AddField(blankout.Field{Name: name, Kind: []blankout.Kind{blankout.Numeric, blankout.Numeric, blankout.Numeric, blankout.Numeric, blankout.Words, blankout.Cross}[i]})
+	}
+	return NewLinear(s, "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8, 16, 32}}, []float64{-1})
+}
+
+// missingEvent holds a 1 for each of the fields 1 to 6.
+func missingEvent(null []uint16, fields ...uint16) *blankout.Example {
+	e := &blankout.Example{Missing: null}
+	for _, id := range fields {
+		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(id-1)), append(e.Features.Value, 1)
+		e.Field = append(e.Field, id)
+	}
+	return e
+}
+
+func TestMissing(t *testing.T) {
+	asIs, rescale := MissingAsIs, MissingRescale
+	usual := []uint16{1, 2, 3, 4}
+	plain := NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	low := MissingRules{asIs, asIs, rescale, rescale, rescale} // rescales above 0.3
+	for i, c := range []struct {
+		m     *Missing
+		e     *blankout.Example
+		score float64
+		rule  MissingRule
+		names []string
+	}{
+		{plain, missingEvent(nil, 1, 2, 3, 4), 14, "", nil},
+		{plain, missingEvent(nil, 1, 2, 4), 10, "", nil}, // not known to be usual
+		{plain, missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{nil, missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		{(*Missing)(nil).Forced(rescale), missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{plain.Forced(asIs), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		// Two words of one field are one field, and the product of two is none.
+		{plain, &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 4, 5, 7}, Value: []float64{1, 1, 1, 1}}, Field: []uint16{1, 5, 6, 5}, Missing: []uint16{3}},
+			49*1.5 - 1, rescale, []string{"c"}},
+		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
+		// Left out although usual, a null that is usual too, and both.
+		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
+		// A sparse text format leaves out zeros.
+		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
+		// The rule depends on the share, for nulls and for what is left out apart.
+		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		// Field 2 is another kind of field 1: one is there.
+		{NewMissing(low, DefaultMissingRules(), []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
+		{NewMissing(low, DefaultMissingRules(), []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
+	} {
+		m := missingModel()
+		m.Missing = c.m
+		a := m.Answer(c.e)
+		scale, rule := a.Scale, a.Rule
+		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
+			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
+		}
+		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
+			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
+		}
+		// A file says the same.
+		each, err := m.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := slices.Collect(each)
+		read, err := ReadLinear(blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 {
+			t.Errorf("case %d: read from a file it scores %v, want %v", i, got, c.score)
+		}
+	}
+}
+
+// An explanation's contributions are parts of the score that is answered.
+func TestMissingExplained(t *testing.T) {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	x := m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
+	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
+		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
+	}
+	for _, m.Noise = range []string{"dropout:0.5", "gaussian:0.5"} {
+		as, rescaled := *m, m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
+		as.Missing = as.Missing.Forced(MissingAsIs)
+		if is := as.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1); is.Variance == 0 || math.Abs(rescaled.Variance/is.Variance-16./9) > 1e-12 {
+			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
+		} else {
+			for i, term := range rescaled.Terms {
+				if math.Abs(term.Share-is.Terms[i].Share) > 1e-12 {
+					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Share, is.Terms[i].Share)
+				}
+			}
+		}
+	}
+}
+
+// Fields beyond what the model knows, as a decoder may meet, change nothing.
+func TestMissingUnknownField(t *testing.T) {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	e := missingEvent([]uint16{3}, 1, 2, 4)
+	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 9), append(e.Features.Value, 1), append(e.Field, 7)
+	e.Missing = append(e.Missing, 2000)
+	if got, want := m.Score(e, make([]float64, 1))[0], 11*4.0/3-1; math.Abs(got-want) > 1e-12 {
+		t.Errorf("score %v, want %v", got, want)
+	}
+}
+
+func TestParseMissingRule(t *testing.T) {
+	for _, s := range MissingRuleNames() {
+		if r, err := ParseMissingRule(s); err != nil || string(r) != s {
+			t.Errorf("%s: %v, %v", s, r, err)
+		}
+	}
+	for _, s := range []string{"guess", "", "zero"} {
+		if _, err := ParseMissingRule(s); err == nil {
+			t.Errorf("%q: no error", s)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"null":["guess","","","",""]}`), new(Missing)); err == nil {
+		t.Error("a file's unknown rule: no error")
+	}
+}
+
+func ExampleHead_Answer() {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
+	fmt.Println(a.Scale, a.Rule)
+	// Output: 2 rescale
+}

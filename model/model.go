@@ -1,0 +1,222 @@
+package model
+
+// This file holds what all models share: the interface, the head of a file, calibration
+// and answers.
+
+import (
+	"iter"
+	"math"
+
+	"blankout"
+)
+
+// Model is what has been learned, as everything needs it that answers events: a
+// [Linear], or the kernel machine of package kernel. What only a linear model can
+// tell, such as weights and what a feature adds to a score, its own methods tell: a
+// caller that wants them asserts the type. A Model is immutable and safe for
+// concurrent use.
+type Model interface {
+	// About returns what models of every kind have. It must not be changed.
+	About() *Head
+	// Score writes the K scores of an event to out, which must have room for them and
+	// for a score of each class, and returns those. Where fields are known to be
+	// missing, Head.Missing decides.
+	Score(e *blankout.Example, out []float64) []float64
+	// Standardised appends to out the features of an event as they are scored: through
+	// the Scaler, with the dense columns that the event leaves out as the number 0.
+	Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec
+	// ScoreVec is Score for features as Standardised returns them. It takes them as they
+	// are, whatever is missing.
+	ScoreVec(x blankout.Vec, out []float64) []float64
+	// ScoreLacking is ScoreVec for the features of an event of which the Field, Missing
+	// and MissingColumns of e say what is left, and what is known to be missing.
+	ScoreLacking(x blankout.Vec, e *blankout.Example, out []float64) []float64
+	// Kind is that of the model's file.
+	Kind() string
+	// EachBlock yields the blocks of the model's file.
+	EachBlock() (iter.Seq[blankout.Block], error)
+}
+
+// Head is what models of every kind have; it is in the JSON block "model" of a model
+// file.
+type Head struct {
+	Schema  *blankout.Schema `json:"schema"`
+	Scaler  Scaler           `json:"scaler"`
+	Loss    string           `json:"loss"`  // as loss.Parse reads it, or the name of another objective
+	Noise   string           `json:"noise"` // as ParseNoise reads it
+	Outputs int              `json:"outputs"`
+	// Pairs says that the outputs tell two classes apart each, in the order
+	// (1,0), (2,0), (2,1), (3,0) …: one-against-one. See ClassScores.
+	Pairs     bool      `json:"pairs,omitempty"`
+	Intercept []float64 `json:"intercept"` // published, one for each output
+	Layout    Layout    `json:"layout"`
+	// Calibration maps a score to a probability, see Probabilities.
+	Calibration *Calibration `json:"calibration,omitempty"`
+	// Positive names the positive one of two classes, for people and measures: scores are
+	// those of the second class whichever it is. "" is the second.
+	Positive string `json:"positive,omitempty"`
+	// Threshold is the probability of the second of two classes above which an event
+	// counts as of it; 0 is one half. See Predict.
+	Threshold float64 `json:"threshold,omitempty"`
+	// Missing says what is known to be missing from an event, and what the score
+	// then is.
+	Missing *Missing `json:"missing,omitempty"`
+	// Levels are further weights, learned under other noise than Noise, that Missing has
+	// events answered by that lack some of their fields. Their rows are the model's own.
+	Levels []Level `json:"levels,omitempty"`
+	// Covariance tells numbers that are missing from the others; nil if the model
+	// cannot. A model file holds it in a block of its own.
+	Covariance *Covariance `json:"-"`
+	// Residual says how far off predictions are where labels are numbers; nil if that is
+	// not known.
+	Residual *Residual `json:"residual,omitempty"`
+	Events   uint64    `json:"events"`            // learned from
+	Trained  string    `json:"trained,omitempty"` // by which solver, for people
+}
+
+// Level is what the weights of one noise level are, beside those that a Head tells of
+// itself.
+type Level struct {
+	Noise     string    `json:"noise"`     // as ParseNoise reads it
+	Intercept []float64 `json:"intercept"` // one for each output
+	Layout    Layout    `json:"layout"`    // of the same rows
+}
+
+// NoiseOf returns the noise that the weights were learned under which answer a.
+func (h *Head) NoiseOf(a Answer) string {
+	if a.Level == 0 || a.Level > len(h.Levels) {
+		return h.Noise
+	}
+	return h.Levels[a.Level-1].Noise
+}
+
+// About returns the Head itself.
+func (h *Head) About() *Head { return h }
+
+// Layout says where in a row the weights are. A learner's rows also hold its
+// metric and more; a batch model's hold the weights alone (width K, all zero here).
+type Layout struct {
+	Width  int `json:"width"`
+	Weight int `json:"weight"`
+	// The average of the iterates is kept as its lag behind the iterate, up to
+	// a common factor: average = weight + Average lag. Average 0 means none.
+	Lag     int     `json:"lag,omitempty"`
+	Average float64 `json:"average,omitempty"`
+	// Stats is where the column's running statistics start (see Scaler), -1 if
+	// rows hold none.
+	Stats int `json:"stats"`
+	// Scale multiplies the weights where they were learned in a unit of the targets, see
+	// Target; 0 is 1. Intercept and scores are in the targets' own unit.
+	Scale float64 `json:"scale,omitempty"`
+}
+
+// fits says whether the rows of a Layout have room for what it says is in them.
+func (l Layout) fits(outputs int) bool {
+	last := l.Width - outputs // where a column's weights may begin
+	return l.Weight >= 0 && l.Weight <= last && l.Lag >= 0 && l.Lag <= last && (l.Stats < 0 || l.Stats <= l.Width-ScalerWidth) &&
+		!math.IsNaN(l.Average) && l.Scale >= 0 && !math.IsInf(l.Scale, 1)
+}
+
+// Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).
+type Calibration struct {
+	A float64 `json:"a"`
+	B float64 `json:"b"`
+}
+
+// ClassScores turns outputs into the scores that Predict and Probabilities
+// take, in place. They are the same but for Pairs: there the scores are the
+// probabilities of the classes, coupled from those of the pairs.
+func (h *Head) ClassScores(outputs []float64) []float64 {
+	if !h.Pairs {
+		return outputs
+	}
+	k := len(h.Schema.Classes)
+	copy(outputs, couple(k, func(a, b int) float64 { return sigmoid(outputs[a*(a-1)/2+b]) }))
+	return outputs[:k]
+}
+
+// Predict returns the class of an event given its scores: for one output class
+// 1 if the score is positive, else 0; for more the first of the largest.
+func Predict(scores []float64) (class int) {
+	if len(scores) == 1 {
+		if scores[0] > 0 {
+			return 1
+		}
+		return 0
+	}
+	for k, f := range scores {
+		if f > scores[class] {
+			class = k
+		}
+	}
+	return class
+}
+
+// Predict returns the class of an event given its scores, as the function Predict
+// does, but of two classes with one output the second one only if its
+// probability exceeds Threshold.
+func (h *Head) Predict(scores []float64) (class int) {
+	if len(scores) != 1 {
+		return Predict(scores)
+	}
+	if a, b := h.Decision(); a*scores[0]+b > 0 {
+		return 1
+	}
+	return 0
+}
+
+// Decision returns a and b: Predict takes the second of two classes where
+// a f + b is above 0 for the score f of one output.
+func (h *Head) Decision() (a, b float64) {
+	a = 1
+	if c := h.Calibration; c != nil {
+		a, b = c.A, c.B
+	}
+	if h.Threshold > 0 {
+		b -= math.Log(h.Threshold / (1 - h.Threshold))
+	}
+	return a, b
+}
+
+// Probabilities writes the probability of every class to out, which must have
+// room for max(2, K) values. One output: the calibrated logistic function of
+// the score. More: the one-against-all probabilities divided by their sum.
+func (h *Head) Probabilities(scores, out []float64) []float64 {
+	if h.Pairs {
+		return append(out[:0], scores...)
+	}
+	c := Calibration{A: 1}
+	if h.Calibration != nil {
+		c = *h.Calibration
+	}
+	if len(scores) == 1 {
+		p := sigmoid(c.A*scores[0] + c.B)
+		return append(out[:0], 1-p, p)
+	}
+	out = out[:len(scores)]
+	sum := 0.0
+	for k, f := range scores {
+		out[k] = sigmoid(c.A*f + c.B)
+		sum += out[k]
+	}
+	for k := range out {
+		if sum > 0 {
+			out[k] /= sum
+		} else {
+			out[k] = 1 / float64(len(out))
+		}
+	}
+	return out
+}
+
+func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
+
+// Fits reports whether a Head that was read is one of a model of either kind: the
+// outputs fit the intercepts and the pairs of classes.
+func (h *Head) Fits() bool {
+	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) {
+		return false
+	}
+	k := len(h.Schema.Classes)
+	return !h.Pairs || k > 2 && h.Outputs == k*(k-1)/2
+}

@@ -1,0 +1,118 @@
+package model
+
+// This file holds what models say where the targets are numbers.
+
+import (
+	"math"
+
+	"blankout"
+	"blankout/loss"
+)
+
+// Residual says how far targets have been from the values predicted for them, so that a
+// prediction can tell its interval. Where the targets are counts, both are of the
+// residuals divided by the root of the value (Pearson's): the variance of a count grows
+// with what is expected. What events lacked is not among it: the variance that a score has
+// for that (see ScoreVariance) has been taken from the squares, and Interval adds that of its event.
+type Residual struct {
+	Mean      float64 `json:"mean"`
+	Deviation float64 `json:"deviation"`
+}
+
+// IntervalShare is the share of targets that an interval is made to cover, and
+// intervalWidth how many deviations to either side of its middle do, were the residuals
+// normal.
+const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
+
+// Value returns the number that a score predicts: the score itself or, of counts, its
+// exponential.
+func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
+
+// Target returns what the model's labels are, Sign where they are classes.
+func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
+
+// ValueOf is Head.Value for targets of a kind.
+func ValueOf(t loss.Target, score float64) float64 {
+	if t == loss.Count {
+		return math.Exp(score)
+	}
+	return score
+}
+
+// Interval returns the bounds between which the target of an event with that value lies
+// in nine of ten cases, if residuals go on as they were; NaN for a model without a Residual.
+// v is the ScoreVariance of the event.
+func (h *Head) Interval(value, v float64) (low, high float64) {
+	if h.Residual == nil {
+		return math.NaN(), math.NaN()
+	}
+	return h.Residual.Interval(h.Target(), value, v)
+}
+
+// Interval is Head.Interval for targets of a kind.
+func (r Residual) Interval(t loss.Target, value, v float64) (low, high float64) {
+	unit := pearson(t, value)
+	middle, width := value+unit*r.Mean, unit*intervalWidth*math.Sqrt(r.Deviation*r.Deviation+r.Lacking(t, value, v))
+	if low, high = middle-width, middle+width; t == loss.Count {
+		low = max(low, 0)
+	}
+	return low, high
+}
+
+// Of returns the residual of a target as a Residual measures it.
+func (Residual) Of(t loss.Target, y, value float64) float64 { return (y - value) / pearson(t, value) }
+
+// maxVariance bounds that of the score of a count, whose value grows with its exponential.
+const maxVariance = 10
+
+// Lacking returns by how much the variance v of a score raises that of a residual: of a
+// count, whose logarithm is normal, the variance is value^2 (e^v - 1).
+func (Residual) Lacking(t loss.Target, value, v float64) float64 {
+	if t == loss.Count {
+		return value * math.Expm1(min(v, maxVariance))
+	}
+	return v
+}
+
+// ScoreVariance returns the variance that the score of an event has for the numbers that
+// are known to be missing from it, where labels are numbers: what is left open by filling
+// in and, where the event is answered as it is, the square of what would have been filled in
+// too. It is 0 where nothing is missing, or the model has no Covariance.
+func ScoreVariance(m Model, e *blankout.Example) float64 {
+	linear, ok := m.(*Linear)
+	if !ok || linear.Covariance == nil || linear.Answer(e).Rule == "" {
+		return 0
+	}
+	return linear.VarianceLacking(linear.Standardised(e, blankout.Vec{}), e)
+}
+
+// VarianceLacking is ScoreVariance for what ScoreLacking takes.
+func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) float64 {
+	a := m.Answer(e)
+	filled := a.Parts != nil
+	if !filled && a.Rule != "" && m.Covariance != nil {
+		asFilled := m.Head
+		asFilled.Missing = m.Missing.Forced(MissingFill)
+		a.Parts = asFilled.Answer(e).Parts
+	}
+	if a.Parts == nil {
+		return 0
+	}
+	r := m.At(a).repaired(x, a.Parts)
+	if filled {
+		return a.Scale * a.Scale * r.variance[0]
+	}
+	off := r.shift[0]
+	for place, value := range m.Covariance.each(x) {
+		off += value * r.extra[place*m.Outputs]
+	}
+	return a.Scale * a.Scale * (r.variance[0] + off*off)
+}
+
+// pearson returns what residuals at a value are measured in.
+func pearson(t loss.Target, value float64) float64 {
+	if t == loss.Count {
+		return math.Sqrt(max(value, 1e-9))
+	}
+	return 1
+}

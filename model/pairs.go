@@ -1,0 +1,60 @@
+package model
+
+// This file computes the probabilities of classes from those of their pairs.
+
+import "math"
+
+// couple returns the probabilities of k classes from those of their pairs: r(i, j)
+// is that of class i given that it is i or j, r(j, i) the rest of 1. It is the
+// second method of Wu, Lin and Weng, Probability Estimates for Multi-class
+// Classification by Pairwise Coupling (2004, section 4): of all p that sum to one
+// the one that minimises the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2,
+// which is p'Qp with Q_ii the sum of r(j,i)^2 and Q_ij = -r(j,i) r(i,j), by their
+// algorithm 2. At the minimum every (Qp)_i is p'Qp.
+func couple(k int, r func(i, j int) float64) []float64 {
+	const (
+		least = 1e-7 // of an r, so that Q is not singular
+		tol   = 1e-9 // of a (Qp)_i; all r are at most 1
+		most  = 1000 // rounds
+	)
+	memory := make([]float64, k*k+2*k)
+	p, qp, q := memory[:k], memory[k:2*k], memory[2*k:]
+	for i := range k {
+		p[i] = 1 / float64(k)
+		for j := range i {
+			a := min(max(r(i, j), least), 1-least)
+			b := 1 - a
+			q[i*k+j], q[j*k+i] = -a*b, -a*b
+			q[i*k+i] += b * b
+			q[j*k+j] += a * a
+		}
+	}
+	for range most {
+		pqp, gap := 0.0, 0.0
+		for i := range k {
+			qp[i] = 0
+			for j, x := range p {
+				qp[i] += q[i*k+j] * x
+			}
+			pqp += p[i] * qp[i]
+		}
+		for _, x := range qp {
+			gap = max(gap, math.Abs(x-pqp))
+		}
+		if gap < tol {
+			break
+		}
+		for i := range k {
+			// The step along p_i, and the sum is one again.
+			row := q[i*k:][:k]
+			step := (pqp - qp[i]) / row[i]
+			pqp = (pqp + step*(step*row[i]+2*qp[i])) / ((1 + step) * (1 + step))
+			p[i] += step
+			for j := range k {
+				qp[j] = (qp[j] + step*row[j]) / (1 + step)
+				p[j] /= 1 + step
+			}
+		}
+	}
+	return p
+}

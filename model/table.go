@@ -1,0 +1,403 @@
+package model
+
+// This file holds rows of numbers by column, found fast and copied cheaply.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"blankout"
+)
+
+// Table maps columns to rows of Width float64 values. Rows are given out in
+// slots on first touch, so memory follows the columns seen (8 Width bytes and 15
+// to 26 more for each, the rows in blocks of at most 512 KB), not the columns there
+// could be. A block knows when it was last written, so that a Snapshot copies only
+// what changed.
+type Table struct {
+	width   int
+	perBits uint     // log2 of the rows in a block
+	index   index    // slots by column
+	columns []uint32 // by slot
+	blocks  []tableBlock
+	spare   []float64  // memory for blocks to come
+	epoch   uint64     // counts Snapshots
+	lazy    *lazyIndex // of a Snapshot: stands in for index
+	latest  lookup
+}
+
+type tableBlock struct {
+	rows    []float64 // 1<<perBits of them
+	written uint64    // the epoch of the last write
+}
+
+// lookup is the columns looked up last, and the slots found, plus one.
+type lookup struct{ columns, slots []uint32 }
+
+// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
+// of the same columns share one.
+type lazyIndex struct {
+	once sync.Once
+	index
+}
+
+const (
+	// blockBytes bounds a block; the snapshot topic sends one as one message.
+	blockBytes = 1 << 19
+	// A Table of chunkFrom blocks or more allocates chunkBytes of them at a time.
+	chunkFrom, chunkBytes = 4, 8 << 20
+)
+
+// index finds the slots of columns: of the first ones, as a file numbers its
+// features, in an array; of the others, as names hash to, in an open-addressed
+// hash table at most three quarters full, in which eight neighbours share a line
+// of the cache.
+type index struct {
+	low     []uint32 // by column: slot+1, 0 is none
+	entries []uint64 // column<<32 | slot+1, 0 is empty
+	shift   uint8    // 64 less the logarithm of the number of lines
+	used    int
+}
+
+const maxLow = 1 << 17 // columns in index.low
+
+// home returns where a column's entry is if no other has taken its place.
+func (x *index) home(column uint32) int {
+	line := uint64(column>>3) * 0x9e3779b97f4a7c15 >> (x.shift & 63) // Fibonacci hashing
+	return int(line<<3 | uint64(column&7))
+}
+
+// slot returns the slot of a column plus one, 0 if it has none.
+func (x *index) slot(column uint32) uint32 {
+	if column < uint32(len(x.low)) {
+		return x.low[column]
+	}
+	return x.hashed(column)
+}
+
+// hashed is slot for columns that are not in x.low. It is not for slot to take in,
+// which is small enough itself to be taken in by loops.
+//
+//go:noinline
+func (x *index) hashed(column uint32) uint32 {
+	if len(x.entries) == 0 {
+		return 0
+	}
+	for at := x.home(column); ; at++ {
+		at &= len(x.entries) - 1
+		if e := x.entries[at]; uint32(e>>32) == column || e == 0 {
+			return uint32(e)
+		}
+	}
+}
+
+// enter adds a column that has no slot yet.
+func (x *index) enter(column, slot uint32) {
+	if column < maxLow {
+		if column >= uint32(len(x.low)) {
+			low := make([]uint32, max(64, 1<<bits.Len32(column)))
+			copy(low, x.low)
+			x.low = low
+		}
+		x.low[column] = slot + 1
+		return
+	}
+	if x.used++; 4*x.used > 3*len(x.entries) {
+		x.resize(max(64, 2*len(x.entries)))
+	}
+	x.put(uint64(column)<<32 | uint64(slot+1))
+}
+
+// resize gives the index room for a power of two of entries.
+func (x *index) resize(size int) {
+	old := x.entries
+	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
+	for _, e := range old {
+		if e != 0 {
+			x.put(e)
+		}
+	}
+}
+
+func (x *index) put(entry uint64) {
+	at := x.home(uint32(entry >> 32))
+	for x.entries[at] != 0 {
+		at = (at + 1) & (len(x.entries) - 1)
+	}
+	x.entries[at] = entry
+}
+
+// NewTable returns an empty Table of rows of the given width.
+func NewTable(width int) *Table {
+	if width <= 0 || width > blockBytes/8 {
+		panic(fmt.Sprintf("blankout: a row of %d values", width))
+	}
+	t := &Table{width: width, epoch: 1}
+	for width*8<<(t.perBits+1) <= blockBytes {
+		t.perBits++
+	}
+	return t
+}
+
+// Width returns the number of values in a row.
+func (t *Table) Width() int { return t.width }
+
+// Len returns the number of rows given out.
+func (t *Table) Len() int { return len(t.columns) }
+
+// Bytes returns the memory that the Table holds, without the memory behind
+// its last block that has not been touched.
+func (t *Table) Bytes() int {
+	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
+	for _, b := range t.blocks {
+		n += 8 * cap(b.rows)
+	}
+	return n
+}
+
+// Row returns the row of a column for reading, nil if it has none. The slice
+// stays the column's row for the life of the Table.
+func (t *Table) Row(column uint32) []float64 {
+	if slot := t.place(column); slot != 0 {
+		return t.slot(slot - 1)
+	}
+	return nil
+}
+
+// Slot returns the slot of a column, as Column counts them, and whether it has a row.
+func (t *Table) Slot(column uint32) (slot int, ok bool) {
+	place := t.place(column)
+	return int(place) - 1, place != 0
+}
+
+// place returns 1 + the slot of a column, 0 if it has no row.
+func (t *Table) place(column uint32) uint32 {
+	if t.lazy == nil {
+		return t.index.slot(column)
+	}
+	t.lazy.once.Do(func() {
+		for slot, column := range t.columns {
+			t.lazy.enter(column, uint32(slot))
+		}
+	})
+	return t.lazy.index.slot(column)
+}
+
+func (t *Table) slot(slot uint32) []float64 {
+	at := int(slot&(1<<t.perBits-1)) * t.width
+	return t.blocks[slot>>t.perBits].rows[at : at+t.width : at+t.width]
+}
+
+// Touch returns the row of a column for writing, giving it a row of zeros if it
+// has none. The row counts as written until the next Snapshot; a row that is
+// kept and written after one must be touched again.
+func (t *Table) Touch(column uint32) []float64 {
+	if slot := t.index.slot(column); slot != 0 {
+		t.blocks[(slot-1)>>t.perBits].written = t.epoch
+		return t.slot(slot - 1)
+	}
+	return t.add(column)
+}
+
+// TouchAll appends the rows of columns to rows, as Touch returns them.
+func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
+	at := len(rows)
+	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
+	out := rows[at:]
+	if !slices.Equal(columns, t.latest.columns) {
+		t.find(columns)
+	}
+	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
+	inBlock := uint32(1)<<perBits - 1
+	for i, slot := range t.latest.slots[:len(out)] {
+		if slot == 0 { // then, at least
+			out[i] = t.Touch(columns[i])
+			blocks = t.blocks
+			continue
+		}
+		slot--
+		b, from := &blocks[slot>>perBits], int(slot&inBlock)*width
+		b.written = epoch
+		out[i] = b.rows[from : from+width : from+width]
+	}
+	return rows
+}
+
+// Slots appends the slots of columns that have rows, as Column counts them; it is
+// fastest for those of the latest TouchAll.
+func (t *Table) Slots(columns, out []uint32) []uint32 {
+	if !slices.Equal(columns, t.latest.columns) {
+		t.find(columns)
+	}
+	for i, slot := range t.latest.slots[:len(columns)] {
+		if slot == 0 { // then, at least
+			slot = t.index.slot(columns[i])
+		}
+		out = append(out, slot-1)
+	}
+	return out
+}
+
+// find looks up the slots of columns.
+func (t *Table) find(columns []uint32) {
+	a := &t.latest
+	a.columns = append(a.columns[:0], columns...)
+	a.slots = slices.Grow(a.slots[:0], len(columns))[:len(columns)]
+	low := t.index.low
+	for i, column := range columns {
+		if int(column) < len(low) {
+			a.slots[i] = low[column]
+		} else {
+			a.slots[i] = t.index.hashed(column)
+		}
+	}
+}
+
+// Prefetch says that the rows of the columns of x, as far as there are any, are about
+// to be touched, and its values read. It changes nothing; memory gets to work on all
+// of them meanwhile. It does nothing for a Table small enough for the nearer caches.
+func (t *Table) Prefetch(x blankout.Vec) {
+	const (
+		lines = 4       // of a row; the processor sees by itself where a longer one goes on
+		small = 1 << 20 // bytes
+	)
+	if len(t.columns)*t.width*8 <= small || x.Len() == 0 {
+		return
+	}
+	prefetchLines(&x.Value[0], 8*x.Len())
+	t.find(x.Index)
+	prefetch(&t.latest.slots[0], x.Len(), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+}
+
+func (t *Table) add(column uint32) []float64 {
+	slot := uint32(len(t.columns))
+	t.columns = append(t.columns, column)
+	t.index.enter(column, slot)
+	if block := int(slot >> t.perBits); block == len(t.blocks) {
+		t.blocks = append(t.blocks, tableBlock{t.blockRows(), t.epoch})
+	} else {
+		t.blocks[block].written = t.epoch
+	}
+	return t.slot(slot)
+}
+
+// blockRows returns the memory of a new block. Where there are many they lie one
+// behind the other, in large pages, of which the kernel gives what is touched.
+func (t *Table) blockRows() []float64 {
+	n := t.width << t.perBits
+	if len(t.blocks) < chunkFrom {
+		return make([]float64, n)
+	}
+	if len(t.spare) < n {
+		t.spare = make([]float64, chunkBytes/(8*n)*n)
+		largePages(t.spare)
+	}
+	rows := t.spare[:n:n]
+	t.spare = t.spare[n:]
+	return rows
+}
+
+// Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
+// in the order of first touch.
+func (t *Table) Column(i int) (column uint32, row []float64) {
+	return t.columns[i], t.slot(uint32(i))
+}
+
+// Snapshot returns an immutable copy of the rows as they are now, safe for
+// concurrent use. prev is the latest earlier Snapshot of the same Table, or nil:
+// blocks not written since are shared with it, the others copied. That copying
+// is all it costs; the index that Row needs is made when Row is first called.
+func (t *Table) Snapshot(prev *Table) *Table {
+	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
+	s.columns = t.columns[:len(t.columns):len(t.columns)] // append-only: shared
+	if prev != nil && len(prev.columns) == len(t.columns) {
+		s.lazy = prev.lazy
+	} else {
+		s.lazy = new(lazyIndex)
+	}
+	s.blocks = make([]tableBlock, len(t.blocks))
+	for i, b := range t.blocks {
+		if prev != nil && i < len(prev.blocks) && b.written <= prev.epoch {
+			s.blocks[i] = prev.blocks[i]
+			continue
+		}
+		s.blocks[i].rows = slices.Clone(b.rows)
+	}
+	t.epoch++
+	return s
+}
+
+// Blocks encodes the Table as named blocks, little-endian: "columns" holds the
+// column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
+// number of slots each, the last one cut to the slots in use.
+func (t *Table) Blocks() []blankout.Block { return slices.Collect(t.EachBlock()) }
+
+// EachBlock yields what Blocks returns, each encoded when it is asked for: a
+// large Table is written without holding it in memory a second time.
+func (t *Table) EachBlock() iter.Seq[blankout.Block] {
+	return func(yield func(blankout.Block) bool) {
+		columns := make([]byte, 0, 4*len(t.columns))
+		for _, c := range t.columns {
+			columns = binary.LittleEndian.AppendUint32(columns, c)
+		}
+		if !yield(blankout.Block{Name: "columns", Data: columns}) {
+			return
+		}
+		for i, b := range t.blocks {
+			used := min(len(b.rows), (len(t.columns)-i<<t.perBits)*t.width)
+			data := make([]byte, 0, 8*used)
+			for _, v := range b.rows[:used] {
+				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+			}
+			if !yield(blankout.Block{Name: fmt.Sprintf("rows/%04d", i), Data: data}) {
+				return
+			}
+		}
+	}
+}
+
+// ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
+// taken only after the rows have been seen to be there for all the columns.
+func ReadTable(width int, blocks []blankout.Block) (*Table, error) {
+	if width <= 0 || width > blockBytes/8 {
+		return nil, fmt.Errorf("rows of %d values", width)
+	}
+	t := NewTable(width)
+	columns, err := blankout.FindBlock(blocks, "columns")
+	if err != nil {
+		return nil, err
+	}
+	if len(columns)%4 != 0 {
+		return nil, fmt.Errorf("block columns: %d bytes are not a whole number of columns", len(columns))
+	}
+	var rows [][]byte
+	for left := len(columns) / 4; left > 0; left -= 1 << t.perBits {
+		name := fmt.Sprintf("rows/%04d", len(rows))
+		data, err := blankout.FindBlock(blocks, name)
+		if err != nil {
+			return nil, err
+		}
+		if want := 8 * width * min(left, 1<<t.perBits); len(data) != want {
+			return nil, fmt.Errorf("block %s: %d bytes, want %d", name, len(data), want)
+		}
+		rows = append(rows, data)
+	}
+	for at := 0; at < len(columns); at += 4 {
+		column := binary.LittleEndian.Uint32(columns[at:])
+		if t.index.slot(column) != 0 {
+			return nil, fmt.Errorf("block columns: column %d twice", column)
+		}
+		t.add(column)
+	}
+	for i, data := range rows {
+		for j := range len(data) / 8 {
+			t.blocks[i].rows[j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+		}
+	}
+	return t, nil
+}

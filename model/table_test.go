@@ -1,0 +1,217 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+)
+
+// TestTable runs a Table beside the obvious map through random touches,
+// snapshots and a round through its encoding.
+func TestTable(t *testing.T) {
+	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // wide rows are slow to compare
+		r := rand.New(rand.NewPCG(uint64(width), 1))
+		table, model := NewTable(width), map[uint32][]float64{}
+		var order []uint32
+		var snap *Table
+		check := func(got *Table, want map[uint32][]float64) {
+			t.Helper()
+			if got.Len() != len(want) {
+				t.Fatalf("%d rows, want %d", got.Len(), len(want))
+			}
+			for i := range got.Len() {
+				c, row := got.Column(i)
+				if c != order[i] || !slices.Equal(row, want[c]) || !slices.Equal(got.Row(c), want[c]) {
+					t.Fatalf("slot %d: column %d differs", i, c)
+				}
+			}
+			if got.Row(1<<31-1) != nil {
+				t.Fatal("a row for a column never touched")
+			}
+		}
+		for round := range rounds {
+			for range 400 {
+				c := uint32(r.IntN(3000))
+				if r.IntN(50) == 0 {
+					c = uint32(r.IntN(1<<31 - 2))
+				}
+				if model[c] == nil {
+					model[c] = make([]float64, width)
+					order = append(order, c)
+				}
+				k, v := r.IntN(width), r.NormFloat64()
+				table.Touch(c)[k] = v
+				model[c][k] = v
+				if r.IntN(100) == 0 { // a block written just after a snapshot
+					snap = table.Snapshot(snap)
+				}
+			}
+			snap = table.Snapshot(snap)
+			frozen := map[uint32][]float64{}
+			for c, row := range model {
+				frozen[c] = slices.Clone(row)
+			}
+			for range 100 {
+				c := order[r.IntN(len(order))]
+				table.Touch(c)[0]++
+				model[c][0]++
+			}
+			check(snap, frozen)
+			check(table, model)
+			if round == rounds-1 {
+				read, err := ReadTable(width, snap.Blocks())
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(read, frozen)
+			}
+		}
+	}
+}
+
+func TestSnapshotShares(t *testing.T) {
+	table := NewTable(64)
+	for c := range uint32(5000) {
+		table.Touch(c)[0] = 1
+	}
+	a := table.Snapshot(nil)
+	table.Touch(0)[0] = 2
+	b := table.Snapshot(a)
+	copied := 0
+	for i := range b.blocks {
+		if &a.blocks[i].rows[0] != &b.blocks[i].rows[0] {
+			copied++
+		}
+	}
+	if copied != 1 || a.Row(0)[0] != 1 || b.Row(0)[0] != 2 {
+		t.Errorf("%d blocks copied after one write; rows %g, %g", copied, a.Row(0)[0], b.Row(0)[0])
+	}
+}
+
+func TestReadTableRefuses(t *testing.T) {
+	table := NewTable(2)
+	table.Touch(3)[1] = math.Pi
+	table.Touch(9)
+	good := table.Blocks()
+	for name, damage := range map[string]func(map[string][]byte){
+		"no columns":   func(b map[string][]byte) { delete(b, "columns") },
+		"no rows":      func(b map[string][]byte) { delete(b, "rows/0000") },
+		"half column":  func(b map[string][]byte) { b["columns"] = b["columns"][:6] },
+		"short rows":   func(b map[string][]byte) { b["rows/0000"] = b["rows/0000"][:24] },
+		"column twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 0, 3, 0, 0, 0} },
+	} {
+		blocks := map[string][]byte{}
+		for _, b := range good {
+			blocks[b.Name] = b.Data
+		}
+		damage(blocks)
+		var list []blankout.Block
+		for _, name := range slices.Sorted(maps.Keys(blocks)) {
+			list = append(list, blankout.Block{Name: name, Data: blocks[name]})
+		}
+		if _, err := ReadTable(2, list); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last overflows
+		if _, err := ReadTable(width, nil); err == nil || !strings.Contains(err.Error(), "rows of") {
+			t.Errorf("width %d: %v", width, err)
+		}
+	}
+}
+
+// TestReadTableAllocates reads a small file that names a million columns of wide
+// rows and holds none of them: 8 GB, were they made before the rows are looked for.
+func TestReadTableAllocates(t *testing.T) {
+	const width = 1000
+	var columns []byte
+	for c := range uint32(1 << 20) {
+		columns = binary.LittleEndian.AppendUint32(columns, c)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := ReadTable(width, []blankout.Block{{Name: "columns", Data: columns}, {Name: "rows/0000", Data: make([]byte, 8*width<<NewTable(width).perBits)}})
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; err == nil || grown > 4<<20 {
+		t.Errorf("%v after %d bytes of memory", err, grown)
+	}
+}
+
+func BenchmarkTableRow(b *testing.B) {
+	table := NewTable(30)
+	for c := range uint32(784) {
+		table.Touch(c)
+	}
+	sum := 0.0
+	for i := 0; b.Loop(); i++ {
+		sum += table.Touch(uint32(i) % 784)[0]
+	}
+	_ = sum
+}
+
+// BenchmarkTouchAll touches the columns of events: neighbouring columns of which
+// some are frequent, as of a text's words by number, and hashed ones.
+func BenchmarkTouchAll(b *testing.B) {
+	for _, spread := range []uint32{1, 2654435761} {
+		for _, columns := range []uint64{1000, 90_000} {
+			b.Run(fmt.Sprintf("columns=%d/hashed=%v", columns, spread != 1), func(b *testing.B) {
+				table := NewTable(8)
+				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 10, columns-1)
+				events := make([][]uint32, 5000)
+				for i := range events {
+					for range 100 {
+						column := uint32(zipf.Uint64())
+						if spread != 1 {
+							column = column * spread >> 10
+						}
+						events[i] = append(events[i], column)
+					}
+				}
+				var rows [][]float64
+				for i := 0; b.Loop(); i++ {
+					rows = table.TouchAll(events[i%len(events)], rows[:0])
+				}
+			})
+		}
+	}
+}
+
+// TestTablePrefetch looks at rows that are there and rows that are not, in a Table
+// large enough for it to matter.
+func TestTablePrefetch(t *testing.T) {
+	table := NewTable(70)
+	var columns []uint32
+	for i := range uint32(5000) {
+		columns = append(columns, i*i*7)
+		if i%3 != 0 {
+			table.Touch(i * i * 7)[i%70] = float64(i)
+		}
+	}
+	want, length := table.Blocks(), table.Len()
+	table.Prefetch(blankout.Vec{})
+	table.Prefetch(blankout.Vec{Index: columns, Value: make([]float64, len(columns))})
+	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
+		t.Error("Prefetch changed the Table")
+	}
+	// What was not there then is made where it is touched; other columns in the
+	// same memory are found, too.
+	for range 2 {
+		rows := table.TouchAll(columns, nil)
+		for i, row := range rows {
+			if want := table.Row(columns[i]); &row[0] != &want[0] {
+				t.Fatalf("column %d: another row than its own", columns[i])
+			}
+		}
+		table.Prefetch(blankout.Vec{Index: columns, Value: make([]float64, len(columns))})
+		slices.Reverse(columns)
+	}
+}
