@@ -38,10 +38,10 @@ func BenchmarkPass(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		binary bool
-		noise  blankout.Noise
+		noise  loss.Noise
 	}{
-		{"float32/none", false, blankout.NoNoise{}}, {"float32/dropout", false, blankout.Dropout{Q: 0.5}},
-		{"binary/none", true, blankout.NoNoise{}}, {"binary/dropout", true, blankout.Dropout{Q: 0.5}},
+		{"float32/none", false, loss.NoNoise{}}, {"float32/dropout", false, loss.Dropout{Q: 0.5}},
+		{"binary/none", true, loss.NoNoise{}}, {"binary/dropout", true, loss.Dropout{Q: 0.5}},
 	} {
 		d, y := benchmarkData(b, c.binary)
 		o := newExpected(b, d, y, loss.LogisticChen{}, c.noise, 1, FreeIntercept)

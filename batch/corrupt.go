@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -17,7 +18,7 @@ import (
 // an example on the order of its columns, so the same example meets the same
 // mask in training, in prediction and in a file of copies.
 type Corrupter struct {
-	Noise blankout.Noise
+	Noise loss.Noise
 	Seed  uint64
 	// Keep leaves the survivors of dropout as they are instead of scaling them
 	// by 1/(1-q).
@@ -53,7 +54,7 @@ func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
 
 func (c *Corrupter) vec(x blankout.Vec, field []uint16, n, copy int) {
 	r := c.at(n, copy)
-	noise, groups := c.Noise.(blankout.GroupDropout)
+	noise, groups := c.Noise.(loss.GroupDropout)
 	if !groups {
 		for i, v := range x.Value {
 			x.Value[i] = c.value(c.Noise, v, r)
@@ -95,8 +96,8 @@ func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bo
 }
 
 // grouped returns the noisy copy of the value of a feature that dies with these groups.
-func (c *Corrupter) grouped(n blankout.GroupDropout, mask groupMask, groups []groupChance, x float64, r *rand.Rand) float64 {
-	x = c.value(blankout.Dropout{Q: n.Q}, x, r)
+func (c *Corrupter) grouped(n loss.GroupDropout, mask groupMask, groups []groupChance, x float64, r *rand.Rand) float64 {
+	x = c.value(loss.Dropout{Q: n.Q}, x, r)
 	if mask.dead(groups) {
 		return 0
 	}
@@ -116,9 +117,9 @@ func (c *Corrupter) at(n, copy int) *rand.Rand {
 	return c.rand
 }
 
-func (c *Corrupter) value(noise blankout.Noise, x float64, r *rand.Rand) float64 {
+func (c *Corrupter) value(noise loss.Noise, x float64, r *rand.Rand) float64 {
 	y := noise.Corrupt(x, r)
-	if _, ok := noise.(blankout.Dropout); ok && c.Keep && y != 0 {
+	if _, ok := noise.(loss.Dropout); ok && c.Keep && y != 0 {
 		return x
 	}
 	return y
@@ -126,7 +127,7 @@ func (c *Corrupter) value(noise blankout.Noise, x float64, r *rand.Rand) float64
 
 // corruption makes the rows of Data noisy copies of others.
 type corruption struct {
-	noise  blankout.Noise
+	noise  loss.Noise
 	copies int
 	seed   uint64
 	dense  bool   // the noise acts on absent features too
@@ -137,7 +138,7 @@ type corruption struct {
 // 1/copies of the original's (Chen et al. 2014, eq. 2). Row i copies+j is copy
 // j of row i. The copies are drawn anew, the same, whenever a row is read: memory
 // does not grow with their entries.
-func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, error) {
+func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, error) {
 	if copies < 1 || copies > 1<<16 {
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
 	}
@@ -148,7 +149,7 @@ func (d *Data) Corrupted(noise blankout.Noise, copies int, seed uint64) (*Data, 
 		return nil, fmt.Errorf("the examples are corrupted copies already")
 	}
 	var u *units
-	if _, ok := noise.(blankout.GroupDropout); ok {
+	if _, ok := noise.(loss.GroupDropout); ok {
 		var err error
 		if u, err = d.units(); err != nil {
 			return nil, fmt.Errorf("noise %v: %w", noise, err)
@@ -188,7 +189,7 @@ func (c *corruption) row(d *Data, i int) Row {
 	x := d.clean.Row(i / c.copies)
 	draw := Corrupter{Noise: c.noise, Seed: c.seed}
 	r := draw.at(i/c.copies, i%c.copies)
-	if noise, ok := c.noise.(blankout.GroupDropout); ok {
+	if noise, ok := c.noise.(loss.GroupDropout); ok {
 		values := make([]float64, x.Len())
 		mask := groupMask{c.seed, i / c.copies, i % c.copies}
 		for j, column := range x.Index {

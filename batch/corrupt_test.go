@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestCorrupterDrawsIndependently(t *testing.T) {
 	const n, entries = 6000, 6
 	masks := func(q float64, seed uint64, example, copy func(i int) int) [][]float64 {
-		c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed, Keep: true}
+		c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: true}
 		out := make([][]float64, n)
 		for i := range out {
 			x := blankout.Vec{Index: make([]uint32, entries), Value: make([]float64, entries)}
@@ -81,7 +82,7 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)
-	for _, noise := range []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Rates: ownRates}} {
+	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.GroupDropout{Q: 0.1, Rates: ownRates}} {
 		copies, err := d.Corrupted(noise, 1, 7)
 		if err != nil {
 			t.Fatal(err)

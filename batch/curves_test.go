@@ -51,7 +51,7 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 
 func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%1000)) }
 
-var curvedNoises = []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.GroupDropout{Groups: 0.3}, blankout.GroupDropout{Q: 0.2, Groups: 0.4}, blankout.Dropout{}, blankout.GroupDropout{}}
+var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
 // A number and its hats vary as one feature: the objective is that of the numbers' sums, its
 // derivatives are those of finite differences, and its matrix is that of its products.
@@ -182,8 +182,8 @@ func TestCurvesDieTogether(t *testing.T) {
 // the masks that they have without curves.
 func TestCurvesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
-	c := Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
-	plain := Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 3}
+	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
+	plain := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3}
 	for i := range curved.Rows() {
 		x, clean := curved.Vec(i, blankout.Vec{}), curved.Vec(i, blankout.Vec{})
 		c.Vec(x, nil, i, 0)
@@ -209,7 +209,7 @@ func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
-	c := Corrupter{Noise: blankout.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
+	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)

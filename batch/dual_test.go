@@ -12,7 +12,7 @@ import (
 
 // windowProblem is a window of events against a quadratic: rows of entries among
 // columns, every parameter penalised and centred somewhere.
-func windowProblem(t testing.TB, loss loss.Loss, noise blankout.Noise, rows, columns, entries int) Problem {
+func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder
 	var y []float64
@@ -43,10 +43,10 @@ func TestDual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, loss := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.HingeChen{Ell: 1}, robust.Theta(), loss.Quadratic{}} {
-		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Dropout{Q: 0.01}} {
-			t.Run(fmt.Sprint(loss, "/", noise), func(t *testing.T) {
-				p := windowProblem(t, loss, noise, 30, 300, 15)
+	for _, m := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.HingeChen{Ell: 1}, robust.Theta(), loss.Quadratic{}} {
+		for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Dropout{Q: 0.01}} {
+			t.Run(fmt.Sprint(m, "/", noise), func(t *testing.T) {
+				p := windowProblem(t, m, noise, 30, 300, 15)
 				o, err := NewExpected(p)
 				if err != nil {
 					t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDual(t *testing.T) {
 }
 
 func TestDualIsForFewRows(t *testing.T) {
-	p := windowProblem(t, loss.LogisticChen{}, blankout.NoNoise{}, 30, 28, 14)
+	p := windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 30, 28, 14)
 	o, err := NewExpected(p)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestDualIsForFewRows(t *testing.T) {
 	if o.dual() != nil {
 		t.Error("a dual larger than the primal")
 	}
-	p = windowProblem(t, loss.LogisticChen{}, blankout.NoNoise{}, 20, 300, 15)
+	p = windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 20, 300, 15)
 	p.Penalty.R[len(p.Penalty.R)-1] = 0
 	if o, err = NewExpected(p); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestDualIsForFewRows(t *testing.T) {
 // A refresh of text (wide) and of images (dense).
 func BenchmarkDual(b *testing.B) {
 	for _, shape := range [][3]int{{10, 20_000, 200}, {20, 20_000, 200}, {20, 784, 150}, {32, 784, 150}} {
-		for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
+		for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
 			p := windowProblem(b, loss.LogisticGaussian{}, noise, shape[0], shape[1], shape[2])
 			for _, dual := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%dx%d/%v/dual=%v", shape[0], shape[1], noise, dual), func(b *testing.B) {

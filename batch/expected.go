@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/loss"
 
 	"gonum.org/v1/gonum/mat"
@@ -75,7 +74,7 @@ type Problem struct {
 	// cost nothing.
 	Weight []float64
 	Loss   loss.Loss
-	Noise  blankout.Noise
+	Noise  loss.Noise
 	// Kappa is the factor of the losses, loss.Cost(Loss, c) in the notation of
 	// Chen et al.
 	Kappa     float64
@@ -182,7 +181,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
 	if p.Noise == nil {
-		p.Noise = blankout.NoNoise{}
+		p.Noise = loss.NoNoise{}
 	}
 	var err error
 	if o.groups, err = jointNoise(d, p.Noise); err != nil {

@@ -11,7 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
+	"blankout/loss"
 )
 
 // FDROP is the classifier that is best against the worst deletion of at most K
@@ -58,7 +58,7 @@ func NewFDROP(p Problem, k int) (*FDROP, error) {
 	if k < 0 {
 		return nil, fmt.Errorf("fdrop: %d deletions", k)
 	}
-	if p.Noise != nil && p.Noise != (blankout.NoNoise{}) {
+	if p.Noise != nil && p.Noise != (loss.NoNoise{}) {
 		return nil, fmt.Errorf("fdrop: deletions are its noise; it knows no noise %v beside them", p.Noise)
 	}
 	for c, r := range p.Penalty.R {

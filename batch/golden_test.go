@@ -54,7 +54,7 @@ func (c *goldenCase) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(c))
 }
 
-func (c *goldenCase) noise(t testing.TB) blankout.Noise {
+func (c *goldenCase) noise(t testing.TB) loss.Noise {
 	name := c.Params.Noise
 	if name == "" {
 		name = "none"
@@ -62,7 +62,7 @@ func (c *goldenCase) noise(t testing.TB) blankout.Noise {
 	if name != "none" && name != "poisson" {
 		name = fmt.Sprintf("%s:%v", name, c.Params.Level)
 	}
-	n, err := blankout.ParseNoise(name)
+	n, err := loss.ParseNoise(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestGoldenRefresh(t *testing.T) {
 			for i := c.Params.FromRow; i < d.Rows(); i++ {
 				weight[i] = 1
 			}
-			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: blankout.Dropout{Q: c.Params.Level},
+			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: loss.Dropout{Q: c.Params.Level},
 				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalisedIntercept, Penalty: Penalty{R: c.Metric, Centre: c.StartWeights}})
 			if err != nil {
 				t.Fatal(err)

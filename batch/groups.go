@@ -1,7 +1,7 @@
 package batch
 
 // This file holds noise that deletes whole groups of features at once
-// (blankout.GroupDropout): its variances, gradients and curvatures. The features of a
+// (loss.GroupDropout): its variances, gradients and curvatures. The features of a
 // group vary together, so that V_n, the covariance of row n's noisy features, is not a
 // diagonal matrix:
 //
@@ -26,6 +26,7 @@ import (
 	"sort"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -105,11 +106,11 @@ type groupNoise struct {
 
 // jointNoise returns a noise under which features of Data die together, nil if each is noisy
 // on its own.
-func jointNoise(d *Data, noise blankout.Noise) (*groupNoise, error) {
+func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	switch n := noise.(type) {
-	case blankout.GroupDropout:
+	case loss.GroupDropout:
 		return newGroupNoise(d, n)
-	case blankout.Dropout:
+	case loss.Dropout:
 		if d.curves == nil {
 			return nil, nil
 		}
@@ -180,7 +181,7 @@ func (g *groupNoise) addCurves(d *Data, odds func(group int32) float64, groups b
 	}
 }
 
-func newGroupNoise(d *Data, n blankout.GroupDropout) (*groupNoise, error) {
+func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 	u, err := d.units()
 	if err != nil {
 		return nil, fmt.Errorf("noise %v: %w", n, err)
@@ -426,7 +427,7 @@ func (m groupMask) dead(groups []groupChance) bool {
 }
 
 // chances returns those of the groups that a unit dies with under n.
-func (u *units) chances(n blankout.GroupDropout, unit int32) []groupChance {
+func (u *units) chances(n loss.GroupDropout, unit int32) []groupChance {
 	if pair := u.pair[unit]; pair[0] >= 0 {
 		a, b := pair[0], pair[1]
 		return []groupChance{{u.hash[a], n.Rate(u.name[a])}, {u.hash[b], n.Rate(u.name[b])}}

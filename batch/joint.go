@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"blankout"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -94,8 +93,8 @@ func CheckTogether(c ValidateConfig) error {
 }
 
 // jointly returns the noise and the loss of a problem that parts can solve together.
-func jointly(c ValidateConfig) (noise blankout.Noise, l loss.Loss, err error) {
-	if noise, err = blankout.ParseNoise(c.Noise); err != nil {
+func jointly(c ValidateConfig) (noise loss.Noise, l loss.Loss, err error) {
+	if noise, err = loss.ParseNoise(c.Noise); err != nil {
 		return nil, nil, err
 	}
 	c0, c1, c2 := noise.Coefficients()
@@ -530,7 +529,7 @@ func SolveTogether(ctx context.Context, live *model.Linear, parts Parts, own [][
 		return nil, ErrOneClass
 	}
 	out.Live += v.outside(d, live, c.Config)
-	_, name, err := c.objective(blankout.NoNoise{})
+	_, name, err := c.objective(loss.NoNoise{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"blankout"
+	"blankout/loss"
 )
 
 // MCF is the expected exponential loss of van der Maaten et al. 2013 (section
@@ -57,7 +57,7 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 		return nil, fmt.Errorf("loss %q: want %s or %s", kind, MCFExponential, MCFLogistic)
 	}
 	d := p.Data
-	if d.curves != nil && p.Noise != nil && p.Noise != (blankout.NoNoise{}) {
+	if d.curves != nil && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
 		return nil, fmt.Errorf("loss %q under noise: %w; leave out --curves, or take another loss", kind, errCurves)
 	}
 	o := &MCF{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
@@ -68,16 +68,16 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
 	switch n := p.Noise.(type) {
-	case nil, blankout.NoNoise:
+	case nil, loss.NoNoise:
 		o.psi = psiPlain
-	case blankout.Dropout:
+	case loss.Dropout:
 		o.psi = psiDropout(n.Q)
-	case blankout.Poisson:
+	case loss.Poisson:
 		if i := d.firstNegative(); i >= 0 {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", n, i)
 		}
 		o.psi = psiPoisson
-	case blankout.Gaussian:
+	case loss.Gaussian:
 		o.psi = psiPlain
 		o.c0 = n.SD * n.SD
 	default:

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch/internal/problems"
+	"blankout/loss"
 )
 
 func TestGoldenMCF(t *testing.T) {
@@ -87,7 +87,7 @@ func TestMCFDerivatives(t *testing.T) {
 		weight[i] = float64(r.IntN(3))
 	}
 	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
-		for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.3}, blankout.Poisson{}, blankout.Gaussian{SD: 0.5}} {
+		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}} {
 			for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
 				o, err := NewMCF(Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
@@ -111,7 +111,7 @@ func TestMCFIsTheExpectation(t *testing.T) {
 	d := denseData(t, x, y)
 	w := []float64{0.3, -0.4, 0.5, 0.1}
 	r := rand.New(rand.NewPCG(2, 2))
-	for _, noise := range []blankout.Noise{blankout.Dropout{Q: 0.4}, blankout.Poisson{}, blankout.Gaussian{SD: 0.6}} {
+	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.Poisson{}, loss.Gaussian{SD: 0.6}} {
 		var mean [2]float64
 		const copies = 100_000
 		for range copies {
@@ -142,7 +142,7 @@ func TestMCFBadInput(t *testing.T) {
 	x, y := problems.Gaussian(23, 20, 3, false)
 	d := denseData(t, x, y)
 	p := Problem{Data: d, Y: y, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.1, FreeIntercept)}
-	for name, noise := range map[string]blankout.Noise{"laplace": blankout.Laplace{B: 1}, "poisson of negatives": blankout.Poisson{}} {
+	for name, noise := range map[string]loss.Noise{"laplace": loss.Laplace{B: 1}, "poisson of negatives": loss.Poisson{}} {
 		q := p
 		q.Noise = noise
 		if _, err := NewMCF(q, MCFLogistic); err == nil {
@@ -164,7 +164,7 @@ func TestMCFBadInput(t *testing.T) {
 	for name, labels := range map[string][]float64{"huge": y, "one class": constant(1, len(y))} {
 		for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
 			q := p
-			q.Data, q.Y, q.Noise = denseData(t, x, y), labels, blankout.Dropout{Q: 0.5}
+			q.Data, q.Y, q.Noise = denseData(t, x, y), labels, loss.Dropout{Q: 0.5}
 			o, err := NewMCF(q, kind)
 			if err != nil {
 				t.Fatal(err)
@@ -191,7 +191,7 @@ func TestMCFGap(t *testing.T) {
 	x, y := problems.Gaussian(24, 40, 3, false)
 	d := denseData(t, x, y)
 	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
-		p := Problem{Data: d, Y: y, Noise: blankout.Dropout{Q: 0.3}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.5, FreeIntercept), Threads: 1}
+		p := Problem{Data: d, Y: y, Noise: loss.Dropout{Q: 0.3}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.5, FreeIntercept), Threads: 1}
 		o, err := NewMCF(p, kind)
 		if err != nil {
 			t.Fatal(err)

@@ -146,15 +146,15 @@ func (p *Presence) use(fields []blankout.Field) (use model.FieldUse) {
 	return use
 }
 
-// Observed returns the noise blankout.ObservedNoise: of groups, at the rates at which they
+// Observed returns the noise loss.ObservedNoise: of groups, at the rates at which they
 // are missing from the examples of a Schema. It returns blankout.ErrNoRates where no field
 // can be known to be missing.
-func (p *Presence) Observed(s *blankout.Schema) (blankout.Noise, error) {
+func (p *Presence) Observed(s *blankout.Schema) (loss.Noise, error) {
 	if err := s.CheckRates(); err != nil {
-		return nil, fmt.Errorf("noise %s: %w", blankout.ObservedNoise, err)
+		return nil, fmt.Errorf("noise %s: %w", loss.ObservedNoise, err)
 	}
 	use := p.use(s.Fields)
-	return blankout.GroupDropout{Rates: use.Rates(s.Fields)}, nil
+	return loss.GroupDropout{Rates: use.Rates(s.Fields)}, nil
 }
 
 // masker scores the events of Data as a model answers them, as they are or with a mask.

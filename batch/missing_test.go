@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -246,7 +247,7 @@ func TestObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range lost {
-		if got := noise.(blankout.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
+		if got := noise.(loss.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
 			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"blankout"
 	"blankout/loss"
 )
 
@@ -67,7 +66,7 @@ func TestNumbers(t *testing.T) {
 	data := denseData(t, x, make([]float64, len(x)))
 	for _, l := range lossesOfNumbers() {
 		y := numbersOf(x, l.Facts().Target, 5)
-		for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.9}, blankout.Gaussian{SD: 0.5}, blankout.GroupDropout{Q: 0.1, Groups: 0.4}} {
+		for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.9}, loss.Gaussian{SD: 0.5}, loss.GroupDropout{Q: 0.1, Groups: 0.4}} {
 			for _, it := range everyIntercept {
 				name := fmt.Sprint(l, " ", n, " ", it)
 				o := newExpected(t, data, y, l, n, 1, it)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 
-	"blankout"
 	"blankout/loss"
 )
 
@@ -30,7 +29,7 @@ type Penalties struct {
 
 // Penalties computes them on the data the model was trained on. The loss must
 // be linear, logistic or poisson.
-func (f *Fit) Penalties(d *Data, noise blankout.Noise, copies int, seed uint64) (*Penalties, error) {
+func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Penalties, error) {
 	var l loss.Loss                      // A(f) + A''(f) v/2 at y
 	y := 0.0                             // where y f drops out of it
 	var exact func(f, v float64) float64 // E A(f~) - A(f)

@@ -49,7 +49,7 @@ func TestPenalties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		noise, err := blankout.ParseNoise(c.noise)
+		noise, err := loss.ParseNoise(c.noise)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,14 +101,14 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	}
 	const q, sd = 0.3, 0.8
 	for _, c := range []struct {
-		noise                     blankout.Noise
+		noise                     loss.Noise
 		quadratic, exact, sampled func(x, f float64) float64
 	}{
-		{blankout.Gaussian{SD: sd},
+		{loss.Gaussian{SD: sd},
 			func(_, f float64) float64 { return math.Exp(f) * w * w * sd * sd / 2 },
 			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) },
 			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) }},
-		{blankout.Dropout{Q: q},
+		{loss.Dropout{Q: q},
 			func(x, f float64) float64 { return math.Exp(f) * w * w * x * x * q / (1 - q) / 2 },
 			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
 			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},

@@ -45,16 +45,16 @@ var everyLoss = func() []loss.Loss {
 	return out
 }()
 
-var everyNoise = []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 0.4}, blankout.Laplace{B: 0.3},
-	blankout.GroupDropout{Groups: 0.5}, blankout.GroupDropout{Q: 0.2, Groups: 0.4},
-	blankout.GroupDropout{Rates: ownRates}, blankout.GroupDropout{Q: 0.2, Rates: ownRates}}
+var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 0.4}, loss.Laplace{B: 0.3},
+	loss.GroupDropout{Groups: 0.5}, loss.GroupDropout{Q: 0.2, Groups: 0.4},
+	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}}
 
 // ownRates are of the groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept}
 
-func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n blankout.Noise, kappa float64, it Intercept) *Expected {
+func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n loss.Noise, kappa float64, it Intercept) *Expected {
 	o, err := NewExpected(Problem{Data: d, Y: y, Loss: l, Noise: n, Kappa: kappa, Intercept: it,
 		Penalty: Ridge(d.Columns(), 1, it), Threads: 1})
 	if err != nil {
@@ -72,7 +72,7 @@ func solve(t testing.TB, o Objective, opt Options) *Result {
 }
 
 // slowValue is J as written in docs/mathematics.md, row by row.
-func slowValue(x [][]float64, y, w []float64, l loss.Loss, n blankout.Noise, kappa float64, it Intercept) float64 {
+func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa float64, it Intercept) float64 {
 	d := len(x[0])
 	value := Dot(w[:d], w[:d])
 	b := 0.0
@@ -97,13 +97,13 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n blankout.Noise, kap
 }
 
 // slowCovariance is that of the noisy values of columns j and k of denseData.
-func slowCovariance(n blankout.Noise, j, k int, x, z float64) float64 {
-	g, groups := n.(blankout.GroupDropout)
+func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
+	g, groups := n.(loss.GroupDropout)
 	if !groups {
 		if j != k {
 			return 0
 		}
-		return blankout.Var(n, x)
+		return loss.Var(n, x)
 	}
 	// The product of the expectations of the squares of the factors that both share.
 	product := 1.0
@@ -126,12 +126,12 @@ func slowGroups(column int) []string {
 // What slowCovariance says is what summing over every mask of groups and of features
 // comes to.
 func TestGroupsByEnumeration(t *testing.T) {
-	checkByEnumeration(t, blankout.GroupDropout{Q: 0.3, Groups: 0.4})
-	checkByEnumeration(t, blankout.GroupDropout{Q: 0.3, Rates: ownRates})
-	checkByEnumeration(t, blankout.GroupDropout{Rates: map[string]float64{"c": 0.9, "g": 0.05, "h": 0.3}})
+	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Groups: 0.4})
+	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Rates: ownRates})
+	checkByEnumeration(t, loss.GroupDropout{Rates: map[string]float64{"c": 0.9, "g": 0.05, "h": 0.3}})
 }
 
-func checkByEnumeration(t *testing.T, n blankout.GroupDropout) {
+func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	t.Helper()
 	x := []float64{0.7, -1.3, 2, 0.5, -0.4, 1.1}
 	w := []float64{1, -0.6, 0.3, 0.9, 2, -0.5}
@@ -304,7 +304,7 @@ func TestCertificateIsABound(t *testing.T) {
 		x, y := drawProblem(t, 6, 60, 5, uncentred)
 		data := denseData(t, x, y)
 		for _, l := range everyLoss {
-			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}, blankout.Dropout{Q: 0.95}, blankout.Gaussian{SD: 2}, blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.9}, blankout.GroupDropout{Rates: ownRates}} {
+			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.95}, loss.Gaussian{SD: 2}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.9}, loss.GroupDropout{Rates: ownRates}} {
 				for _, it := range everyIntercept {
 					name := fmt.Sprintf("%v %v %v uncentred=%v", l, n, it, uncentred)
 					o := newExpected(t, data, y, l, n, 1, it)
@@ -346,10 +346,10 @@ func TestLimitOfNoNoise(t *testing.T) {
 	x, y := drawProblem(t, 7, 80, 6, false)
 	data := denseData(t, x, y)
 	for _, l := range everyLoss {
-		exact := solve(t, newExpected(t, data, y, l, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-10})
+		exact := solve(t, newExpected(t, data, y, l, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-10})
 		last := math.Inf(1)
 		for _, q := range []float64{1e-2, 1e-4, 1e-6} {
-			r := solve(t, newExpected(t, data, y, l, blankout.Dropout{Q: q}, 1, FreeIntercept), Options{Tol: 1e-9})
+			r := solve(t, newExpected(t, data, y, l, loss.Dropout{Q: q}, 1, FreeIntercept), Options{Tol: 1e-9})
 			far := math.Abs(r.Objective-exact.Objective) / exact.Objective
 			if far > last || q == 1e-6 && far > 1e-3 {
 				t.Errorf("%v: q = %g is %g away from no noise, the q before %g", l, q, far, last)
@@ -380,7 +380,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 				for i := range yc {
 					yc[i] = y[i/copies]
 				}
-				return newExpected(t, c, yc, l, blankout.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
+				return newExpected(t, c, yc, l, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
 			}
 			got := far(1000)
 			switch l.(type) {
@@ -391,7 +391,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			default:
 				// The normal expectation is no bound: of five features in three groups the
 				// noisy score is far from normal.
-				_, groups := n.(blankout.GroupDropout)
+				_, groups := n.(loss.GroupDropout)
 				if got > 0.005 && !(groups && got < 0.01) {
 					t.Errorf("%v %v: 1000 copies lie %g above the bound", l, n, got)
 				}
@@ -412,8 +412,8 @@ func TestPermutationsPermuteTheAnswer(t *testing.T) {
 		}
 	}
 	for _, l := range everyLoss {
-		a := solve(t, newExpected(t, denseData(t, x, y), y, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		b := solve(t, newExpected(t, denseData(t, px, py), py, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		a := solve(t, newExpected(t, denseData(t, x, y), y, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		b := solve(t, newExpected(t, denseData(t, px, py), py, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
 		want := make([]float64, 7)
 		for k, c := range columns {
 			want[k] = a.W[c]
@@ -445,8 +445,8 @@ func TestImportanceWeights(t *testing.T) {
 		}
 	}
 	for _, l := range everyLoss {
-		a := solve(t, newExpected(t, two.d.copy(), y2, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, blankout.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		a := solve(t, newExpected(t, two.d.copy(), y2, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
+		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
 		if far := relative(b.W, a.W); far > 1e-5 {
 			t.Errorf("%v: weights %g away", l, far)
 		}
@@ -467,7 +467,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 		for _, s := range []Solver{"", LBFGS} {
 			var want []float64
 			for threads := 1; threads <= 4; threads++ {
-				o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: blankout.Dropout{Q: 0.3}, Kappa: 1,
+				o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.3}, Kappa: 1,
 					Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
 				if err != nil {
 					t.Fatal(err)
@@ -496,7 +496,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 	x, y := drawProblem(t, 13, 3000, 6, false)
 	data := denseData(t, x, y)
-	for _, noise := range []blankout.Noise{blankout.GroupDropout{Groups: 0.4}, blankout.GroupDropout{Q: 0.1, Groups: 0.3}, blankout.GroupDropout{Rates: ownRates}} {
+	for _, noise := range []loss.Noise{loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64
 		for threads := 1; threads <= 3; threads++ {
 			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
@@ -549,7 +549,7 @@ func TestCancel(t *testing.T) {
 	for _, s := range []Solver{Newton, IRLS, LBFGS} {
 		for _, l := range everyLoss[:4] {
 			ctx, cancel := context.WithCancel(context.Background())
-			_, err := Solve(ctx, newExpected(t, data, y, l, blankout.Dropout{Q: 0.3}, 1, FreeIntercept),
+			_, err := Solve(ctx, newExpected(t, data, y, l, loss.Dropout{Q: 0.3}, 1, FreeIntercept),
 				Options{Solver: s, Progress: func(Progress) { cancel() }})
 			cancel()
 			if err != context.Canceled {
@@ -564,7 +564,7 @@ func TestCentreHinge(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		x, y := drawProblem(t, seed, 2+r.IntN(30), 2, false)
-		o := newExpected(t, denseData(t, x, y), y, loss.HingeChen{Ell: 1}, blankout.NoNoise{}, 1, FreeIntercept)
+		o := newExpected(t, denseData(t, x, y), y, loss.HingeChen{Ell: 1}, loss.NoNoise{}, 1, FreeIntercept)
 		for i := range o.f {
 			o.f[i] = float64(r.IntN(7)-3) / 2 // many equal ones
 			o.m[i] = float64(r.IntN(3))
@@ -605,7 +605,7 @@ func TestCertificateAtEveryTolerance(t *testing.T) {
 		data := denseData(t, x, y)
 		kappa := math.Pow(10, float64(r.IntN(4)-2))
 		for _, l := range []loss.Loss{loss.HingeChen{Ell: 1}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}} {
-			for _, n := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.4}} {
+			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.4}} {
 				for _, it := range everyIntercept {
 					o := newExpected(t, data, y, l, n, kappa, it)
 					best := solve(t, o, Options{Tol: 1e-11})
@@ -636,13 +636,13 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 			}
 			x, y = append(x, row), append(y, float64(2*r.IntN(2)-1))
 		}
-		for _, n := range append(everyNoise, blankout.Poisson{}) {
+		for _, n := range append(everyNoise, loss.Poisson{}) {
 			o := newExpected(t, denseData(t, x, y), y, loss.HingeGaussian{Ell: 1}, n, 1, FreeIntercept)
 			w, v, grad, hv := make([]float64, 8), make([]float64, 8), make([]float64, 8), make([]float64, 8)
 			for i := range w {
 				w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
 			}
-			if n == (blankout.NoNoise{}) {
+			if n == (loss.NoNoise{}) {
 				o.smooth(0.5)
 			}
 			o.ValueGrad(w, grad)
@@ -715,7 +715,7 @@ func TestLBFGSOnRareFeatures(t *testing.T) {
 		y[i] = math.NaN()
 	}
 	for _, l := range []loss.Loss{loss.LogisticChen{}, loss.LogisticGaussian{}, loss.LogisticQuadratic{}} {
-		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: blankout.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
+		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
 			Intercept: FreeIntercept, Penalty: Ridge(data.Columns(), 1e-3, FreeIntercept)})
 		if err != nil {
 			t.Fatal(err)

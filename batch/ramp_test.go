@@ -5,12 +5,11 @@ import (
 	"math"
 	"testing"
 
-	"blankout"
 	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
-func rampProblem(d *Data, y []float64, noise blankout.Noise) Problem {
+func rampProblem(d *Data, y []float64, noise loss.Noise) Problem {
 	return Problem{Data: d, Y: y, Kappa: 2, Loss: loss.HingeGaussian{Ell: 1}, Noise: noise, Intercept: FreeIntercept,
 		Penalty: Ridge(d.Columns(), 1, FreeIntercept)}
 }
@@ -19,7 +18,7 @@ func TestRamp(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(51, 200, 5, false)
 	opt := Options{Tol: 1e-10}
-	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.3}} {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}} {
 		solve := func(x [][]float64, y []float64, s float64) (*Ramp, *Result) {
 			o, err := NewRamp(rampProblem(denseData(t, x, y), y, noise), s)
 			if err != nil {
@@ -106,7 +105,7 @@ func TestRamp(t *testing.T) {
 func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	x, y := problems.Gaussian(52, 100, 4, false)
 	d := denseData(t, x, y)
-	for _, noise := range []blankout.Noise{blankout.NoNoise{}, blankout.Dropout{Q: 0.5}} {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
 		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
 		var objective []float64
 		for _, solver := range []Solver{Newton, LBFGS} {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
 )
@@ -364,7 +365,7 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 // share q of its features is deleted and the others are scaled by 1/(1-q).
 func measureDeleted(trained model.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
-	c := Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
+	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed}
 	scores, probabilities := make([]float64, max(trained.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x blankout.Vec
 	for i := range d.Rows() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 
-	"blankout"
 	"blankout/loss"
 )
 
@@ -144,7 +143,7 @@ func (o *TLogistic) Influences(w []float64) []float64 {
 // Influences returns the influences of the rows of d, see [TLogistic.Influences],
 // by output. d and c are those that f was trained with, c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
-	noise, err := blankout.ParseNoise(c.Noise)
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
@@ -47,7 +46,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, prior := range []Prior{StudentPrior, L2Prior} {
-		for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.5}, blankout.Gaussian{SD: 1}} {
+		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 1}} {
 			for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
 				o := tLogistic(t, 1.7, Problem{Data: d, Y: y, Kappa: 0.6, Noise: noise, Intercept: intercept}, prior, 0.3)
 				w := make([]float64, o.Dim())
@@ -65,7 +64,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 func TestThetaStepNeverRaisesJ(t *testing.T) {
 	x, y := problems.Gaussian(32, 60, 6, true)
 	d := denseData(t, x, y)
-	for _, noise := range []blankout.Noise{nil, blankout.Dropout{Q: 0.5}} {
+	for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}} {
 		for _, prior := range []Prior{StudentPrior, L2Prior} {
 			o := tLogistic(t, 1.8, Problem{Data: d, Y: y, Kappa: 1, Noise: noise, Intercept: FreeIntercept}, prior, 0.1)
 			r := rand.New(rand.NewPCG(3, 3))

@@ -28,7 +28,7 @@ type Config struct {
 	// as loss.Parse reads it; then Bound is "".
 	Loss, Bound string
 	Ell         float64 // margin of the hinge, unless Loss names one
-	Noise       string  // as blankout.ParseNoise reads it
+	Noise       string  // as loss.ParseNoise reads it
 	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
 	// factor loss.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
 	// of factor 1.
@@ -97,7 +97,7 @@ func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 // TrainFrom is Train from a start for each problem; nil is zero.
 func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
-	noise, err := blankout.ParseNoise(c.Noise)
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		if d, err = d.Corrupted(noise, c.Copies, c.Seed); err != nil {
 			return nil, err
 		}
-		noise = blankout.NoNoise{}
+		noise = loss.NoNoise{}
 	}
 	build, name, err := c.objective(noise)
 	if err != nil {
@@ -161,7 +161,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 
 // Check returns the first thing wrong with c that can be told without data.
 func (c Config) Check() error {
-	noise, err := blankout.ParseNoise(c.Noise)
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return err
 	}
@@ -433,7 +433,7 @@ func (c Config) ownObjective() (own *ownObjective, level string, err error) {
 
 // objective returns what builds the objective of a binary problem, and the
 // name of the loss that the model carries.
-func (c Config) objective(noise blankout.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
+func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	switch {
 	case !(c.Cost > 0) || math.IsInf(c.Cost, 0):
 		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)

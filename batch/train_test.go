@@ -73,7 +73,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 				y[i] = 1
 			}
 		}
-		r := solve(t, newExpected(t, d, y, loss.HingeGaussian{Ell: 1}, blankout.Dropout{Q: 0.3}, 2, FreeIntercept), Options{Tol: 1e-6})
+		r := solve(t, newExpected(t, d, y, loss.HingeGaussian{Ell: 1}, loss.Dropout{Q: 0.3}, 2, FreeIntercept), Options{Tol: 1e-6})
 		sum += r.Objective
 		gap += r.Gap
 	}
@@ -116,7 +116,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	for i := range y {
 		y[i] = float64(pair.Label(i) - 2)
 	}
-	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, blankout.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
+	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
 	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
 		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	}

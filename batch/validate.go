@@ -334,7 +334,7 @@ type Exact struct {
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	all := v.all()
 	learned := all.Subset(v.learned)
-	noise, err := blankout.ParseNoise(c.Noise)
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}
@@ -504,11 +504,11 @@ func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(
 
 // groups returns the groups whose deaths are forecast, nil for none.
 func (v *Evidence) groups(d *Data, noise string) (*units, error) {
-	n, err := blankout.ParseNoise(noise)
+	n, err := loss.ParseNoise(noise)
 	if err != nil {
 		return nil, err
 	}
-	if _, grouped := n.(blankout.GroupDropout); !grouped && !model.NewGrouping(d.Schema).Declared() {
+	if _, grouped := n.(loss.GroupDropout); !grouped && !model.NewGrouping(d.Schema).Declared() {
 		return nil, nil
 	}
 	return d.units()

@@ -190,7 +190,7 @@ type Prediction struct {
 	// although usual. Rule is what the scores were made by because of that.
 	Missing []string          `json:"missing,omitempty"`
 	Rule    model.MissingRule `json:"rule,omitempty"`
-	// Level is the noise that the weights were learned with, as blankout.ParseNoise reads
+	// Level is the noise that the weights were learned with, as loss.ParseNoise reads
 	// it but for rates of single groups, which are left out (blankout.ShortNoise): of a learner with noise auto the level that it had chosen.
 	Level   string `json:"level,omitempty"`
 	Version uint64 `json:"version,omitempty"` // of the Model
@@ -508,7 +508,7 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
 	answer := m.Answer(e)
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: blankout.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
 	if p.Rule = answer.Rule; p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}

@@ -188,7 +188,7 @@ func (c *Config) checkLearner() error {
 	if err := c.Learner.Check(); err != nil {
 		return err
 	}
-	if f := c.Record.Format; c.Learner.Noise == blankout.ObservedNoise && (f == "svmlight" || f == "vw") {
+	if f := c.Record.Format; c.Learner.Noise == loss.ObservedNoise && (f == "svmlight" || f == "vw") {
 		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoRates)
 	}
 	if c.Learner.Grouped() && c.Record.Format == "svmlight" && c.Record.Schema().ColumnGroups == nil {
@@ -452,7 +452,7 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.check(s.File, text); err != nil {
 		return nil, err
 	}
-	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), blankout.OfCounts(l.Learner.Noise)
+	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), loss.OfCounts(l.Learner.Noise)
 	return l, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Explanation takes a score apart: Score is Intercept plus Filled plus the
@@ -58,9 +59,9 @@ func (m *Linear) Explain(e *blankout.Example, class int) Explanation {
 	for k, s := range side {
 		x.Intercept += s * m.Intercept[k]
 	}
-	noise, err := blankout.ParseNoise(m.Noise)
+	noise, err := loss.ParseNoise(m.Noise)
 	if err != nil {
-		noise = blankout.NoNoise{} // a model may name one that is not known
+		noise = loss.NoNoise{} // a model may name one that is not known
 	}
 	c0, c1, c2 := noise.Coefficients()
 	scale := a.Scale
@@ -77,7 +78,7 @@ func (m *Linear) Explain(e *blankout.Example, class int) Explanation {
 		x.Filled, x.Score = score-x.Score, score
 	}
 	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
-	if n, ok := noise.(blankout.GroupDropout); ok {
+	if n, ok := noise.(loss.GroupDropout); ok {
 		g := NewGrouping(m.Schema)
 		var units []int32
 		var parts []float64

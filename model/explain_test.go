@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // The terms of an explanation add up to the score, its variance is that of the
@@ -52,7 +53,7 @@ func TestExplain(t *testing.T) {
 		linear := *m
 		linear.Pairs = false // the outputs as they are
 		linear.Score(e, raw)
-		noise, _ := blankout.ParseNoise(c.noise)
+		noise, _ := loss.ParseNoise(c.noise)
 		for class := range schema.Classes {
 			x := m.Explain(e, class)
 			want := 0.0

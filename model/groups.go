@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // Grouping tells which features of the events of a Schema die together under
@@ -105,7 +106,7 @@ func (g *Grouping) Hash(unit int32) uint64 {
 
 // covariances returns for the parts w_d x_d of a score, of features of these units, the
 // covariance of each with the score under n; their sum is the score's variance.
-func (g *Grouping) covariances(n blankout.GroupDropout, units []int32, parts []float64) []float64 {
+func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
 	sum := make([]float64, g.Len()) // by group, with the pairs it is in, and by pair
 	for i, u := range units {
 		sum[u] += parts[i]

@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Loss is as loss.Parse reads it.
 	Loss string `toml:"loss"`
-	// Noise is as blankout.ParseNoise reads it, auto for a bank of the Levels, or observed
-	// (blankout.ObservedNoise).
+	// Noise is as loss.ParseNoise reads it, auto for a bank of the Levels, or observed
+	// (loss.ObservedNoise).
 	Noise  string    `toml:"noise"`
 	Levels []float64 `toml:"levels"`
 	// ExpectedMissing is not part of the Fingerprint.
@@ -125,7 +125,7 @@ const (
 // settings are a Config's values as the Learner uses them.
 type settings struct {
 	loss        loss.Loss
-	noises      []blankout.Noise // of the levels
+	noises      []loss.Noise // of the levels
 	noiseKind   noiseKind
 	observed    bool // the noise's rates are those at which groups are missing
 	rule        ruleEntry
@@ -308,7 +308,7 @@ func (c Config) parse() (settings, error) {
 	case c.Refresh > 0:
 		return s, blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
 	}
-	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == blankout.Noise(blankout.NoNoise{})) {
+	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
 		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
 	if c.Rule == "dropout-descent" && s.ridge == 0 {
@@ -342,19 +342,19 @@ func (s *settings) parseNoise(c Config) error {
 			return blankout.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
 	}
-	if c.Noise == blankout.ObservedNoise {
-		s.noises, s.observed = []blankout.Noise{blankout.GroupDropout{Rates: map[string]float64{}}}, true
+	if c.Noise == loss.ObservedNoise {
+		s.noises, s.observed = []loss.Noise{loss.GroupDropout{Rates: map[string]float64{}}}, true
 		return nil
 	}
 	if c.Noise != "auto" {
-		n, err := blankout.ParseNoise(c.Noise)
+		n, err := loss.ParseNoise(c.Noise)
 		if err != nil {
 			return &blankout.KeyError{Key: "noise", Err: err}
 		}
-		if g, ok := n.(blankout.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
+		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
 			return blankout.KeyErrorf("noise", "noise %q: dropout of features beside groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
 		}
-		s.noises = []blankout.Noise{n}
+		s.noises = []loss.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
 		case c0 > 0:
 			s.noiseKind = constant
@@ -371,13 +371,13 @@ func (s *settings) parseNoise(c Config) error {
 		if !(q >= 0 && q < 1) || i > 0 && q <= features[i-1] {
 			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
 		}
-		s.noises = append(s.noises, blankout.Dropout{Q: q})
+		s.noises = append(s.noises, loss.Dropout{Q: q})
 	}
 	for i, q := range groups {
 		if !(q > 0 && q < 1) || i > 0 && q <= groups[i-1] {
 			return blankout.KeyErrorf("group_levels", "group_levels = %v: must be ascending probabilities between 0 and 1", groups)
 		}
-		s.noises = append(s.noises, blankout.GroupDropout{Groups: q})
+		s.noises = append(s.noises, loss.GroupDropout{Groups: q})
 	}
 	return nil
 }
@@ -418,7 +418,7 @@ func (c Config) fingerprint() Fingerprint {
 		if c.Noise = fmt.Sprint("auto ", features); len(groups) > 0 {
 			c.Noise += fmt.Sprint(" groups ", groups)
 		}
-	} else if n, err := blankout.ParseNoise(c.Noise); err == nil {
+	} else if n, err := loss.ParseNoise(c.Noise); err == nil {
 		c.Noise = n.String()
 	}
 	if m, err := model.ParseStandardise(c.Standardise); err == nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -112,7 +113,7 @@ func TestCurvesInABankAsIfAlone(t *testing.T) {
 	var alone []*Learner
 	for _, q := range c.Levels {
 		one := c
-		one.Noise = blankout.Dropout{Q: q}.String()
+		one.Noise = loss.Dropout{Q: q}.String()
 		alone = append(alone, mustNew(t, one, 2))
 	}
 	for range 3000 {

@@ -146,7 +146,7 @@ func (e *evaluation) worker() *evaluator {
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	c := l.config
 	c.Marginalised = true
-	w.groups = newGroupSums(c, l.schema, []blankout.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
+	w.groups = newGroupSums(c, l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {

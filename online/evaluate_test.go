@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -85,7 +86,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 		objective += q
 	}
 	c0, _, c2 := l.levels[0].noise.Coefficients()
-	groupNoise, grouped := l.levels[0].noise.(blankout.GroupDropout)
+	groupNoise, grouped := l.levels[0].noise.(loss.GroupDropout)
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
 		e := s.next()

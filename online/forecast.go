@@ -7,8 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -85,7 +85,7 @@ func (l *Learner) forecasts() []Forecast {
 	out := make([]Forecast, len(l.levels))
 	for v := range l.levels {
 		lv := &l.levels[v]
-		out[v].Level = blankout.ShortNoise(lv.noise.String())
+		out[v].Level = loss.ShortNoise(lv.noise.String())
 		for i, w := range lv.forecast.wrong {
 			if out[v].Error[i] = w / lv.forecast.weight[i]; l.set.numbers {
 				out[v].Error[i] = math.Sqrt(out[v].Error[i])

@@ -1,12 +1,13 @@
 package online
 
-// This file holds noise that deletes whole groups of features (blankout.GroupDropout):
+// This file holds noise that deletes whole groups of features (loss.GroupDropout):
 // the sums over the groups of an event, and what they make of its step.
 
 import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -36,7 +37,7 @@ import (
 //
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 //
-// Where groups have rates of their own (blankout.GroupDropout.Rates, one level without noise
+// Where groups have rates of their own (loss.GroupDropout.Rates, one level without noise
 // of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
 // that has a sum.
 type groupSums struct {
@@ -100,7 +101,7 @@ type unitRun struct {
 
 // newGroupSums returns the sums for the noises of the levels, nil if none of them is of
 // groups and there are no curves.
-func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs int, curves bool) *groupSums {
+func newGroupSums(c Config, s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *groupSums {
 	groups := c.Marginalised && slices.ContainsFunc(noises, isGrouped)
 	if !groups && !curves {
 		return nil
@@ -108,7 +109,7 @@ func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs
 	g := &groupSums{grouping: model.NewGrouping(s), groups: groups, n: len(noises) * outputs}
 	for _, noise := range noises {
 		if !c.Marginalised {
-			noise = blankout.NoNoise{}
+			noise = loss.NoNoise{}
 		}
 		n := bothRates(noise)
 		if n.Rates != nil {
@@ -118,7 +119,7 @@ func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs
 		}
 		r, rg := n.Odds("")
 		_, _, single := n.Coefficients()
-		_, _, pair := blankout.GroupDropout{Q: n.Q, Groups: n.Groups * (2 - n.Groups)}.Coefficients()
+		_, _, pair := loss.GroupDropout{Q: n.Q, Groups: n.Groups * (2 - n.Groups)}.Coefficients()
 		for range outputs {
 			g.rate, g.both = append(g.rate, rg), append(g.both, rg*rg)
 			g.own[alone] = append(g.own[alone], single)
@@ -139,28 +140,28 @@ func newGroupSums(c Config, s *blankout.Schema, noises []blankout.Noise, outputs
 }
 
 // bothRates returns a noise of features, groups or both as one of both.
-func bothRates(n blankout.Noise) blankout.GroupDropout {
+func bothRates(n loss.Noise) loss.GroupDropout {
 	switch n := n.(type) {
-	case blankout.GroupDropout:
+	case loss.GroupDropout:
 		return n
-	case blankout.Dropout:
-		return blankout.GroupDropout{Q: n.Q}
+	case loss.Dropout:
+		return loss.GroupDropout{Q: n.Q}
 	}
-	return blankout.GroupDropout{}
+	return loss.GroupDropout{}
 }
 
 // parented says whether the unit's parents hold places.
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
-func isGrouped(n blankout.Noise) bool {
-	_, ok := n.(blankout.GroupDropout)
+func isGrouped(n loss.Noise) bool {
+	_, ok := n.(loss.GroupDropout)
 	return ok
 }
 
 // setRates gives the noise of the only level other rates of groups, which nobody changes
 // from here on. It comes between two events.
 func (l *Learner) setRates(rates map[string]float64) {
-	noise := blankout.GroupDropout{Rates: rates}
+	noise := loss.GroupDropout{Rates: rates}
 	lv := &l.levels[0]
 	_, _, lv.strength = noise.Coefficients()
 	lv.noise, l.now.step.strength[0] = noise, lv.strength
@@ -171,7 +172,7 @@ func (l *Learner) setRates(rates map[string]float64) {
 
 // groupOdds holds the odds of groups that have rates of their own.
 type groupOdds struct {
-	noise blankout.GroupDropout
+	noise loss.GroupDropout
 	odds  []float64 // r_g by unit of the Grouping, of a pair r_a r_b; of the units met so far
 	// For the event at hand: the odds by place in units and output, and by place the variance
 	// of a feature alone, which is the strength of a segment.
@@ -179,7 +180,7 @@ type groupOdds struct {
 }
 
 // set takes up other rates.
-func (o *groupOdds) set(n blankout.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
+func (o *groupOdds) set(n loss.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
 
 // of returns r_g of a group, or r_a r_b of a pair.
 func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {

@@ -32,7 +32,7 @@ func slowGroups(e *blankout.Example, columns []uint32) [][]string {
 // over all pairs of features of their covariance. The product of two features' factors
 // has the expectation of the squares of those that both share.
 // Columns of one feature, a number and the hats of its curve, share what it alone dies of.
-func slowVariance(n blankout.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
+func slowVariance(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {
 			square := 1.0
@@ -51,7 +51,7 @@ func slowVariance(n blankout.GroupDropout, groups [][]string, features []uint32,
 }
 
 // enumerated is the same variance by summing over every mask of groups and features.
-func enumerated(n blankout.GroupDropout, groups [][]string, features []uint32, parts []float64) float64 {
+func enumerated(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) float64 {
 	each := slices.Clone(features)
 	slices.Sort(each)
 	each = slices.Compact(each)
@@ -127,7 +127,7 @@ func (r *spy) step(s *step) {
 	r.rule.step(s)
 }
 
-var groupNoises = []blankout.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0},
+var groupNoises = []loss.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0},
 	{Rates: map[string]float64{"sensor": 0.6, "words": 0.15}}, {Rates: map[string]float64{"": 0.3, "words": 0.5}}}
 
 // The variance of an event's score and the gradient of its expected loss are those of the
@@ -157,7 +157,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, noise blankout.GroupDropout, everyMask bool) {
+func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, noise loss.GroupDropout, everyMask bool) {
 	t.Helper()
 	l.grow(e)
 	l.events++
@@ -247,7 +247,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 }
 
 // checkAgainstBatch compares the gradients of output k with those of the exact solver.
-func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []uint32, x []float64, y, f float64, w []float64, gradients [][]float64, k int, noise blankout.GroupDropout) {
+func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []uint32, x []float64, y, f float64, w []float64, gradients [][]float64, k int, noise loss.GroupDropout) {
 	t.Helper()
 	order := make([]int, len(columns))
 	for i := range order {

@@ -77,7 +77,7 @@ type Learner struct {
 // level is a noise level: a copy of the weights that learns as if its noise
 // were the true one.
 type level struct {
-	noise      blankout.Noise
+	noise      loss.Noise
 	strength   float64   // the coefficient of its variance that is not 0
 	sumsq      []float64 // sum of squared weights by output, if the noise is constant
 	average    average
@@ -764,7 +764,7 @@ func (l *Learner) Schema() *blankout.Schema { return l.schema }
 // Fingerprint returns what gives the weights their meaning.
 func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
 
-// Noise returns the noise of the published level, as blankout.ParseNoise reads it.
+// Noise returns the noise of the published level, as loss.ParseNoise reads it.
 func (l *Learner) Noise() string { return l.levels[l.chosen].noise.String() }
 
 // Events returns how many events have been met, as Metrics does.
@@ -791,7 +791,7 @@ func (l *Learner) Metrics() Metrics {
 		m.Numbers = &n
 	}
 	m.Events, m.Features = l.events, l.table.Len()
-	m.Level = blankout.ShortNoise(l.Noise())
+	m.Level = loss.ShortNoise(l.Noise())
 	m.Forecasts = l.forecasts()
 	m.Served = l.servedForecast(m.Forecasts)
 	if byRange, levels := l.levelsByRange(); byRange != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // mortalSensors is a stream of two classes and three sensors of three readings each, which die
@@ -47,7 +48,7 @@ func (s *mortalSensors) next() *blankout.Example {
 
 func observedConfig() Config {
 	c := DefaultConfig()
-	c.Noise = blankout.ObservedNoise
+	c.Noise = loss.ObservedNoise
 	return c
 }
 
@@ -61,11 +62,11 @@ func TestObserved(t *testing.T) {
 	}
 	s := &mortalSensors{rand.New(rand.NewPCG(1, 2)), [3]float64{0.6, 0.2, 0}}
 	rates := func() map[string]float64 {
-		n, err := blankout.ParseNoise(l.Published().Noise)
+		n, err := loss.ParseNoise(l.Published().Noise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n.(blankout.GroupDropout).Rates
+		return n.(loss.GroupDropout).Rates
 	}
 	var restored *Learner
 	for i := range 64_000 {
@@ -102,7 +103,7 @@ func TestObserved(t *testing.T) {
 	// The variance in force is that of a noise that is set to these rates.
 	fixed := DefaultConfig()
 	fixed.Noise = l.Published().Noise
-	noise := l.levels[0].noise.(blankout.GroupDropout)
+	noise := l.levels[0].noise.(loss.GroupDropout)
 	seen := &spy{rule: l.rule}
 	l.rule = seen
 	e := s.next()

@@ -266,7 +266,7 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 		var alone []*Learner
 		for _, q := range c.Levels {
 			one := c
-			one.Noise = blankout.Dropout{Q: q}.String()
+			one.Noise = loss.Dropout{Q: q}.String()
 			alone = append(alone, mustNew(t, one, classes))
 		}
 		var restarted, steady [3]bool
@@ -539,7 +539,7 @@ func TestFixedPoint(t *testing.T) {
 							v += w[d] * w[d] * (c1*x + c2*x*x)
 							groups, parts = append(groups, []string{fmt.Sprint(d / 2)}), append(parts, w[d]*x)
 						}
-						if n, ok := l.levels[0].noise.(blankout.GroupDropout); ok {
+						if n, ok := l.levels[0].noise.(loss.GroupDropout); ok {
 							v = slowVariance(n, groups, events[i].Features.Index, parts)
 						}
 						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)

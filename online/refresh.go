@@ -150,7 +150,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 	}
 	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.set.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
 	if !l.config.Marginalised {
-		p.Noise = blankout.NoNoise{}
+		p.Noise = loss.NoNoise{}
 	}
 	if l.set.intercept {
 		p.Intercept = batch.PenalisedIntercept

@@ -218,17 +218,17 @@ func (l *Learner) Published() *model.Linear {
 // of its Rates, Gaussian noise's SD, a Laplacian's B; 0 where there is none.
 func (l *Learner) Level() float64 {
 	switch n := l.levels[l.chosen].noise.(type) {
-	case blankout.Dropout:
+	case loss.Dropout:
 		return n.Q
-	case blankout.GroupDropout:
+	case loss.GroupDropout:
 		level := n.Groups
 		for _, q := range n.Rates {
 			level = max(level, q)
 		}
 		return level
-	case blankout.Gaussian:
+	case loss.Gaussian:
 		return n.SD
-	case blankout.Laplace:
+	case loss.Laplace:
 		return n.B
 	}
 	return 0
@@ -366,11 +366,11 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	}
 	if l.set.observed {
-		n, err := blankout.ParseNoise(m.Noise)
+		n, err := loss.ParseNoise(m.Noise)
 		if err != nil {
 			return nil, fmt.Errorf("restoring the learner: %w", err)
 		}
-		if g, ok := n.(blankout.GroupDropout); ok && g.Rates != nil {
+		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil {
 			l.setRates(g.Rates)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -229,7 +230,7 @@ func (l *Learner) noCurve() []Warning {
 // noRate warns of noise with rates by group of which some are of no group that any event
 // has had, or none is above 0.
 func (l *Learner) noRate() []Warning {
-	n, ok := l.levels[0].noise.(blankout.GroupDropout)
+	n, ok := l.levels[0].noise.(loss.GroupDropout)
 	switch {
 	case !ok || n.Rates == nil || l.groups == nil:
 		return nil

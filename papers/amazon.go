@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/simulate"
 
@@ -162,7 +163,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 		if err := config.Set("c", p.cost); err != nil {
 			return err
 		}
-		config.Noise = blankout.Dropout{Q: c.Levels[p.level]}.String()
+		config.Noise = loss.Dropout{Q: c.Levels[p.level]}.String()
 		cells[i], err = Cell(ctx, s, []any{"level", m.name, config.Noise, p.cost, c.Folds, c.Tol}, func() (amazonCell, error) {
 			s.Say("%s, %s, c = %s", m.name, config.Noise, p.cost)
 			var cell amazonCell
@@ -268,7 +269,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		if err != nil {
 			return nil, err
 		}
-		data, err := corruptedCopies(plain, copied, blankout.Dropout{Q: x.level}, copies, seed)
+		data, err := corruptedCopies(plain, copied, loss.Dropout{Q: x.level}, copies, seed)
 		if err != nil {
 			return nil, err
 		}
@@ -347,7 +348,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		for _, bound := range []string{"gaussian", "chen"} {
 			s.Say("the limit %s", bound)
 			limitOf := func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error) {
-				b, err := config(x.cost, blankout.Dropout{Q: x.level}.String(), bound)
+				b, err := config(x.cost, loss.Dropout{Q: x.level}.String(), bound)
 				if err != nil {
 					return nil, err
 				}
@@ -432,7 +433,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 // corruptedCopies returns the plain examples and copies noisy copies of the others, of
 // weight 1/copies (Chen et al., eq. 2). They are those of Data.Corrupted, without the zeros,
 // of which there are many.
-func corruptedCopies(plain, examples []blankout.Example, noise blankout.Noise, copies int, seed uint64) (*batch.Data, error) {
+func corruptedCopies(plain, examples []blankout.Example, noise loss.Noise, copies int, seed uint64) (*batch.Data, error) {
 	corrupter := batch.Corrupter{Noise: noise, Seed: seed}
 	var b batch.Builder
 	for i := range plain {

@@ -96,7 +96,7 @@ func (c glmConfig) row(ctx context.Context, seed uint64, name string, level floa
 	if err != nil {
 		return row, err
 	}
-	noise := blankout.Dropout{Q: level}
+	noise := loss.Dropout{Q: level}
 	b := batch.DefaultConfig()
 	b.Loss, b.Noise, b.L2 = name, noise.String(), c.L2
 	fit, err := batch.Train(ctx, d, b)

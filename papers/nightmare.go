@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
@@ -266,7 +267,7 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 	}
 	var dead []bool
 	for _, share := range c.Levels {
-		corrupter := batch.Corrupter{Noise: blankout.Dropout{Q: share}, Seed: seed}
+		corrupter := batch.Corrupter{Noise: loss.Dropout{Q: share}, Seed: seed}
 		for as := range wrong {
 			wrong[as] = append(wrong[as], make(mistakes, len(images)))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -30,7 +31,7 @@ func TestCorruptedCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noise := blankout.Dropout{Q: 0.7}
+	noise := loss.Dropout{Q: 0.7}
 	want, err := clean.Corrupted(noise, 5, 9)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
@@ -59,16 +60,16 @@ var comparedRules = []onlineRule{
 	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Rule, c.Noise = "adagrad", "none" }},
 	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Rule, c.Noise, c.Loss = "arow", "none", "hinge" }},
 	{"dropout descent", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.Marginalised = "dropout-descent", blankout.Dropout{Q: q}.String(), false
+		c.Rule, c.Noise, c.Marginalised = "dropout-descent", loss.Dropout{Q: q}.String(), false
 	}},
 	{"dropout descent, marginalised", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise = "dropout-descent", blankout.Dropout{Q: q}.String()
+		c.Rule, c.Noise = "dropout-descent", loss.Dropout{Q: q}.String()
 	}},
 	{"AdaGrad, marginalised", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise = "adagrad", blankout.Dropout{Q: q}.String()
+		c.Rule, c.Noise = "adagrad", loss.Dropout{Q: q}.String()
 	}},
 	{"refresh of 200", false, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.Refresh = "irls", blankout.Dropout{Q: q}.String(), 200
+		c.Rule, c.Noise, c.Refresh = "irls", loss.Dropout{Q: q}.String(), 200
 	}},
 	{"default", false, false, false, func(c *online.Config, _ float64) {
 		d := online.DefaultConfig()

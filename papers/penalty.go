@@ -75,7 +75,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 
 // alongTraining is figure 1b for one level of noise.
 func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyConfig, level float64) error {
-	noise := blankout.Dropout{Q: level}
+	noise := loss.Dropout{Q: level}
 	name := noise.String()
 	trace, err := Cell(ctx, s, []any{c, name}, func() ([]penaltyTrace, error) { return s.tracePenalty(ctx, d, c, noise) })
 	if err != nil {
@@ -180,7 +180,7 @@ func (t *traced) ValueGrad(w, grad []float64) float64 {
 	return t.Objective.ValueGrad(w, grad)
 }
 
-func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConfig, noise blankout.Dropout) ([]penaltyTrace, error) {
+func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConfig, noise loss.Dropout) ([]penaltyTrace, error) {
 	o := newExactDropout(d, noise.Q, c.L2, s.Threads)
 	steps := map[int]bool{}
 	for n := 1; n <= c.Iterations; n += max(1, n/4) {
@@ -207,7 +207,7 @@ func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConf
 	return trace, err
 }
 
-func penaltiesAt(d *batch.Data, w []float64, noise blankout.Noise, copies int, seed uint64) (penaltyTrace, error) {
+func penaltiesAt(d *batch.Data, w []float64, noise loss.Noise, copies int, seed uint64) (penaltyTrace, error) {
 	fit := &batch.Fit{Model: &model.Linear{Head: model.Head{Loss: "logistic"}}, Problems: []*batch.Result{{W: w}}}
 	p, err := fit.Penalties(d, noise, copies, seed)
 	if err != nil {
@@ -218,13 +218,13 @@ func penaltiesAt(d *batch.Data, w []float64, noise blankout.Noise, copies int, s
 	for i := range d.Rows() {
 		row := d.Row(i)
 		f := row.Dot(w) + w[d.Columns()]
-		loss, _, _ := loss.LogisticGaussian{}.At(float64(2*d.Label(i)-1), f, 0)
-		t.LogLoss += loss
+		m, _, _ := loss.LogisticGaussian{}.At(float64(2*d.Label(i)-1), f, 0)
+		t.LogLoss += m
 		if math.Abs(f) > math.Log(9) {
 			t.Confident += 1 / float64(d.Rows())
 		}
 		for j, c := range row.Index {
-			variance += w[c] * w[c] * blankout.Var(noise, row.At(j))
+			variance += w[c] * w[c] * loss.Var(noise, row.At(j))
 		}
 	}
 	t.Deviation = math.Sqrt(variance / float64(d.Rows()))

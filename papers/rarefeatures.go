@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -116,7 +117,7 @@ func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) 
 			if m == 0 {
 				b.L2 = x / 2
 			} else {
-				b.Noise = blankout.Dropout{Q: x}.String()
+				b.Noise = loss.Dropout{Q: x}.String()
 			}
 			f, err := batch.Train(ctx, train, b)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 	"blankout/simulate"
@@ -113,8 +114,8 @@ type sensorsMethod struct {
 }
 
 func sensorsMethods(dead string) []sensorsMethod {
-	features := func(q float64) string { return blankout.Dropout{Q: q}.String() }
-	groups := func(q float64) string { return blankout.GroupDropout{Groups: q}.String() }
+	features := func(q float64) string { return loss.Dropout{Q: q}.String() }
+	groups := func(q float64) string { return loss.GroupDropout{Groups: q}.String() }
 	matched := features
 	if dead == deadGroups {
 		matched = groups

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/simulate"
 
 	"github.com/klauspost/compress/gzip"
@@ -102,7 +103,7 @@ func textGrid(bound string, levels, l2 []float64) []textModel {
 	var grid []textModel
 	for _, q := range levels {
 		for _, l := range l2 {
-			grid = append(grid, textModel{Bound: bound, Noise: blankout.Dropout{Q: q}.String(), L2: l})
+			grid = append(grid, textModel{Bound: bound, Noise: loss.Dropout{Q: q}.String(), L2: l})
 		}
 	}
 	return grid

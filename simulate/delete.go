@@ -23,12 +23,12 @@ type Random struct {
 	Share float64
 }
 
-func (r Random) Kill(e *Event) { e.drop(blankout.Dropout{Q: r.Share}, r.Share) }
+func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Share}, r.Share) }
 
 func (r Random) String() string { return "random:" + number(r.Share) }
 
 // drop marks what noise that deletes features deletes.
-func (e *Event) drop(noise blankout.Noise, share float64) {
+func (e *Event) drop(noise loss.Noise, share float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Curves = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
 		e.corrupter.Curves = e.Model.Scaler.Curves
@@ -54,7 +54,7 @@ type Groups struct {
 	Share float64
 }
 
-func (g Groups) Kill(e *Event) { e.drop(blankout.GroupDropout{Groups: g.Share}, g.Share) }
+func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Share}, g.Share) }
 
 func (g Groups) String() string { return "groups:" + number(g.Share) }
 

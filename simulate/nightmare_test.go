@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -125,7 +126,7 @@ func TestRandom(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	for repeat := range 2 {
 		dead, all := 0, 0
-		c := batch.Corrupter{Noise: blankout.Dropout{Q: 0.3}, Seed: 7}
+		c := batch.Corrupter{Noise: loss.Dropout{Q: 0.3}, Seed: 7}
 		for n := range examples {
 			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 7, Repeat: repeat}, X: examples[n].Features, Number: n, Dead: make([]bool, examples[n].Features.Len())}
 			Random{Share: 0.3}.Kill(&e)

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 )
@@ -50,7 +51,7 @@ func TestReplay(t *testing.T) {
 	p := result.Curves[3].Points[1]
 	for repeat := range 3 {
 		wrong := 0.0
-		c := batch.Corrupter{Noise: blankout.Dropout{Q: 0.5}, Seed: 11}
+		c := batch.Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 11}
 		for n := range examples {
 			x := examples[n].Features.Clone()
 			c.Vec(x, nil, n, repeat)

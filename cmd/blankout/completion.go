@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/record"
 )
@@ -20,7 +20,7 @@ var flagValues = map[string][]string{
 	"format":      record.Formats(),
 	"loss":        batch.LossNames(),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
-	"noise":       append(blankout.NoiseNames(), "auto", blankout.ObservedNoise),
+	"noise":       append(loss.NoiseNames(), "auto", loss.ObservedNoise),
 	"intercept":   {"free", "penalised", "none"},
 	"multiclass":  {"ovr", "ovo"},
 	"solver":      {"newton", "irls", "lbfgs", "smo", "online"},

@@ -238,7 +238,7 @@ names and groups are the model's.`,
 }
 
 // parseNoise returns the noise of --noise, or of the flags that are short for one.
-func (o *corruptFlags) parseNoise(named bool) (blankout.Noise, error) {
+func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 	var parts []string
 	for i, name := range []string{"dropout:", "group:"} {
 		if o.deletes[i] != "" {
@@ -247,14 +247,14 @@ func (o *corruptFlags) parseNoise(named bool) (blankout.Noise, error) {
 	}
 	switch {
 	case len(parts) == 0:
-		return blankout.ParseNoise(o.noise)
+		return loss.ParseNoise(o.noise)
 	case named:
 		return nil, errors.New("--delete and --delete-groups are short for a --noise: give one or the other")
 	}
-	return blankout.ParseNoise(strings.Join(parts, "+"))
+	return loss.ParseNoise(strings.Join(parts, "+"))
 }
 
-func coefficients(n blankout.Noise) (c0, c1, c2 float64) {
+func coefficients(n loss.Noise) (c0, c1, c2 float64) {
 	if n == nil {
 		return 0, 0, 0
 	}
@@ -297,7 +297,7 @@ func isSvmlightLabel(class string) bool {
 	return class != "" && !strings.ContainsAny(class, " \t\r\n\v\f#:,") && (err != nil || !math.IsNaN(x) && !math.IsInf(x, 0))
 }
 
-func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.Noise) error {
+func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise) error {
 	schema, err := p.corruptSchema(o)
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise blankout.N
 		return err
 	}
 	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: model.NewGrouping(schema)}
-	_, grouped := noise.(blankout.GroupDropout)
+	_, grouped := noise.(loss.GroupDropout)
 	_, c1, _ := noise.Coefficients()
 	var x blankout.Vec
 	var line []byte

@@ -263,9 +263,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
 func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingRule]int) (func(*blankout.Example, []float64) []float64, func(*blankout.Example) float64, error) {
-	c := batch.Corrupter{Noise: blankout.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
+	c := batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
-		c.Noise = blankout.GroupDropout{Q: o.remove, Groups: o.groups}
+		c.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
 		if err := c.Grouping.Check(); err != nil {
 			return nil, nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
 		}

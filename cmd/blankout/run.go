@@ -119,7 +119,7 @@ answers requests for predictions.`,
 // settingFlags are the flags that mean the same as those of train.
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`: " + valuesUsage(loss.Names())},
-	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(blankout.NoiseNames(), "auto", blankout.ObservedNoise))},
+	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
 	{"expected-missing", "learner.expected_missing", "share `D` of the features that is expected to go missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "share `D` of the groups of features that is expected to go missing"},
 	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is, rescale or fill"},

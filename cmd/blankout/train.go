@@ -50,7 +50,7 @@ type trainFlags struct {
 	kernel      kernelFlags
 	covariance  int            // of so many numeric columns at most
 	presence    batch.Presence // of the fields in the examples, for the rule of --missing
-	observed    bool           // the noise is blankout.ObservedNoise; its rates are found once the examples have been read
+	observed    bool           // the noise is loss.ObservedNoise; its rates are found once the examples have been read
 }
 
 func (p *program) train() *cobra.Command {
@@ -105,7 +105,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(blankout.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; group:NAME=Q,… gives groups rates of their own, observed\nthose at which they are missing from the examples; online also auto")
+	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(loss.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; group:NAME=Q,… gives groups rates of their own, observed\nthose at which they are missing from the examples; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -196,7 +196,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
 		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
 	}
-	if o.observed = o.config.Noise == blankout.ObservedNoise; o.observed {
+	if o.observed = o.config.Noise == loss.ObservedNoise; o.observed {
 		o.config.Noise = "group:0" // its kind
 	}
 	check := o.config.Check
@@ -301,7 +301,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		}
 	}
 	if o.penalties > 0 {
-		noise, err := blankout.ParseNoise(o.config.Noise)
+		noise, err := loss.ParseNoise(o.config.Noise)
 		if err != nil {
 			return err
 		}
@@ -449,7 +449,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
 	}
-	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.config.Loss), blankout.OfCounts(o.config.Noise)
+	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.config.Loss), loss.OfCounts(o.config.Noise)
 	schema := o.data.record.Schema()
 	var scaler *model.Linear
 	b := batch.Builder{Threads: o.config.Threads}

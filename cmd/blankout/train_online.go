@@ -139,7 +139,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if len(classes) == 0 {
 		classes = o.data.record.Classes
 	}
-	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.online.config.Loss), blankout.OfCounts(o.online.config.Noise)
+	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.online.config.Loss), loss.OfCounts(o.online.config.Noise)
 	ofNumbers := o.data.record.Target != loss.Sign
 	if ofNumbers && len(o.online.classes) > 0 {
 		return usageError{fmt.Errorf("--classes: the labels of loss %s are numbers", o.online.config.Loss)}
@@ -360,7 +360,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
 		}
 	}
-	if err == nil && o.online.config.Noise == blankout.ObservedNoise {
+	if err == nil && o.online.config.Noise == loss.ObservedNoise {
 		if err = schema.CheckRates(); err != nil {
 			err = fmt.Errorf("noise %s: %w", o.online.config.Noise, err)
 		}

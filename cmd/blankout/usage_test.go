@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"blankout"
 	"blankout/loss"
 	"blankout/online"
 )
@@ -74,7 +73,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, values := range map[string][]string{
-		"loss": loss.Names(), "noise": append(blankout.NoiseNames(), "auto", blankout.ObservedNoise), "rule": online.Rules(),
+		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "rule": online.Rules(),
 	} {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, ": ")
 		list, _, _ = strings.Cut(list, ", instead")

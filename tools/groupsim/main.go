@@ -29,6 +29,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/online"
 	"blankout/record"
 	"blankout/stream"
@@ -69,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("name a file of events with -d")
 	}
 	records := record.DefaultConfig()
-	records.Counts = blankout.OfCounts(learner.Noise)
+	records.Counts = loss.OfCounts(learner.Noise)
 	schema := records.Schema()
 	events, err := read(ctx, *data, records, schema)
 	if err != nil {

@@ -76,7 +76,7 @@ func objective(m *model.Linear, s *set, c online.Config) float64 {
 	if err != nil {
 		panic(err)
 	}
-	noise, err := blankout.ParseNoise(m.Noise)
+	noise, err := loss.ParseNoise(m.Noise)
 	if err != nil {
 		panic(err)
 	}
@@ -203,7 +203,7 @@ func (c *comparison) deletion() error {
 // corruptedPeers trains the peers on copies with deleted pixels.
 func (c *comparison) corruptedPeers(train, test *set, row func(string, func(float64) (float64, error)) error) error {
 	deleted := func(q float64, seed uint64, copy int) func(int, blankout.Vec) blankout.Vec {
-		x := batch.Corrupter{Noise: blankout.Dropout{Q: q}, Seed: seed}
+		x := batch.Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed}
 		return func(i int, v blankout.Vec) blankout.Vec {
 			if q > 0 {
 				x.Vec(v, nil, i, copy)

@@ -25,6 +25,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 	"blankout/record"
@@ -209,7 +210,7 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
-	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}}
+	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
 	for i := range s.examples {
 		e := s.examples[i]
 		e.Features = m.Standardised(&e, blankout.Vec{})
@@ -228,7 +229,7 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
-	corrupt := batch.Corrupter{Noise: blankout.Dropout{Q: d}, Keep: true}
+	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}, Keep: true}
 	for i := range s.examples {
 		e := s.examples[i]
 		x := m.Standardised(&e, blankout.Vec{})

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"blankout"
+	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
 )
@@ -23,7 +24,7 @@ var observedRates = []float64{0, 0.05, 0.3, 0.8}
 // own: by the progressive error of all events, and by the error of the last third of them
 // where nobody says what is dead, and dead fields read their mean.
 func (c *comparison) observed() error {
-	noises := []string{"none", "dropout:0.3", "group:0.3", "auto", blankout.ObservedNoise}
+	noises := []string{"none", "dropout:0.3", "group:0.3", "auto", loss.ObservedNoise}
 	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
 	for _, noise := range noises {
 		fmt.Fprintf(c.w, " %s |", noise)

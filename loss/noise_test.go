@@ -1,4 +1,4 @@
-package blankout
+package loss
 
 import (
 	"math"

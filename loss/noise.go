@@ -1,4 +1,4 @@
-package blankout
+package loss
 
 // This file holds the kinds of noise, and the table that reads their names.
 
