@@ -47,7 +47,7 @@ func (o *Expected) Gap(w []float64) float64 {
 // free intercept. The sums that it needs are the gradient at w, which ValueGrad needs
 // anyway.
 func (o *Expected) gapAtScores(w []float64) float64 {
-	if o.freeIntercept() {
+	if o.FreeIntercept() {
 		w[o.columns] += o.centre()
 	}
 	value := o.dualPoint()
@@ -141,7 +141,7 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 // is a row's own part of it for its theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
 	thetaUp, thetaDown := 1.0, 1.0
-	if up, down := o.dualSums(); o.freeIntercept() {
+	if up, down := o.dualSums(); o.FreeIntercept() {
 		thetaUp, thetaDown = thetas(up, down)
 	}
 	r := o.residual
@@ -149,7 +149,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	o.p.Penalty.valueGrad(w, r)
 	o.kink = kink
 	o.unscaled = min(thetaUp, thetaDown) > 1-1e-12
-	return o.gradientGap(r) + kink
+	return o.GradientGap(r) + kink
 }
 
 // dualSums returns what the rows with a positive and with a negative df sum up to, the
@@ -233,15 +233,15 @@ func (o *Expected) move(t float64) bool {
 	return !slices.Contains(cancelled, true)
 }
 
-// gradientGap implements gradientGapper.
-func (o *Expected) gradientGap(r []float64) float64 {
-	return o.p.Penalty.gradientGap(r, o.freeIntercept())
+// GradientGap implements GradientGapper.
+func (o *Expected) GradientGap(r []float64) float64 {
+	return o.p.Penalty.GradientGap(r, o.FreeIntercept())
 }
 
-// gradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
+// GradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
 // duality gap: +Inf where nothing penalises a parameter that r asks to move, but
 // for a free intercept, the last one.
-func (p Penalty) gradientGap(r []float64, freeIntercept bool) float64 {
+func (p Penalty) GradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
 	for d, r := range r {
 		penalty := p.R[d]
@@ -256,7 +256,7 @@ func (p Penalty) gradientGap(r []float64, freeIntercept bool) float64 {
 	return gap
 }
 
-func (o *Expected) freeIntercept() bool {
+func (o *Expected) FreeIntercept() bool {
 	return o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 }
 
@@ -351,20 +351,20 @@ func (o *Expected) shift(by float64) float64 {
 	return by
 }
 
-// smooth replaces every v by v + eps^2, which rounds off the kink that the
+// Smooth replaces every v by v + eps^2, which rounds off the kink that the
 // hinge has at v = 0. Objective values and gradients are then those of the
 // smoothed objective; Gap bounds the distance of the true one.
-func (o *Expected) smooth(eps float64) { o.eps = eps }
+func (o *Expected) Smooth(eps float64) { o.eps = eps }
 
-// kinked reports whether the losses have a kink that smooth rounds off.
-func (o *Expected) kinked() bool { return o.facts.Kink != nil }
+// Kinked reports whether the losses have a kink that Smooth rounds off.
+func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 
-// smoothingGap returns what smoothing contributed to the last Gap.
-func (o *Expected) smoothingGap() float64 { return o.kink }
+// SmoothingGap returns what smoothing contributed to the last Gap.
+func (o *Expected) SmoothingGap() float64 { return o.kink }
 
-// ownRounding returns the noise's root mean square in the scores of the last Gap
+// OwnRounding returns the noise's root mean square in the scores of the last Gap
 // and whether it is larger than the smoothing in almost every row.
-func (o *Expected) ownRounding() (spread float64, unscaled bool) {
+func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	sharp, variance, all := o.roundingSums()
 	return math.Sqrt(variance / all), sharp < 0.01*all
 }

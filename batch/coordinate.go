@@ -142,7 +142,7 @@ type descent struct {
 // the rows' mean square.
 func (o *Expected) newDescent(stiff float64) *descent {
 	columns, pen := o.columns, o.p.Penalty
-	d := &descent{q: make([]float64, len(o.f)), w: make([]float64, columns+1), free: o.freeIntercept()}
+	d := &descent{q: make([]float64, len(o.f)), w: make([]float64, columns+1), free: o.FreeIntercept()}
 	if columns > 0 {
 		d.r = pen.R[0]
 	}

@@ -4,6 +4,7 @@ package batch
 // loss of a linear score.
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -37,7 +38,7 @@ type Expected struct {
 	convex     bool // under the noise at hand
 
 	m   []float64 // kappa times importance, 0 for rows left out
-	eps float64   // see smooth
+	eps float64   // see Smooth
 
 	// By row, at the point of the last ValueGrad with a gradient.
 	f, v, df, dv []float64
@@ -279,6 +280,14 @@ func (o *Expected) lower(y float64) float64 {
 		return 0
 	}
 	return o.facts.Lower(y)
+}
+
+// floor implements floored.
+func (o *Expected) floor() float64 {
+	if o.facts.Lower != nil {
+		return math.Inf(-1)
+	}
+	return 0
 }
 
 // penaltyScaled is a loss whose noising penalty loss(v) - loss(0) is multiplied by s.
@@ -691,8 +700,8 @@ func (o *Expected) weightSize() float64 {
 	return math.Sqrt(float64(len(o.m)) / size)
 }
 
-// startSize implements restarter.
-func (o *Expected) startSize() float64 {
+// StartSize implements Restarter.
+func (o *Expected) StartSize() float64 {
 	if o.convex {
 		return 0
 	}
@@ -714,6 +723,20 @@ func (d *Data) firstNegative() int {
 
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
+
+// direction implements director: in the dual, if that is asked for and pays, else by
+// Cholesky's method where the matrix is worth forming.
+func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error) {
+	if dual {
+		if d := o.dual(); d != nil {
+			return true, d.direction(ctx, grad, p, forcing)
+		}
+	}
+	if a := o.dense(); a != nil {
+		return true, solveDense(a, grad, p)
+	}
+	return false, nil
+}
 
 // formable reports whether dense is worth it.
 func (o *Expected) formable() bool {

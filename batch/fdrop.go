@@ -189,8 +189,11 @@ type fdropDual struct {
 	coef     []float64   // by entry of the row at work
 }
 
-// minimise implements minimiser. An iteration is a visit of every example.
-func (o *FDROP) minimise(ctx context.Context, opt Options) (*Result, error) {
+// Minimise implements Minimiser. An iteration is a visit of every example.
+func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
+	if opt.Solver != "" {
+		return nil, nil
+	}
 	n := len(o.m)
 	s := &fdropDual{FDROP: o, w: make([]float64, o.dim), variants: make([][]variant, n), used: make([]float64, n)}
 	if o.dim > o.columns {

@@ -224,7 +224,7 @@ func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 	a := &Answer{}
 	switch q.Ask {
 	case AskGradient, AskValue:
-		o.smooth(q.Scalars[0])
+		o.Smooth(q.Scalars[0])
 		o.cached = false
 		var grad []float64
 		if q.Ask == AskGradient {
@@ -250,10 +250,10 @@ func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 		o.scores(b.w)
 		a.Sums = []float64{size}
 	case AskSlope:
-		o.smooth(q.Scalars[1])
+		o.Smooth(q.Scalars[1])
 		a.Sums = []float64{o.slope(q.Scalars[0])}
 	case AskDual:
-		o.smooth(q.Scalars[1])
+		o.Smooth(q.Scalars[1])
 		o.shift(q.Scalars[0])
 		value := o.dualPoint()
 		up, down := o.dualSums()
@@ -410,7 +410,7 @@ func (j *Joint) HessVec(v, out []float64) {
 	}
 }
 
-// Diagonal implements diagonaler.
+// Diagonal implements Diagonaler.
 func (j *Joint) Diagonal(out []float64) {
 	j.ask(&Question{Ask: AskDiagonal}, out)
 	for d := range out {
@@ -418,7 +418,7 @@ func (j *Joint) Diagonal(out []float64) {
 	}
 }
 
-// Line implements liner.
+// Line implements Liner.
 func (j *Joint) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	j.ask(&Question{Ask: AskLine, W: d}, nil)
 	pen := j.penalty.along(j.w, d)
@@ -436,7 +436,7 @@ func (j *Joint) Gap(w []float64) float64 {
 	}
 	size := j.ask(&Question{Ask: AskScores, W: w}, nil)[0]
 	shift := 0.0
-	if j.freeIntercept() {
+	if j.FreeIntercept() {
 		shift = zeroOf(func(shift float64) float64 {
 			return j.ask(&Question{Ask: AskSlope, Scalars: []float64{shift, j.eps}}, nil)[0]
 		}, size)
@@ -444,7 +444,7 @@ func (j *Joint) Gap(w []float64) float64 {
 	}
 	dual := j.ask(&Question{Ask: AskDual, Scalars: []float64{shift, j.eps}}, nil)
 	thetaUp, thetaDown := 1.0, 1.0
-	if j.freeIntercept() {
+	if j.FreeIntercept() {
 		thetaUp, thetaDown = thetas(dual[1], dual[2])
 	}
 	r := make([]float64, len(w))
@@ -455,21 +455,21 @@ func (j *Joint) Gap(w []float64) float64 {
 	if j.err != nil {
 		return math.Inf(1)
 	}
-	return j.penalty.gradientGap(r, j.freeIntercept()) + j.kink
+	return j.penalty.GradientGap(r, j.FreeIntercept()) + j.kink
 }
 
-func (j *Joint) freeIntercept() bool { return j.intercept == FreeIntercept }
+func (j *Joint) FreeIntercept() bool { return j.intercept == FreeIntercept }
 
-// gradientGap implements gradientGapper.
-func (j *Joint) gradientGap(r []float64) float64 {
-	return j.penalty.gradientGap(r, j.freeIntercept())
+// GradientGap implements GradientGapper.
+func (j *Joint) GradientGap(r []float64) float64 {
+	return j.penalty.GradientGap(r, j.FreeIntercept())
 }
 
-// smooth, kinked, smoothingGap and ownRounding implement kinky, as Expected does.
-func (j *Joint) smooth(eps float64)    { j.eps = eps }
-func (j *Joint) kinked() bool          { return j.facts.Kink != nil }
-func (j *Joint) smoothingGap() float64 { return j.kink }
-func (j *Joint) ownRounding() (spread float64, unscaled bool) {
+// Smooth, Kinked, SmoothingGap and OwnRounding implement Smoother, as Expected does.
+func (j *Joint) Smooth(eps float64)    { j.eps = eps }
+func (j *Joint) Kinked() bool          { return j.facts.Kink != nil }
+func (j *Joint) SmoothingGap() float64 { return j.kink }
+func (j *Joint) OwnRounding() (spread float64, unscaled bool) {
 	return j.spread, j.sharp < 0.01
 }
 

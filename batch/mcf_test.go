@@ -63,7 +63,7 @@ func checkDerivatives(t *testing.T, what string, o Objective, w []float64, tol f
 		v, out := make([]float64, n), make([]float64, n)
 		v[d] = 1
 		hv.HessVec(v, out)
-		if g, ok := o.(diagonaler); ok {
+		if g, ok := o.(Diagonaler); ok {
 			diag := make([]float64, n)
 			g.Diagonal(diag)
 			if math.Abs(diag[d]-out[d]) > 1e-9*(1+math.Abs(out[d])) {

@@ -32,8 +32,8 @@ func TestAfterAStep(t *testing.T) {
 						t.Errorf("%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
 					}
 				}
-				o.smooth(0.1)
-				fresh.smooth(0.1)
+				o.Smooth(0.1)
+				fresh.Smooth(0.1)
 				o.ValueGrad(w, grad)
 				o.Line(d)
 				axpy(0.7, d, w)

@@ -323,15 +323,15 @@ func TestCertificateIsABound(t *testing.T) {
 						for i := range w {
 							w[i] += math.Pow(10, float64(-k)) * r.NormFloat64()
 						}
-						if o.kinked() {
-							o.smooth(math.Pow(10, float64(-r.IntN(8))))
+						if o.Kinked() {
+							o.Smooth(math.Pow(10, float64(-r.IntN(8))))
 						}
 						gap := o.Gap(w)
 						// The dual point is one only if it balances what the intercept meets.
 						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
 							t.Errorf("%s: the dual point sums to %g", name, sum)
 						}
-						o.smooth(0)
+						o.Smooth(0)
 						if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-15*best.Objective {
 							t.Errorf("%s: gap %g below the true %g", name, gap, true)
 						}
@@ -643,7 +643,7 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 				w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
 			}
 			if n == (loss.NoNoise{}) {
-				o.smooth(0.5)
+				o.Smooth(0.5)
 			}
 			o.ValueGrad(w, grad)
 			o.HessVec(v, hv)

@@ -67,68 +67,31 @@ type Result struct {
 	Seconds    float64
 }
 
-// An objective may implement these interfaces to be solved faster or to be certified.
-type (
-	majoriser interface {
-		HessianVector
-		Majorise(on bool)
-	}
-	diagonaler interface {
-		Diagonal(out []float64)
-	}
-	liner interface {
-		Line(d []float64) func(t float64) (value, slope, curvature float64)
-	}
-	kinky interface {
-		kinked() bool
-		smooth(eps float64)
-		smoothingGap() float64
-		ownRounding() (spread float64, unscaled bool)
-	}
-	// stepGapper can certify w, the point t of the last Line.
-	stepGapper interface {
-		stepGap(w []float64, t float64) float64
-	}
-	// gradientGapper knows what a gradient contributes to Gap.
-	gradientGapper interface {
-		gradientGap(grad []float64) float64
-		freeIntercept() bool
-	}
-	denser interface {
-		dense() *mat.SymDense // the matrix of HessVec
-	}
-	// restarter is an objective that may have several minima.
-	restarter interface {
-		// startSize is that of a weight which moves a score by about 1; 0 where there is one minimum.
-		startSize() float64
-	}
-	passer interface {
-		Passes() int
-	}
-	// minimiser is an objective with a method of its own, which takes the place
-	// of the solvers here unless one is asked for by name.
-	minimiser interface {
-		minimise(ctx context.Context, opt Options) (*Result, error)
-	}
-)
-
 // Solve minimises o. It returns an error where the value at the start is not
 // finite, a linear system is singular or ctx ends; a tolerance that was not
 // reached is not an error: Converged is then false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
-	if r, ok := o.(restarter); ok && opt.Starts > 0 {
-		if size := r.startSize(); size > 0 {
+	if r, ok := o.(Restarter); ok && opt.Starts > 0 {
+		if size := r.StartSize(); size > 0 {
 			return solveFrom(ctx, o, opt, size)
 		}
 	}
 	begin := time.Now()
-	if m, ok := o.(minimiser); ok && opt.Solver == "" {
-		r, err := m.minimise(ctx, opt)
-		if r != nil {
-			r.Seconds = time.Since(begin).Seconds()
-		}
-		return r, err
+	var r *Result
+	var err error
+	if m, ok := o.(Minimiser); ok {
+		r, err = m.Minimise(ctx, opt)
 	}
+	if r == nil && err == nil {
+		r, err = newSolver(o, opt).solve(ctx)
+	}
+	if r != nil {
+		r.Seconds = time.Since(begin).Seconds()
+	}
+	return r, err
+}
+
+func newSolver(o Objective, opt Options) *solver {
 	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1)}
 	if s.opt.MaxIterations == 0 {
 		s.opt.MaxIterations = 1000
@@ -140,80 +103,63 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 		}
 		copy(s.w, opt.Start)
 	}
-	if e, ok := o.(*Expected); ok && opt.Start == nil && e.facts.Regression && e.freeIntercept() {
-		// From the best constant: far from all targets a loss of Huber has no curvature.
-		e.scores(s.w)
-		s.w[e.columns] += e.centre()
-	}
 	s.certifier, _ = o.(Certifier)
-	if k, ok := o.(kinky); ok && k.kinked() {
-		s.kinky = k
+	if k, ok := o.(Smoother); ok && k.Kinked() {
+		s.smoother = k
 		s.eps = 1
 	}
+	return s
+}
+
+// solve minimises with the solver that the options name, or the one that fits.
+func (s *solver) solve(ctx context.Context) (*Result, error) {
 	var err error
-	switch hv, ok := o.(HessianVector); {
-	case opt.Solver == LBFGS || opt.Solver == "" && !s.newtonFits():
+	switch hv, ok := s.o.(HessianVector); {
+	case s.opt.Solver == LBFGS || s.opt.Solver == "" && !s.newtonFits():
 		err = s.lbfgs(ctx)
-	case opt.Solver == IRLS:
-		m, ok := o.(majoriser)
+	case s.opt.Solver == IRLS:
+		m, ok := s.o.(majoriser)
 		if !ok {
 			return nil, fmt.Errorf("solver irls: this objective has no quadratic majoriser; use newton or lbfgs")
 		}
 		m.Majorise(true)
 		err = s.newton(ctx, m, true)
 		m.Majorise(false)
-	case opt.Solver == Newton || opt.Solver == "":
+	case s.opt.Solver == Newton || s.opt.Solver == "":
 		if !ok {
 			return nil, fmt.Errorf("solver newton: this objective has no second derivatives; use lbfgs")
 		}
-		if e, ok := o.(*Expected); ok && e.plainHinge() > 0 {
-			s.kinky = nil
-			if opt.MaxIterations == 0 && !e.formable() { // by epochs of coordinate descent, each as cheap as a gradient
-				s.opt.MaxIterations = 10_000
-			}
-			err = s.hinge(ctx, e, e.plainHinge())
-			break
-		}
-		done := false
-		if e, ok := o.(*Expected); ok && e.plainLogistic() && opt.Solver == "" && opt.Start == nil {
-			if done, err = s.logistic(ctx, e); err != nil {
-				return nil, err
-			}
-		}
-		if !done {
-			err = s.newton(ctx, hv, false)
-		}
-	case opt.Solver == SMO:
-		e, ok := o.(*Expected)
-		if !ok {
-			return nil, fmt.Errorf("solver smo: it is for the hinge loss without noise")
-		}
-		s.kinky = nil
-		err = s.smo(ctx, e)
+		err = s.newton(ctx, hv, false)
+	case s.opt.Solver == SMO:
+		return nil, fmt.Errorf("solver smo: it is for the hinge loss without noise")
 	default:
-		return nil, fmt.Errorf("solver %q: want newton, irls, lbfgs or smo", opt.Solver)
+		return nil, fmt.Errorf("solver %q: want newton, irls, lbfgs or smo", s.opt.Solver)
 	}
 	if err != nil {
 		return nil, err
 	}
+	return s.result(), nil
+}
+
+// result returns the best point found.
+func (s *solver) result() *Result {
 	if s.best != nil && !s.converged {
 		copy(s.w, s.best)
 		s.gap = s.bestGap
 	}
-	if s.kinky != nil {
-		s.kinky.smooth(0)
+	if s.smoother != nil {
+		s.smoother.Smooth(0)
 	}
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
-	r.Objective = o.ValueGrad(s.w, nil)
-	if e, ok := o.(*Expected); ok && r.Objective == 0 && e.facts.Lower == nil {
+	r.Objective = s.o.ValueGrad(s.w, nil)
+	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
 		r.Gap, r.Converged = 0, true // nothing is below, penalised or not
 	}
 	r.Gap += 1e-15 * math.Abs(r.Objective) // the objective's own rounding
-	if p, ok := o.(passer); ok {
+	if p, ok := s.o.(interface{ Passes() int }); ok {
 		r.Passes = p.Passes()
 	}
-	r.Seconds = time.Since(begin).Seconds()
-	return r, nil
+	return r
 }
 
 // solveFrom solves from the start asked for and from random ones of the given size.
@@ -245,27 +191,11 @@ func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Re
 	return best, nil
 }
 
-// hinge minimises the hinge loss without noise: by coordinate descent and, where
-// the columns are few and that does not get close enough, by the interior point.
-func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
-	epochs := s.opt.MaxIterations
-	if o.formable() {
-		epochs = min(epochs, 300) // take about as long
-	}
-	start := slices.Clone(s.w)
-	done, err := s.coordinate(ctx, o, ell, epochs)
-	if done || err != nil || !o.formable() {
-		return err
-	}
-	copy(s.w, start)
-	return s.interior(ctx, o, ell)
-}
-
 type solver struct {
 	o         Objective
 	opt       Options
 	certifier Certifier // nil if none
-	kinky     kinky     // nil if there is no kink
+	smoother  Smoother  // nil if there is no kink
 	dim       int
 
 	w, grad     []float64
@@ -309,7 +239,7 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 		return stop, changed, err
 	}
 	if !math.IsInf(s.gap, 1) {
-		if s.kinky != nil && s.lowerSmoothing(decrease) {
+		if s.smoother != nil && s.lowerSmoothing(decrease) {
 			changed = true
 		}
 	}
@@ -322,7 +252,7 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 // every row no smoothing is needed, so that it may fall at once to what the tolerance
 // allows. It reports whether it changed anything.
 func (s *solver) lowerSmoothing(decrease float64) bool {
-	kink, fine := s.kinky.smoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
+	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
 		return false
 	}
@@ -336,7 +266,7 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	case decrease < 10*kink:
 		eps *= 0.4
 	}
-	if spread, unscaled := s.kinky.ownRounding(); unscaled {
+	if spread, unscaled := s.smoother.OwnRounding(); unscaled {
 		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // kink grows with eps^2
 	} else if spread > 0.5*s.eps { // it is not about to vanish with the weights
 		eps = min(eps, 0.3*spread)
@@ -345,7 +275,7 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 		return false
 	}
 	s.eps = eps
-	s.kinky.smooth(eps)
+	s.smoother.Smooth(eps)
 	return true
 }
 
@@ -375,8 +305,8 @@ func errNotFinite(value, norm float64) error {
 // as the iterates approach. As IRLS the matrix is the majoriser, the systems
 // are solved closely and the full step is taken whenever J falls.
 func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
-	if s.kinky != nil {
-		s.kinky.smooth(s.eps)
+	if s.smoother != nil {
+		s.smoother.Smooth(s.eps)
 	}
 	p, diag := make([]float64, s.dim), make([]float64, s.dim)
 	cg := newCG(s.dim)
@@ -393,11 +323,11 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		}
 		if norm == 0 || math.IsInf(s.gap, 1) && s.iterations > 0 && norm <= s.opt.Tol*s.first {
 			s.converged = s.converged || s.certifier == nil || math.IsInf(s.gap, 1)
-			if norm == 0 && s.certifier != nil && s.kinky == nil {
+			if norm == 0 && s.certifier != nil && s.smoother == nil {
 				s.gap = s.certifier.Gap(s.w)
 				s.converged = true
 			}
-			if norm > 0 || s.kinky == nil {
+			if norm > 0 || s.smoother == nil {
 				return nil
 			}
 		}
@@ -440,34 +370,28 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	}
 }
 
-// direction solves H p = -s.grad, by Cholesky's method where the objective
-// offers the matrix, else by conjugate gradients until the residual has fallen by
+// direction solves H p = -s.grad, by the objective's own method where it has one, else by conjugate gradients until the residual has fallen by
 // the factor forcing or would, as a gradient, leave a certificate below enough.
 // diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
-	if e, ok := s.o.(*Expected); ok && s.opt.Dual {
-		if d := e.dual(); d != nil {
-			return d.direction(ctx, s.grad, p, forcing)
+	if d, ok := h.(director); ok {
+		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
+			return err
 		}
 	}
-	if d, ok := h.(denser); ok {
-		if a := d.dense(); a != nil {
-			return solveDense(a, s.grad, p)
-		}
-	}
-	if d, ok := h.(diagonaler); ok {
+	if d, ok := h.(Diagonaler); ok {
 		d.Diagonal(diag)
 	} else {
 		for i := range diag {
 			diag[i] = 1
 		}
 	}
-	g, ok := h.(gradientGapper)
+	g, ok := h.(GradientGapper)
 	if !ok || enough == 0 {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
 	}
-	if !g.freeIntercept() {
-		return cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool { return g.gradientGap(r) <= enough })
+	if !g.FreeIntercept() {
+		return cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool { return g.GradientGap(r) <= enough })
 	}
 	// The certificate moves a free intercept to its optimum. All weights feel
 	// that, frequent features most, so it is part of the step and of the
@@ -485,7 +409,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 		for i, c := range column {
 			moved[i] = r[i] - k*c
 		}
-		return g.gradientGap(moved) <= enough
+		return g.GradientGap(moved) <= enough
 	})
 	p[last] += cg.r[last] / column[last]
 	return err
@@ -495,7 +419,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 // the gradient and value at s.w, the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
-	if l, ok := s.o.(liner); ok {
+	if l, ok := s.o.(Liner); ok {
 		phi := l.Line(p)
 		return searchLine(phi, s.value, slope, fullStep)
 	}
@@ -731,8 +655,8 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		rho  float64
 	}
 	var pairs []pair
-	if s.kinky != nil {
-		s.kinky.smooth(s.eps)
+	if s.smoother != nil {
+		s.smoother.Smooth(s.eps)
 	}
 	p := make([]float64, s.dim)
 	next, nextGrad := make([]float64, s.dim), make([]float64, s.dim)
@@ -758,7 +682,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			s.converged = true
 			return nil
 		}
-		if d, ok := s.o.(diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
+		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
 			// Features differ in frequency by orders of magnitude: where that slows it
 			// down, the inverse Hessian is built up from that of the diagonal. This is not
 			// done from the beginning, because that led to worse minima of objectives

@@ -170,13 +170,16 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	return out, nil
 }
 
-// startSize implements restarter.
-func (o *TLogistic) startSize() float64 { return o.data.weightSize() }
+// StartSize implements Restarter.
+func (o *TLogistic) StartSize() float64 { return o.data.weightSize() }
 
-// minimise implements minimiser. It runs the majorise-minimise scheme, which converges
+// Minimise implements Minimiser. It runs the majorise-minimise scheme, which converges
 // at a linear rate; from the point where a step gains less than a millionth, L-BFGS is
 // faster.
-func (o *TLogistic) minimise(ctx context.Context, opt Options) (*Result, error) {
+func (o *TLogistic) Minimise(ctx context.Context, opt Options) (*Result, error) {
+	if opt.Solver != "" {
+		return nil, nil
+	}
 	w := make([]float64, o.Dim())
 	if opt.Start != nil {
 		copy(w, opt.Start)

@@ -1,0 +1,66 @@
+package batch
+
+// This file chooses the methods that losses without noise have of their own.
+
+import (
+	"context"
+	"slices"
+)
+
+// Minimise implements Minimiser: the hinge and, where it is well conditioned, the logistic
+// loss without noise are minimised in the dual, and what learns numbers starts from the best
+// constant, because far from all targets a loss of Huber has no curvature.
+func (o *Expected) Minimise(ctx context.Context, opt Options) (*Result, error) {
+	newton := opt.Solver == Newton || opt.Solver == ""
+	switch {
+	case opt.Solver == SMO:
+		s := newSolver(o, opt)
+		if err := s.smo(ctx, o); err != nil {
+			return nil, err
+		}
+		return s.result(), nil
+	case newton && o.plainHinge() > 0:
+		if opt.MaxIterations == 0 && !o.formable() { // by epochs of coordinate descent, each as cheap as a gradient
+			opt.MaxIterations = 10_000
+		}
+		s := newSolver(o, opt)
+		if err := s.hinge(ctx, o, o.plainHinge()); err != nil {
+			return nil, err
+		}
+		return s.result(), nil
+	case opt.Start != nil:
+		return nil, nil
+	case o.facts.Regression && o.FreeIntercept():
+		opt.Start = make([]float64, o.dim)
+		o.scores(opt.Start)
+		opt.Start[o.columns] = o.centre()
+		return newSolver(o, opt).solve(ctx)
+	case opt.Solver == "" && o.plainLogistic():
+		s := newSolver(o, opt)
+		done, err := s.logistic(ctx, o)
+		if err == nil && !done {
+			err = s.newton(ctx, o, false)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.result(), nil
+	}
+	return nil, nil
+}
+
+// hinge minimises the hinge loss without noise: by coordinate descent and, where
+// the columns are few and that does not get close enough, by the interior point.
+func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
+	epochs := s.opt.MaxIterations
+	if o.formable() {
+		epochs = min(epochs, 300) // take about as long
+	}
+	start := slices.Clone(s.w)
+	done, err := s.coordinate(ctx, o, ell, epochs)
+	if done || err != nil || !o.formable() {
+		return err
+	}
+	copy(s.w, start)
+	return s.interior(ctx, o, ell)
+}
