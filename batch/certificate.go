@@ -54,7 +54,7 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	gap := o.dualGap(w, o.smoothedSlack)
 	copy(o.w, w)
 	o.cached, o.cachedEps = o.unscaled, o.eps
-	o.value = value + o.p.Penalty.valueGrad(w, nil)
+	o.value = value + o.p.Penalty.ValueGrad(w, nil)
 	return gap
 }
 
@@ -63,7 +63,7 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 func (o *Expected) dualPoint() float64 {
 	o.curved = false
 	smoothing := o.eps * o.eps
-	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			if m := o.m[i]; m != 0 {
@@ -113,7 +113,7 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 		return math.Inf(1)
 	}
 	along := o.along[:len(o.f)]
-	o.sum.each(func(_, lo, hi int) {
+	o.sum.Each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				o.df[i], _ = l.Conjugate(o.p.Y[i], o.df[i]+o.ff[i]*along[i])
@@ -146,7 +146,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	}
 	r := o.residual
 	kink := o.dualGradient(w, r, thetaUp, thetaDown, slack)
-	o.p.Penalty.valueGrad(w, r)
+	o.p.Penalty.ValueGrad(w, r)
 	o.kink = kink
 	o.unscaled = min(thetaUp, thetaDown) > 1-1e-12
 	return o.GradientGap(r) + kink
@@ -157,7 +157,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 func (o *Expected) dualSums() (up, down float64) {
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
-	o.sum.each(func(g, lo, hi int) {
+	o.sum.Each(func(g, lo, hi int) {
 		s := &group[g]
 		for i := lo; i < hi; i++ {
 			if a := o.m[i] * o.df[i]; a > 0 {
@@ -190,7 +190,7 @@ func thetas(up, down float64) (thetaUp, thetaDown float64) {
 func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slack func(i int, theta float64) float64) (kink float64) {
 	o.passes++
 	o.setPair(w, w)
-	kink = o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
+	kink = o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
@@ -221,7 +221,7 @@ func (o *Expected) move(t float64) bool {
 	o.cached, o.curved = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
 	cancelled := make([]bool, len(o.sum.partial))
-	o.sum.each(func(g, lo, hi int) {
+	o.sum.Each(func(g, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				v := o.v[i] + t*(2*p[i]+t*q[i])
@@ -268,7 +268,7 @@ func (o *Expected) centre() float64 {
 
 // slope returns the slope of the losses along a shift of all scores.
 func (o *Expected) slope(shift float64) float64 {
-	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
 		s := 0.0
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
@@ -398,7 +398,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	}
 	o.setPair(d, o.w)
 	o.passes++
-	o.sum.each(func(_, lo, hi int) {
+	o.sum.Each(func(_, lo, hi int) {
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
@@ -412,7 +412,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	return func(t float64) (value, slope, curvature float64) {
 		type sums struct{ value, slope, curvature float64 }
 		group := make([]sums, len(o.sum.partial))
-		o.sum.each(func(g, lo, hi int) {
+		o.sum.Each(func(g, lo, hi int) {
 			s := &group[g]
 			for i := lo; i < hi; i++ {
 				m := o.m[i]

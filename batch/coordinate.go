@@ -283,7 +283,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 				o.df[i], o.dv[i] = -n.y*n.alpha/n.m, 0
 			}
 		}
-		s.gap, s.value = o.conjugateGap(s.w, loss.LogisticChen{}), o.lossAtScores()+o.p.Penalty.valueGrad(s.w, nil)
+		s.gap, s.value = o.conjugateGap(s.w, loss.LogisticChen{}), o.lossAtScores()+o.p.Penalty.ValueGrad(s.w, nil)
 		if stop, err := s.stop(ctx); err != nil || stop {
 			return true, err
 		}
@@ -323,7 +323,7 @@ func solveLogit(t, c, k float64) (float64, float64) {
 
 // lossAtScores returns the sum of the losses without noise at the scores o.f.
 func (o *Expected) lossAtScores() float64 {
-	return o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {

@@ -143,7 +143,7 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
 	}
 	if d.curves != nil {
-		return nil, fmt.Errorf("corrupted copies: %w; leave out --curves, or the copies", errCurves)
+		return nil, fmt.Errorf("corrupted copies: %w; leave out --curves, or the copies", ErrCurves)
 	}
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")
@@ -157,7 +157,7 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 	}
 	c0, c1, _ := noise.Coefficients()
 	if c1 != 0 {
-		if i := d.firstNegative(); i >= 0 {
+		if i := d.FirstNegative(); i >= 0 {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", noise, i)
 		}
 	}

@@ -64,6 +64,9 @@ func (d *Data) Column(c int) uint32 { return d.columns[c] }
 // Entries returns the number of stored entries of all rows.
 func (d *Data) Entries() int { return d.entries }
 
+// Curved reports whether numbers have curves.
+func (d *Data) Curved() bool { return d.curves != nil }
+
 // Label returns the class of example i or blankout.Unlabelled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
 

@@ -134,13 +134,13 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	d := b.Data(nil)
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {
-		s := newSummer(d, d.Columns(), threads)
+		s := NewSummer(d, d.Columns(), threads)
 		if len(s.partial) < 8 {
 			t.Fatalf("%d groups: too few to show anything", len(s.partial))
 		}
 		out := make([]float64, d.Columns(), d.Columns()+1)
 		rows := 0
-		total := s.sum(out, func(lo, hi int, acc []float64) float64 {
+		total := s.Sum(out, func(lo, hi int, acc []float64) float64 {
 			v := 0.0
 			for i := lo; i < hi; i++ {
 				d.Row(i).AddTo(acc, 1/float64(i+1))
@@ -148,7 +148,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 			}
 			return v
 		})
-		s.each(func(_, lo, hi int) {
+		s.Each(func(_, lo, hi int) {
 			if threads == 1 {
 				rows += hi - lo
 			}

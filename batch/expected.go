@@ -55,11 +55,11 @@ type Expected struct {
 	shrink []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
 
 	total           []float64 // of what rows scatter
-	sum             *summer
+	sum             *Summer
 	longest         int // row
 	outer           int // sum of the squared lengths of the rows
 	denseTotal      []float64
-	denseSum        *summer
+	denseSum        *Summer
 	along, residual []float64
 	kink            float64
 	passes          int
@@ -98,9 +98,9 @@ func (o *Expected) pass() {
 	}
 }
 
-// binaryWeights returns Kappa times the importance of every row, 0 for rows
+// BinaryWeights returns Kappa times the importance of every row, 0 for rows
 // without a label, for objectives whose targets are -1 or +1.
-func (p *Problem) binaryWeights() ([]float64, error) {
+func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
 	for i, y := range p.Y {
@@ -153,8 +153,8 @@ func Ridge(columns int, l2 float64, intercept Intercept) Penalty {
 	return Penalty{R: r}
 }
 
-// valueGrad returns the penalty at w and adds its gradient to grad.
-func (p Penalty) valueGrad(w, grad []float64) float64 {
+// ValueGrad returns the penalty at w and adds its gradient to grad.
+func (p Penalty) ValueGrad(w, grad []float64) float64 {
 	sum := 0.0
 	for i, r := range p.R {
 		u := w[i]
@@ -193,7 +193,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		o.groups = nil // dropout:0, as a level of auto, deletes nothing
 	}
 	if o.c1 != 0 {
-		if i := d.firstNegative(); i >= 0 {
+		if i := d.FirstNegative(); i >= 0 {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", p.Noise, i)
 		}
 	}
@@ -248,7 +248,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.shrink = make([]float64, o.columns)
 	// The last two of a partial sum are those over rows alone.
 	o.total = make([]float64, o.stride()*o.columns+2)
-	o.sum = newSummer(d, len(o.total), p.Threads)
+	o.sum = NewSummer(d, len(o.total), p.Threads)
 	for _, r := range d.rows {
 		o.longest = max(o.longest, int(r.n))
 	}
@@ -381,7 +381,7 @@ func (o *Expected) scores(w []float64) {
 		base = o.c0 * Dot(w[:o.columns], w[:o.columns])
 	}
 	o.pass()
-	o.sum.each(func(_, lo, hi int) {
+	o.sum.Each(func(_, lo, hi int) {
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
@@ -390,6 +390,28 @@ func (o *Expected) scores(w []float64) {
 			}
 		}
 	})
+}
+
+// Weights returns Kappa times the importance of every row, 0 for rows left out.
+func (o *Expected) Weights() []float64 { return slices.Clone(o.m) }
+
+// Weigh replaces the Weights.
+func (o *Expected) Weigh(m []float64) {
+	copy(o.m, m)
+	o.cached = false
+}
+
+// Losses returns the loss of every row at w, 0 for rows of weight 0.
+func (o *Expected) Losses(w []float64) []float64 {
+	o.scores(w)
+	out := make([]float64, len(o.m))
+	for i, m := range o.m {
+		if m != 0 {
+			l, y := o.row(i)
+			out[i], _, _ = l.At(y, o.f[i], o.v[i])
+		}
+	}
+	return out
 }
 
 // rowBuffer is what one goroutine needs while it reads a row.
@@ -486,7 +508,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 		o.curved, o.cached = false, false
 	}
 	o.pass()
-	value := o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+	value := o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
@@ -509,7 +531,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	if grad != nil {
 		o.unpack(total, w, grad, o.shrink)
 	}
-	return value + o.p.Penalty.valueGrad(w, grad)
+	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
 // curve fills the second derivatives at the point of the last gradient.
@@ -518,7 +540,7 @@ func (o *Expected) curve() {
 		return
 	}
 	o.curved = true
-	o.sum.each(func(_, lo, hi int) {
+	o.sum.Each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] == 0 {
 				continue
@@ -552,7 +574,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	if !o.noisy || o.majorise {
 		o.pass()
 		// One sum for each column instead of two: a third of the time.
-		o.sum.sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
+		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for i := lo; i < hi; i++ {
 				if a := o.m[i] * o.ff[i]; a != 0 {
 					row := o.p.Data.Row(i)
@@ -580,7 +602,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	o.setPair(v, o.w)
 	total := o.total[:o.columns+2] // the last two are of the intercept and of c0 w
 	o.pass()
-	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
 		for i := lo; i < hi; i++ {
 			m, ff, fv, vv := o.m[i], o.ff[i], o.fv[i], o.vv[i]
@@ -626,7 +648,7 @@ func (o *Expected) Diagonal(out []float64) {
 	clear(out)
 	o.pass()
 	d := o.p.Data
-	o.sum.sum(out, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			a := o.m[i] * o.ff[i]
 			if a == 0 {
@@ -685,8 +707,8 @@ func Dot(a, b []float64) float64 {
 	return s
 }
 
-// weightSize returns the size of weights that move a score by about 1.
-func (o *Expected) weightSize() float64 {
+// WeightSize returns the size of weights that move a score by about 1.
+func (o *Expected) WeightSize() float64 {
 	size := 0.0
 	for i := range o.m {
 		row := o.p.Data.Row(i)
@@ -705,11 +727,11 @@ func (o *Expected) StartSize() float64 {
 	if o.convex {
 		return 0
 	}
-	return o.weightSize()
+	return o.WeightSize()
 }
 
-// firstNegative returns the first row that holds a negative value, -1 if none.
-func (d *Data) firstNegative() int {
+// FirstNegative returns the first row that holds a negative value, -1 if none.
+func (d *Data) FirstNegative() int {
 	for i := range d.rows {
 		r := d.Row(i)
 		for j := range r.Index {
@@ -770,7 +792,7 @@ func (o *Expected) dense() *mat.SymDense {
 	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The
 	// matrix takes the part of z that lies in the row's own columns, and the two
 	// vectors behind it sum what meets the rest of z, which is c0 w.
-	o.denseSum.sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
+	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z []float64
 		buffer := o.rowBuffer()

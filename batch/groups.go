@@ -120,13 +120,13 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 		return g, nil
 	}
 	if c0, c1, c2 := noise.Coefficients(); d.curves != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
-		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, errCurves)
+		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, ErrCurves)
 	}
 	return nil, nil
 }
 
-// errCurves is why a noise or an objective refuses Data with curves.
-var errCurves = errors.New("what becomes of curves, whose columns die together, is not known")
+// ErrCurves is why a noise or an objective refuses Data with curves (Data.Curved).
+var ErrCurves = errors.New("what becomes of curves, whose columns die together, is not known")
 
 // Bends says whether the problem of c, and with axes every one of their grid, can have curves.
 func (c Config) Bends(axes []Axis) bool {
@@ -148,7 +148,7 @@ func (c Config) Bends(axes []Axis) bool {
 	}
 	for _, c := range all {
 		c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
-		if _, err := Train(context.Background(), d, c); errors.Is(err, errCurves) {
+		if _, err := Train(context.Background(), d, c); errors.Is(err, ErrCurves) {
 			return false
 		}
 	}
@@ -352,7 +352,7 @@ func (o *Expected) groupHessVec(v, out []float64) {
 	o.setPair(v, o.w)
 	total := o.total[:o.columns+1]
 	o.pass()
-	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		buffer, zv := o.rowBuffer(), make([]float64, o.longest)
 		for i := lo; i < hi; i++ {
 			m := o.m[i]
@@ -383,7 +383,7 @@ func (o *Expected) variances() []float64 {
 		return o.shrink
 	}
 	o.pass()
-	o.sum.sum(o.shrink, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(o.shrink, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			k := 2 * o.m[i] * o.dv[i]
 			if k == 0 {

@@ -30,7 +30,7 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	buf := make([]float64, 4*n)
 	xi, slack, p, df := buf[:n], buf[n:2*n], buf[2*n:3*n], buf[3*n:]
 	rows := func(f func(i int)) {
-		o.sum.each(func(_, lo, hi int) {
+		o.sum.Each(func(_, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				if o.m[i] != 0 {
 					f(i)
@@ -40,7 +40,7 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	}
 	mean := func(f func(i int) float64) float64 { // over the rows in use, in fixed order
 		count := 0.0
-		total := o.sum.sum(nil, func(lo, hi int, _ []float64) float64 {
+		total := o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
 			sum := 0.0
 			for i := lo; i < hi; i++ {
 				if o.m[i] != 0 {
@@ -113,7 +113,7 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 			o.pass()
 			db := o.bias(step)
 			longest := make([]float64, len(o.sum.partial))
-			o.sum.each(func(g, lo, hi int) {
+			o.sum.Each(func(g, lo, hi int) {
 				shrink := 0.0 // the largest part of a distance to its bound that a full step uses
 				for i := lo; i < hi; i++ {
 					if o.m[i] != 0 {
@@ -185,13 +185,13 @@ func (o *Expected) interiorGap(w []float64, ell float64) (gap, value float64) {
 		z := ell - o.p.Y[i]*o.f[i]
 		return max(z, 0) + theta*o.df[i]*o.p.Y[i]*z
 	})
-	return gap, o.lossAtScores() + o.p.Penalty.valueGrad(w, nil)
+	return gap, o.lossAtScores() + o.p.Penalty.ValueGrad(w, nil)
 }
 
 // scatterAll writes R (w - c) + sum m df x to out.
 func (o *Expected) scatterAll(df, out, w []float64) {
 	o.passes++
-	o.sum.sum(o.total, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				o.scatter(acc, i, o.m[i]*df[i], 0, nil)
@@ -200,5 +200,5 @@ func (o *Expected) scatterAll(df, out, w []float64) {
 		return 0
 	})
 	o.unpack(o.total, w, out, nil)
-	o.p.Penalty.valueGrad(w, out)
+	o.p.Penalty.ValueGrad(w, out)
 }

@@ -104,7 +104,7 @@ func jointly(c ValidateConfig) (noise loss.Noise, l loss.Loss, err error) {
 	if loss.IsRegression(c.Loss) {
 		return nil, nil, fmt.Errorf("loss %s: parts are solved together for classes only; solve it on one machine", c.Loss)
 	}
-	own, _, err := c.ownObjective()
+	own, _, err := c.estimator()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -399,7 +399,7 @@ func (j *Joint) ValueGrad(w, grad []float64) float64 {
 		copy(j.w, w)
 	}
 	value := j.ask(q, grad)[0]
-	return value + j.penalty.valueGrad(w, grad)
+	return value + j.penalty.ValueGrad(w, grad)
 }
 
 // HessVec implements HessianVector.
@@ -449,7 +449,7 @@ func (j *Joint) Gap(w []float64) float64 {
 	}
 	r := make([]float64, len(w))
 	bound := j.ask(&Question{Ask: AskBound, Scalars: []float64{thetaUp, thetaDown}, W: w}, r)
-	j.penalty.valueGrad(w, r)
+	j.penalty.ValueGrad(w, r)
 	j.kink = bound[0]
 	j.spread, j.sharp = math.Sqrt(bound[1]/bound[2]), bound[3]/bound[2]
 	if j.err != nil {

@@ -263,7 +263,7 @@ func TestJointErrors(t *testing.T) {
 		{"hinge", "none", "kink"},
 		{"hinge", "dropout:0", "kink"},
 		{"hinge", "group:0", "kink"},
-		{"ramp", "none", "sums over parts"},
+		{"ramp", "none", "want one of"},
 		{"t-logistic:1.5", "dropout:0.3", "sums over parts"},
 		{"hinge", "group:0.3", ""},
 		{"logistic", "none", ""},

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"blankout/batch/internal/problems"
 	"blankout/loss"
 
 	"gonum.org/v1/gonum/mat"
@@ -110,5 +111,33 @@ func TestConjugateGradientsRemember(t *testing.T) {
 	}
 	if second := count(c); second > first*2/3 {
 		t.Errorf("%d products, %d without the directions of the system before", second, first)
+	}
+}
+
+// Probit needs no objective of its own; this is its place among the comparators.
+func TestProbitIsSolvedWithACertificate(t *testing.T) {
+	x, y := problems.Gaussian(52, 100, 4, false)
+	d := denseData(t, x, y)
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
+		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
+		var objective []float64
+		for _, solver := range []Solver{Newton, LBFGS} {
+			o, err := NewExpected(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
+				t.Errorf("%s %v: %+v", solver, noise, r)
+			}
+			objective = append(objective, r.Objective)
+			problems.CheckDerivatives(t, "probit", o, r.W, 1e-6)
+		}
+		if math.Abs(objective[0]-objective[1]) > 1e-9*objective[0] {
+			t.Errorf("%v: %v", noise, objective)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
@@ -419,7 +420,7 @@ func TestPermutationsPermuteTheAnswer(t *testing.T) {
 			want[k] = a.W[c]
 		}
 		want[6] = a.W[6]
-		if far := relative(b.W, want); far > 1e-5 {
+		if far := problems.Relative(b.W, want); far > 1e-5 {
 			t.Errorf("%v: weights %g away after permuting", l, far)
 		}
 	}
@@ -447,7 +448,7 @@ func TestImportanceWeights(t *testing.T) {
 	for _, l := range everyLoss {
 		a := solve(t, newExpected(t, two.d.copy(), y2, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
 		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		if far := relative(b.W, a.W); far > 1e-5 {
+		if far := problems.Relative(b.W, a.W); far > 1e-5 {
 			t.Errorf("%v: weights %g away", l, far)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 )
 
-// A summer adds up a function of the rows of Data on several threads. The
+// A Summer adds up a function of the rows of Data on several threads. The
 // rows are cut into groups that depend on the data alone, every group adds up
 // on its own and the groups are added in order: the result is the same to the
 // bit for any number of threads. It owns its buffers and is not safe for
 // concurrent use.
-type summer struct {
+type Summer struct {
 	bounds  []int // group g is rows bounds[g] … bounds[g+1]-1
 	partial [][]float64
 	scalar  []float64
@@ -29,15 +29,15 @@ type summer struct {
 // groups up costs little.
 const maxGroups = 32
 
-// newSummer prepares sums of dim coordinates. threads < 1 means one.
-func newSummer(d *Data, dim, threads int) *summer {
+// NewSummer prepares sums of dim coordinates. threads < 1 means one.
+func NewSummer(d *Data, dim, threads int) *Summer {
 	return newSummerOf(d, d.entries, dim, threads)
 }
 
-// newSummerOf is newSummer for that many additions instead of one for each entry.
-func newSummerOf(d *Data, additions, dim, threads int) *summer {
+// newSummerOf is NewSummer for that many additions instead of one for each entry.
+func newSummerOf(d *Data, additions, dim, threads int) *Summer {
 	groups := min(max(additions/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
-	s := &summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
+	s := &Summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
 	s.bounds = make([]int, 1, groups+1)
 	// A row weighs its entries and a constant for the loss.
 	const perRow = 16
@@ -58,16 +58,16 @@ func newSummerOf(d *Data, additions, dim, threads int) *summer {
 	return s
 }
 
-// each calls f once for every group, on all threads, and waits.
-func (s *summer) each(f func(g, lo, hi int)) {
+// Each calls f once for every group, on all threads, and waits.
+func (s *Summer) Each(f func(g, lo, hi int)) {
 	Parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
-// sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
+// Sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
 // to, writes the total of the acc to out (nil: acc is nil too) and returns the
 // total of f's values. out may be shorter than dim; so is acc then.
-func (s *summer) sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
-	s.each(func(g, lo, hi int) {
+func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
+	s.Each(func(g, lo, hi int) {
 		var acc []float64
 		if out != nil {
 			acc = s.partial[g][:len(out)]

@@ -171,7 +171,7 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 }
 
 // StartSize implements Restarter.
-func (o *TLogistic) StartSize() float64 { return o.data.weightSize() }
+func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
 // Minimise implements Minimiser. It runs the majorise-minimise scheme, which converges
 // at a linear rate; from the point where a step gains less than a millionth, L-BFGS is

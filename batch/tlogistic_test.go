@@ -26,7 +26,7 @@ func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *T
 }
 
 func TestGoldenTLogistic(t *testing.T) {
-	goldenCases(t, "t-logistic", 9, func(t *testing.T, g *goldenProblem, c *goldenCase) {
+	problems.Cases(t, goldenData, "t-logistic", 9, func(t *testing.T, g *problems.Golden, c *problems.Case) {
 		o := tLogistic(t, c.Params.T, Problem{Data: denseData(t, g.X, g.Y), Y: g.Y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, c.Params.Lam)
 		r, err := Solve(context.Background(), o, Options{Tol: 1e-7})
 		if err != nil {
@@ -35,7 +35,7 @@ func TestGoldenTLogistic(t *testing.T) {
 		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
 			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		}
-		if off := relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); off > 1e-5 {
+		if off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); off > 1e-5 {
 			t.Errorf("weights %.2g away", off)
 		}
 	})
@@ -53,7 +53,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 				for i := range w {
 					w[i] = r.NormFloat64()
 				}
-				checkDerivatives(t, string(prior), o, w, 1e-7)
+				problems.CheckDerivatives(t, string(prior), o, w, 1e-7)
 			}
 		}
 	}

@@ -22,8 +22,7 @@ import (
 
 // Config says what Train solves. Flags and the configuration file carry the same names.
 type Config struct {
-	// Loss is hinge, logistic, quadratic, linear, poisson or one of the
-	// objectives of their own; Bound is gaussian (the default), chen or
+	// Loss is hinge, logistic, quadratic, linear, poisson or one of the Estimators; Bound is gaussian (the default), chen or
 	// quadratic-noising where the loss has a choice. Loss may name the bound too,
 	// as loss.Parse reads it; then Bound is "".
 	Loss, Bound string
@@ -49,6 +48,8 @@ type Config struct {
 	Threads       int
 	Prior         string // of t-logistic: student or l2
 	Starts        int    // random starts after the one from zero, of losses that are not convex
+	// Estimators are the losses beside those of package loss: estimators.All().
+	Estimators []Estimator `toml:"-"`
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress) `toml:"-"`
 	// Pause is called between passes over the data, on the solving goroutines: a
@@ -285,64 +286,37 @@ func (c Config) Penalisation(factor float64) (kappa, l2 float64) {
 	return factor * c.Cost, 1
 }
 
-// ownObjective is a loss that is an objective of its own: the name before a colon, and the
-// bounds that it has; "" stands for the default. make gets a Problem whose Kappa and
-// Penalty are those of |w|^2 + c sum loss, or of the L2 asked for.
-type ownObjective struct {
-	name   string
-	level  bool // a number must stand behind the name
-	bounds []string
-	make   func(p Problem, level string, c Config) (Objective, error)
+// Estimator is a loss that is an objective of its own and no expectation: the name before a
+// colon, and the bounds that it has; "" stands for the default.
+type Estimator struct {
+	Name          string
+	Level         bool // a number must stand behind the name
+	Bounds        []string
+	SeveralMinima bool
+	// New gets a Problem whose Kappa and Penalty are those of |w|^2 + c sum loss, or of the
+	// L2 asked for.
+	New func(p Problem, level string, c Config) (Objective, error)
 }
 
-// objectives lists all of them. A new one is a file and a line here.
-var objectives = []ownObjective{
-	{"exponential", false, []string{"", "mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFExponential) }},
-	{"logistic", false, []string{"mcf"}, func(p Problem, _ string, _ Config) (Objective, error) { return NewMCF(p, MCFLogistic) }},
-	{"ramp", false, []string{"", "gaussian", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
-		s, err := parseLevel(level, -1)
-		if err != nil {
-			return nil, fmt.Errorf("loss ramp:%s: %w", level, err)
-		}
-		p.Loss = loss.HingeGaussian{Ell: c.Ell}
-		if c.Bound == "chen" {
-			p.Loss = loss.HingeChen{Ell: c.Ell}
-		}
-		if c.L2 < 0 {
-			p.Kappa *= 2 // as the hinge
-		}
-		return NewRamp(p, s)
-	}},
-	// Globerson & Roweis write |w|^2/2.
-	{"fdrop", true, []string{""}, func(p Problem, level string, c Config) (Objective, error) {
-		k, err := strconv.Atoi(level)
-		if err != nil {
-			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
-		}
-		if c.L2 < 0 {
-			p.Penalty = Ridge(p.Data.Columns(), 0.5, p.Intercept)
-		}
-		return NewFDROP(p, k)
-	}},
-	// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
-	{"t-logistic", true, []string{"", "chen"}, func(p Problem, level string, c Config) (Objective, error) {
-		t, err := parseLevel(level, math.NaN())
-		if err != nil {
-			return nil, fmt.Errorf("loss t-logistic:%s: %w", level, err)
-		}
-		l, err := loss.NewTLogistic(t)
-		if err != nil {
-			return nil, err
-		}
-		p.Loss = l
-		_, l2 := c.Penalisation(1)
-		return NewTLogistic(p, Prior(c.Prior), 2*l2)
-	}},
-}
+// tLogisticLoss is the Estimator that every Config knows, because learners have its loss too.
+// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
+var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, SeveralMinima: true, New: func(p Problem, level string, c Config) (Objective, error) {
+	t, err := strconv.ParseFloat(level, 64)
+	if err != nil || !finite(t) {
+		return nil, fmt.Errorf("loss t-logistic:%s: the level %q is not a number", level, level)
+	}
+	l, err := loss.NewTLogistic(t)
+	if err != nil {
+		return nil, err
+	}
+	p.Loss = l
+	_, l2 := c.Penalisation(1)
+	return NewTLogistic(p, Prior(c.Prior), 2*l2)
+}}
 
 // LossNames returns what Config.Loss may begin with: the table of package loss, the
-// objectives above and those of kernels. A colon at the end asks for a number.
-func LossNames() []string {
+// estimators and those of kernels. A colon at the end asks for a number.
+func LossNames(estimators []Estimator) []string {
 	var names []string
 	for _, name := range loss.Names() {
 		if loss.Parameter(name) != "" && loss.Bounds(name)[0] == "" {
@@ -350,9 +324,9 @@ func LossNames() []string {
 		}
 		names = append(names, name)
 	}
-	for _, o := range objectives {
-		name := o.name
-		if o.level {
+	for _, o := range estimators {
+		name := o.Name
+		if o.Level {
 			name += ":"
 		}
 		if !slices.Contains(names, name) {
@@ -364,9 +338,8 @@ func LossNames() []string {
 
 // SeveralMinima reports whether the objective may have more than one minimum.
 func (c Config) SeveralMinima() bool {
-	first, _, _ := strings.Cut(c.Loss, ":")
-	if first == "t-logistic" || first == "ramp" {
-		return true
+	if own, _, err := c.estimator(); own != nil || err != nil {
+		return own != nil && own.SeveralMinima
 	}
 	name, err := c.LossName()
 	if err != nil {
@@ -403,28 +376,16 @@ func (c Config) LossName() (string, error) {
 	return name + ":" + strconv.FormatFloat(c.Ell, 'g', -1, 64), nil
 }
 
-func parseLevel(s string, missing float64) (float64, error) {
-	if s == "" && !math.IsNaN(missing) {
-		return missing, nil
-	}
-	x, err := strconv.ParseFloat(s, 64)
-	if err != nil || !finite(x) {
-		return 0, fmt.Errorf("the level %q is not a number", s)
-	}
-	return x, nil
-}
-
-// ownObjective returns the objective of its own that Loss with Bound has, and the level
-// behind the name of the loss; nil where Expected is the objective.
-func (c Config) ownObjective() (own *ownObjective, level string, err error) {
+// estimator returns the Estimator that Loss with Bound is, and the level behind the name of
+// the loss; nil where Expected is the objective.
+func (c Config) estimator() (own *Estimator, level string, err error) {
 	first, level, _ := strings.Cut(c.Loss, ":")
-	for i := range objectives {
-		o := &objectives[i]
+	for _, o := range append([]Estimator{tLogisticLoss}, c.Estimators...) {
 		switch {
-		case o.name != first:
-		case slices.Contains(o.bounds, c.Bound), o.bounds[0] == "" && c.Bound == "gaussian": // the default may be named
-			return o, level, nil
-		case o.bounds[0] == "":
+		case o.Name != first:
+		case slices.Contains(o.Bounds, c.Bound), o.Bounds[0] == "" && c.Bound == "gaussian": // the default may be named
+			return &o, level, nil
+		case o.Bounds[0] == "":
 			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
 		}
 	}
@@ -460,17 +421,17 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 		return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
 			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 	}
-	own, level, err := c.ownObjective()
+	own, level, err := c.estimator()
 	if err != nil {
 		return nil, "", err
 	}
 	if own != nil {
 		name := c.Loss
-		if own.name == "logistic" {
-			name += ":" + c.Bound // a name that another loss has too
+		if slices.Contains(loss.Names(), own.Name) && own.Bounds[0] != "" {
+			name += ":" + c.Bound // the loss of that name is another one
 		}
 		return func(d *Data, b Subproblem, c Config) (Objective, error) {
-			return own.make(problem(d, b, c, nil), level, c)
+			return own.New(problem(d, b, c, nil), level, c)
 		}, name, nil
 	}
 	if name, err = c.LossName(); err != nil {

@@ -158,7 +158,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 	err = s.Parallel(ctx, len(points), func(ctx context.Context, i int) (err error) {
 		p := points[i]
 		m := amazonMethods[p.method]
-		config := batch.DefaultConfig()
+		config := trainConfig()
 		config.Loss, config.Bound, config.Tol = m.loss, m.bound, c.Tol
 		if err := config.Set("c", p.cost); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		}
 	}
 	config := func(cost, noise, bound string) (batch.Config, error) {
-		b := batch.DefaultConfig()
+		b := trainConfig()
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
 		return b, b.Set("c", cost)
 	}

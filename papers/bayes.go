@@ -148,7 +148,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 		}
 	}
 	train := b.Data(d.Schema)
-	c := batch.DefaultConfig()
+	c := trainConfig()
 	c.Loss, c.L2, c.Tol, c.Threads, c.Intercept = "squared-hinge", 0.5, tol, threads, batch.NoIntercept
 	f, err := batch.Train(ctx, train, c)
 	if err != nil {

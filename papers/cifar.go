@@ -101,7 +101,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	var points []point
 	for m, method := range amazonMethods {
 		for n, noise := range cifarNoises {
-			base := batch.DefaultConfig()
+			base := trainConfig()
 			base.Loss, base.Bound, base.Tol, base.MaxIterations = method.loss, method.bound, c.Tol, c.Iterations
 			grid := []batch.Axis{{Key: "c", Values: c.Costs[method.name]}}
 			if noise == "dropout" {

@@ -301,7 +301,7 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 
 // machine returns the support vector machine, or DropSVM for a q other than "".
 func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
-	m = svm.Machine{Config: batch.DefaultConfig(), Kernel: svm.DefaultConfig()}
+	m = svm.Machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
 	if err := m.Config.Set("c", cost); err != nil || q == "" {
 		return m, err

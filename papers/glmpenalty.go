@@ -97,7 +97,7 @@ func (c glmConfig) row(ctx context.Context, seed uint64, name string, level floa
 		return row, err
 	}
 	noise := loss.Dropout{Q: level}
-	b := batch.DefaultConfig()
+	b := trainConfig()
 	b.Loss, b.Noise, b.L2 = name, noise.String(), c.L2
 	fit, err := batch.Train(ctx, d, b)
 	if err != nil {

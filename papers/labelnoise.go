@@ -567,7 +567,7 @@ func (d *noisyData) train(ctx context.Context, m noiseMethod, lambda float64, c 
 }
 
 func noiseConfig(m noiseMethod, lambda float64, c labelNoiseConfig) batch.Config {
-	config := batch.DefaultConfig()
+	config := trainConfig()
 	config.Loss, config.Noise, config.L2, config.Tol = m.loss, m.noise, lambda/2, c.Tolerance
 	return config
 }

@@ -82,7 +82,7 @@ const (
 )
 
 func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
-	base := batch.DefaultConfig()
+	base := trainConfig()
 	base.Tol, base.MaxIterations = c.Tol, c.Iterations
 	method := func(name, loss, bound string, grid ...batch.Axis) simulate.Method {
 		m := simulate.Method{Name: name, Config: base, Grid: grid}

@@ -112,7 +112,7 @@ func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) 
 	out := make([][]rareScore, len(rareMethods))
 	for m, method := range rareMethods {
 		for _, x := range c.at(m) {
-			b := batch.DefaultConfig()
+			b := trainConfig()
 			b.Bound, b.Solver, b.L2, b.Intercept, b.Tol = method.bound, method.solver, 1e-6, batch.NoIntercept, 1e-4
 			if m == 0 {
 				b.L2 = x / 2

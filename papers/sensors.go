@@ -390,7 +390,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	if err != nil {
 		return nil, err
 	}
-	config := batch.DefaultConfig()
+	config := trainConfig()
 	config.Cost, config.Tol, config.Threads = x.Cost, c.Tol, 1
 	if m.noise != nil {
 		config.Noise = m.noise(x.Level)

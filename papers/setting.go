@@ -17,6 +17,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/estimators"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -258,6 +259,13 @@ func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, fold
 			i++
 		}
 	}
+}
+
+// trainConfig returns the default of batch.Train, with every loss there is.
+func trainConfig() batch.Config {
+	c := batch.DefaultConfig()
+	c.Estimators = estimators.All()
+	return c
 }
 
 // Load reads a file into Data. keep, which may be nil, says which examples are

@@ -89,7 +89,7 @@ const textTol = 1e-2
 
 // fit trains on the examples of d that have a label, and with Alpha on the others.
 func (m textModel) fit(ctx context.Context, d *batch.Data, threads int) (*batch.Fit, error) {
-	c := batch.DefaultConfig()
+	c := trainConfig()
 	c.Bound, c.Noise, c.L2, c.Alpha = m.Bound, m.Noise, m.L2, m.Alpha
 	c.Solver, c.Tol, c.MaxIterations, c.Threads = batch.LBFGS, textTol, 300, threads
 	if m.Noise == "none" {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout/batch"
+	"blankout/batch/estimators"
 	"blankout/loss"
 	"blankout/online"
 	"blankout/record"
@@ -18,7 +19,7 @@ import (
 // numbers; the user goes on after a colon. A command's own completion goes first.
 var flagValues = map[string][]string{
 	"format":      record.Formats(),
-	"loss":        batch.LossNames(),
+	"loss":        batch.LossNames(estimators.All()),
 	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
 	"noise":       append(loss.NoiseNames(), "auto", loss.ObservedNoise),
 	"intercept":   {"free", "penalised", "none"},

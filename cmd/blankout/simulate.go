@@ -22,6 +22,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/estimators"
 	"blankout/client"
 	"blankout/loss"
 	"blankout/model"
@@ -53,6 +54,7 @@ type simulateFlags struct {
 
 func (p *program) simulate() *cobra.Command {
 	o := simulateFlags{fit: batch.DefaultConfig()}
+	o.fit.Estimators = estimators.All()
 	c := &cobra.Command{
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE --nightmare NIGHTMARE -o DIR",
 		Short: "Replay recorded events with features dying, and draw what happens",

@@ -20,6 +20,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/estimators"
 	"blankout/batch/svm"
 	"blankout/labels"
 	"blankout/loss"
@@ -55,6 +56,7 @@ type trainFlags struct {
 
 func (p *program) train() *cobra.Command {
 	o := trainFlags{config: batch.DefaultConfig()}
+	o.config.Estimators = estimators.All()
 	o.config.Threads = runtime.GOMAXPROCS(0)
 	c := &cobra.Command{
 		Use:   "train -d FILE [-m MODEL]",
@@ -103,7 +105,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
 	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames()))
+	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
 	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(loss.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; group:NAME=Q,… gives groups rates of their own, observed\nthose at which they are missing from the examples; online also auto")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")

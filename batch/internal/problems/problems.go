@@ -4,6 +4,8 @@ package problems
 import (
 	"math"
 	"math/rand/v2"
+
+	"blankout"
 )
 
 // Gaussian draws two overlapping classes of n examples in all.
@@ -23,4 +25,43 @@ func Gaussian(seed uint64, n, columns int, positive bool) (x [][]float64, y []fl
 		x = append(x, row)
 	}
 	return x, y
+}
+
+// Dense makes examples of a matrix, with every column in the first, and their Schema. Labels are class 1
+// for y > 0, else 0; rows beyond len(y) are unlabelled.
+func Dense(x [][]float64, y []float64) ([]blankout.Example, *blankout.Schema) {
+	var out []blankout.Example
+	for i, row := range x {
+		e := blankout.Example{Weight: 1, Label: blankout.Unlabelled, Offset: int64(i)}
+		if i < len(y) {
+			e.Label = 0
+			if y[i] > 0 {
+				e.Label = 1
+			}
+		}
+		for d, v := range row {
+			if v != 0 || i == 0 { // the first row names every column
+				e.Features.Index = append(e.Features.Index, uint32(d))
+				e.Features.Value = append(e.Features.Value, v)
+				e.Field = append(e.Field, uint16(1+d%len(denseFields)))
+			}
+		}
+		out = append(out, e)
+	}
+	schema := blankout.NewSchema(20, []string{"-1", "1"}, 2)
+	schema.Crosses = [][2]string{{"a", "b"}}
+	for _, f := range denseFields {
+		schema.AddField(f)
+	}
+	return out, schema
+}
+
+// denseFields are the fields of Dense, column after column and again from the first
+// on: of the groups g, h, c, of both g and h, and of g.
+var denseFields = []blankout.Field{
+	{Name: "a", Kind: blankout.Numeric, Group: "g"},
+	{Name: "b", Kind: blankout.Numeric, Group: "h"},
+	{Name: "c", Kind: blankout.Numeric},
+	{Name: "a^b", Kind: blankout.Cross},
+	{Name: "d", Kind: blankout.Numeric, Group: "g"},
 }

@@ -1,30 +1,31 @@
-package batch
+package ramp
 
 import (
 	"context"
 	"math"
 	"testing"
 
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
-func rampProblem(d *Data, y []float64, noise loss.Noise) Problem {
-	return Problem{Data: d, Y: y, Kappa: 2, Loss: loss.HingeGaussian{Ell: 1}, Noise: noise, Intercept: FreeIntercept,
-		Penalty: Ridge(d.Columns(), 1, FreeIntercept)}
+func rampProblem(d *batch.Data, y []float64, noise loss.Noise) batch.Problem {
+	return batch.Problem{Data: d, Y: y, Kappa: 2, Loss: loss.HingeGaussian{Ell: 1}, Noise: noise, Intercept: batch.FreeIntercept,
+		Penalty: batch.Ridge(d.Columns(), 1, batch.FreeIntercept)}
 }
 
 func TestRamp(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(51, 200, 5, false)
-	opt := Options{Tol: 1e-10}
+	opt := batch.Options{Tol: 1e-10}
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}} {
-		solve := func(x [][]float64, y []float64, s float64) (*Ramp, *Result) {
-			o, err := NewRamp(rampProblem(denseData(t, x, y), y, noise), s)
+		solve := func(x [][]float64, y []float64, s float64) (*Objective, *batch.Result) {
+			o, err := New(rampProblem(denseData(t, x, y), y, noise), s)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Solve(ctx, o, opt)
+			r, err := batch.Solve(ctx, o, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,11 +35,11 @@ func TestRamp(t *testing.T) {
 			return o, r
 		}
 		// With the cut far away it is the support vector machine.
-		plain, err := NewExpected(rampProblem(denseData(t, x, y), y, noise))
+		plain, err := batch.NewExpected(rampProblem(denseData(t, x, y), y, noise))
 		if err != nil {
 			t.Fatal(err)
 		}
-		svm, err := Solve(ctx, plain, opt)
+		svm, err := batch.Solve(ctx, plain, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,72 +60,56 @@ func TestRamp(t *testing.T) {
 		for i := range off {
 			off[i] *= 0.93
 		}
-		checkDerivatives(t, "ramp", o, off, 1e-5)
+		problems.CheckDerivatives(t, "ramp", o, off, 1e-5)
 		// A fixed point of the descent, from a start of the caller's too.
 		again := opt
 		again.Start = r.W
-		if next, err := Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {
+		if next, err := batch.Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {
 			t.Errorf("%v: %v from its own answer %v (%v)", noise, next.Objective, r.Objective, err)
 		}
 	}
 	// An outlier far off moves the hinge's answer and leaves the ramp's alone.
-	o, err := NewRamp(rampProblem(denseData(t, x, y), y, nil), -1)
+	o, err := New(rampProblem(denseData(t, x, y), y, nil), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := Solve(ctx, o, opt)
+	before, err := batch.Solve(ctx, o, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range before.W[:5] {
 		x[0][i] = -60 * y[0] * v
 	}
-	o, err = NewRamp(rampProblem(denseData(t, x, y), y, nil), -1)
+	o, err = New(rampProblem(denseData(t, x, y), y, nil), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opt.Start = before.W
-	after, err := Solve(ctx, o, opt)
+	after, err := batch.Solve(ctx, o, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if off := relative(after.W, before.W); off > 0.05 {
+	if off := problems.Relative(after.W, before.W); off > 0.05 {
 		t.Errorf("an outlier moves the weights by %v", off)
 	}
-	if _, err := NewRamp(rampProblem(denseData(t, x, y), y, nil), 1); err == nil {
+	if _, err := New(rampProblem(denseData(t, x, y), y, nil), 1); err == nil {
 		t.Error("a cut at the margin passed")
 	}
 	p := rampProblem(denseData(t, x, y), y, nil)
 	p.Loss = loss.LogisticChen{}
-	if _, err := NewRamp(p, 0); err == nil {
+	if _, err := New(p, 0); err == nil {
 		t.Error("the logistic loss passed")
 	}
 }
 
-// Probit needs no objective of its own; this is its place among the comparators.
-func TestProbitIsSolvedWithACertificate(t *testing.T) {
-	x, y := problems.Gaussian(52, 100, 4, false)
-	d := denseData(t, x, y)
-	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
-		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
-		var objective []float64
-		for _, solver := range []Solver{Newton, LBFGS} {
-			o, err := NewExpected(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
-				t.Errorf("%s %v: %+v", solver, noise, r)
-			}
-			objective = append(objective, r.Objective)
-			checkDerivatives(t, "probit", o, r.W, 1e-6)
-		}
-		if math.Abs(objective[0]-objective[1]) > 1e-9*objective[0] {
-			t.Errorf("%v: %v", noise, objective)
+// denseData makes Data of a matrix, see problems.Dense.
+func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
+	examples, schema := problems.Dense(x, y)
+	var b batch.Builder
+	for i := range examples {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return b.Data(schema)
 }

@@ -1,14 +1,18 @@
-package batch
-
-// This file holds the ramp loss, minimised by a sequence of convex problems.
+// Package ramp holds the ramp loss (Collobert et al. 2006), minimised by a sequence of
+// convex problems.
+package ramp
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
+
+	"blankout/batch"
+	"blankout/loss"
 )
 
-// Ramp is the support vector machine with the ramp loss (Collobert et al.
+// Objective is that of the support vector machine with the ramp loss (Collobert et al.
 // 2006), a comparator of Ding & Vishwanathan 2010: the hinge loss cut off at
 // ell - s, so that an example further off than y f = s costs no more,
 //
@@ -21,15 +25,16 @@ import (
 // procedure of the paper majorises the former by max(ell, y f) - s, which is
 // never below that constant.) It starts from the plain support vector machine
 // unless Options.Start says otherwise.
-type Ramp struct {
+type Objective struct {
 	cut  float64
-	data *Expected
+	data *batch.Expected
 	m    []float64 // kappa times importance
+	now  []float64 // the same, 0 beyond the cut
 }
 
-// NewRamp returns the objective of a problem whose Loss is a hinge. s < ell is
+// New returns the objective of a problem whose Loss is a hinge. s < ell is
 // where the loss becomes flat; Collobert et al. take values from -2 to 0.
-func NewRamp(p Problem, s float64) (*Ramp, error) {
+func New(p batch.Problem, s float64) (*Objective, error) {
 	ell := p.Loss.Facts().Margin
 	if ell == 0 {
 		return nil, fmt.Errorf("the ramp loss cuts off the hinge, not %v", p.Loss)
@@ -37,57 +42,76 @@ func NewRamp(p Problem, s float64) (*Ramp, error) {
 	if !(s < ell) || math.IsInf(s, 0) {
 		return nil, fmt.Errorf("the ramp loss becomes flat at s = %v, which must lie below the margin %v", s, ell)
 	}
-	data, err := NewExpected(p)
+	data, err := batch.NewExpected(p)
 	if err != nil {
 		return nil, err
 	}
-	return &Ramp{ell - s, data, append([]float64(nil), data.m...)}, nil
+	return &Objective{ell - s, data, data.Weights(), make([]float64, p.Data.Rows())}, nil
 }
 
-// Dim implements Objective.
-func (o *Ramp) Dim() int { return o.data.dim }
+// Estimator is the loss for a batch.Config: the number behind its name is s, -1 by default.
+func Estimator() batch.Estimator {
+	return batch.Estimator{Name: "ramp", Bounds: []string{"", "gaussian", "chen"}, SeveralMinima: true, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
+		s := -1.0
+		if level != "" {
+			var err error
+			if s, err = strconv.ParseFloat(level, 64); err != nil || s-s != 0 {
+				return nil, fmt.Errorf("loss ramp:%s: the level %q is not a number", level, level)
+			}
+		}
+		p.Loss = loss.HingeGaussian{Ell: c.Ell}
+		if c.Bound == "chen" {
+			p.Loss = loss.HingeChen{Ell: c.Ell}
+		}
+		if c.L2 < 0 {
+			p.Kappa *= 2 // as the hinge
+		}
+		return New(p, s)
+	}}
+}
 
-// StartSize implements Restarter.
-func (o *Ramp) StartSize() float64 { return o.data.weightSize() }
+// Dim implements batch.Objective.
+func (o *Objective) Dim() int { return o.data.Dim() }
+
+// StartSize implements batch.Restarter.
+func (o *Objective) StartSize() float64 { return o.data.WeightSize() }
 
 // Passes returns how often the data have been read.
-func (o *Ramp) Passes() int { return o.data.passes }
+func (o *Objective) Passes() int { return o.data.Passes() }
 
-// ValueGrad implements Objective; at the cut the gradient is that of the flat side.
-func (o *Ramp) ValueGrad(w, grad []float64) float64 {
+// ValueGrad implements batch.Objective; at the cut the gradient is that of the flat side.
+func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	flat, _ := o.split(w)
 	value := o.data.ValueGrad(w, grad)
-	copy(o.data.m, o.m)
+	o.data.Weigh(o.m)
 	return value + flat
 }
 
 // split gives every example beyond the cut the weight zero in o.data and
 // returns what they cost together, and their number.
-func (o *Ramp) split(w []float64) (flat float64, count int) {
-	copy(o.data.m, o.m)
-	o.data.scores(w)
+func (o *Objective) split(w []float64) (flat float64, count int) {
+	o.data.Weigh(o.m)
+	losses := o.data.Losses(w)
+	copy(o.now, o.m)
 	for i, m := range o.m {
-		if m == 0 {
-			continue
-		}
-		l, y := o.data.row(i)
-		if h, _, _ := l.At(y, o.data.f[i], o.data.v[i]); h >= o.cut {
-			o.data.m[i] = 0
+		if m != 0 && losses[i] >= o.cut {
+			o.now[i] = 0
 			flat += m * o.cut
 			count++
 		}
 	}
+	o.data.Weigh(o.now)
 	return flat, count
 }
 
-// Minimise implements Minimiser.
-func (o *Ramp) Minimise(ctx context.Context, opt Options) (*Result, error) {
+// Minimise implements batch.Minimiser.
+func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
 	}
-	defer copy(o.data.m, o.m)
+	defer o.data.Weigh(o.m)
 	progress := opt.Progress
-	total := &Result{Gap: math.Inf(1), Objective: math.Inf(1)}
+	total := &batch.Result{Gap: math.Inf(1), Objective: math.Inf(1)}
 	if opt.Start != nil {
 		total.W = append([]float64(nil), opt.Start...)
 		total.Objective = o.ValueGrad(opt.Start, nil)
@@ -99,13 +123,13 @@ func (o *Ramp) Minimise(ctx context.Context, opt Options) (*Result, error) {
 		step := opt
 		step.Solver, step.Start, step.Tol = "", total.W, tol
 		if progress != nil {
-			step.Progress = func(p Progress) {
+			step.Progress = func(p batch.Progress) {
 				p.Iteration += total.Iterations
 				p.Gap = math.Inf(1) // of this step's problem, not of J
 				progress(p)
 			}
 		}
-		r, err := Solve(ctx, o.data, step)
+		r, err := batch.Solve(ctx, o.data, step)
 		if err != nil {
 			return nil, err
 		}
@@ -127,12 +151,12 @@ func (o *Ramp) Minimise(ctx context.Context, opt Options) (*Result, error) {
 			break // everything is beyond the cut: a constant
 		}
 	}
-	total.Passes = o.data.passes
+	total.Passes = o.data.Passes()
 	return total, nil
 }
 
 // positive returns the number of examples that cost anything.
-func (o *Ramp) positive() int {
+func (o *Objective) positive() int {
 	n := 0
 	for _, m := range o.m {
 		if m != 0 {

@@ -1,4 +1,4 @@
-package batch
+package mcf
 
 import (
 	"context"
@@ -8,26 +8,27 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
-func TestGoldenMCF(t *testing.T) {
-	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
-		goldenCases(t, string(kind), 6, func(t *testing.T, g *goldenProblem, c *goldenCase) {
+func TestGolden(t *testing.T) {
+	for _, kind := range []Loss{Exponential, Logistic} {
+		problems.Cases(t, "../testdata", string(kind), 6, func(t *testing.T, g *problems.Golden, c *problems.Case) {
 			d := denseData(t, g.X, g.Y)
-			o, err := NewMCF(Problem{Data: d, Y: g.Y, Noise: c.noise(t), Kappa: 1, Intercept: FreeIntercept,
-				Penalty: Ridge(d.Columns(), c.Params.Lam, FreeIntercept)}, kind)
+			o, err := New(batch.Problem{Data: d, Y: g.Y, Noise: c.Noise(t), Kappa: 1, Intercept: batch.FreeIntercept,
+				Penalty: batch.Ridge(d.Columns(), c.Params.Lam, batch.FreeIntercept)}, kind)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, solver := range []Solver{Newton, LBFGS} {
-				r, err := Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-13})
+			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
+				r, err := batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13})
 				if err != nil {
 					t.Fatal(err)
 				}
 				want := append(append([]float64(nil), c.Weights...), c.Intercept)
-				if off := relative(r.W, want); off > 1e-6 || math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective || !(r.Gap <= 1e-12*c.Objective) {
+				if off := problems.Relative(r.W, want); off > 1e-6 || math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective || !(r.Gap <= 1e-12*c.Objective) {
 					t.Errorf("%s: weights %.2g away, J %.12g, want %.12g, gap %.2g after %d iterations", solver, off, r.Objective, c.Objective, r.Gap, r.Iterations)
 				}
 			}
@@ -35,50 +36,7 @@ func TestGoldenMCF(t *testing.T) {
 	}
 }
 
-// checkDerivatives compares gradient, Hessian-vector product and diagonal with
-// central differences at w.
-func checkDerivatives(t *testing.T, what string, o Objective, w []float64, tol float64) {
-	t.Helper()
-	n := o.Dim()
-	grad, up, down := make([]float64, n), make([]float64, n), make([]float64, n)
-	at := func(d int, h float64, grad []float64) float64 {
-		u := append([]float64(nil), w...)
-		u[d] += h
-		return o.ValueGrad(u, grad)
-	}
-	if a, b := o.ValueGrad(w, nil), o.ValueGrad(w, grad); a != b {
-		t.Errorf("%s: value %v, with the gradient %v", what, a, b)
-	}
-	const h = 1e-5
-	hv, second := o.(HessianVector)
-	for d := range n {
-		numeric := (at(d, h, up) - at(d, -h, down)) / (2 * h)
-		if math.Abs(numeric-grad[d]) > tol*(1+norm2(grad)) {
-			t.Errorf("%s: derivative %d is %v, by differences %v", what, d, grad[d], numeric)
-		}
-		if !second {
-			continue
-		}
-		o.ValueGrad(w, make([]float64, n))
-		v, out := make([]float64, n), make([]float64, n)
-		v[d] = 1
-		hv.HessVec(v, out)
-		if g, ok := o.(Diagonaler); ok {
-			diag := make([]float64, n)
-			g.Diagonal(diag)
-			if math.Abs(diag[d]-out[d]) > 1e-9*(1+math.Abs(out[d])) {
-				t.Errorf("%s: diagonal %d is %v, by a product %v", what, d, diag[d], out[d])
-			}
-		}
-		for e := range n {
-			if want := (up[e] - down[e]) / (2 * h); math.Abs(out[e]-want) > tol*(1+norm2(out)) {
-				t.Errorf("%s: second derivative %d, %d is %v, by differences %v", what, d, e, out[e], want)
-			}
-		}
-	}
-}
-
-func TestMCFDerivatives(t *testing.T) {
+func TestDerivatives(t *testing.T) {
 	x, y := problems.Gaussian(21, 30, 5, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -86,11 +44,11 @@ func TestMCFDerivatives(t *testing.T) {
 	for i := range weight {
 		weight[i] = float64(r.IntN(3))
 	}
-	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
+	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}} {
-			for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
-				o, err := NewMCF(Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
-					Penalty: Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
+			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
+				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
+					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +56,7 @@ func TestMCFDerivatives(t *testing.T) {
 				for i := range w {
 					w[i] = 0.5 * r.NormFloat64()
 				}
-				checkDerivatives(t, fmt.Sprint(kind, noise, intercept), o, w, 1e-6)
+				problems.CheckDerivatives(t, fmt.Sprint(kind, noise, intercept), o, w, 1e-6)
 			}
 		}
 	}
@@ -106,7 +64,7 @@ func TestMCFDerivatives(t *testing.T) {
 
 // The closed form against the average loss of corrupted copies: the
 // exponential one is the expectation, the logistic one lies above it.
-func TestMCFIsTheExpectation(t *testing.T) {
+func TestIsTheExpectation(t *testing.T) {
 	x, y := problems.Gaussian(22, 5, 3, true)
 	d := denseData(t, x, y)
 	w := []float64{0.3, -0.4, 0.5, 0.1}
@@ -124,8 +82,8 @@ func TestMCFIsTheExpectation(t *testing.T) {
 				mean[1] += math.Log1p(math.Exp(-y[i]*f)) / copies
 			}
 		}
-		for k, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
-			o, err := NewMCF(Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0, FreeIntercept)}, kind)
+		for k, kind := range []Loss{Exponential, Logistic} {
+			o, err := New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,39 +95,39 @@ func TestMCFIsTheExpectation(t *testing.T) {
 	}
 }
 
-func TestMCFBadInput(t *testing.T) {
+func TestBadInput(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(23, 20, 3, false)
 	d := denseData(t, x, y)
-	p := Problem{Data: d, Y: y, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.1, FreeIntercept)}
+	p := batch.Problem{Data: d, Y: y, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0.1, batch.FreeIntercept)}
 	for name, noise := range map[string]loss.Noise{"laplace": loss.Laplace{B: 1}, "poisson of negatives": loss.Poisson{}} {
 		q := p
 		q.Noise = noise
-		if _, err := NewMCF(q, MCFLogistic); err == nil {
+		if _, err := New(q, Logistic); err == nil {
 			t.Errorf("%s passed", name)
 		}
 	}
-	if _, err := NewMCF(p, "mcf"); err == nil {
+	if _, err := New(p, "mcf"); err == nil {
 		t.Error("an unknown loss passed")
 	}
 	q := p
 	q.Weight = make([]float64, len(y))
-	if _, err := NewMCF(q, MCFLogistic); err == nil {
+	if _, err := New(q, Logistic); err == nil {
 		t.Error("no weight at all passed")
 	}
 	// Huge features and one class: an error or finite numbers.
 	for i := range x {
 		x[i][0] *= 1e8
 	}
-	for name, labels := range map[string][]float64{"huge": y, "one class": constant(1, len(y))} {
-		for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
+	for name, labels := range map[string][]float64{"huge": y, "one class": slices.Repeat([]float64{1}, len(y))} {
+		for _, kind := range []Loss{Exponential, Logistic} {
 			q := p
 			q.Data, q.Y, q.Noise = denseData(t, x, y), labels, loss.Dropout{Q: 0.5}
-			o, err := NewMCF(q, kind)
+			o, err := New(q, kind)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Solve(ctx, o, Options{Tol: 1e-6})
+			r, err := batch.Solve(ctx, o, batch.Options{Tol: 1e-6})
 			if err != nil {
 				continue
 			}
@@ -187,16 +145,19 @@ func TestMCFBadInput(t *testing.T) {
 
 // The gap is a bound wherever the free intercept stands, for it is taken to its
 // optimum first; where all labels are equal there is none, and no bound.
-func TestMCFGap(t *testing.T) {
+func TestGap(t *testing.T) {
 	x, y := problems.Gaussian(24, 40, 3, false)
 	d := denseData(t, x, y)
-	for _, kind := range []MCFLoss{MCFExponential, MCFLogistic} {
-		p := Problem{Data: d, Y: y, Noise: loss.Dropout{Q: 0.3}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(3, 0.5, FreeIntercept), Threads: 1}
-		o, err := NewMCF(p, kind)
+	for _, kind := range []Loss{Exponential, Logistic} {
+		p := batch.Problem{Data: d, Y: y, Noise: loss.Dropout{Q: 0.3}, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0.5, batch.FreeIntercept), Threads: 1}
+		o, err := New(p, kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		best := solve(t, o, Options{Tol: 1e-10})
+		best, err := batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10})
+		if err != nil {
+			t.Fatal(err)
+		}
 		want := slices.Clone(best.W)
 		for _, off := range []float64{-2, -0.1, 0.5, 3} {
 			// Only the intercept is off: once it is back, next to nothing is missing.
@@ -214,12 +175,24 @@ func TestMCFGap(t *testing.T) {
 				t.Errorf("%s: a gap of %v where %v is missing", kind, gap, missing)
 			}
 		}
-		p.Y = constant(1, len(y))
-		if o, err = NewMCF(p, kind); err != nil {
+		p.Y = slices.Repeat([]float64{1}, len(y))
+		if o, err = New(p, kind); err != nil {
 			t.Fatal(err)
 		}
 		if gap := o.Gap(make([]float64, o.Dim())); !math.IsInf(gap, 1) {
 			t.Errorf("%s: a gap of %v with one class", kind, gap)
 		}
 	}
+}
+
+// denseData makes Data of a matrix, see problems.Dense.
+func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
+	examples, schema := problems.Dense(x, y)
+	var b batch.Builder
+	for i := range examples {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Data(schema)
 }

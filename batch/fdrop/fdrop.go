@@ -1,7 +1,6 @@
-package batch
-
-// This file holds FDROP, the objective under the worst deletion of a number of
-// features.
+// Package fdrop holds FDROP, the objective under the worst deletion of a number of
+// features (Globerson & Roweis 2006).
+package fdrop
 
 import (
 	"cmp"
@@ -10,11 +9,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
+	"blankout/batch"
 	"blankout/loss"
 )
 
-// FDROP is the classifier that is best against the worst deletion of at most K
+// Objective is that of the classifier that is best against the worst deletion of at most K
 // features of every example (Globerson & Roweis 2006, section 3),
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
@@ -31,8 +32,8 @@ import (
 // deletions of an example ever have weight). The free intercept is held by a
 // proximal term whose centre follows it, the method of multipliers for its
 // constraint. J - D, with alpha balanced between the classes, is the certificate.
-type FDROP struct {
-	p       Problem
+type Objective struct {
+	p       batch.Problem
 	k       int
 	columns int
 	dim     int
@@ -41,19 +42,19 @@ type FDROP struct {
 	worst   worstDeletion
 }
 
-// NewFDROP returns the objective of a problem for K >= 0 deletions; its Loss is
+// New returns the objective of a problem for K >= 0 deletions; its Loss is
 // not used. Every weight must be penalised; the noise must be none.
-func NewFDROP(p Problem, k int) (*FDROP, error) {
+func New(p batch.Problem, k int) (*Objective, error) {
 	d := p.Data
-	o := &FDROP{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
-	if p.Intercept != NoIntercept {
+	o := &Objective{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
+	if p.Intercept != batch.NoIntercept {
 		o.dim++
 	}
 	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
-		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
+		panic(fmt.Sprintf("fdrop: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
-	if d.curves != nil {
-		return nil, fmt.Errorf("fdrop: %w; leave out --curves", errCurves)
+	if d.Curved() {
+		return nil, fmt.Errorf("fdrop: %w; leave out --curves", batch.ErrCurves)
 	}
 	if k < 0 {
 		return nil, fmt.Errorf("fdrop: %d deletions", k)
@@ -62,29 +63,44 @@ func NewFDROP(p Problem, k int) (*FDROP, error) {
 		return nil, fmt.Errorf("fdrop: deletions are its noise; it knows no noise %v beside them", p.Noise)
 	}
 	for c, r := range p.Penalty.R {
-		if !(r > 0) && (c < o.columns || p.Intercept != FreeIntercept) || p.Penalty.Centre != nil {
+		if !(r > 0) && (c < o.columns || p.Intercept != batch.FreeIntercept) || p.Penalty.Centre != nil {
 			return nil, fmt.Errorf("fdrop: every weight needs a penalty around zero, column %d has %v", c, r)
 		}
 	}
 	var err error
-	if o.m, err = p.binaryWeights(); err != nil {
+	if o.m, err = p.BinaryWeights(); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-// Dim implements Objective.
-func (o *FDROP) Dim() int { return o.dim }
+// Estimator is the loss for a batch.Config: the number behind its name is K. Globerson &
+// Roweis write |w|^2/2.
+func Estimator() batch.Estimator {
+	return batch.Estimator{Name: "fdrop", Level: true, Bounds: []string{""}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
+		k, err := strconv.Atoi(level)
+		if err != nil {
+			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
+		}
+		if c.L2 < 0 {
+			p.Penalty = batch.Ridge(p.Data.Columns(), 0.5, p.Intercept)
+		}
+		return New(p, k)
+	}}
+}
+
+// Dim implements batch.Objective.
+func (o *Objective) Dim() int { return o.dim }
 
 // Passes returns how often the data have been read.
-func (o *FDROP) Passes() int { return o.passes }
+func (o *Objective) Passes() int { return o.passes }
 
 // IsConvex reports that the objective is convex.
-func (o *FDROP) IsConvex() bool { return true }
+func (o *Objective) IsConvex() bool { return true }
 
-// ValueGrad implements Objective; where J has a kink the gradient is one of the
+// ValueGrad implements batch.Objective; where J has a kink the gradient is one of the
 // subgradients.
-func (o *FDROP) ValueGrad(w, grad []float64) float64 {
+func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	clear(grad)
 	b := 0.0
 	if o.dim > o.columns {
@@ -113,7 +129,7 @@ func (o *FDROP) ValueGrad(w, grad []float64) float64 {
 			grad[o.columns] -= m * y
 		}
 	}
-	return value + o.p.Penalty.valueGrad(w, grad)
+	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
 // worstDeletion finds the entries of a row whose deletion hurts most.
@@ -125,7 +141,7 @@ type worstDeletion struct {
 
 // find returns 1 - y w.x after the worst deletion, and the deleted entries in
 // ascending order, borrowed until the next call. Where gains are equal the first go.
-func (d *worstDeletion) find(row Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
+func (d *worstDeletion) find(row batch.Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
 	loss = 1
 	d.gain, d.positive = d.gain[:0], d.positive[:0]
 	for j, c := range row.Index {
@@ -177,9 +193,9 @@ type variant struct {
 	alpha   float64
 }
 
-// fdropDual is the state of the dual ascent.
-type fdropDual struct {
-	*FDROP
+// dual is the state of the dual ascent.
+type dual struct {
+	*Objective
 	w        []float64
 	rho      float64 // strength of the intercept's penalty; 0 if there is no intercept
 	centre   float64
@@ -189,13 +205,13 @@ type fdropDual struct {
 	coef     []float64   // by entry of the row at work
 }
 
-// Minimise implements Minimiser. An iteration is a visit of every example.
-func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
+// Minimise implements batch.Minimiser. An iteration is a visit of every example.
+func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
 	}
 	n := len(o.m)
-	s := &fdropDual{FDROP: o, w: make([]float64, o.dim), variants: make([][]variant, n), used: make([]float64, n)}
+	s := &dual{Objective: o, w: make([]float64, o.dim), variants: make([][]variant, n), used: make([]float64, n)}
 	if o.dim > o.columns {
 		s.rho = o.p.Penalty.R[o.columns]
 		if s.free = s.rho == 0; s.free {
@@ -216,7 +232,7 @@ func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
 			}
 		}
 	}
-	r := &Result{Gap: math.Inf(1), Objective: math.Inf(1)}
+	r := &batch.Result{Gap: math.Inf(1), Objective: math.Inf(1)}
 	lower := math.Inf(-1)
 	order := make([]int, 0, n)
 	for i, m := range o.m {
@@ -243,7 +259,7 @@ func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
 		for _, i := range order {
 			gain += s.visit(i)
 		}
-		if !finite(gain) {
+		if gain-gain != 0 {
 			return nil, fmt.Errorf("fdrop: the scores are not finite: scale the features down or penalise more")
 		}
 		o.passes++
@@ -269,7 +285,7 @@ func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
 		lower = max(lower, s.dual())
 		r.Gap = max(r.Objective-lower, 0)
 		if opt.Progress != nil {
-			opt.Progress(Progress{Problems: 1, Iteration: r.Iterations, Objective: r.Objective, Gap: r.Gap})
+			opt.Progress(batch.Progress{Problems: 1, Iteration: r.Iterations, Objective: r.Objective, Gap: r.Gap})
 		}
 		if r.Gap <= opt.Tol*math.Abs(r.Objective) || r.Gap <= 1e-15*total {
 			r.Converged = true
@@ -286,7 +302,7 @@ func (o *FDROP) Minimise(ctx context.Context, opt Options) (*Result, error) {
 
 // visit moves weight between the deletions of one example and returns by how
 // much the dual has grown.
-func (s *fdropDual) visit(i int) (gain float64) {
+func (s *dual) visit(i int) (gain float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
 	for range 3 {
 		loss, deleted := s.worst.find(row, s.w, y, s.k)
@@ -397,7 +413,7 @@ func (s *fdropDual) visit(i int) (gain float64) {
 }
 
 // refresh computes the weights from alpha afresh.
-func (s *fdropDual) refresh() {
+func (s *dual) refresh() {
 	b := 0.0
 	if s.rho > 0 {
 		b = s.w[s.columns]
@@ -416,7 +432,7 @@ func (s *fdropDual) refresh() {
 
 // sums returns the sum of alpha (x without S) over either class; the last
 // coordinate is the sum of alpha.
-func (s *fdropDual) sums() (up, down []float64) {
+func (s *dual) sums() (up, down []float64) {
 	up, down = make([]float64, s.columns+1), make([]float64, s.columns+1)
 	s.passes++
 	for i, variants := range s.variants {
@@ -438,7 +454,7 @@ func (s *fdropDual) sums() (up, down []float64) {
 
 // dual returns a lower bound of min J: D at alpha, for a free intercept after
 // the heavier class has been scaled down to the weight of the lighter.
-func (s *fdropDual) dual() float64 {
+func (s *dual) dual() float64 {
 	up, down := s.sums()
 	a, b := 1.0, 1.0
 	if p, q := up[s.columns], down[s.columns]; s.free && p > q {
@@ -457,7 +473,7 @@ func (s *fdropDual) dual() float64 {
 }
 
 // primal returns J at the weights, with the best intercept if it is free.
-func (s *fdropDual) primal() (value, b float64) {
+func (s *dual) primal() (value, b float64) {
 	if !s.free {
 		return s.ValueGrad(s.w, nil), 0
 	}

@@ -1,16 +1,16 @@
-package batch
-
-// This file holds the exponential and the logistic loss of marginalised corrupted
-// features.
+// Package mcf holds the exponential and the logistic loss of marginalised corrupted
+// features (van der Maaten et al. 2013).
+package mcf
 
 import (
 	"fmt"
 	"math"
 
+	"blankout/batch"
 	"blankout/loss"
 )
 
-// MCF is the expected exponential loss of van der Maaten et al. 2013 (section
+// Objective is the expected exponential loss of van der Maaten et al. 2013 (section
 // 3.2), or the bound on the expected logistic loss that Jensen's inequality
 // makes of it (section 3.3),
 //
@@ -25,47 +25,47 @@ import (
 //	Gaussian  -y w x + s^2 w^2/2, for absent features too
 //
 // h_n is convex in w, hence J is.
-type MCF struct {
-	p       Problem
-	kind    MCFLoss
+type Objective struct {
+	p       batch.Problem
+	kind    Loss
 	psi     psi
 	c0      float64
 	columns int
 	dim     int
 	m       []float64
-	sum     *summer
+	sum     *batch.Summer
 	w       []float64 // the point of the last gradient
 	outer   [2][]float64
 	grad    []float64
 	passes  int
 }
 
-// MCFLoss names the loss of MCF.
-type MCFLoss string
+// Loss names the loss.
+type Loss string
 
-// The losses of MCF.
+// The losses.
 const (
-	MCFExponential MCFLoss = "mcf-exponential"
-	MCFLogistic    MCFLoss = "mcf-logistic"
+	Exponential Loss = "mcf-exponential"
+	Logistic    Loss = "mcf-logistic"
 )
 
-// NewMCF returns the objective of a problem; its Loss is not used. Laplace
+// New returns the objective of a problem; its Loss is not used. Laplace
 // noise is refused, its moment generating function being infinite for large
 // weights.
-func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
-	if kind != MCFExponential && kind != MCFLogistic {
-		return nil, fmt.Errorf("loss %q: want %s or %s", kind, MCFExponential, MCFLogistic)
+func New(p batch.Problem, kind Loss) (*Objective, error) {
+	if kind != Exponential && kind != Logistic {
+		return nil, fmt.Errorf("loss %q: want %s or %s", kind, Exponential, Logistic)
 	}
 	d := p.Data
-	if d.curves != nil && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
-		return nil, fmt.Errorf("loss %q under noise: %w; leave out --curves, or take another loss", kind, errCurves)
+	if d.Curved() && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
+		return nil, fmt.Errorf("loss %q under noise: %w; leave out --curves, or take another loss", kind, batch.ErrCurves)
 	}
-	o := &MCF{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
-	if p.Intercept != NoIntercept {
+	o := &Objective{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
+	if p.Intercept != batch.NoIntercept {
 		o.dim++
 	}
 	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
-		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
+		panic(fmt.Sprintf("mcf: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
 	switch n := p.Noise.(type) {
 	case nil, loss.NoNoise:
@@ -73,7 +73,7 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 	case loss.Dropout:
 		o.psi = psiDropout(n.Q)
 	case loss.Poisson:
-		if i := d.firstNegative(); i >= 0 {
+		if i := d.FirstNegative(); i >= 0 {
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", n, i)
 		}
 		o.psi = psiPoisson
@@ -84,13 +84,25 @@ func NewMCF(p Problem, kind MCFLoss) (*MCF, error) {
 		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian and poisson)", kind, n)
 	}
 	var err error
-	if o.m, err = p.binaryWeights(); err != nil {
+	if o.m, err = p.BinaryWeights(); err != nil {
 		return nil, err
 	}
 	o.w, o.grad = make([]float64, o.dim), make([]float64, o.dim)
 	o.outer = [2][]float64{make([]float64, d.Rows()), make([]float64, d.Rows())}
-	o.sum = newSummer(d, o.columns+2, p.Threads) // and sums over rows for the intercept and c0
+	o.sum = batch.NewSummer(d, o.columns+2, p.Threads) // and sums over rows for the intercept and c0
 	return o, nil
+}
+
+// Estimators are the losses for a batch.Config: the exponential one, and the bound mcf of the
+// logistic one.
+func Estimators() []batch.Estimator {
+	of := func(loss Loss) func(batch.Problem, string, batch.Config) (batch.Objective, error) {
+		return func(p batch.Problem, _ string, _ batch.Config) (batch.Objective, error) { return New(p, loss) }
+	}
+	return []batch.Estimator{
+		{Name: "exponential", Bounds: []string{"", "mcf"}, New: of(Exponential)},
+		{Name: "logistic", Bounds: []string{"mcf"}, New: of(Logistic)},
+	}
 }
 
 // psi is the logarithm of the noise's moment generating function and, on its
@@ -141,8 +153,8 @@ func psiDropout(q float64) psi {
 }
 
 // at returns outer(h) and its first two derivatives.
-func (k MCFLoss) at(h float64) (value, d1, d2 float64) {
-	if k == MCFExponential {
+func (k Loss) at(h float64) (value, d1, d2 float64) {
+	if k == Exponential {
 		e := math.Exp(h)
 		return e, e, e
 	}
@@ -150,16 +162,16 @@ func (k MCFLoss) at(h float64) (value, d1, d2 float64) {
 	return max(h, 0) + math.Log1p(math.Exp(-math.Abs(h))), p, p / (1 + math.Exp(h))
 }
 
-// Dim implements Objective.
-func (o *MCF) Dim() int { return o.dim }
+// Dim implements batch.Objective.
+func (o *Objective) Dim() int { return o.dim }
 
 // Passes returns how often the data have been read.
-func (o *MCF) Passes() int { return o.passes }
+func (o *Objective) Passes() int { return o.passes }
 
 // IsConvex reports that the objective is convex.
-func (o *MCF) IsConvex() bool { return true }
+func (o *Objective) IsConvex() bool { return true }
 
-func (o *MCF) bias(w []float64) float64 {
+func (o *Objective) bias(w []float64) float64 {
 	if o.dim > o.columns {
 		return w[o.columns]
 	}
@@ -167,15 +179,15 @@ func (o *MCF) bias(w []float64) float64 {
 }
 
 // base returns what the noise on absent features adds to every h.
-func (o *MCF) base(w []float64) float64 {
+func (o *Objective) base(w []float64) float64 {
 	if o.c0 == 0 {
 		return 0
 	}
-	return 0.5 * o.c0 * Dot(w[:o.columns], w[:o.columns])
+	return 0.5 * o.c0 * batch.Dot(w[:o.columns], w[:o.columns])
 }
 
 // h returns h_n without what is the same for all rows of a label.
-func (o *MCF) h(i int, w []float64) float64 {
+func (o *Objective) h(i int, w []float64) float64 {
 	y, h := o.p.Y[i], 0.0
 	row := o.p.Data.Row(i)
 	for j, d := range row.Index {
@@ -184,9 +196,9 @@ func (o *MCF) h(i int, w []float64) float64 {
 	return h
 }
 
-// ValueGrad implements Objective. The value may be +Inf far from the minimum
+// ValueGrad implements batch.Objective. The value may be +Inf far from the minimum
 // of the exponential loss.
-func (o *MCF) ValueGrad(w, grad []float64) float64 {
+func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	b, base := o.bias(w), o.base(w)
 	var out []float64
 	if grad != nil {
@@ -194,7 +206,7 @@ func (o *MCF) ValueGrad(w, grad []float64) float64 {
 		copy(o.w, w)
 	}
 	o.passes++
-	value := o.sum.sum(out, func(lo, hi int, acc []float64) float64 {
+	value := o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
 		total := 0.0
 		for i := lo; i < hi; i++ {
 			if o.m[i] == 0 {
@@ -224,16 +236,16 @@ func (o *MCF) ValueGrad(w, grad []float64) float64 {
 			axpy(o.c0*out[o.columns+1], w[:o.columns], grad[:o.columns])
 		}
 	}
-	return value + o.p.Penalty.valueGrad(w, grad)
+	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// HessVec implements HessianVector: with g the gradient of h_n the Hessian is
+// HessVec implements batch.HessianVector: with g the gradient of h_n the Hessian is
 // the sum of outer2 g g' + outer1 diag(psi2), the numbers counting derivatives.
-func (o *MCF) HessVec(v, out []float64) {
+func (o *Objective) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
 	vb, wv := o.bias(v), 0.0
 	if o.c0 != 0 {
-		wv = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
+		wv = o.c0 * batch.Dot(o.w[:o.columns], v[:o.columns])
 	}
 	shared := 0.0 // sum of outer', for the curvature of base
 	for i, m := range o.m {
@@ -242,7 +254,7 @@ func (o *MCF) HessVec(v, out []float64) {
 		}
 	}
 	o.passes++
-	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		var slopes []float64 // of a row: an exponential each
 		for i := lo; i < hi; i++ {
 			d1, d2 := o.outer[0][i], o.outer[1][i]
@@ -279,10 +291,10 @@ func (o *MCF) HessVec(v, out []float64) {
 }
 
 // Diagonal writes the diagonal of the Hessian to out.
-func (o *MCF) Diagonal(out []float64) {
+func (o *Objective) Diagonal(out []float64) {
 	total := make([]float64, o.columns+2)
 	o.passes++
-	o.sum.sum(total, func(lo, hi int, acc []float64) float64 {
+	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			d1, d2 := o.outer[0][i], o.outer[1][i]
 			if o.m[i] == 0 {
@@ -310,34 +322,23 @@ func (o *MCF) Diagonal(out []float64) {
 // penalised parameter, so with the free intercept at its optimum
 // J - J* <= sum g_d^2/(2 R_d). It is +Inf where a weight is not penalised, or
 // where all labels are equal and there is no best intercept.
-func (o *MCF) Gap(w []float64) float64 {
+func (o *Objective) Gap(w []float64) float64 {
 	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 	if free && !o.centre(w) {
 		return math.Inf(1)
 	}
 	o.ValueGrad(w, o.grad)
-	gap := 0.0
-	for d, g := range o.grad {
-		r := o.p.Penalty.R[d]
-		switch {
-		case r > 0:
-			gap += g * g / (2 * r)
-		case d == o.columns:
-		case g != 0:
-			return math.Inf(1)
-		}
-	}
-	return gap
+	return o.p.Penalty.GradientGap(o.grad, free)
 }
 
 // centre moves the intercept to its optimum.
-func (o *MCF) centre(w []float64) bool {
+func (o *Objective) centre(w []float64) bool {
 	n := len(o.m)
 	h := make([]float64, n)
 	base, b := o.base(w), w[o.columns]
 	up, down := math.Inf(-1), math.Inf(-1) // the largest h of either label
 	o.passes++
-	o.sum.each(func(_, lo, hi int) {
+	o.sum.Each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				h[i] = o.h(i, w) + base
@@ -354,7 +355,7 @@ func (o *MCF) centre(w []float64) bool {
 	if math.IsInf(up, 0) || math.IsInf(down, 0) {
 		return false
 	}
-	if o.kind == MCFExponential {
+	if o.kind == Exponential {
 		// exp(-b) S+ + exp(b) S- is least at b = log(S+/S-)/2.
 		var plus, minus float64
 		for i, m := range o.m {
@@ -401,4 +402,10 @@ func (o *MCF) centre(w []float64) bool {
 	}
 	w[o.columns] = b
 	return true
+}
+
+func axpy(a float64, x, y []float64) {
+	for i, v := range x {
+		y[i] += a * v
+	}
 }

@@ -1,4 +1,4 @@
-package batch
+package fdrop
 
 import (
 	"context"
@@ -8,21 +8,22 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/kernel"
 )
 
-func fdropProblem(d *Data, y []float64, c float64, intercept Intercept) Problem {
-	return Problem{Data: d, Y: y, Kappa: c, Intercept: intercept, Penalty: Ridge(d.Columns(), 0.5, intercept)}
+func fdropProblem(d *batch.Data, y []float64, c float64, intercept batch.Intercept) batch.Problem {
+	return batch.Problem{Data: d, Y: y, Kappa: c, Intercept: intercept, Penalty: batch.Ridge(d.Columns(), 0.5, intercept)}
 }
 
 // The worst deletion by trying all of them.
-func TestFDROPValue(t *testing.T) {
+func TestValue(t *testing.T) {
 	x, y := problems.Gaussian(41, 20, 6, false)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	for k := range 8 {
-		o, err := NewFDROP(fdropProblem(d, y, 1, FreeIntercept), k)
+		o, err := New(fdropProblem(d, y, 1, batch.FreeIntercept), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,7 @@ func TestFDROPValue(t *testing.T) {
 			w[i] = r.NormFloat64()
 		}
 		w[2] = w[1] // ties
-		want := 0.5 * (Dot(w, w) - w[6]*w[6])
+		want := 0.5 * (batch.Dot(w, w) - w[6]*w[6])
 		for i := range x {
 			worst := 0.0
 			for mask := range 1 << 6 {
@@ -58,16 +59,16 @@ func TestFDROPValue(t *testing.T) {
 }
 
 // Where J is smooth the gradient is exact.
-func checkKinkFree(t *testing.T, d *Data, y []float64) {
+func checkKinkFree(t *testing.T, d *batch.Data, y []float64) {
 	t.Helper()
-	o, err := NewFDROP(fdropProblem(d, y, 0.7, PenalisedIntercept), 2)
+	o, err := New(fdropProblem(d, y, 0.7, batch.PenalisedIntercept), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkDerivatives(t, "fdrop", o, []float64{0.31, -0.42, 0.53, 0.14, -0.25, 0.36, 0.07}, 1e-6)
+	problems.CheckDerivatives(t, "fdrop", o, []float64{0.31, -0.42, 0.53, 0.14, -0.25, 0.36, 0.07}, 1e-6)
 }
 
-func TestFDROPLargeK(t *testing.T) {
+func TestLargeK(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	x := make([]float64, 60)
 	w := make([]float64, 60)
@@ -98,31 +99,31 @@ func TestFDROPLargeK(t *testing.T) {
 
 // The certificate is what the dual says it is: no point found by any means lies
 // below J - Gap; and K = 0 is the support vector machine, solved by SMO.
-func TestFDROPReachesTheOptimum(t *testing.T) {
+func TestReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
-	gram, err := NewCachedGram(kernel.Linear{}, d, 1<<20, 1)
+	gram, err := batch.NewCachedGram(kernel.Linear{}, d, 1<<20, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
+	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
 		for _, k := range []int{0, 1, 3} {
 			for _, c := range []float64{0.05, 1, 4} {
 				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
-				o, err := NewFDROP(fdropProblem(d, y, c, intercept), k)
+				o, err := New(fdropProblem(d, y, c, intercept), k)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+				r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
 					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
 				}
-				if k == 0 && intercept != PenalisedIntercept {
-					p := HingeDual(gram, y, constant(c, len(y)))
-					p.Intercept = intercept == FreeIntercept
+				if k == 0 && intercept != batch.PenalisedIntercept {
+					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
+					p.Intercept = intercept == batch.FreeIntercept
 					svm, err := p.Solve(context.Background())
 					if err != nil {
 						t.Fatal(err)
@@ -137,37 +138,39 @@ func TestFDROPReachesTheOptimum(t *testing.T) {
 					if j := o.ValueGrad(w, grad); j < r.Objective-r.Gap*(1+1e-9)-1e-12 {
 						t.Fatalf("%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
 					}
-					axpy(-1e-3/(norm2(grad)*float64(step+1)), grad, w)
+					for i, g := range grad {
+						w[i] -= 1e-3 / (math.Sqrt(batch.Dot(grad, grad)) * float64(step+1)) * g
+					}
 				}
 			}
 		}
 	}
 }
 
-func TestFDROPBadInput(t *testing.T) {
+func TestBadInput(t *testing.T) {
 	x, y := problems.Gaussian(43, 20, 3, false)
 	d := denseData(t, x, y)
-	if _, err := NewFDROP(fdropProblem(d, y, 1, FreeIntercept), -1); err == nil {
+	if _, err := New(fdropProblem(d, y, 1, batch.FreeIntercept), -1); err == nil {
 		t.Error("K = -1 passed")
 	}
-	p := fdropProblem(d, y, 1, FreeIntercept)
-	p.Penalty = Ridge(3, 0, FreeIntercept)
-	if _, err := NewFDROP(p, 1); err == nil {
+	p := fdropProblem(d, y, 1, batch.FreeIntercept)
+	p.Penalty = batch.Ridge(3, 0, batch.FreeIntercept)
+	if _, err := New(p, 1); err == nil {
 		t.Error("no penalty passed")
 	}
-	p = fdropProblem(d, y, 0, FreeIntercept)
-	if _, err := NewFDROP(p, 1); err == nil {
+	p = fdropProblem(d, y, 0, batch.FreeIntercept)
+	if _, err := New(p, 1); err == nil {
 		t.Error("no cost passed")
 	}
 	for i := range x {
 		x[i][0] *= 1e8
 	}
-	for name, labels := range map[string][]float64{"huge": y, "one class": constant(-1, len(y))} {
-		o, err := NewFDROP(fdropProblem(denseData(t, x, y), labels, 1, FreeIntercept), 1)
+	for name, labels := range map[string][]float64{"huge": y, "one class": slices.Repeat([]float64{-1}, len(y))} {
+		o, err := New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Solve(context.Background(), o, Options{Tol: 1e-6})
+		r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,4 +183,16 @@ func TestFDROPBadInput(t *testing.T) {
 			t.Errorf("one class: %+v", r)
 		}
 	}
+}
+
+// denseData makes Data of a matrix, see problems.Dense.
+func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
+	examples, schema := problems.Dense(x, y)
+	var b batch.Builder
+	for i := range examples {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Data(schema)
 }

@@ -1,0 +1,112 @@
+package estimators_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/batch/estimators"
+	"blankout/model"
+)
+
+// Bends says of every loss and noise what Train says of Data with curves.
+func TestBends(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
+	var fit batch.Standardiser
+	fit.Presence = true
+	var b batch.Builder
+	for i := range 40 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		if i%3 > 0 {
+			e.Features = blankout.Vec{Index: []uint32{7}, Value: []float64{r.NormFloat64()}}
+			e.Field = []uint16{1}
+		}
+		fit.Observe(&e, schema)
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, _, err := fit.Fit(b.Data(schema), model.StandardiseAuto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, name := range batch.LossNames(estimators.All()) {
+		if name == "dropsvm" {
+			continue // a kernel machine, which Train does not solve
+		}
+		c := batch.DefaultConfig()
+		c.Estimators = estimators.All()
+		for _, level := range []string{"", "0.5", "1.5", "3"} {
+			if c.Loss = name + level; c.Check() == nil {
+				break
+			}
+		}
+		for _, noise := range []string{"none", "dropout:0.3", "gaussian:0.5", "poisson"} {
+			for copies := range 2 {
+				c.Noise, c.Copies = noise, copies
+				if err := c.Check(); err != nil {
+					continue
+				}
+				_, err := batch.Train(t.Context(), d, c)
+				if says := err != nil && strings.Contains(err.Error(), "curves"); says == c.Bends(nil) {
+					t.Errorf("%s, %s, %d copies: bends %v, training says %v", c.Loss, noise, copies, c.Bends(nil), err)
+				} else if says {
+					refused++
+				}
+			}
+		}
+	}
+	if refused < 20 {
+		t.Errorf("%d combinations are refused", refused)
+	}
+	axis, err := batch.ParseAxis("noise=none,gaussian:0.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := batch.DefaultConfig(); !c.Bends(nil) || c.Bends([]batch.Axis{axis}) {
+		t.Error("a grid bends where one of its points does not")
+	}
+}
+
+// The default bound may be named with every loss, and a bound that a loss does not have is refused.
+func TestBounds(t *testing.T) {
+	var b batch.Builder
+	for i := range 30 {
+		x := blankout.Vec{Index: []uint32{uint32(1 + i%2), uint32(3 + i%3)}, Value: []float64{1, 0.5}}
+		if err := b.Add(&blankout.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(blankout.NewSchema(8, []string{"3", "5"}, 2))
+	train := func(loss, bound string) (*batch.Fit, error) {
+		c := batch.DefaultConfig()
+		c.Estimators, c.Loss, c.Bound = estimators.All(), loss, bound
+		return batch.Train(t.Context(), d, c)
+	}
+	for _, c := range [][2]string{{"ramp", "gaussian"}, {"fdrop:2", "gaussian"}, {"exponential", "gaussian"}, {"exponential", "mcf"}} {
+		plain, err := train(c[0], "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, err := train(c[0], c[1])
+		if err != nil {
+			t.Errorf("%s with bound %s: %v", c[0], c[1], err)
+		} else if plain.Objective != named.Objective || plain.Model.Loss != named.Model.Loss {
+			t.Errorf("%s: %s %v, with bound %s %s %v", c[0], plain.Model.Loss, plain.Objective, c[1], named.Model.Loss, named.Objective)
+		}
+	}
+	for _, c := range [][2]string{{"ramp", "mcf"}, {"exponential", "chen"}} {
+		if _, err := train(c[0], c[1]); err == nil || !strings.Contains(err.Error(), "no bound "+c[1]) {
+			t.Errorf("%s with bound %s: %v", c[0], c[1], err)
+		}
+	}
+	fit, err := train("logistic", "mcf")
+	if err != nil || fit.Model.Loss != "logistic:mcf" {
+		t.Errorf("%v, %v", fit, err)
+	}
+}
