@@ -52,7 +52,7 @@ func learner(dir string, n int) (*run.Runner, record.Config, error) {
 	if err != nil {
 		return nil, recordConfig, err
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 1 << 32}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 1 << 32}
 	r.Config.Refused = run.PolicySkip
 	return r, recordConfig, nil
 }

@@ -42,7 +42,7 @@ type Adoptions struct {
 // blockAdoption is the block of a checkpoint that holds Adoptions, under the policy adopt.
 const blockAdoption = "adoption" // JSON
 
-// ReadAdoptions returns Runner.Adoptions of a checkpoint.
+// ReadAdoptions returns State.Adoptions of a checkpoint.
 func ReadAdoptions(blocks []blankout.Block) (a Adoptions, err error) {
 	if _, err := blankout.FindBlock(blocks, blockAdoption); err != nil {
 		return a, nil
@@ -216,7 +216,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 		log("an exact solution was not adopted, the learned state stays", "records", at, "reason", a.Reason)
 	}
 	if a != nil && a.Report != nil {
-		l.exact = a.Exact
+		l.validator.exact = a.Exact
 		s.Last = a.Report
 		s.Done++
 	}

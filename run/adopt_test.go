@@ -51,22 +51,6 @@ func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 
 func at0() time.Duration { return 0 }
 
-// resume reads Runner.Adoptions of the newest checkpoint, as a program does.
-func (s *service) resume(t *testing.T) *service {
-	t.Helper()
-	file, _, err := s.store.Load()
-	if errors.Is(err, checkpoint.ErrNone) {
-		return s
-	}
-	if err == nil {
-		s.Adoptions, err = run.ReadAdoptions(file.Blocks)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // standing solves the exact problem of a checkpoint.
 func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	t.Helper()
@@ -140,7 +124,7 @@ func TestAdopt(t *testing.T) {
 		random := rand.New(rand.NewPCG(life, 7))
 		versions := uint64(0)
 		for round := 0; ; round++ {
-			s := startOne(t, dir, n, life*10+uint64(round)).resume(t)
+			s := startOne(t, dir, n, life*10+uint64(round))
 			slow := time.Duration(random.IntN(20)) * time.Millisecond
 			s.adopting(every, func() time.Duration { return slow })
 			s.FirstVersion = versions
@@ -276,7 +260,7 @@ func TestAdoptWait(t *testing.T) {
 		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // but for what adopting asks for
 	}
 	finish := func(dir string) []byte {
-		s := startOne(t, dir, n, 8).resume(t)
+		s := startOne(t, dir, n, 8)
 		if !slices.Equal(s.Adoptions.TimedOut, []uint64{every}) {
 			t.Errorf("the checkpoint has %+v", s.Adoptions)
 		}

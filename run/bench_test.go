@@ -112,7 +112,7 @@ func BenchmarkRun(b *testing.B) {
 	})
 	b.Run("run", func(b *testing.B) {
 		s := &rounds{made: made, left: b.N}
-		r := &run.Runner{Config: run.DefaultConfig(), Learner: learner(), Schema: schema, Source: s}
+		r := &run.Runner{Config: run.DefaultConfig(), State: run.State{Learner: learner()}, Schema: schema, Source: s}
 		r.Config.Refused = run.PolicySkip
 		b.ReportAllocs()
 		b.ResetTimer()
@@ -164,7 +164,7 @@ func BenchmarkValidating(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r := &run.Runner{Config: run.DefaultConfig(), Learner: l, Schema: schema, Source: &rounds{made: made, left: events}}
+			r := &run.Runner{Config: run.DefaultConfig(), State: run.State{Learner: l}, Schema: schema, Source: &rounds{made: made, left: events}}
 			r.Config.Refused = run.PolicySkip
 			begin := time.Now()
 			ctx, cancel := context.WithCancel(b.Context())

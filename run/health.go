@@ -10,9 +10,9 @@ const loggedAlarms = 10
 // reportHealth logs the alarms about fields that a part of a batch has raised and
 // ended. Those of before the run were logged then.
 func (l *loop) reportHealth(b *blankout.Batch) {
-	changes, all := l.Learner.HealthChanges(l.healthChanges)
-	n := all - l.healthChanges
-	if l.healthChanges = all; n == 0 {
+	changes, all := l.Learner.HealthChanges(l.logged.fieldChanges)
+	n := all - l.logged.fieldChanges
+	if l.logged.fieldChanges = all; n == 0 {
 		return
 	}
 	for _, a := range changes[:min(len(changes), loggedAlarms)] {

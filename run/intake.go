@@ -36,7 +36,7 @@ type Intake struct {
 	Suspects    Suspects
 	Holdout     uint64       // see validate.HeldOut
 	Labels      *labels.Join // see Runner.Labels
-	Unnamed     bool         // see Runner.Unnamed
+	Unnamed     bool         // see Config.Unnamed
 	Log         *slog.Logger // nil logs nothing
 
 	retry  retry               // nil tries once

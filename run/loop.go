@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/model"
 	"blankout/online"
 )
 
@@ -29,12 +28,9 @@ type loop struct {
 
 	reported   time.Time
 	unreported bool
+	first      alarms // as Run began
+	logged     alarms
 	warned     map[string]warned
-	alarms     uint64         // of the drift detector, those logged
-	first      online.Metrics // as Run began
-
-	healthChanges uint64 // alarms about fields raised and ended, those logged
-	healthRaised  uint64 // as Run began
 
 	ahead    *ahead
 	finished chan func() // what jobs come back with, to be called
@@ -45,7 +41,19 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
-	exact     *model.Linear // the latest exact solution, nil if there is none yet
+}
+
+// alarms counts what the Learner has raised.
+type alarms struct {
+	suspects, drifts, fields uint64
+	fieldChanges             uint64 // alarms about fields raised and ended
+}
+
+func alarmsOf(l *online.Learner) (a alarms) {
+	m := l.Metrics()
+	a.suspects, a.drifts, a.fields = m.Suspects, m.Drift.Alarms, l.Health().Raised
+	_, a.fieldChanges = l.HealthChanges(math.MaxUint64)
+	return a
 }
 
 func newLoop(r *Runner) *loop {
@@ -53,22 +61,20 @@ func newLoop(r *Runner) *loop {
 	l := &loop{
 		Runner: r, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
-		first:   r.Learner.Metrics(), finished: make(chan func(), 3), // a place for every job
+		first:   alarmsOf(r.Learner), finished: make(chan func(), 3), // a place for every job
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.intake = Intake{
-		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Unnamed, Log: l.log,
+		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
 		retry: l.retry, recent: &r.recent,
 	}
-	l.alarms = l.first.Drift.Alarms
-	_, l.healthChanges = r.Learner.HealthChanges(math.MaxUint64)
-	l.healthRaised = r.Learner.Health().Raised
+	l.logged = l.first
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
 	return l
@@ -298,8 +304,8 @@ func (l *loop) retry(ctx context.Context, in store, try func() error, about ...a
 // reportDrift logs an alarm of the drift detector.
 func (l *loop) reportDrift(b *blankout.Batch) {
 	d := l.Learner.Drift()
-	before := l.alarms
-	if l.alarms = d.Alarms; d.Alarms == before {
+	before := l.logged.drifts
+	if l.logged.drifts = d.Alarms; d.Alarms == before {
 		return
 	}
 	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
@@ -364,8 +370,8 @@ func (l *loop) report(notReady string) {
 		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
 	}
 	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
-	s.FieldAlarms = s.Health.Raised - l.healthRaised
-	s.Suspected, s.DriftAlarms = s.Metrics.Suspects-l.first.Suspects, s.Metrics.Drift.Alarms-l.first.Drift.Alarms
+	s.FieldAlarms = s.Health.Raised - l.first.fields
+	s.Suspected, s.DriftAlarms = s.Metrics.Suspects-l.first.suspects, s.Metrics.Drift.Alarms-l.first.drifts
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)
 	if l.Observe != nil {

@@ -38,13 +38,10 @@ import (
 // state, to the bit, as one that never was (one partition; with several the
 // order in which they interleave is chance, and every record still counts once).
 type Runner struct {
-	Config  Config
-	Source  blankout.Source
-	Learner *online.Learner
-	Schema  *blankout.Schema // the one the Source's decoder adds to
-	// Offsets says where in the stream the Learner's state belongs. Run keeps it
-	// current; nobody else may use it meanwhile.
-	Offsets blankout.Offsets
+	Config Config
+	Source blankout.Source
+	State
+	Schema *blankout.Schema // the one the Source's decoder adds to
 	// Fingerprint holds what gives the weights their meaning beside the Learner's
 	// own settings: how records become events. It goes into every checkpoint, and
 	// Resume compares it.
@@ -58,9 +55,6 @@ type Runner struct {
 	// Commit tells the broker what has been saved, for its lag displays. An error
 	// is logged and nothing more. May be nil.
 	Commit func(context.Context, blankout.Offsets) error
-	// Unnamed says that nobody has named the classes. Labels that are numbers may
-	// then be meant as such: see NumbersError.
-	Unnamed bool
 	// DeadLetters is needed under the policy dead-letter.
 	DeadLetters DeadLetters
 	// Suspects keeps the suspects, and a checkpoint passes none that is not safe
@@ -72,33 +66,32 @@ type Runner struct {
 	// and says which records are held out. May be nil; without its Open there is
 	// only a holdout.
 	Validator *validate.Validator
-	// Adoptions says how far exact solutions were adopted, see ReadAdoptions. Run keeps
-	// it current.
-	Adoptions Adoptions
-	// Reservoir is what validate.ReadReservoir returned of the checkpoint that the run
-	// goes on from.
-	Reservoir []byte
 	// Labels is set where the Source is a labels.Merge: what the events wait in for their
 	// labels. Runner does not close it. With it nothing can be validated or adopted, and
 	// there are no Suspects: all of them read events again or need their bytes.
 	Labels *labels.Join
 	// Saved tells of the checkpoint that the run goes on from: name, bytes and time.
 	Saved SaveStatus
-	// LabelKeep is how many checkpoints are kept, which need what waits.
-	LabelKeep int
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
 	Log    *slog.Logger // nil logs nothing
 	// FirstVersion is that of the first Model published. Versions never go
 	// back if it lies above those of all earlier runs.
 	FirstVersion uint64
-	// KeepServing says that the model is served on when the events have ended.
-	KeepServing bool
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
 	validation atomic.Bool // one is asked for
 	recent     recentRing
+}
+
+// State is what a run goes on from and comes to. Run keeps it current, but for the
+// Reservoir; nobody else may use it meanwhile.
+type State struct {
+	Learner   *online.Learner
+	Offsets   blankout.Offsets // where in the stream the Learner's state belongs
+	Adoptions Adoptions        // how far exact solutions were adopted
+	Reservoir []byte           // of a checkpoint, see validate.ReadReservoir
 }
 
 // Config says when Run saves, publishes and stops.
@@ -121,6 +114,13 @@ type Config struct {
 	Unlabelled, Fruitless bool
 	// MaxEvents ends the run after that many records, 0 for no end.
 	MaxEvents uint64
+	// KeepServing says that the model is served on when the events have ended.
+	KeepServing bool
+	// Unnamed says that nobody has named the classes. Labels that are numbers may
+	// then be meant as such: see NumbersError.
+	Unnamed bool
+	// LabelKeep is how many checkpoints are kept, which need what waits for labels.
+	LabelKeep int
 	// ShutdownTimeout is how long stopping may take: finishing the batch, the
 	// last save, the commit.
 	ShutdownTimeout time.Duration
@@ -231,7 +231,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		l.warn(true)
 		l.publish()
 		end := "stopped"
-		if err == nil && r.KeepServing && caller.Err() == nil {
+		if err == nil && r.Config.KeepServing && caller.Err() == nil {
 			end = Ended
 		}
 		l.report(end)

@@ -23,7 +23,6 @@ import (
 	"blankout/checkpoint"
 	"blankout/online"
 	"blankout/run"
-	"blankout/validate"
 
 	"go.uber.org/goleak"
 )
@@ -159,8 +158,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 		schema.Names = blankout.NewNames(2000)
 		s.Learner, err = online.New(c, schema)
 	} else if err == nil {
-		s.Learner, s.Offsets, err = run.Resume(c, settings, file.Blocks)
-		s.Reservoir = validate.ReadReservoir(file.Blocks)
+		s.State, err = run.Resume(c, settings, file.Blocks)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -838,14 +836,14 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	}
 	c := online.DefaultConfig()
 	c.Noise = "none"
-	_, _, err = run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
+	_, err = run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
 	mismatch := (*online.MismatchError)(nil)
 	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
 		`format: was "test", is "csv"`, `noise: was "auto [0 0.1 0.3 0.5 0.7]", is "none"`}) {
 		t.Errorf("%v", err)
 	}
 	blocks := slices.DeleteFunc(file.Blocks, func(b blankout.Block) bool { return b.Name == "offsets" })
-	if _, _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+	if _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
 		t.Errorf("a model: %v", err)
 	}
 }

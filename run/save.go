@@ -255,18 +255,17 @@ func stateBlocks(s *frozen, f online.Fingerprint, more []blankout.Block) (iter.S
 	}, nil
 }
 
-// Resume makes the Learner and its place in the stream from the blocks of a
-// checkpoint. It fails with a *online.MismatchError if c, or f beside it (see
-// Runner.Fingerprint), would give the weights another meaning.
-func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*online.Learner, blankout.Offsets, error) {
+// Resume makes a State of the blocks of a checkpoint. It fails with a *online.MismatchError
+// if c, or f beside it (see Runner.Fingerprint), would give the weights another meaning.
+func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (s State, err error) {
 	was, err := ReadFingerprint(blocks)
 	if err != nil {
-		return nil, nil, err
+		return s, err
 	}
-	l, err := online.Restore(c, blocks)
+	s.Learner, err = online.Restore(c, blocks)
 	mismatch := (*online.MismatchError)(nil)
 	if err != nil && !errors.As(err, &mismatch) {
-		return nil, nil, err
+		return s, err
 	}
 	if diff := f.Diff(was); len(diff) > 0 {
 		if mismatch != nil {
@@ -275,10 +274,14 @@ func Resume(c online.Config, f online.Fingerprint, blocks []blankout.Block) (*on
 		mismatch = &online.MismatchError{Differences: diff}
 	}
 	if mismatch != nil {
-		return nil, nil, mismatch
+		return s, mismatch
 	}
-	offsets, err := ReadOffsets(blocks)
-	return l, offsets, err
+	if s.Offsets, err = ReadOffsets(blocks); err != nil {
+		return s, err
+	}
+	s.Reservoir = validate.ReadReservoir(blocks)
+	s.Adoptions, err = ReadAdoptions(blocks)
+	return s, err
 }
 
 // ReadFingerprint returns the Runner's Fingerprint of a checkpoint.

@@ -23,7 +23,7 @@ type Published struct {
 // Status is what Run publishes about itself after a batch. It is immutable.
 type Status struct {
 	// NotReady says why the run is not consuming, "" if it is, and Ended where there is
-	// nothing more to consume and the Runner's KeepServing is set.
+	// nothing more to consume and Config.KeepServing is set.
 	NotReady               string
 	Started                time.Time
 	Counts                 // since Run began
@@ -69,7 +69,7 @@ type SaveStatus struct {
 	CommitFailures            uint64
 }
 
-// Ended is the NotReady of a Runner with KeepServing whose events have ended.
+// Ended is the NotReady of a run with Config.KeepServing whose events have ended.
 const Ended = "ended"
 
 // Status returns the latest Status. It may be called by anyone at any time.

@@ -23,7 +23,7 @@ type Training struct {
 	// what it opened if that is an io.Closer.
 	Open   func() (blankout.Source, error)
 	Passes int
-	// Unnamed and Fingerprint are Runner's.
+	// Unnamed is Config's, and Fingerprint Runner's.
 	Unnamed     bool
 	Fingerprint online.Fingerprint
 	// Memory is for how many bytes of decoded events later passes and the
@@ -130,8 +130,8 @@ func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) 
 func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	c.Fruitless = true // its report counts what was refused
-	r := &Runner{Config: c, Source: s, Learner: t.Learner, Schema: t.Schema, Unnamed: t.Unnamed, Fingerprint: t.Fingerprint}
+	c.Unnamed, c.Fruitless = t.Unnamed, true // its report counts what was refused
+	r := &Runner{Config: c, Source: s, State: State{Learner: t.Learner}, Schema: t.Schema, Fingerprint: t.Fingerprint}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blankout/batch"
+	"blankout/model"
 	"blankout/validate"
 )
 
@@ -48,6 +49,7 @@ func (s *ValidationStatus) Waiting() time.Duration {
 type validator struct {
 	job
 	schedule validate.Schedule
+	exact    *model.Linear // the latest exact solution, nil if there is none yet
 }
 
 func (l *loop) startValidating() (err error) {
@@ -80,7 +82,7 @@ func (l *loop) validateIfDue() {
 // beginValidation copies the model and has a goroutine validate it.
 func (l *loop) beginValidation() {
 	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.intake.sample.Encode(), Earlier: l.exact}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.intake.sample.Encode(), Earlier: l.validator.exact}
 	if l.Labels != nil {
 		subject.Labelled = l.Labels.Labelled()
 	}
@@ -110,7 +112,7 @@ func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
 func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
 	if r.Report != nil {
-		l.exact = r.Exact
+		l.validator.exact = r.Exact
 	}
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }

@@ -73,7 +73,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	if !learning {
 		r.Config.MaxEvents = 50_000

@@ -154,7 +154,7 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema, Fingerprint: recordConfig.Settings()}
+	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema, Fingerprint: recordConfig.Settings()}
 	runner.Config.Refused = run.PolicyFail
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)

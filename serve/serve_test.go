@@ -97,7 +97,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: learner, Schema: schema}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
 		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, recordConfig),

@@ -449,7 +449,7 @@ func learn(ctx context.Context, address string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	r := run.Runner{Config: run.DefaultConfig(), Source: c, Learner: l, Schema: s}
+	r := run.Runner{Config: run.DefaultConfig(), Source: c, State: run.State{Learner: l}, Schema: s}
 	r.Config.Refused = run.PolicyFail
 	if err := r.Run(ctx); err != nil {
 		return 0, err

@@ -62,7 +62,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run.Runner{Config: run.DefaultConfig(), Source: source, Learner: l, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
 	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
 	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
@@ -185,7 +185,7 @@ func refuseState(t *testing.T, path string) {
 	}
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	if _, _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from versions 3 to 4 only: start afresh with --reset") {
+	if _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from versions 3 to 4 only: start afresh with --reset") {
 		t.Errorf("%s: %v", path, err)
 	}
 }
@@ -200,7 +200,8 @@ func goOn(t *testing.T, path string) {
 	recordConfig := record.DefaultConfig()
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	l, offsets, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
+	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
+	l, offsets := state.Learner, state.Offsets
 	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Metrics().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}

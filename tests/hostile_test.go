@@ -149,7 +149,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 		t.Fatal(err)
 	}
 	defer letters.Close()
-	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, Learner: learner, DeadLetters: letters,
+	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, State: run.State{Learner: learner}, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)

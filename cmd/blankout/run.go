@@ -205,7 +205,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Warn("no validation", "err", err)
 		}
 	})
-	s.runner.KeepServing = o.serveOn
+	s.runner.Config.KeepServing = o.serveOn
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
 		log.Info("the events have ended; the model is served until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)

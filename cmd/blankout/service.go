@@ -82,13 +82,10 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 	case err != nil:
 		return nil, err
 	default:
-		if r.Learner, r.Offsets, err = run.Resume(c, r.Fingerprint, file.Blocks); err != nil {
+		if r.State, err = run.Resume(c, r.Fingerprint, file.Blocks); err != nil {
 			if is[*online.MismatchError](err) {
 				return nil, usageError{fmt.Errorf("%s: %w", file.Name, err)}
 			}
-			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
-		}
-		if r.Adoptions, err = run.ReadAdoptions(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
 		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
@@ -97,7 +94,6 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not of objects
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
-		r.Reservoir = validate.ReadReservoir(file.Blocks)
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
@@ -280,7 +276,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		return err
 	}
 	s.runner = r
-	r.LabelKeep = c.Checkpoint.Keep
+	r.Config.LabelKeep = c.Checkpoint.Keep
 	start, err := store.NextStart()
 	if err != nil {
 		return err
@@ -289,7 +285,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
-	r.Unnamed = len(c.Record.Classes) == 0
+	r.Config.Unnamed = len(c.Record.Classes) == 0
 	r.Config.MaxEvents = o.maxEvents
 	r.Config.Unlabelled = c.Record.Unlabelled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabelledTopics) > 0
 	r.Config.Fruitless = o.refused == "skip"

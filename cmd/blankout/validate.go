@@ -249,13 +249,14 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	case joined && !wasJoined:
 		return usageError{fmt.Errorf("%s: it was learned from events that held their labels: leave --labels and labels.topics out", path)}
 	}
-	learner, offsets, err := run.Resume(c.Learner, settings, file.Blocks)
+	state, err := run.Resume(c.Learner, settings, file.Blocks)
 	if err != nil {
 		if is[*online.MismatchError](err) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
 		}
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
+	offsets := state.Offsets
 	events := offsets
 	if joined {
 		events = slices.DeleteFunc(slices.Clone(offsets), func(p blankout.Position) bool {
@@ -289,7 +290,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: learner.Snapshot().Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: validate.ReadReservoir(file.Blocks)})
+	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: state.Learner.Snapshot().Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: state.Reservoir})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
