@@ -1,0 +1,136 @@
+package group
+
+// This file writes bases, compares them with those of others, and sees that the brokers keep them.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/stream"
+)
+
+// beginBase has a goroutine encode the fold as it is now; the first member's writes it as
+// a base, within a time, and trims the ledger.
+func (l *life) beginBase(within time.Duration) {
+	if l.busy {
+		return // the next one will do
+	}
+	encode, err := l.replica.encode()
+	if err != nil {
+		l.log.Error("no base can be made", "err", err)
+		return
+	}
+	offset, writes := l.replica.read, l.first()
+	l.based = l.replica.fold.Accepted()
+	floors := maps.Clone(l.replica.floorsAt)
+	l.busy = true
+	go func() {
+		data, err := encode()
+		hash := xxhash.Sum64(data)
+		if err == nil && writes {
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			defer cancel()
+			var before int64
+			before, err = l.bases.Write(ctx, &stream.Base{Offset: offset, Data: data})
+			if chunks, ok := floors[before]; err == nil && ok {
+				err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
+			}
+		}
+		l.jobs <- func() {
+			l.busy = false
+			l.replica.encoded = len(data)
+			if err != nil {
+				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
+				return
+			}
+			text := fmt.Sprintf("%016x", hash)
+			l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, text, time.Now()
+			l.log.Info("base", "offset", offset, "hash", text, "bytes", len(data), "written", writes)
+			l.compare(offset, 0, hash)
+			if writes {
+				l.mark(&Mark{l.id, offset, hash})
+			}
+		}
+	}()
+}
+
+// leaveBase has the first member write a base when it leaves, and so the last one that
+// leaves a group: the next start needs nothing of the ledger before.
+func (l *life) leaveBase() {
+	if !l.first() {
+		return
+	}
+	for l.busy {
+		(<-l.jobs)()
+	}
+	if l.replica.fold.Accepted() > l.based {
+		l.beginBase(l.Config.RebalanceTimeout / 2)
+	}
+}
+
+// mark tells the others which bytes a base has. Without it they compare nothing.
+func (l *life) mark(m *Mark) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	defer cancel()
+	if _, err := l.ledger.AppendCommit(ctx, m.Encode()); err != nil {
+		l.log.Warn("the group was not told the hash of a base", "offset", m.Base, "err", err)
+	}
+}
+
+// compare takes down the hash of a base, this member's or the group's, and compares the two
+// when it knows both.
+func (l *life) compare(base int64, whose int, hash uint64) {
+	both := l.marks[base]
+	both[whose] = hash
+	l.marks[base] = both
+	for len(l.marks) > 16 {
+		delete(l.marks, slices.Min(slices.Collect(maps.Keys(l.marks))))
+	}
+	if both[0] != 0 && both[1] != 0 && both[0] != both[1] {
+		l.current.Mismatches++
+		l.log.Error("this member's model is not the group's: stop it and start it again, it then begins with the newest base; if that recurs, verify the group (blankout group verify) and look for another version of the program or damaged memory",
+			"base", base, "hash", fmt.Sprintf("%016x", both[0]), "group", fmt.Sprintf("%016x", both[1]))
+	}
+}
+
+// keeping is about whether the brokers keep the group's topics for ever.
+type keeping struct {
+	cancel context.CancelFunc // of the look under way, nil if there is none
+	at     time.Time          // of the last one
+	err    error              // a *stream.RetentionError, once one has been found
+}
+
+// keepEvery is how often it is looked.
+const keepEvery = time.Hour
+
+// keeps looks whether the brokers keep the ledger and the bases for ever.
+func (l *life) keeps(ctx context.Context) error {
+	mix, base := l.Config.Topics()
+	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
+}
+
+// keepIfDue has a goroutine look again. What it cannot find out it is asked again later.
+func (l *life) keepIfDue() {
+	if l.kept.cancel != nil || time.Since(l.kept.at) < cmp.Or(l.keepEvery, keepEvery) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	l.kept.cancel, l.kept.at = cancel, time.Now()
+	go func() {
+		err := l.keeps(ctx)
+		l.jobs <- func() {
+			cancel()
+			var expires *stream.RetentionError
+			if l.kept.cancel = nil; errors.As(err, &expires) {
+				l.kept.err = err
+			}
+		}
+	}()
+}

@@ -1,0 +1,200 @@
+package group
+
+// This file holds what a reader of the ledger comes to: the fold, and with it what a base holds.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout"
+	"blankout/checkpoint"
+	"blankout/online"
+	records "blankout/record"
+	"blankout/stream"
+)
+
+// replica is the fold of a ledger with what else depends on the ledger alone.
+type replica struct {
+	fold    *Fold
+	topicID string
+	every   uint64
+	read    int64 // the offset that follows the last record seen
+	// Offsets of chunks, indexed by partition less one: those behind all that accepted
+	// commits refer to, up to now and up to the latest base. Floors are the same up to the
+	// base before the latest: a commit that refers to something before them is not accepted,
+	// so that a member that begins with the latest base needs nothing before its floors.
+	refs, before, floors []int64
+	floorsAt             map[int64][]int64 // by offset of the latest bases
+	encoded              int               // bytes of the latest base
+}
+
+const blockMix = "mix"
+
+// mixBlock is what a base holds of a replica beside the fold, as JSON.
+type mixBlock struct {
+	TopicID string  `json:"topic_id"`
+	Read    int64   `json:"read"`
+	Refs    []int64 `json:"refs"`
+	Before  []int64 `json:"before"`
+	Floors  []int64 `json:"floors"`
+	// Settings are the Member's. A base of an earlier program has none.
+	Settings online.Fingerprint `json:"settings,omitempty"`
+}
+
+// SettingsError says that a group learns under other settings than those that a member, or
+// who looks at its ledger, was given. No base says of which group without one they are.
+type SettingsError struct{ Differences []string }
+
+func (e *SettingsError) Error() string {
+	which := `it has no base yet that would say which`
+	if len(e.Differences) > 0 {
+		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
+	}
+	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
+}
+
+// newReplica makes a replica of a group that has learned nothing. Where the Schema has no
+// seed the id of the ledger's topic is it, which the broker draws: all members have the same
+// one, and nobody who writes events knows which names share a column.
+func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema, topicID string, every uint64) (*replica, error) {
+	if s.Seed == 0 {
+		s.Seed = xxhash.Sum64String(topicID)
+	}
+	learner, err := online.New(c.Shared(), s)
+	if err != nil {
+		return nil, err
+	}
+	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
+}
+
+// newestReplica makes a replica of the newest base that is sound; there is none of either
+// where there is no base. A base of other settings is an error, not one to pass over.
+func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
+	var settings *SettingsError
+	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {
+		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.BaseEvery); errors.As(err, &settings) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && settings != nil {
+		err = fmt.Errorf("base %d: %w", base.Offset, settings)
+	}
+	return base, r, err
+}
+
+// readReplica makes a replica of a base.
+func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base, every uint64) (*replica, error) {
+	file, err := checkpoint.Decode(base.Data)
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{every: every, floorsAt: map[int64][]int64{}}
+	var mismatch *online.MismatchError
+	if r.fold, err = ReadFold(c, settings, file.Blocks); errors.As(err, &mismatch) {
+		return nil, &SettingsError{mismatch.Differences}
+	} else if err != nil {
+		return nil, err
+	}
+	text, err := blankout.FindBlock(file.Blocks, blockMix)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no base of a group", err)
+	}
+	var b mixBlock
+	if err := json.Unmarshal(text, &b); err != nil {
+		return nil, fmt.Errorf("block %s: %w", blockMix, err)
+	}
+	if differences := settings.Diff(b.Settings); len(b.Settings) > 0 && len(differences) > 0 {
+		return nil, &SettingsError{differences}
+	}
+	if b.Read != base.Offset {
+		return nil, fmt.Errorf("it is that of offset %d", b.Read)
+	}
+	r.topicID, r.read, r.refs, r.before, r.floors = b.TopicID, b.Read, b.Refs, b.Before, b.Floors
+	r.floorsAt[r.read] = r.floors
+	return r, nil
+}
+
+// apply shows a record of the ledger to the fold. base says that one is due.
+func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
+	r.read = e.offset + 1
+	if e.skip != nil {
+		if err := r.fold.Skip(e.offset, e.skip); err != nil {
+			return nil, false, err
+		}
+		return nil, r.due(), nil
+	}
+	if e.commit == nil {
+		return nil, false, nil
+	}
+	for i, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		if p >= 0 && p < len(r.floors) && ref.Offset < r.floors[p] {
+			e.chunks[i] = nil
+		} else if e.gone[i] {
+			return nil, false, &stream.TrimmedError{Place: stream.Place{Partition: ref.Partition, Offset: ref.Offset}}
+		}
+	}
+	if changed, err = r.fold.Apply(e.offset, e.commit, e.chunks); err != nil {
+		return nil, false, err
+	}
+	schema := r.fold.Learner().Schema()
+	for _, f := range e.commit.Fields {
+		if !slices.ContainsFunc(schema.Fields, func(g blankout.Field) bool { return g.Name == f.Name }) {
+			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not say
+			schema.AddField(f)
+		}
+	}
+	for _, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		for len(r.refs) <= p {
+			r.refs = append(r.refs, 0)
+		}
+		r.refs[p] = max(r.refs[p], ref.Offset+1)
+	}
+	return changed, r.due(), nil
+}
+
+// due says after an accepted commit whether a base is due, and if so prepares for it.
+func (r *replica) due() bool {
+	if r.fold.Accepted()%r.every != 0 {
+		return false
+	}
+	r.floors, r.before = r.before, slices.Clone(r.refs)
+	r.floorsAt[r.read] = r.floors
+	for len(r.floorsAt) > 4 {
+		delete(r.floorsAt, slices.Min(slices.Collect(maps.Keys(r.floorsAt))))
+	}
+	return true
+}
+
+// encode freezes the replica and returns what encodes it as a base, on any goroutine.
+func (r *replica) encode() (func() ([]byte, error), error) {
+	blocks, err := r.fold.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors, r.fold.settings})
+	if err != nil {
+		return nil, err
+	}
+	room := r.encoded + r.encoded/16
+	return func() ([]byte, error) {
+		var out bytes.Buffer
+		out.Grow(room)
+		err := checkpoint.Write(&out, checkpoint.Linear, func(yield func(blankout.Block) bool) {
+			if yield(blankout.Block{Name: blockMix, Data: text}) {
+				blocks(yield)
+			}
+		})
+		return out.Bytes(), err
+	}, nil
+}

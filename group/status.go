@@ -1,0 +1,144 @@
+package group
+
+// This file holds what others may know of a member.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"blankout"
+	"blankout/online"
+	"blankout/run"
+	"blankout/stream"
+	"blankout/validate"
+)
+
+// Status is what a Member has done, and what it knows of the others. It is immutable.
+type Status struct {
+	Member     string                  `json:"member"`
+	Generation int32                   `json:"generation"` // 0 before the member has joined
+	Members    int                     `json:"members"`    // of the group
+	Standby    int                     `json:"standby"`    // of them without a partition
+	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
+	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes bases and snapshots, and validates
+	// About the ledger, as far as this member has folded it.
+	Offset    int64             `json:"ledger_offset"` // that follows the last commit
+	Lag       int64             `json:"ledger_lag"`    // commits behind it
+	Chain     string            `json:"chain"`
+	Accepted  uint64            `json:"accepted"` // of all members
+	Rejected  map[Reason]uint64 `json:"rejected"`
+	Positions blankout.Offsets  `json:"positions"`         // how far the group has come
+	Skipped   []Gap             `json:"skipped,omitempty"` // what it has passed over, as it was told to
+	// About this member.
+	Pending    uint64  `json:"pending"`      // events learned and not yet committed
+	Committed  uint64  `json:"committed"`    // commits written
+	Refused    uint64  `json:"refused"`      // of them not accepted
+	Again      uint64  `json:"events_again"` // events learned for nothing
+	DeltaBytes uint64  `json:"delta_bytes"`
+	DeltaRows  uint64  `json:"delta_rows"`
+	Commit     float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
+	Rebase     float64 `json:"rebase_seconds"` // and then by becoming equal to the fold
+	HeldOut    uint64  `json:"held_out"`       // records that it has met and not learned
+	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
+	// which are the same for all members, and when this member came to it.
+	BaseOffset int64     `json:"base_offset"`
+	BaseHash   string    `json:"base_hash"`
+	BaseAt     time.Time `json:"base_at"`
+	// Mismatches are the bases of the group whose bytes were others than those that this
+	// member came to.
+	Mismatches uint64 `json:"replica_mismatches"`
+	// Peers are the members whose commits this one has read, itself included, in the order
+	// of their ids, without those silent for an hour.
+	Peers []Peer `json:"peers"`
+
+	// Model is the newest model for readers, and Version the ledger's offset that follows
+	// it: the same for all members.
+	Model   *online.Snapshot `json:"-"`
+	Version int64            `json:"version"`
+	Metrics online.Metrics   `json:"-"` // of the fold
+	// Counts are of the records that this member has met, whatever became of their commits.
+	Counts     run.Counts      `json:"-"`
+	Validation validate.Status `json:"-"` // by this member
+	// Warnings say what is probably not as the stream's owner believes, of the fold.
+	Warnings []online.Warning `json:"-"`
+	At       time.Time        `json:"at"`
+	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
+}
+
+// Peer is what a member's commits have told another one.
+type Peer struct {
+	Member   string    `json:"member"`
+	Accepted uint64    `json:"accepted"` // commits
+	Rejected uint64    `json:"rejected"`
+	Events   uint64    `json:"events"` // of the accepted ones
+	At       time.Time `json:"at"`     // when its latest commit was read
+	// Behind is how many commits the ledger had got since what that one built on: how old
+	// the model was that the member had learned with.
+	Behind int64 `json:"behind"`
+}
+
+// Status returns the latest one; nil before Run has folded the ledger for the first time.
+func (m *Member) Status() *Status { return m.status.Load() }
+
+const reportEvery = 200 * time.Millisecond
+
+// report publishes a Status.
+func (l *life) report(notReady string) {
+	s := l.current
+	f := l.replica.fold
+	_, chain := f.Base()
+	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
+	s.Accepted, s.Rejected, s.Positions, s.Skipped = f.Accepted(), f.Rejected(), f.Offsets(), f.Skipped()
+	s.Counts = l.intake.Counts()
+	s.HeldOut = s.Counts.HeldOut
+	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
+	s.Warnings = f.Learner().Warnings(l.Settings, false)
+	for _, w := range s.Warnings {
+		if !l.warned[w.Kind] {
+			l.warned[w.Kind] = true
+			l.log.Warn(w.Text, "warning", w.Kind)
+		}
+	}
+	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
+	if s.NotReady == "" {
+		s.NotReady = l.failing()
+	}
+	s.Peers = make([]Peer, 0, len(l.peers))
+	for id, p := range l.peers {
+		if s.At.Sub(p.At) > time.Hour {
+			delete(l.peers, id)
+		} else {
+			s.Peers = append(s.Peers, *p)
+		}
+	}
+	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Member, b.Member) })
+	if l.model == nil || l.replica.read != l.modelOf && s.At.Sub(l.modelAt) >= max(time.Second, 20*l.modelCost) || notReady != "" {
+		l.model, l.modelOf, l.modelAt = f.Learner().Snapshot(), l.replica.read, s.At
+		l.modelCost = time.Since(s.At)
+	}
+	s.Model, s.Version = l.model, l.modelOf
+	l.told = s.At
+	l.status.Store(&s)
+	if l.Observe != nil {
+		l.Observe(&s)
+	}
+}
+
+// failing says what cannot be read, or written, "" if there is nothing.
+func (l *life) failing() string {
+	if why := l.entries.reader.Failing(); why != "" {
+		return why
+	}
+	if source, ok := l.source.(*stream.Consumer); ok {
+		stats := source.Stats()
+		if why := stats.Failing(); why != "" {
+			return why
+		}
+	}
+	if took := time.Since(l.committing); !l.committing.IsZero() && took > l.Kafka.RequestTimeout {
+		return fmt.Sprintf("a commit has taken %s so far", took.Round(time.Second))
+	}
+	return ""
+}
