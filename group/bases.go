@@ -16,10 +16,18 @@ import (
 	"blankout/stream"
 )
 
+// baseJob writes bases, and knows what others wrote.
+type baseJob struct {
+	topic    *stream.BaseTopic
+	busy     bool                // with one
+	accepted uint64              // commits that the newest one known holds
+	marks    map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
+}
+
 // beginBase has a goroutine encode the fold as it is now; the first member's writes it as
 // a base, within a time, and trims the ledger.
 func (l *life) beginBase(within time.Duration) {
-	if l.busy {
+	if l.bases.busy {
 		return // the next one will do
 	}
 	encode, err := l.replica.encode()
@@ -28,9 +36,9 @@ func (l *life) beginBase(within time.Duration) {
 		return
 	}
 	offset, writes := l.replica.read, l.first()
-	l.based = l.replica.fold.Accepted()
+	l.bases.accepted = l.replica.fold.Accepted()
 	floors := maps.Clone(l.replica.floorsAt)
-	l.busy = true
+	l.bases.busy = true
 	go func() {
 		data, err := encode()
 		hash := xxhash.Sum64(data)
@@ -38,13 +46,13 @@ func (l *life) beginBase(within time.Duration) {
 			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
 			var before int64
-			before, err = l.bases.Write(ctx, &stream.Base{Offset: offset, Data: data})
+			before, err = l.bases.topic.Write(ctx, &stream.Base{Offset: offset, Data: data})
 			if chunks, ok := floors[before]; err == nil && ok {
 				err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
 			}
 		}
 		l.jobs <- func() {
-			l.busy = false
+			l.bases.busy = false
 			l.replica.encoded = len(data)
 			if err != nil {
 				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
@@ -67,10 +75,10 @@ func (l *life) leaveBase() {
 	if !l.first() {
 		return
 	}
-	for l.busy {
+	for l.bases.busy {
 		(<-l.jobs)()
 	}
-	if l.replica.fold.Accepted() > l.based {
+	if l.replica.fold.Accepted() > l.bases.accepted {
 		l.beginBase(l.Config.RebalanceTimeout / 2)
 	}
 }
@@ -87,11 +95,11 @@ func (l *life) mark(m *Mark) {
 // compare takes down the hash of a base, this member's or the group's, and compares the two
 // when it knows both.
 func (l *life) compare(base int64, whose int, hash uint64) {
-	both := l.marks[base]
+	both := l.bases.marks[base]
 	both[whose] = hash
-	l.marks[base] = both
-	for len(l.marks) > 16 {
-		delete(l.marks, slices.Min(slices.Collect(maps.Keys(l.marks))))
+	l.bases.marks[base] = both
+	for len(l.bases.marks) > 16 {
+		delete(l.bases.marks, slices.Min(slices.Collect(maps.Keys(l.bases.marks))))
 	}
 	if both[0] != 0 && both[1] != 0 && both[0] != both[1] {
 		l.current.Mismatches++

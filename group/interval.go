@@ -10,37 +10,77 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/online"
+	"blankout/run"
 	"blankout/stream"
 )
+
+// work is what a member learns beside the fold, which it begins from again and again.
+type work struct {
+	intake  run.Intake // its Learner is equal to the fold at the beginning of an interval
+	source  stream.Opened
+	schema  *blankout.Schema // that the source's decoder adds to
+	batch   blankout.Batch
+	at      map[stream.TopicPartition]int64 // that the source has come to
+	changed []uint32                        // columns that differ from the fold's, besides those of the interval
+	seq     uint64
+	interval
+}
+
+// interval is what has been learned since the work was equal to the fold.
+type interval struct {
+	spans  []Span
+	began  time.Time
+	size   uint64 // events that it is to have
+	events uint64 // that it has
+	// The fold's at the beginning: Fold.Base, and how many fields it knew.
+	base  int64
+	chain uint64
+	known int
+}
 
 // begin makes the work equal to the fold and begins an interval.
 func (l *life) begin() error {
 	began := time.Now()
-	fold := l.replica.fold
-	t := fold.Learner().Metrics().Events
+	t := l.replica.fold.Learner().Metrics().Events
 	learning := max(1, l.turn.Members-l.turn.Standby)
 	peers := learning
 	if l.first() && l.cold() {
 		peers = 1
 	}
-	l.size = min(max(uint64(l.Config.Share*float64(t))/uint64(learning), l.Config.IntervalMin), l.Config.IntervalEvents)
-	if err := l.work.Follow(fold.Learner(), l.changed, peers, l.size); err != nil {
+	size := min(max(uint64(l.Config.Share*float64(t))/uint64(learning), l.Config.IntervalMin), l.Config.IntervalEvents)
+	if err := l.work.begin(l.replica.fold, peers, size); err != nil {
 		return err
 	}
-	l.work.SetSchema(l.schema)
-	l.changed, l.spans, l.events, l.began = l.changed[:0], nil, 0, time.Time{}
-	l.base, l.chain = fold.Base()
-	l.known = len(fold.Learner().Schema().Fields)
 	l.current.Rebase += time.Since(began).Seconds()
 	return nil
 }
 
-// learn counts in the next batch of events, if one comes soon.
+func (w *work) begin(f *Fold, peers int, size uint64) error {
+	if err := w.intake.Learner.Follow(f.Learner(), w.changed, peers, size); err != nil {
+		return err
+	}
+	w.intake.Learner.SetSchema(w.schema)
+	w.changed = w.changed[:0]
+	w.interval = interval{size: size, known: len(f.Learner().Schema().Fields)}
+	w.base, w.chain = f.Base()
+	return nil
+}
+
+// close ends reading. The interval stays.
+func (w *work) close() {
+	if w.source != nil {
+		w.source.Close()
+		w.source = nil
+	}
+}
+
+// learn takes the next batch of events in, if one comes soon.
 func (l *life) learn(ctx context.Context) error {
+	w, b := &l.work, &l.work.batch
 	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	b := &l.batch
-	switch err := l.source.Next(wait, b); {
+	switch err := w.source.Next(wait, b); {
 	case err == nil:
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -52,68 +92,74 @@ func (l *life) learn(ctx context.Context) error {
 	if b.Reset {
 		return fmt.Errorf("%s/%d: the offset to go on at is out of range, and a group goes on at no other: restore the records, or begin another group", b.Topic, b.Partition)
 	}
-	s := l.span(b)
+	s := w.span(b)
 	if s == nil {
 		return nil
 	}
-	if l.began.IsZero() {
-		l.began = time.Now()
+	if w.began.IsZero() {
+		w.began = time.Now()
 	}
-	l.intake.Learner = l.work
-	n, _, err := l.intake.Admit(ctx, b)
+	n, _, err := w.intake.Admit(ctx, b)
 	if err != nil {
 		return err
 	}
-	if err := l.intake.Learn(ctx, b, n, s); err != nil {
+	if err := w.intake.Learn(ctx, b, n, s); err != nil {
 		return err
 	}
-	if err := l.intake.HandOn(ctx, b); err != nil {
+	if err := w.intake.HandOn(ctx, b); err != nil {
 		return err
 	}
 	s.To = b.Next
-	l.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
-	l.events += uint64(len(b.Examples))
+	w.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
+	w.events += uint64(len(b.Examples))
 	return nil
 }
 
 // span returns the interval's span of a batch's partition, nil for a Batch that only says
 // where the partition is gone on from.
-func (l *life) span(b *blankout.Batch) *Span {
-	for i := range l.spans {
-		if s := &l.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
+func (w *work) span(b *blankout.Batch) *Span {
+	for i := range w.spans {
+		if s := &w.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
 			return s
 		}
 	}
 	p := stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}
-	from, known := l.at[p]
+	from, known := w.at[p]
 	if !known || b.Next == from {
-		l.at[p] = b.Next
+		w.at[p] = b.Next
 		return nil
 	}
-	l.spans = append(l.spans, Span{Topic: b.Topic, TopicID: b.TopicID, Partition: b.Partition, From: from, To: from})
-	return &l.spans[len(l.spans)-1]
+	w.spans = append(w.spans, Span{Topic: b.Topic, TopicID: b.TopicID, Partition: b.Partition, From: from, To: from})
+	return &w.spans[len(w.spans)-1]
+}
+
+// cut ends the interval with a Commit, which lacks the chunks of its delta.
+func (w *work) cut(precision int) (*Commit, *online.Delta) {
+	d := w.intake.Learner.Cut(precision)
+	c := &Commit{
+		Seq: w.seq, Base: w.base, Chain: w.chain, Kind: d.Kind, Events: d.Events,
+		Spans: slices.DeleteFunc(w.spans, func(s Span) bool { return s.From == s.To }),
+	}
+	if fields := w.intake.Learner.Schema().Fields; len(fields) > w.known {
+		c.Fields = slices.Clone(fields[w.known:])
+	}
+	w.seq++
+	return c, d
 }
 
 // publish commits the interval, waits for what the fold says of it, and begins the next.
 func (l *life) publish(ctx context.Context) error {
-	if l.events == 0 || l.source == nil {
+	if l.work.events == 0 || l.work.source == nil {
 		return nil
 	}
-	if err := l.intake.Flush(ctx); err != nil {
+	if err := l.work.intake.Flush(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
 	l.committing = began
 	defer func() { l.committing = time.Time{} }()
-	d := l.work.Cut(l.Config.Precision)
-	c := &Commit{
-		Fingerprint: l.replica.fold.Fingerprint(), Member: l.id, Seq: l.seq, Base: l.base, Chain: l.chain,
-		Spans: slices.DeleteFunc(l.spans, func(s Span) bool { return s.From == s.To }), Kind: d.Kind, Events: d.Events,
-	}
-	if fields := l.work.Schema().Fields; len(fields) > l.known {
-		c.Fields = slices.Clone(fields[l.known:])
-	}
-	l.seq++
+	c, d := l.work.cut(l.Config.Precision)
+	c.Fingerprint, c.Member = l.replica.fold.Fingerprint(), l.id
 	chunks, refs := EncodeChunks(l.id, c.Seq, d)
 	c.Chunks = refs
 	for i, data := range chunks {
@@ -142,7 +188,7 @@ func (l *life) publish(ctx context.Context) error {
 		return err
 	}
 	l.current.Committed++
-	refused, events := l.current.Refused, l.events
+	refused, events := l.current.Refused, l.work.events
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for l.replica.read <= offset {
@@ -162,10 +208,10 @@ func (l *life) publish(ctx context.Context) error {
 	l.current.Commit += time.Since(began).Seconds()
 	if l.current.Refused != refused {
 		l.current.Again += events
-		l.spans, l.events = nil, 0
+		l.work.interval = interval{}
 		return l.reopen(ctx) // from where the fold has come to
 	}
-	if !l.follows() {
+	if !l.work.follows(l.replica.fold) {
 		return l.reopen(ctx)
 	}
 	return l.begin()
@@ -190,22 +236,13 @@ func (l *life) await(call func() error) error {
 
 // follows tells whether the fields that the source's decoder numbers are still those of
 // the fold: another member may have met others first.
-func (l *life) follows() bool {
-	fold := l.replica.fold.Learner().Schema().Fields
-	mine := l.schema.Fields
-	if len(fold) > len(mine) {
-		return false
-	}
-	for i := range fold {
-		if fold[i].Name != mine[i].Name {
-			return false
-		}
-	}
-	return true
+func (w *work) follows(f *Fold) bool {
+	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
+	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b blankout.Field) bool { return a.Name == b.Name })
 }
 
 // drop forgets the interval.
 func (l *life) drop() {
-	l.current.Again += l.events
-	l.events, l.spans = 0, nil
+	l.current.Again += l.work.events
+	l.work.interval = interval{}
 }

@@ -38,7 +38,7 @@ func (l *life) load(ctx context.Context) error {
 const loadTries = 20
 
 func (l *life) loadOnce(ctx context.Context) (err error) {
-	base, replica, err := newestReplica(ctx, l.bases, l.Member)
+	base, replica, err := newestReplica(ctx, l.bases.topic, l.Member)
 	if err != nil {
 		return err
 	}
@@ -52,19 +52,19 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	l.based = l.replica.fold.Accepted()
-	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
+	l.bases.accepted = l.replica.fold.Accepted()
+	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
 	end, err := l.ledger.End(ctx)
 	if err != nil {
 		return err
 	}
-	l.loaded = end
 	config := l.Config.Ledger(l.Kafka.ConnectConfig, l.log)
 	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
 		return err
 	}
+	l.entries.loaded = end
 	began := time.Now()
 	for l.replica.read < end {
 		select {
@@ -78,11 +78,11 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 	}
-	l.changed = nil // the work is made anew
-	if l.work, err = l.replica.fold.Learner().Clone(); err != nil {
+	l.work.changed = nil // the work is made anew
+	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
-	l.moved = time.Now()
+	l.entries.moved = time.Now()
 	if l.Validator != nil {
 		l.validator.schedule = validate.NewSchedule(l.Validator.Config, recordsOf(l.replica.fold.Offsets()))
 	}
@@ -127,11 +127,11 @@ func (l *life) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := l.bases.Write(ctx, &stream.Base{Data: data}); err != nil {
+	if _, err := l.bases.topic.Write(ctx, &stream.Base{Data: data}); err != nil {
 		return nil, nil, err
 	}
 	l.log.Info("the group begins with what another has learned", "from", l.From, "base", base.Offset, "events", fold.learner.Metrics().Events)
-	return newestReplica(ctx, l.bases, l.Member)
+	return newestReplica(ctx, l.bases.topic, l.Member)
 }
 
 // apply shows a record of the ledger to the fold.
@@ -142,7 +142,7 @@ func (l *life) apply(e mixed) error {
 	if e.mark != nil {
 		l.compare(e.mark.Base, 1, e.mark.Hash)
 	}
-	if e.call != nil && e.offset >= l.loaded { // those of before have been answered by others
+	if e.call != nil && e.offset >= l.entries.loaded { // those of before have been answered by others
 		l.answer(e.call)
 	}
 	changed, base, err := l.replica.apply(e)
@@ -164,8 +164,8 @@ func (l *life) apply(e mixed) error {
 	case err != nil:
 		return err
 	default:
-		l.changed = append(l.changed, changed...)
-		l.moved = time.Now()
+		l.work.changed = append(l.work.changed, changed...)
+		l.entries.moved = time.Now()
 		if e.skip != nil {
 			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "ledger", e.offset)
 		}
@@ -223,6 +223,9 @@ type entries struct {
 	next   chan mixed
 	stop   func()
 	reader *stream.LedgerReader
+	// Kept by the one that takes them.
+	loaded int64     // the ledger's end when the fold was loaded
+	moved  time.Time // when the fold was last changed by one
 }
 
 func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }

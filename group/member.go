@@ -16,7 +16,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/model"
 	"blankout/online"
 	"blankout/run"
 	"blankout/stream"
@@ -76,54 +75,30 @@ func (m *Member) Validate() error {
 // life is the state of one Run, on its goroutine.
 type life struct {
 	*Member
-	log     *slog.Logger
-	id      MemberID
+	log *slog.Logger
+	id  MemberID
+
 	ledger  *stream.Ledger
-	bases   *stream.BaseTopic
-	replica *replica
-	work    *online.Learner
-	intake  run.Intake // into work
-	batch   blankout.Batch
-	current Status
-
 	entries *entries
-	joins   *joins
-	turn    *stream.Generation // nil while the member is in none
-	source  stream.Opened
-	schema  *blankout.Schema // that the source's decoder adds to
-	loaded  int64            // the ledger's end when it was loaded
-	known   int              // fields of schema that the fold knows
+	replica *replica
+	bases   baseJob
+	kept    keeping
 
-	changed []uint32                        // columns that differ between fold and work, besides those of the interval
-	spans   []Span                          // of the interval
-	at      map[stream.TopicPartition]int64 // that the source has come to
-	began   time.Time
-	size    uint64 // events that the interval is to have
-	events  uint64 // that it has
-	seq     uint64
-	base    int64
-	chain   uint64
-
-	moved time.Time // when the ledger moved last
-	told  time.Time // of a Status
+	joins *joins
+	turn  *stream.Generation // nil while the member is in none
+	work  work
 	// committing is when the commit began that publish waits for, zero if it does not.
 	committing time.Time
-	// The model for readers, the ledger's offset that it is of, and what copying it took.
-	model     *online.Snapshot
-	modelOf   int64
-	modelAt   time.Time
-	modelCost time.Duration
-	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
-	busy      bool        // with a base
-	based     uint64      // commits that the newest base known holds
-	kept      keeping
-	validator validator
-	exact     *model.Linear // the latest exact solution, nil if there is none yet
-	solving   solving
-	warned    map[string]bool // kinds of warnings logged
 
-	peers map[MemberID]*Peer
-	marks map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
+	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
+	validator validator
+	solving   solving
+
+	current  Status
+	reported time.Time
+	served   served
+	peers    map[MemberID]*Peer
+	warned   map[string]bool // kinds of warnings logged
 }
 
 // Check reports the first setting with which no group can learn.
@@ -150,16 +125,16 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, marks: map[int64][2]uint64{}}
+	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64][2]uint64{}}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	l.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log}
+	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log}
 	if m.DeadLetters != nil {
-		l.intake.Refused = run.PolicyDeadLetter
+		l.work.intake.Refused = run.PolicyDeadLetter
 	}
 	if m.Validator != nil {
-		l.intake.Holdout = m.Validator.Config.Holdout
+		l.work.intake.Holdout = m.Validator.Config.Holdout
 	}
 	if _, err := rand.Read(l.id[:]); err != nil {
 		return err
@@ -176,10 +151,10 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer l.ledger.Close()
-	if l.bases, err = stream.OpenBases(ctx, m.Config.Bases(connect, l.log)); err != nil {
+	if l.bases.topic, err = stream.OpenBases(ctx, m.Config.Bases(connect, l.log)); err != nil {
 		return err
 	}
-	defer l.bases.Close()
+	defer l.bases.topic.Close()
 	l.kept.at = time.Now()
 	if err := l.keeps(ctx); err != nil {
 		return err
@@ -206,7 +181,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	var expires *stream.RetentionError
 	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // with what there is
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.RebalanceTimeout/2)
-		learned := l.events
+		learned := l.work.events
 		failed := l.publish(leaving)
 		cancel()
 		if failed != nil {
@@ -216,9 +191,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		}
 		err = errors.Join(err, failed)
 	}
-	if l.source != nil {
-		l.source.Close()
-	}
+	l.work.close()
 	l.joins.stop()
 	for _, cancel := range []context.CancelFunc{l.validator.cancel, l.solving.cancel} {
 		if cancel != nil {
@@ -237,7 +210,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if l.kept.cancel != nil {
 		l.kept.cancel()
 	}
-	for l.busy || l.kept.cancel != nil || l.validator.cancel != nil || l.solving.cancel != nil {
+	for l.bases.busy || l.kept.cancel != nil || l.validator.cancel != nil || l.solving.cancel != nil {
 		(<-l.jobs)()
 	}
 	l.report("stopped")
@@ -259,7 +232,7 @@ func (l *life) live(ctx context.Context) error {
 			return err
 		}
 		now := time.Now()
-		if now.Sub(l.told) > reportEvery {
+		if now.Sub(l.reported) > reportEvery {
 			if l.kept.err != nil {
 				return l.kept.err
 			}
@@ -270,7 +243,7 @@ func (l *life) live(ctx context.Context) error {
 				return errStop
 			}
 		}
-		if l.turn == nil || l.source == nil {
+		if l.turn == nil || l.work.source == nil {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -309,7 +282,7 @@ func (l *life) live(ctx context.Context) error {
 		if err := l.learn(ctx); err != nil {
 			return err
 		}
-		if l.events > 0 && (l.events >= l.size || time.Since(l.began) >= l.Config.IntervalMax) {
+		if l.work.events > 0 && (l.work.events >= l.work.size || time.Since(l.work.began) >= l.Config.IntervalMax) {
 			if err := l.publish(ctx); err != nil {
 				return err
 			}
@@ -350,22 +323,19 @@ func (l *life) over(ctx context.Context) (bool, error) {
 		err = l.publish(finishing)
 		cancel()
 		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			l.log.Warn("what was learned last could not be committed in time; others learn it again", "events", l.events, "err", err)
+			l.log.Warn("what was learned last could not be committed in time; others learn it again", "events", l.work.events, "err", err)
 			l.drop()
 			err = nil
 		}
 	case errors.Is(err, stream.ErrSession):
-		l.log.Warn("this member was given up by its group; what it learned last is dropped, and it joins again", "events", l.events)
+		l.log.Warn("this member was given up by its group; what it learned last is dropped, and it joins again", "events", l.work.events)
 		l.drop()
 		err = nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if l.source != nil {
-		l.source.Close()
-		l.source = nil
-	}
+	l.work.close()
 	l.turn = nil
 	l.current.Partitions = nil
 	l.joins.again <- struct{}{}
@@ -394,15 +364,12 @@ func (l *life) open(ctx context.Context) error {
 // cold tells whether the first member still learns alone. When nothing comes of that for
 // a session, nobody waits longer: its partitions may be empty.
 func (l *life) cold() bool {
-	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.moved) < l.Config.SessionTimeout
+	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
 // reopen reads the generation's partitions from where the fold has come to.
 func (l *life) reopen(ctx context.Context) (err error) {
-	if l.source != nil {
-		l.source.Close()
-		l.source = nil
-	}
+	l.work.close()
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return nil
 	}
@@ -415,9 +382,9 @@ func (l *life) reopen(ctx context.Context) (err error) {
 			*from.At(p.Topic, p.Partition, p.Next) = p
 		}
 	}
-	l.at, l.spans, l.events = map[stream.TopicPartition]int64{}, nil, 0
-	l.schema = l.replica.fold.Learner().Schema().Clone()
-	if l.source, err = l.Open(ctx, c, l.schema, from); err != nil {
+	l.work.at, l.work.interval = map[stream.TopicPartition]int64{}, interval{}
+	l.work.schema = l.replica.fold.Learner().Schema().Clone()
+	if l.work.source, err = l.Open(ctx, c, l.work.schema, from); err != nil {
 		return l.trimmedError(err)
 	}
 	return l.begin()

@@ -84,6 +84,14 @@ func (m *Member) Status() *Status { return m.status.Load() }
 
 const reportEvery = 200 * time.Millisecond
 
+// served is the model for readers.
+type served struct {
+	model  *online.Snapshot
+	offset int64 // of the ledger, that it is of
+	at     time.Time
+	cost   time.Duration // of copying it
+}
+
 // report publishes a Status.
 func (l *life) report(notReady string) {
 	s := l.current
@@ -91,7 +99,7 @@ func (l *life) report(notReady string) {
 	_, chain := f.Base()
 	s.Offset, s.Lag, s.Chain = l.replica.read, l.entries.lag(), fmt.Sprintf("%016x", chain)
 	s.Accepted, s.Rejected, s.Positions, s.Skipped = f.Accepted(), f.Rejected(), f.Offsets(), f.Skipped()
-	s.Counts = l.intake.Counts()
+	s.Counts = l.work.intake.Counts()
 	s.HeldOut = s.Counts.HeldOut
 	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
 	s.Warnings = f.Learner().Warnings(l.Settings, false)
@@ -101,7 +109,7 @@ func (l *life) report(notReady string) {
 			l.log.Warn(w.Text, "warning", w.Kind)
 		}
 	}
-	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.events
+	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.work.events
 	if s.NotReady == "" {
 		s.NotReady = l.failing()
 	}
@@ -114,12 +122,12 @@ func (l *life) report(notReady string) {
 		}
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Member, b.Member) })
-	if l.model == nil || l.replica.read != l.modelOf && s.At.Sub(l.modelAt) >= max(time.Second, 20*l.modelCost) || notReady != "" {
-		l.model, l.modelOf, l.modelAt = f.Learner().Snapshot(), l.replica.read, s.At
-		l.modelCost = time.Since(s.At)
+	if l.served.model == nil || l.replica.read != l.served.offset && s.At.Sub(l.served.at) >= max(time.Second, 20*l.served.cost) || notReady != "" {
+		l.served.model, l.served.offset, l.served.at = f.Learner().Snapshot(), l.replica.read, s.At
+		l.served.cost = time.Since(s.At)
 	}
-	s.Model, s.Version = l.model, l.modelOf
-	l.told = s.At
+	s.Model, s.Version = l.served.model, l.served.offset
+	l.reported = s.At
 	l.status.Store(&s)
 	if l.Observe != nil {
 		l.Observe(&s)
@@ -131,7 +139,7 @@ func (l *life) failing() string {
 	if why := l.entries.reader.Failing(); why != "" {
 		return why
 	}
-	if source, ok := l.source.(*stream.Consumer); ok {
+	if source, ok := l.work.source.(*stream.Consumer); ok {
 		stats := source.Stats()
 		if why := stats.Failing(); why != "" {
 			return why

@@ -5,12 +5,14 @@ package group
 import (
 	"context"
 
+	"blankout/model"
 	"blankout/validate"
 )
 
 // validator is the part of a life that validates.
 type validator struct {
 	schedule validate.Schedule
+	exact    *model.Linear      // the latest exact solution, nil if there is none yet
 	cancel   context.CancelFunc // of the validation under way, nil if there is none
 }
 
@@ -31,7 +33,7 @@ func (l *life) validateIfDue() {
 	}
 	l.validation.Store(false)
 	state := l.replica.fold.Learner().Snapshot()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.exact}
+	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.validator.exact}
 	l.current.Validation.Running = true
 	ctx, cancel := context.WithCancel(context.Background())
 	l.validator.cancel = cancel
@@ -49,7 +51,7 @@ func (l *life) validateIfDue() {
 			cancel()
 			l.validator.cancel = nil
 			if r.Exact != nil {
-				l.exact = r.Exact
+				l.validator.exact = r.Exact
 			}
 			l.current.Validation.Take(validator.Config, r, log)
 		}
