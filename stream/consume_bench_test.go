@@ -52,7 +52,8 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder)
 		}
 		base += int64(w.count)
 	}
-	c := &Consumer{config: DefaultConsumerConfig(), decoder: decoder, schema: blankout.NewSchema(8, nil, 2), unpack: unpacker{limit: maxUnpacked}}
+	config := DefaultConsumerConfig()
+	c := &Consumer{config: config, schema: blankout.NewSchema(8, nil, 2), decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
 	f := &fetcher{consumer: c, topic: "t", end: -1}
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
 }
@@ -71,20 +72,21 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 			t.Fatal(err)
 		}
 	}
-	c := &Consumer{config: DefaultConsumerConfig(), decoder: decoder, schema: s, unpack: unpacker{limit: maxUnpacked}}
+	config := DefaultConsumerConfig()
+	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
 	f := &fetcher{consumer: c, topic: "t", end: -1}
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
 }
 
 // readOnce scans and reads the response.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.Batch) {
-	f.next, buf.batches, c.at = 0, buf.batches[:0], 0
+	f.next, buf.batches, c.decoding.at = 0, buf.batches[:0], 0
 	if _, err := f.scan(buf); err != nil {
 		t.Fatal(err)
 	}
-	for c.at < len(buf.batches) {
+	for c.decoding.at < len(buf.batches) {
 		b.Examples = b.Examples[:0]
-		next, err := c.read(t.Context(), b, buf)
+		next, err := c.decoding.read(t.Context(), b, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,13 +294,13 @@ func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byt
 	c, f, buf := consumerOf(t, events, 0, decoder, s)
 	var batch blankout.Batch
 	return func() {
-		f.next, buf.batches, c.at = 0, buf.batches[:0], 0
+		f.next, buf.batches, c.decoding.at = 0, buf.batches[:0], 0
 		if _, err := f.scan(buf); err != nil {
 			t.Fatal(err)
 		}
-		for c.at < len(buf.batches) {
+		for c.decoding.at < len(buf.batches) {
 			batch.Examples = batch.Examples[:0]
-			next, err := c.read(t.Context(), &batch, buf)
+			next, err := c.decoding.read(t.Context(), &batch, buf)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -146,12 +146,12 @@ func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// startTime returns Start as ListOffsets takes it, the earliest for an offset.
 // allTopics returns the topics, unlabelled ones included, in order.
 func (c *ConsumerConfig) allTopics() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabelledTopics))))
 }
 
+// startTime returns Start as ListOffsets takes it, the earliest for an offset.
 func (c *ConsumerConfig) startTime() (int64, error) {
 	if _, ok := c.startOffset(); ok {
 		return kafka.FirstOffset, nil
@@ -187,7 +187,6 @@ type Consumer struct {
 	topics  []string          // unlabelled ones included, in order
 	ids     map[string]string // of topics, as they were at first
 	cluster *cluster
-	decoder record.Decoder
 	schema  *blankout.Schema
 	log     *slog.Logger
 
@@ -203,14 +202,9 @@ type Consumer struct {
 	fetches, bytes, records atomic.Uint64
 
 	// The fields below belong to the caller of Next.
-	current *fetched
-	at      int // batch of current that is being read
-	reader  recordReader
-	unpack  unpacker
-	open    bool  // reader is in the middle of batch at
-	last    int64 // offset of the last record handed out of batch at
-	active  int   // partitions whose end has not been reached, under UntilEnd
-	ended   error
+	decoding decoding
+	active   int // partitions whose end has not been reached, under UntilEnd
+	ended    error
 }
 
 // NewConsumer connects, finds the topics' partitions, and starts reading: at
@@ -226,16 +220,15 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 		return nil, err
 	}
 	c := &Consumer{
-		config:  config,
-		topics:  topics,
-		cluster: k,
-		decoder: decoder,
-		schema:  schema,
-		log:     k.log,
-		filled:  make(chan *fetched, 1024), // more partitions than that wait their turn
-		retries: map[string]uint64{},
-		ids:     map[string]string{},
-		unpack:  unpacker{limit: maxUnpacked},
+		config:   config,
+		topics:   topics,
+		cluster:  k,
+		schema:   schema,
+		log:      k.log,
+		filled:   make(chan *fetched, 1024), // more partitions than that wait their turn
+		retries:  map[string]uint64{},
+		ids:      map[string]string{},
+		decoding: decoding{decoder: decoder, most: config.BatchRecords, log: k.log, unpack: unpacker{limit: maxUnpacked}},
 	}
 	running, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -538,7 +531,8 @@ func (c *Consumer) findEnds(ctx context.Context) {
 // context's error when that ends first, and nothing is lost then. Any other error
 // is final and is returned again.
 func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
-	for c.current == nil {
+	d := &c.decoding
+	for d.current == nil {
 		if c.ended != nil {
 			return c.ended
 		}
@@ -547,27 +541,27 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 			continue
 		}
 		select {
-		case c.current = <-c.filled:
+		case d.current = <-c.filled:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := c.current.err; err != nil {
-			c.ended, c.current = err, nil
+		if err := d.current.err; err != nil {
+			c.ended, d.current = err, nil
 			continue
 		}
-		if c.current.last {
+		if d.current.last {
 			c.active--
 		}
-		c.at, c.open = 0, false
+		d.at, d.open = 0, false
 	}
-	cur := c.current
+	cur := d.current
 	f := cur.from
 	b.Topic, b.TopicID, b.Partition, b.HighWater, b.Reset = f.topic, cur.topicID, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
 	if cur.reset && f.repeated != nil {
 		f.repeated = &repeated{window: f.repeated.window} // what was before is another log's
 	}
-	next, err := c.read(ctx, b, cur)
+	next, err := d.read(ctx, b, cur)
 	if err != nil && len(b.Examples) == 0 {
 		return err
 	}
@@ -575,133 +569,11 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	b.Schema = c.schema.View()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
-	if c.at == len(cur.batches) {
-		c.current = nil
+	if d.at == len(cur.batches) {
+		d.current = nil
 		f.free <- cur // has room: cur came from there
 	}
 	return nil
-}
-
-// read decodes records of cur into b until one of them ends, and returns the
-// offset that follows. An error is the decoder's: the record at that offset comes
-// again the next time.
-func (c *Consumer) read(ctx context.Context, b *blankout.Batch, cur *fetched) (next int64, err error) {
-	for ; c.at < len(cur.batches); c.at++ {
-		batch := &cur.batches[c.at]
-		if !c.open {
-			records, err := c.unpack.unpack(batch.codec(), batch.records)
-			if err != nil {
-				c.refuse(b, cur, batch, max(batch.base, cur.first), err)
-				continue
-			}
-			c.reader = recordReader{rest: records, left: batch.count}
-			c.last, c.open = batch.base-1, true
-		}
-		var raw rawRecord
-		for {
-			if len(b.Examples) == c.config.BatchRecords {
-				return b.Examples[len(b.Examples)-1].Offset + 1, nil
-			}
-			reader, last := c.reader, c.last
-			ok, err := c.reader.next(&raw)
-			if !ok && err == nil {
-				break
-			}
-			offset := batch.base + int64(raw.offsetDelta)
-			if err == nil && (offset <= c.last || offset >= batch.next) {
-				err = fmt.Errorf("record at offset %d in a batch [%d, %d) after offset %d", offset, batch.base, batch.next, c.last)
-			}
-			if err != nil {
-				c.refuse(b, cur, batch, max(c.last+1, cur.first), err)
-				break
-			}
-			c.last = offset
-			if offset < cur.first {
-				continue
-			}
-			if offset >= cur.next { // beyond the end asked for
-				break
-			}
-			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled, Headers: raw.headers}
-			if batch.attributes&flagLogAppendTime != 0 {
-				r.Time = batch.maxTime
-			}
-			e, err := c.decode(ctx, b, r)
-			if err != nil {
-				c.reader, c.last = reader, last
-				return offset, err
-			}
-			if r := cur.from.repeated; r != nil && len(e.Key) > 0 && e.Refused == nil {
-				if before := r.of(e.Key, offset); before >= 0 {
-					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
-				}
-			}
-			if offset < cur.wanted { // read for the window only
-				b.Examples = b.Examples[:len(b.Examples)-1]
-			}
-		}
-		c.open = false
-	}
-	return cur.next, nil
-}
-
-// extend adds an example to b, keeping the memory of the one that was there.
-func extend(b *blankout.Batch) *blankout.Example {
-	n := len(b.Examples)
-	if n < cap(b.Examples) {
-		b.Examples = b.Examples[:n+1]
-	} else {
-		b.Examples = append(b.Examples, blankout.Example{})
-	}
-	return &b.Examples[n]
-}
-
-func (c *Consumer) decode(ctx context.Context, b *blankout.Batch, r record.Record) (*blankout.Example, error) {
-	e := extend(b)
-	key, value := e.Key[:0], e.Value[:0]
-	if err := c.decoder.Decode(ctx, r, e); err != nil {
-		b.Examples = b.Examples[:len(b.Examples)-1]
-		return nil, err
-	}
-	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// What still borrows the fetched bytes is copied into memory that b owns.
-	if e.Key != nil {
-		e.Key = append(key, e.Key...)
-	}
-	if e.Value != nil {
-		e.Value = append(value, e.Value...)
-	}
-	if e.Refused != nil {
-		e.Refused.Value = slices.Clone(e.Refused.Value)
-	}
-	return e, nil
-}
-
-// packedBatch begins the detail of a refused batch, whose records are not told apart.
-const packedBatch = "record batch"
-
-// refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
-// one refused example at offset, with the bytes as they came.
-func (c *Consumer) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
-	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
-		return // read for the window of duplicates only
-	}
-	if offset >= batch.next || offset >= cur.next {
-		c.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
-			"base", batch.base, "next", batch.next, "err", cause)
-		return
-	}
-	reason := blankout.ReasonDecompression
-	if errors.Is(cause, errUnpacked) {
-		reason = blankout.ReasonOversize
-	}
-	e := extend(b)
-	value := slices.Clone(batch.records)
-	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
-		Reason: reason,
-		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
-		Value:  value,
-	}}
 }
 
 // ConsumerStats counts what a Consumer has done since it was made.
@@ -804,13 +676,9 @@ func (c *Consumer) Close() error {
 	c.cancel()
 	c.cluster.close()
 	c.running.Wait()
-	if c.unpack.zstd != nil {
-		c.unpack.zstd.Close()
-		c.unpack.zstd = nil
-	}
+	c.decoding.close()
 	if c.ended == nil {
 		c.ended = errors.New("the consumer is closed")
 	}
-	c.current = nil
 	return nil
 }

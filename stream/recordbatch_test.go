@@ -180,7 +180,7 @@ func TestUnpack(t *testing.T) {
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
-	c := &Consumer{config: config, decoder: d, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, unpack: unpacker{limit: 8 << 20}}
+	c := &Consumer{config: config, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: testLog(t), unpack: unpacker{limit: 8 << 20}}}
 	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
 	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
 	moved, err := f.scan(buf)
@@ -194,7 +194,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 	var b blankout.Batch
 	for last := next; ; {
 		b.Examples = b.Examples[:0]
-		to, err := c.read(t.Context(), &b, buf)
+		to, err := c.decoding.read(t.Context(), &b, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 				t.Fatalf("offset %d has no fingerprint", e.Offset)
 			}
 		}
-		if c.at == len(buf.batches) {
+		if c.decoding.at == len(buf.batches) {
 			if to != buf.next {
 				t.Fatalf("ended at %d, not %d", to, buf.next)
 			}

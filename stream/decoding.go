@@ -1,0 +1,160 @@
+package stream
+
+// This file takes fetched batches of records apart and decodes them.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"blankout"
+	"blankout/record"
+)
+
+// decoding makes Examples of what fetchers bring, and remembers where it is in that. It
+// belongs to the caller of Consumer.Next.
+type decoding struct {
+	decoder record.Decoder
+	most    int // examples of a Batch
+	log     *slog.Logger
+
+	current *fetched // nil: the next is to be taken
+	at      int      // batch of current that is being read
+	reader  recordReader
+	unpack  unpacker
+	open    bool  // reader is in the middle of batch at
+	last    int64 // offset of the last record handed out of batch at
+}
+
+// read decodes records of cur into b until one of them ends, and returns the
+// offset that follows. An error is the decoder's: the record at that offset comes
+// again the next time.
+func (d *decoding) read(ctx context.Context, b *blankout.Batch, cur *fetched) (next int64, err error) {
+	for ; d.at < len(cur.batches); d.at++ {
+		batch := &cur.batches[d.at]
+		if !d.open {
+			records, err := d.unpack.unpack(batch.codec(), batch.records)
+			if err != nil {
+				d.refuse(b, cur, batch, max(batch.base, cur.first), err)
+				continue
+			}
+			d.reader = recordReader{rest: records, left: batch.count}
+			d.last, d.open = batch.base-1, true
+		}
+		var raw rawRecord
+		for {
+			if len(b.Examples) == d.most {
+				return b.Examples[len(b.Examples)-1].Offset + 1, nil
+			}
+			reader, last := d.reader, d.last
+			ok, err := d.reader.next(&raw)
+			if !ok && err == nil {
+				break
+			}
+			offset := batch.base + int64(raw.offsetDelta)
+			if err == nil && (offset <= d.last || offset >= batch.next) {
+				err = fmt.Errorf("record at offset %d in a batch [%d, %d) after offset %d", offset, batch.base, batch.next, d.last)
+			}
+			if err != nil {
+				d.refuse(b, cur, batch, max(d.last+1, cur.first), err)
+				break
+			}
+			d.last = offset
+			if offset < cur.first {
+				continue
+			}
+			if offset >= cur.next { // beyond the end asked for
+				break
+			}
+			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled, Headers: raw.headers}
+			if batch.attributes&flagLogAppendTime != 0 {
+				r.Time = batch.maxTime
+			}
+			e, err := d.decode(ctx, b, r)
+			if err != nil {
+				d.reader, d.last = reader, last
+				return offset, err
+			}
+			if r := cur.from.repeated; r != nil && len(e.Key) > 0 && e.Refused == nil {
+				if before := r.of(e.Key, offset); before >= 0 {
+					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
+				}
+			}
+			if offset < cur.wanted { // read for the window only
+				b.Examples = b.Examples[:len(b.Examples)-1]
+			}
+		}
+		d.open = false
+	}
+	return cur.next, nil
+}
+
+// extend adds an example to b, keeping the memory of the one that was there.
+func extend(b *blankout.Batch) *blankout.Example {
+	n := len(b.Examples)
+	if n < cap(b.Examples) {
+		b.Examples = b.Examples[:n+1]
+	} else {
+		b.Examples = append(b.Examples, blankout.Example{})
+	}
+	return &b.Examples[n]
+}
+
+func (d *decoding) decode(ctx context.Context, b *blankout.Batch, r record.Record) (*blankout.Example, error) {
+	e := extend(b)
+	key, value := e.Key[:0], e.Value[:0]
+	if err := d.decoder.Decode(ctx, r, e); err != nil {
+		b.Examples = b.Examples[:len(b.Examples)-1]
+		return nil, err
+	}
+	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
+	// What still borrows the fetched bytes is copied into memory that b owns.
+	if e.Key != nil {
+		e.Key = append(key, e.Key...)
+	}
+	if e.Value != nil {
+		e.Value = append(value, e.Value...)
+	}
+	if e.Refused != nil {
+		e.Refused.Value = slices.Clone(e.Refused.Value)
+	}
+	return e, nil
+}
+
+// packedBatch begins the detail of a refused batch, whose records are not told apart.
+const packedBatch = "record batch"
+
+// refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
+// one refused example at offset, with the bytes as they came.
+func (d *decoding) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
+	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
+		return // read for the window of duplicates only
+	}
+	if offset >= batch.next || offset >= cur.next {
+		d.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
+			"base", batch.base, "next", batch.next, "err", cause)
+		return
+	}
+	reason := blankout.ReasonDecompression
+	if errors.Is(cause, errUnpacked) {
+		reason = blankout.ReasonOversize
+	}
+	e := extend(b)
+	value := slices.Clone(batch.records)
+	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+		Reason: reason,
+		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
+		Value:  value,
+	}}
+}
+
+// close frees what unpacks batches.
+func (d *decoding) close() {
+	if d.unpack.zstd != nil {
+		d.unpack.zstd.Close()
+		d.unpack.zstd = nil
+	}
+	d.current = nil
+}
