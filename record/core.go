@@ -7,89 +7,52 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/cespare/xxhash/v2"
+
 	"blankout"
 	"blankout/loss"
-
-	"github.com/cespare/xxhash/v2"
 )
 
-// core is what the formats share: the names' way to columns, and the entries of
-// the event being decoded, which finish sorts and sums into the Example.
+// core is what the formats share: the fields, the names that go into the dictionary, and
+// the event being decoded, whose entries finish sorts and sums into the Example.
 //
 // The hash of a field is mix(XXH64(name) + seed), that of a value in it
 // mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
 // hashes; the column is the low bits. A numeric field has the field's column, and no other
 // name has that one (blankout.TakenColumns).
 type core struct {
-	c      Config
-	s      *blankout.Schema
-	mask   uint64
-	taken  blankout.TakenColumns
-	fields map[fieldKey]uint16
-	known  int // fields of s that are in fields
-	before int // known before this record
-	age    int // counts the times that fields were taken back
-	// firstID is, by name, the field of the kind that appeared first; under are
-	// those of the names that go on from this one with a dot or an index.
-	firstID map[string]uint16
-	under   map[string]*below
-	groups  map[string]string    // field name -> group
-	labels  map[string]int       // as they are written -> class
-	roles   map[string]fieldRole // of the fields that are not features
+	c Config
+	fieldTable
+	newNames
+	entryList
+	event
+	nulls
+
+	labels map[string]int       // as they are written -> class
+	roles  map[string]fieldRole // of the fields that are not features
 	// categorical are the fields whose numbers are names, texts those that are bags of
 	// their words.
 	categorical, texts map[string]bool
 
 	anonymous named // field 0
-
-	entries []entry
-	order   []uint64 // column<<32 | number of the entry
-	sorted  []uint64 // order, sorted; until then that of the last event
-	spare   []uint64 // of the sort
-	hash    []uint64 // by entry, only for crosses
-
-	crosses []cross
-	name    []byte    // scratch for names of the dictionary
-	names   []newName // of this record
-	lower   []byte    // the words of a text, and where they start
-	starts  []int
-
-	// missed is, by field, the last record that noted it as missing.
-	missed  []uint64
-	records uint64 // number of this record
-
-	// What the event says of itself.
-	class    []byte // the label as it is written
-	labelled bool
-	weight   float64
-	id       []byte
-	time     int64
-	missing  []uint16
-	// notFinite counts its values that are NaN or infinite and are missing.
-	notFinite int
+	crosses   []cross
+	lower     []byte // the words of a text, and where they start
+	starts    []int
 }
 
-// below holds the fields whose names go on from another name.
-type below struct {
-	ids    []uint16
-	missed uint64 // the last record that noted them all as missing
-}
-
-// entry is a feature of the event before columns are sorted and summed.
-type entry struct {
-	value float64
-	field uint16
-}
-
-type fieldKey struct {
-	name string
-	kind blankout.Kind
+// event is what a record says of itself beside its features.
+type event struct {
+	class     []byte // the label as it is written
+	labelled  bool
+	weight    float64
+	id        []byte
+	time      int64
+	notFinite int // values that are NaN or infinite and are missing
 }
 
 // cross is a pair of field names with the entries of either in this event.
@@ -102,8 +65,8 @@ type cross struct {
 
 func newCore(c Config, s *blankout.Schema) core {
 	d := core{
-		c: c, s: s, mask: s.Columns() - 1, fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
-		groups: map[string]string{}, labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
+		c: c, fieldTable: newFieldTable(c, s),
+		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << blankout.Sparse}
 	for _, name := range c.Drop {
@@ -120,12 +83,6 @@ func newCore(c Config, s *blankout.Schema) core {
 	for _, name := range c.Text {
 		d.texts[name] = true
 	}
-	for group, names := range c.Groups {
-		for _, name := range names {
-			d.groups[name] = group
-		}
-	}
-	d.takeFields()
 	for _, x := range s.Crosses {
 		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
 	}
@@ -149,17 +106,14 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 0, 1, r.Key, r.Time, r.Offset, nil
-	e.NotFinite, d.notFinite = 0, 0
+	e.NotFinite = 0
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
-	if d.known != len(d.s.Fields) {
-		d.takeFields()
-	}
-	d.before = d.known
-	d.records++
-	d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0]
-	d.labelled, d.weight, d.id, d.time, d.missing = false, 1, r.Key, r.Time, e.Missing
+	d.fieldTable.begin()
+	d.entryList.reset()
+	d.nulls.begin(e.Missing)
+	d.event = event{class: d.class, weight: 1, id: r.Key, time: r.Time}
 }
 
 // begin empties e and reports whether the record can be a record at all.
@@ -199,7 +153,12 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
 	if d.known > d.before || len(d.names) > 0 {
 		d.dropFields()
-		d.forgetNames()
+		for i := range d.crosses {
+			if x := &d.crosses[i]; int(x.id) >= d.before {
+				x.id = 0
+			}
+		}
+		d.newNames.forget()
 		d.age++ // what a named remembers may be gone
 	}
 }
@@ -216,34 +175,6 @@ func cutDetail(detail string) string {
 		end--
 	}
 	return detail[:end] + "…"
-}
-
-// dropFields takes back the fields that this record has added, the latest first.
-func (d *core) dropFields() {
-	for id := d.known - 1; id >= d.before; id-- {
-		f := d.s.Fields[id]
-		delete(d.fields, fieldKey{f.Name, f.Kind})
-		if d.s.Owns(id) {
-			d.taken.Release(f.Column)
-		}
-		if int(d.firstID[f.Name]) == id {
-			delete(d.firstID, f.Name)
-			eachParent(f.Name, func(parent string) {
-				if b := d.under[parent]; len(b.ids) > 1 {
-					b.ids = b.ids[:len(b.ids)-1]
-				} else {
-					delete(d.under, parent)
-				}
-			})
-		}
-	}
-	for i := range d.crosses {
-		if x := &d.crosses[i]; int(x.id) >= d.before {
-			x.id = 0
-		}
-	}
-	d.s.DropFields(d.before)
-	d.known = d.before
 }
 
 // label sets e.Label. It is called last: a record that is refused for something
@@ -288,79 +219,6 @@ func (d *core) target(r *Record, e *blankout.Example, text []byte) bool {
 		return true
 	}
 	return false
-}
-
-// fieldID returns the id of a field of that name and kind, adding it while
-// there is room, else 0.
-func (d *core) fieldID(name string, kind blankout.Kind) uint16 {
-	key := fieldKey{name, kind}
-	id, ok := d.fields[key]
-	if !ok && len(d.s.Fields) < d.c.MaxFields && len(name) <= maxNameBytes {
-		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == blankout.Numeric { // OwnColumn, with what is taken at hand
-			f.Column = d.taken.Of(d.fieldHash(name), d.mask)
-		}
-		id = d.s.AddField(f)
-		d.takeFields()
-	}
-	return id
-}
-
-// OwnColumn returns the column of its own that a field gets which is added to a Schema now, 0
-// if it gets none.
-func OwnColumn(s *blankout.Schema, name string, kind blankout.Kind) uint32 {
-	if !s.Apart || kind != blankout.Numeric {
-		return 0
-	}
-	var taken blankout.TakenColumns
-	for id := range s.Fields {
-		if s.Owns(id) {
-			taken.Take(s.Fields[id].Column)
-		}
-	}
-	return taken.Of(fieldHash(name, s.Seed), s.Columns()-1)
-}
-
-// takeFields takes up the fields of the Schema that are new to d: another
-// decoder may add to it in turn.
-func (d *core) takeFields() {
-	for ; d.known < len(d.s.Fields); d.known++ {
-		if d.known > 0 {
-			d.addField(d.s.Fields[d.known], uint16(d.known))
-		} else {
-			d.fields[fieldKey{"", blankout.Sparse}] = 0
-		}
-	}
-}
-
-func (d *core) addField(f blankout.Field, id uint16) {
-	d.fields[fieldKey{f.Name, f.Kind}] = id
-	if d.s.Owns(int(id)) {
-		d.taken.Take(f.Column)
-	}
-	if d.firstID[f.Name] > 0 {
-		return
-	}
-	d.firstID[f.Name] = id
-	eachParent(f.Name, func(parent string) {
-		b := d.under[parent]
-		if b == nil {
-			b = &below{}
-			d.under[parent] = b
-		}
-		b.ids = append(b.ids, id)
-	})
-}
-
-// eachParent calls f with the names that name goes on from with a dot or an index.
-func eachParent(name string, f func(parent string)) {
-	depth := 0
-	for i, c := range []byte(name) {
-		if (c == '.' || c == '[') && depth < maxDepth {
-			depth++
-			f(name[:i])
-		}
-	}
 }
 
 // named is a field as a format knows it by name: its hash and its ids so far.
@@ -411,61 +269,14 @@ func (d *core) newID(n *named, kind blankout.Kind) uint16 {
 	return n.ids[kind]
 }
 
-func (d *core) fieldHash(name string) uint64 { return fieldHash(name, d.s.Seed) }
-
-func fieldHash(name string, seed uint64) uint64 { return blankout.Mix(xxhash.Sum64String(name) + seed) }
-
 // pair adds x as the feature n=value.
 func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
 	hash := blankout.Mix(n.hash + xxhash.Sum64(value))
 	id := d.idOf(n, kind)
 	if d.s.Names.Wants(hash) {
-		d.name = append(d.name[:0], n.name...)
-		if n.name != "" {
-			d.name = append(d.name, '=')
-		}
-		d.remember(hash, string(append(d.name, value[:min(len(value), maxNameBytes+1)]...)))
+		d.rememberValue(hash, n.name, value)
 	}
 	d.add(hash, id, x)
-}
-
-// newName is a name that goes into the dictionary once its record is accepted.
-type newName struct {
-	hash uint64
-	name string
-}
-
-func (d *core) remember(hash uint64, name string) {
-	d.names = append(d.names, newName{hash, cutName(name)})
-}
-
-// forgetNames lets go of the names of a record, the memory of which nobody needs again.
-func (d *core) forgetNames() {
-	clear(d.names)
-	d.names = d.names[:0]
-}
-
-// accept adds the names of a record that can be used to the dictionary.
-func (d *core) accept() {
-	for _, n := range d.names {
-		if d.s.Names.Wants(n.hash) { // several of one hash are one
-			d.s.Names.Add(n.hash, []byte(n.name))
-		}
-	}
-	d.forgetNames()
-}
-
-// nameOf returns the name of a hash, "" if it is neither in the dictionary nor new.
-func (d *core) nameOf(hash uint64) string {
-	if name := d.s.Names.Find(hash); name != "" {
-		return name
-	}
-	for _, n := range d.names {
-		if n.hash == hash {
-			return n.name
-		}
-	}
-	return ""
 }
 
 // factorName returns the name of an entry. Its field tells that of a number, which goes
@@ -474,7 +285,7 @@ func (d *core) factorName(i int32) string {
 	if f := d.s.Fields[d.entries[i].field]; f.Kind == blankout.Numeric {
 		return f.Name
 	}
-	return d.nameOf(d.hash[i])
+	return d.nameIn(d.s.Names, d.hash[i])
 }
 
 // miss notes as missing the field of that name and all under it. It goes by the
@@ -511,13 +322,11 @@ func (d *core) missNumber(name string) bool {
 	return true
 }
 
-func (d *core) missField(id uint16) {
-	for len(d.missed) <= int(id) {
-		d.missed = append(d.missed, 0)
-	}
-	if d.missed[id] != d.records {
-		d.missed[id] = d.records
-		d.missing = append(d.missing, id)
+// addAt adds an entry of a column.
+func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
+	d.put(column, id, x)
+	if len(d.crosses) > 0 {
+		d.hash = append(d.hash, hash)
 	}
 }
 
@@ -533,15 +342,6 @@ func (d *core) addNumber(n *named, x float64) {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
 	} else { // one that is not told apart is a name like others
 		d.add(n.hash, id, x)
-	}
-}
-
-// addAt adds an entry.
-func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
-	d.order = append(d.order, uint64(column)<<32|uint64(len(d.order)))
-	d.entries = append(d.entries, entry{x, id})
-	if len(d.crosses) > 0 {
-		d.hash = append(d.hash, hash)
 	}
 }
 
@@ -589,7 +389,7 @@ func (d *core) complete(r *Record, e *blankout.Example) {
 	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
 		return
 	}
-	d.accept()
+	d.accept(d.s.Names)
 	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
 	slices.Sort(e.Missing)
 }
@@ -604,7 +404,7 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		return false
 	}
-	d.sort()
+	d.sort(d.mask)
 	n := len(d.sorted)
 	if n == 0 {
 		return true
@@ -656,60 +456,6 @@ func (d *core) counts(r *Record, e *blankout.Example) bool {
 func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
 
 const moreFeatures = "more features than max_features, %d"
-
-// sort sorts d.order to d.sorted. It starts with the permutation that sorted the
-// last event: most of its columns are where they were.
-func (d *core) sort() {
-	order, sorted := d.order, d.sorted
-	if len(order) > 64 {
-		d.radixSort()
-		return
-	}
-	if len(sorted) == len(order) {
-		for i, o := range sorted {
-			sorted[i] = order[uint32(o)]
-		}
-	} else {
-		sorted = append(sorted[:0], order...)
-		d.sorted = sorted
-	}
-	for i := 1; i < len(sorted); i++ {
-		x := sorted[i]
-		if sorted[i-1] < x {
-			continue
-		}
-		j := i
-		for ; j > 0 && sorted[j-1] > x; j-- {
-			sorted[j] = sorted[j-1]
-		}
-		sorted[j] = x
-	}
-}
-
-// radixSort sorts by column, byte by byte from the lowest; entries of one column
-// keep their order.
-func (d *core) radixSort() {
-	n := len(d.order)
-	from, to := append(d.sorted[:0], d.order...), slices.Grow(d.spare[:0], n)[:n]
-	for shift := 32; shift < 32+bits.Len64(d.mask) && !slices.IsSorted(from); shift += 8 {
-		var at [256]int
-		for _, o := range from {
-			at[byte(o>>shift)]++
-		}
-		sum := 0
-		for i, n := range at {
-			at[i] = sum
-			sum += n
-		}
-		for _, o := range from {
-			b := byte(o >> shift)
-			to[at[b]] = o
-			at[b]++
-		}
-		from, to = to, from
-	}
-	d.sorted, d.spare = from, to
-}
 
 // cross adds the products of all entries of one field with those of the other,
 // and of a field crossed with itself those of every entry with itself and the

@@ -253,7 +253,7 @@ func (s *Scanner) quotedEnd() int {
 			if s.eof == io.EOF {
 				return s.ends(len(data))
 			}
-			s.search(q)
+			s.seen = q
 			return s.tooLong(len(data))
 		case rest[0] == '"': // a doubled one
 			p = q + 2
@@ -275,7 +275,7 @@ func (s *Scanner) quotedEnd() int {
 		}
 		return s.end
 	}
-	s.search(p)
+	s.seen = p
 	return s.tooLong(p)
 }
 

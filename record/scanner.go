@@ -30,26 +30,31 @@ type Scanner struct {
 	in      io.Reader
 	eof     error
 
-	buf     []byte
-	at, end int   // buf[at:end] is not yet scanned
-	line    int64 // number of the line at buf[at]
-	skipped bool  // within the rest of a line that was cut
-	held    int64
-
-	// What at, line and skipped were before the last Scan.
-	from        int
-	fromLine    int64
-	fromSkipped bool
-
-	// How far the search for the end of the record at buf[at] has come.
-	seen    int  // so much of it has been searched
-	quoted  bool // the search stands within the quotes of a CSV value
-	stray   bool // the search has met a quote that has no place there
-	newline int  // the first newline within quotes and 1, or 0
+	buf  []byte
+	end  int // buf[at:end] is not yet scanned
+	held int64
+	mark
+	before mark // the last Scan
+	search
 
 	cut  bool // of a fork: the buffer is the start of one line
 	idx  *idx
 	text []byte // of the image that Next has returned
+}
+
+// mark is a place in a text.
+type mark struct {
+	at      int   // of the buffer
+	line    int64 // number of the line there
+	skipped bool  // within the rest of a line that was cut
+}
+
+// search says how far that for the end of the record at the mark has come.
+type search struct {
+	seen    int  // so much of it has been searched
+	quoted  bool // the search stands within the quotes of a CSV value
+	stray   bool // the search has met a quote that has no place there
+	newline int  // the first newline within quotes and 1, or 0
 }
 
 // framing says how the records of a format lie in a file, line by line.
@@ -168,7 +173,7 @@ func (s *Scanner) Skip(offset int64) error {
 // Scan sets r to the next record that is complete in the buffer, and reports
 // whether there is one. The bytes are valid until Refill reads more.
 func (s *Scanner) Scan(r *Record) bool {
-	s.from, s.fromLine, s.fromSkipped = s.at, s.line, s.skipped
+	s.before = s.mark
 	if s.idx != nil {
 		if size := s.idx.pixels; s.end-s.at >= size && s.line < s.idx.count {
 			*r = Record{Value: s.buf[s.at : s.at+size], Offset: s.line}
@@ -193,13 +198,13 @@ func (s *Scanner) Scan(r *Record) bool {
 			if size <= s.c.MaxBytes || s.skipped {
 				if s.skipped {
 					s.at = s.end
-					s.search(0)
+					s.search = search{}
 				}
 				return false
 			}
 			*r = Record{Value: s.buf[s.at : s.at+s.c.MaxBytes+1], Offset: s.line, Cut: true}
 			s.at += s.c.MaxBytes + 1
-			s.search(0)
+			s.search = search{}
 			s.skipped = true
 			return true
 		}
@@ -209,7 +214,7 @@ func (s *Scanner) Scan(r *Record) bool {
 			s.line += int64(bytes.Count(value, []byte{'\n'}))
 		}
 		s.at = min(line+1, s.end)
-		s.search(0)
+		s.search = search{}
 		if s.skipped {
 			s.skipped = false
 			continue
@@ -232,8 +237,8 @@ func (s *Scanner) Scan(r *Record) bool {
 // Unscan takes back the last Scan, which has returned a record: the next one returns
 // it again. Refill must not have been called in between.
 func (s *Scanner) Unscan() {
-	s.at, s.line, s.skipped = s.from, s.fromLine, s.fromSkipped
-	s.search(0)
+	s.mark = s.before
+	s.search = search{}
 }
 
 // findEnd returns where the record at s.at ends, -1 if its end is not yet in the
@@ -249,15 +254,8 @@ func (s *Scanner) findEnd() int {
 	case s.eof == io.EOF:
 		return s.end
 	}
-	s.search(s.end - s.at)
+	s.seen = s.end - s.at
 	return -1
-}
-
-// search says that so many bytes of the record have been searched for its end.
-func (s *Scanner) search(seen int) {
-	if s.seen = seen; seen == 0 {
-		s.quoted, s.stray, s.newline = false, false, 0
-	}
 }
 
 // dropUnfinished leaves out the last line, which no newline ends: the program that writes the file
@@ -272,7 +270,7 @@ func (s *Scanner) dropUnfinished() {
 		s.held = s.line + int64(bytes.Count(s.buf[s.at:start], []byte{'\n'})) + 1
 	}
 	s.end = start
-	s.search(0)
+	s.search = search{}
 }
 
 func (s *Scanner) isBlank(line []byte) bool {
@@ -331,7 +329,7 @@ func (s *Scanner) Refill() error {
 				}
 				// What stands before the damage may be half a line.
 				s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
-				s.search(0)
+				s.search = search{}
 			} else if s.c.Growing {
 				s.dropUnfinished()
 			}
@@ -411,7 +409,7 @@ func (s *Scanner) Fork() *Scanner { return &Scanner{Name: s.Name, c: s.c, framin
 
 // Set makes a fork scan l, and nothing after it.
 func (s *Scanner) Set(l Lines) {
-	s.buf, s.at, s.end, s.line, s.eof, s.skipped = l.Text, 0, len(l.Text), l.First, io.EOF, false
+	s.buf, s.end, s.eof, s.mark = l.Text, len(l.Text), io.EOF, mark{line: l.First}
 	s.cut = l.Cut
-	s.search(0)
+	s.search = search{}
 }

@@ -27,7 +27,7 @@ func newSvmlight(c core) (Decoder, error) { return &Svmlight{c}, nil }
 
 func (d *Svmlight) Decode(_ context.Context, r Record, e *blankout.Example) error {
 	if label, ok := d.DecodeFeatures(&r, e); ok && d.label(&r, e, label) {
-		d.accept()
+		d.accept(d.s.Names)
 	}
 	return nil
 }
@@ -54,27 +54,11 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte,
 	if !d.begin(r, e) {
 		return nil, false
 	}
-	data, p := r.Value, 0
-	for p < len(data) && blank(data[p]) {
-		p++
-	}
-	start := p
-	for p < len(data) && !blank(data[p]) && data[p] != '#' {
-		if data[p] == ':' || data[p] == ',' {
-			d.refuse(r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
-			return nil, false
-		}
-		p++
-	}
-	label = data[start:p]
-	if len(label) == 0 {
-		d.refuse(r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
+	label, p, ok := d.labelText(r, e)
+	if !ok {
 		return nil, false
 	}
-	if notFinite(label) {
-		d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
-		return nil, false
-	}
+	data := r.Value
 	// An entry takes four bytes at least: 1:1 and a space.
 	most := (len(data)-p)/4 + 1
 	index, value := slices.Grow(e.Features.Index, most)[:most], slices.Grow(e.Features.Value, most)[:most]
@@ -155,23 +139,54 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte,
 		n++
 	}
 	e.Features.Index, e.Features.Value = index[:n], value[:n]
+	return label, d.arrange(r, e, keep, ascending)
+}
+
+// labelText returns the label that a line begins with, and where that ends.
+func (d *Svmlight) labelText(r *Record, e *blankout.Example) (label []byte, end int, ok bool) {
+	data, p := r.Value, 0
+	for p < len(data) && blank(data[p]) {
+		p++
+	}
+	start := p
+	for p < len(data) && !blank(data[p]) && data[p] != '#' {
+		if data[p] == ':' || data[p] == ',' {
+			d.refuse(r, e, blankout.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
+			return nil, 0, false
+		}
+		p++
+	}
+	label = data[start:p]
+	if len(label) == 0 {
+		d.refuse(r, e, blankout.ReasonSyntax, "byte %d: no label", start+1)
+		return nil, 0, false
+	}
+	if notFinite(label) {
+		d.refuse(r, e, blankout.ReasonNotFinite, "byte %d: label %s", start+1, label)
+		return nil, 0, false
+	}
+	return label, p, true
+}
+
+// arrange sorts the features of e where they do not ascend, or come from the names of
+// entries. It may refuse e.
+func (d *Svmlight) arrange(r *Record, e *blankout.Example, keep, ascending bool) bool {
 	if !ascending {
 		for i, column := range e.Features.Index {
 			d.addAt(uint32(column), uint64(column), 0, e.Features.Value[i])
 		}
 	}
 	if !ascending || !keep {
-		if !d.finish(r, e) {
-			return nil, false
-		}
+		ok := d.finish(r, e)
 		e.Field = nil
-	} else if n > d.c.MaxFeatures {
-		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
-		return nil, false
-	} else if e.Field = nil; !d.counts(r, e) {
-		return nil, false
+		return ok
 	}
-	return label, true
+	e.Field = nil
+	if len(e.Features.Index) > d.c.MaxFeatures {
+		d.refuse(r, e, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		return false
+	}
+	return d.counts(r, e)
 }
 
 // usualBytes is how far the fast way looks for the usual entry, behind a blank and
