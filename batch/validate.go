@@ -277,12 +277,6 @@ var (
 	errOneValue = fmt.Errorf("every number that has been learned is the same (%w)", ErrOneClass)
 )
 
-// Since leaves out the events before a time, in milliseconds.
-func (v *Evidence) Since(time int64) {
-	old := func(row int) bool { return v.times[row] < time }
-	v.learned, v.heldOut, v.aside = slices.DeleteFunc(v.learned, old), slices.DeleteFunc(v.heldOut, old), slices.DeleteFunc(v.aside, old)
-}
-
 // Outputs returns the number of outputs of the live model.
 func (v *Evidence) Outputs() int { return v.live.Outputs }
 

@@ -22,17 +22,11 @@ func TestNegativeNumbersAreRefused(t *testing.T) {
 			negative = "-1s"
 		case !k.value.CanInt() && !k.value.CanFloat():
 			continue
-		case k.String() == "validate.adopt_margin": // below 0 it adopts what is worse
-			continue
 		}
 		tested++
-		flags := []string{k.String() + "=" + negative}
-		if k.String() == "kafka.create_partitions" { // says nothing without
-			flags = append(flags, "kafka.create_topics=true")
-		}
-		refuses(t, k.path[len(k.path)-1], flags...)
+		refuses(t, k.path[len(k.path)-1], k.String()+"="+negative)
 	}
-	if tested < 40 {
+	if tested < 30 {
 		t.Errorf("only %d keys are numbers", tested)
 	}
 }
@@ -43,51 +37,30 @@ func TestBounds(t *testing.T) {
 		key       string
 		good, bad []string
 	}{
-		{"kafka.max_bytes", []string{"1", "1000000"}, []string{"0", "2000000000"}},
-		{"kafka.max_wait", []string{"1ms"}, []string{"0s", "999us"}},
-		{"kafka.prefetch", []string{"1"}, []string{"0"}},
-		{"kafka.batch_records", []string{"1"}, []string{"0"}},
 		{"kafka.request_timeout", []string{"1ms"}, []string{"0s"}},
 		{"kafka.connect_timeout", []string{"1ms"}, []string{"0s"}},
-		{"kafka.metadata_interval", []string{"1ms"}, []string{"0s"}},
 		{"record.bits", []string{"1", "31"}, []string{"0", "32"}},
 		{"record.max_classes", []string{"2"}, []string{"1"}},
-		{"record.max_features", []string{"1"}, []string{"0"}},
 		{"record.max_weight", []string{"0.0", "0.5", "1e30"}, []string{"-1.0", "1.1e30", "nan"}},
 		{"record.max_bytes", []string{"1", "1073741824"}, []string{"0", "1073741825"}},
-		{"record.max_fields", []string{"1", "16384"}, []string{"0", "65537"}},
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.expected_missing_groups", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
-		{"learner.group_levels", []string{"[]", "[0.2, 0.9]"}, []string{"[0.0]", "[0.5, 0.5]", "[1.0]"}},
 		{"learner.c", []string{"1e-30", "1e30", "inf"}, []string{"0.0", "5e-324", "1e31", "nan"}},
 		{"learner.eta", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},
-		{"learner.start", []string{"0.0"}, []string{"inf", "nan"}},
 		{"learner.l1", []string{"0.0"}, []string{"inf", "nan", "0.1"}},
 		{"learner.refresh", []string{"100000"}, []string{"100001"}},
 		{"learner.refresh_window", []string{"0"}, []string{"100"}},
-		{"learner.average", []string{"0.0", "1.0"}, []string{"1.01", "nan"}},
 		{"learner.alpha", []string{"0.0", "1.0"}, []string{"1.01", "nan"}},
 		{"learner.half_life", []string{"0.0", "1.0"}, []string{"0.5", "inf", "nan"}},
 		{"learner.half_life_time", []string{"0.0", "1.0"}, []string{"0.5", "inf", "nan"}},
-		{"learner.half_life_step", []string{"0.0"}, []string{"1.0", "-1.0", "inf", "nan"}},
 		{"learner.suspect", []string{"0.0"}, []string{"0.1", "1.0", "nan"}},
 		{"learner.threshold", []string{"0.001", "0.999"}, []string{"0.0", "1.0", "nan"}},
 		{"checkpoint.keep", []string{"1"}, []string{"0"}},
 		{"checkpoint.min_free", []string{"0"}, nil},
 		{"checkpoint.shutdown_timeout", []string{"1ns"}, []string{"0s"}},
-		{"http.max_body", []string{"1"}, []string{"0"}},
-		{"http.max_predicting", []string{"1"}, []string{"0"}},
 		{"validate.holdout", []string{"0", "2"}, []string{"1"}},
-		{"validate.reservoir", []string{"0", "1000000"}, []string{"1000001"}},
-		{"validate.validation_cpu", []string{"0.001", "1.0"}, []string{"0.0", "1.001", "nan"}},
 		{"validate.max_gap", []string{"0.0", "inf"}, []string{"nan"}},
-		{"validate.adopt_margin", []string{"0.0", "-inf", "2.0"}, []string{"nan"}},
-		{"validate.tol", []string{"1e-12", "0.999"}, []string{"0.0", "1.0", "nan"}},
-		{"validate.top", []string{"1"}, []string{"0"}},
-		{"validate.keep", []string{"1"}, []string{"0"}},
 		{"snapshot.interval", []string{"1ns"}, []string{"0s"}},
-		{"predict.commit_interval", []string{"1ns"}, []string{"0s"}},
-		{"predict.model_interval", []string{"1ns"}, []string{"0s"}},
 	} {
 		_, name, _ := strings.Cut(tt.key, ".")
 		for _, value := range tt.good {

@@ -18,7 +18,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,9 +115,8 @@ func (c *Checkpoint) check() error {
 // HTTP says what is served, and where.
 type HTTP struct {
 	serve.Config
-	// PublishEvents and PublishInterval say after how many records and how long
-	// readers get new weights; 0 switches either off.
-	PublishEvents   uint64        `toml:"publish_events"`
+	// PublishInterval says how long readers wait for new weights; 0 gives them none before
+	// the end.
 	PublishInterval time.Duration `toml:"publish_interval"`
 }
 
@@ -178,9 +176,8 @@ func (c *Config) checkSuspect() error {
 // Validate says how live weights are compared with the exact solution.
 type Validate struct {
 	validate.Config
-	// Directory keeps the reports of a running learner, the newest Keep of them.
+	// Directory keeps the newest reports of a running learner.
 	Directory string `toml:"directory"`
-	Keep      int    `toml:"keep"`
 }
 
 // checkLearner also refuses noise of groups where nothing can tell of any, or of their rates.
@@ -240,9 +237,6 @@ func (c *Config) CheckJoin() error {
 
 func (c *Config) checkValidate() error {
 	v := &c.Validate
-	if v.Keep < 1 {
-		return blankout.KeyErrorf("keep", "keep %d: want at least 1", v.Keep)
-	}
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
 		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
@@ -264,9 +258,9 @@ func Default() Config {
 			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
-		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishEvents: run.PublishEvents, PublishInterval: run.PublishInterval},
+		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishInterval: run.PublishInterval},
 		DeadLetter: DeadLetter{Policy: run.Refused},
-		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports", Keep: 100},
+		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports"},
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),
 		Group:      group.DefaultConfig(),
@@ -342,24 +336,20 @@ func (c *Config) checkGroup() error {
 		return fmt.Errorf("name %q: [learner] %w", c.Group.Name, err)
 	}
 	mix, base := c.Group.Topics()
-	if err := c.writes(mix, "mix_topic", "commits"); err != nil {
+	if err := c.writes(mix, "name", "commits"); err != nil {
 		return err
 	}
-	if err := c.writes(base, "base_topic", "bases"); err != nil {
+	if err := c.writes(base, "name", "bases"); err != nil {
 		return err
 	}
 	why := ""
 	switch {
-	case mix == base:
-		return blankout.KeyErrorf("base_topic", "base_topic %q is the mix_topic too: name two", base)
 	case len(c.Record.Classes) == 0:
 		why = "record.classes: name them, for members meet the classes in different orders"
 	case len(c.Kafka.Partitions) > 0:
 		why = "kafka.partitions: the group shares the partitions out; leave it empty"
 	case c.Kafka.OutOfRange != "fail":
 		why = "kafka.out_of_range: a group goes on at no other offset; set it to fail"
-	case c.Kafka.UntilEnd:
-		why = "kafka.until_end: a group learns until its members are stopped"
 	case len(c.Labels.Topics) > 0:
 		why = "labels.topics: a group waits for no labels yet; learn alone"
 	case c.DeadLetter.Policy == run.PolicyFail:
@@ -480,7 +470,7 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 			l.origins[k.String()] = place(s.File, line)
 		}
 	}
-	var strange []string // not yet known to be a variable that a key names
+	var strange []string // variables of no key
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
@@ -502,7 +492,7 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
 		if i < 0 {
 			// Without the value, which may be a secret that somebody tries to give so.
-			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
+			errs = append(errs, fmt.Errorf("--set %s: %s", name, unknownKey(name, known)))
 			continue
 		}
 		if err := known[i].set(value, "--set "+name); err != nil {
@@ -511,7 +501,11 @@ func (l *Loaded) override(s Source, text string, known []key) error {
 		l.origins[name] = "--set"
 	}
 	for _, name := range strange {
-		if section := sectionOfVariable(name, known); section != "" && !namesVariable(known, name) {
+		switch section := sectionOfVariable(name, known); {
+		case section == "" || slices.Contains(l.secretVariables(), name):
+		case fixedVariable(name) != "":
+			errs = append(errs, fmt.Errorf("%s: %s", name, fixedVariable(name)))
+		default:
 			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
 		}
 	}
@@ -529,12 +523,9 @@ func sectionOfVariable(name string, known []key) string {
 	return ""
 }
 
-// namesVariable says whether a key named something_env holds that name: it is
-// the variable of a secret, whatever it is called.
-func namesVariable(known []key, name string) bool {
-	return slices.ContainsFunc(known, func(k key) bool {
-		return strings.HasSuffix(k.String(), "_env") && k.value.Kind() == reflect.String && k.value.String() == name
-	})
+// secretVariables returns the variables that hold passwords and tokens, which are no keys.
+func (c *Config) secretVariables() []string {
+	return []string{c.Kafka.SASL.PasswordEnv, c.Registry.PasswordEnv, c.Registry.TokenEnv, c.HTTP.TokenEnv}
 }
 
 func suggestVariable(name string, known []key) string {

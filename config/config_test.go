@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,7 +96,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"second of three times", "[kafka]\nrequest_timeout = '1s'\nconnect_timeout = '0s'", nil, nil, `FILE:3: [kafka] connect_timeout 0s: want a positive time`},
 		{"time", "[checkpoint]\ninterval = 5", nil, nil, `FILE:2: checkpoint.interval is a whole number, and should be a time in quotes, as in "30s"`},
 		{"whole", "record.bits = 2.5", nil, nil, "FILE:1: record.bits is a number with a fraction, and should be a whole number"},
-		{"truth", "\n[kafka]\nuntil_end = 'yes'", nil, nil, "FILE:3: kafka.until_end is a text, and should be true or false"},
+		{"truth", "\n[kafka]\ncreate_topics = 'yes'", nil, nil, "FILE:3: kafka.create_topics is a text, and should be true or false"},
 		{"list", "record.classes = 'a'", nil, nil, `FILE:1: record.classes is a text, and should be a list, as in ["a"]`},
 		{"list of numbers", "record.classes = ['a', 2]", nil, nil, `FILE:1: record.classes is a list with a whole number, and should be a list, as in ["a"]`},
 		{"pairs", "record.crosses = [['a', 'b'], ['c']]", nil, nil, `FILE:1: record.crosses is a list with a list of 1, and should be a list, as in [["a", "a"]]`},
@@ -102,8 +104,12 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"table of texts", "learner.class_weight = {a = 'b'}", nil, nil, "FILE:1: learner.class_weight is a table with a text, and should be a table, as in {name = 2}"},
 		{"no table", "log.level = 'info'\nlearner = 3", nil, nil, "FILE:2: learner is a whole number, and should be a table, as in [learner]"},
 		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is named for two`},
-		{"element of a map", "[learner]\nloss = 'hinge'\nfield_transform = {a = 'log'}", nil, nil, `FILE:3: [learner] field_transform of "a": transform "log"`},
+		{"element of a map", "[learner]\nloss = 'hinge'\nfield_curves = {a = 1}", nil, nil, `FILE:3: [learner] field_curves of "a": `},
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
+		{"a setting that is fixed", "[learner]\naverage = 0.15\nfield_transform = {a = 'asinh'}\n[kafka]\nprefetch = 2", nil, nil,
+			"FILE:2: learner.average: no key any more: it is 0.15\nFILE:3: learner.field_transform: no key any more: it is \"auto\" for every field\nFILE:5: kafka.prefetch: no key any more: it is 2"},
+		{"a flag that is fixed", "", nil, []string{"learner.average=0.15"}, "--set learner.average: no key any more: it is 0.15"},
+		{"a variable that is fixed", "", []string{"BLANKOUT_HTTP_TOKEN_ENV=X"}, nil, "BLANKOUT_HTTP_TOKEN_ENV: no key any more: the variable is BLANKOUT_HTTP_TOKEN"},
 		{"misspelt", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {
@@ -138,12 +144,8 @@ func TestDeadLetters(t *testing.T) {
 
 // A password's variable is no key, and the password is nowhere to be seen.
 func TestSecretsAreNotShown(t *testing.T) {
-	for _, env := range [][]string{
-		{"BLANKOUT_KAFKA_PASSWORD=hunter2"},
-		{"BLANKOUT_KAFKA_SASL_PASSWORD_ENV=BLANKOUT_KAFKA_WORD", "BLANKOUT_KAFKA_WORD=hunter2"},
-		{"BLANKOUT_KAFKA_WORD=hunter2", "BLANKOUT_KAFKA_SASL_PASSWORD_ENV=BLANKOUT_KAFKA_WORD"},
-	} {
-		l, err := Load(Source{Env: env})
+	for _, env := range []string{"BLANKOUT_KAFKA_PASSWORD", "BLANKOUT_REGISTRY_PASSWORD", "BLANKOUT_REGISTRY_TOKEN", "BLANKOUT_HTTP_TOKEN"} {
+		l, err := Load(Source{Env: []string{env + "=hunter2"}})
 		if err != nil {
 			t.Error(err)
 			continue
@@ -261,5 +263,53 @@ func TestAddressesAreHidden(t *testing.T) {
 		if _, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// No key is told to be fixed.
+func TestFixedAreNoKeys(t *testing.T) {
+	c := Default()
+	for _, k := range keys(&c) {
+		if now, ok := fixed[k.String()]; ok {
+			t.Errorf("%s is a key and said to be none: %s", k, now)
+		}
+	}
+}
+
+// Every key that the documents, the help and the messages name is one.
+func TestKeysInDocuments(t *testing.T) {
+	c := Default()
+	known := map[string]bool{}
+	sections := []string{}
+	for _, k := range keys(&c) {
+		for n := 1; n <= len(k.path); n++ {
+			known[k.path[:n].String()] = true
+		}
+		if !slices.Contains(sections, k.path[0]) {
+			sections = append(sections, k.path[0])
+		}
+	}
+	named := regexp.MustCompile("`((?:" + strings.Join(sections, "|") + `)\.[a-z0-9_.]*[a-z0-9_])\b([ =` + "`" + `]|$)`)
+	documents, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if ext := filepath.Ext(m[1]); ext == ".go" || ext == ".txtar" {
+				continue
+			}
+			if found++; !known[m[1]] {
+				t.Errorf("%s: there is no key %s", document, m[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d keys found in the documents", found)
 	}
 }

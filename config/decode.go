@@ -92,18 +92,24 @@ func decodeFile(name, text string, config any) error {
 			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
 		}
 	}
-	var unknown []toml.Key
+	var told toml.Key
+	unknown := 0
 	for _, k := range meta.Undecoded() {
-		if len(unknown) > 0 && isPrefix(unknown[len(unknown)-1], k) {
+		if told != nil && isPrefix(told, k) {
 			continue // the table that holds it is reported
 		}
-		if unknown = append(unknown, k); len(unknown) > maxUnknown {
+		told = k
+		if _, ok := fixed[k.String()]; ok {
+			problems = append(problems, positioned{lineOf(text, k), k.String() + ": " + unknownKey(k.String(), known)})
+			continue
+		}
+		if unknown++; unknown > maxUnknown {
 			continue
 		}
 		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 	}
 	err = placed(name, problems)
-	if n := len(unknown) - maxUnknown; n > 0 {
+	if n := unknown - maxUnknown; n > 0 {
 		err = errors.Join(err, fmt.Errorf("%s: %d more unknown keys", name, n))
 	}
 	return err
@@ -234,7 +240,7 @@ func fileError(name string, err error, known []key) error {
 	switch before, _, got := strings.Cut(what, " but "); {
 	case strings.HasPrefix(what, "Key '"): // is there twice
 	case !isKey && !isTable:
-		what = "unknown key" + suggest(e.LastKey, known)
+		what = unknownKey(e.LastKey, known)
 	case isText:
 		what = `not a text: one stands in quotes, "like this", on one line, with \" for a quote in it and \\ for a backslash`
 	case isTable && got:

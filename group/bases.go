@@ -79,7 +79,7 @@ func (l *life) leaveBase() {
 		(<-l.jobs)()
 	}
 	if l.replica.fold.Accepted() > l.bases.accepted {
-		l.beginBase(l.Config.RebalanceTimeout / 2)
+		l.beginBase(l.Config.rebalanceTimeout() / 2)
 	}
 }
 

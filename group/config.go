@@ -3,11 +3,11 @@ package group
 // This file holds the section [group] of the configuration.
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
 	"blankout"
-	"blankout/online"
 	"blankout/stream"
 )
 
@@ -15,67 +15,57 @@ import (
 // configuration.
 type Config struct {
 	Name       string `toml:"name"`
-	MixTopic   string `toml:"mix_topic"`  // of the ledger; "": NAME-mix
-	BaseTopic  string `toml:"base_topic"` // "": NAME-base
-	Partitions int    `toml:"partitions"` // of a created mix topic, for chunks
-	Instance   string `toml:"instance"`   // stream.MembershipConfig.Instance
-	// An interval of a member ends after Share of the events that the group has learned,
-	// divided among the members that learn, between IntervalMin and IntervalEvents; or
-	// after IntervalMax.
-	Share          float64       `toml:"share"`
-	IntervalMin    uint64        `toml:"interval_min"`
-	IntervalEvents uint64        `toml:"interval_events"`
-	IntervalMax    time.Duration `toml:"interval_max"`
+	MixTopic   string `toml:"-"`        // of the ledger; "": NAME-mix
+	BaseTopic  string `toml:"-"`        // "": NAME-base
+	Instance   string `toml:"instance"` // stream.MembershipConfig.Instance
+	Partitions int    `toml:"-"`        // of a created mix topic, for chunks
+	// An interval of a member ends after a fiftieth of the events that the group has learned,
+	// divided among the members that learn, between IntervalMin and a million; or after
+	// IntervalMax.
+	IntervalMin uint64        `toml:"interval_min"`
+	IntervalMax time.Duration `toml:"interval_max"`
 	// Warm is how many events one member learns alone before the others begin.
-	Warm             uint64        `toml:"warm"`
-	Precision        int           `toml:"precision"`  // bits of a change of a weight: 32 or 64
-	BaseEvery        uint64        `toml:"base_every"` // accepted commits from base to base
-	SessionTimeout   time.Duration `toml:"session_timeout"`
-	RebalanceTimeout time.Duration `toml:"rebalance_timeout"`
+	Warm           uint64        `toml:"warm"`
+	BaseEvery      uint64        `toml:"base_every"` // accepted commits from base to base
+	SessionTimeout time.Duration `toml:"session_timeout"`
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Partitions: 8, Share: 0.02, IntervalMin: 1000, IntervalEvents: 1_000_000, IntervalMax: 2 * time.Second, Warm: 10_000,
-		Precision: 32, BaseEvery: 64, SessionTimeout: 10 * time.Second, RebalanceTimeout: 30 * time.Second,
+		Partitions: 8, IntervalMin: 1000, IntervalMax: 2 * time.Second, Warm: 10_000,
+		BaseEvery: 64, SessionTimeout: 10 * time.Second,
 	}
 }
+
+const (
+	intervalShare = 0.02      // of the events that the group has learned
+	intervalMost  = 1_000_000 // events
+	precision     = 32        // bits of a change of a weight in the ledger
+)
+
+// rebalanceTimeout is how long members have to come back when partitions are shared out
+// anew.
+func (c *Config) rebalanceTimeout() time.Duration { return 3 * c.SessionTimeout }
 
 // Check reports the first value that cannot be used.
 func (c *Config) Check() error {
 	switch {
-	case c.Partitions < 1 || c.Partitions > 1000:
-		return blankout.KeyErrorf("partitions", "partitions %d, want 1 to 1000", c.Partitions)
-	case !(c.Share > 0 && c.Share <= 1):
-		return blankout.KeyErrorf("share", "share %v, want more than 0 and at most 1", c.Share)
-	case c.IntervalMin < 1:
-		return blankout.KeyErrorf("interval_min", "interval_min %d, want at least 1", c.IntervalMin)
-	case c.IntervalEvents < c.IntervalMin || c.IntervalEvents > online.MaxInterval:
-		return blankout.KeyErrorf("interval_events", "interval_events %d, want interval_min (%d) to %d", c.IntervalEvents, c.IntervalMin, uint64(online.MaxInterval))
+	case c.IntervalMin < 1 || c.IntervalMin > intervalMost:
+		return blankout.KeyErrorf("interval_min", "interval_min %d, want 1 to %d", c.IntervalMin, intervalMost)
 	case c.IntervalMax < 10*time.Millisecond:
 		return blankout.KeyErrorf("interval_max", "interval_max %v, want at least 10ms", c.IntervalMax)
-	case c.Precision != 32 && c.Precision != 64:
-		return blankout.KeyErrorf("precision", "precision %d, want 32 or 64", c.Precision)
 	case c.BaseEvery < 1 || c.BaseEvery > maxHistory/2:
 		return blankout.KeyErrorf("base_every", "base_every %d, want 1 to %d", c.BaseEvery, maxHistory/2)
 	case c.SessionTimeout < 100*time.Millisecond:
 		return blankout.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
-	case c.RebalanceTimeout < c.SessionTimeout:
-		return blankout.KeyErrorf("rebalance_timeout", "rebalance_timeout %v, want at least session_timeout, %v", c.RebalanceTimeout, c.SessionTimeout)
 	}
 	return nil
 }
 
 // Topics returns the names of the topics of the ledger and its bases.
 func (c *Config) Topics() (mix, base string) {
-	if mix = c.MixTopic; mix == "" {
-		mix = c.Name + "-mix"
-	}
-	if base = c.BaseTopic; base == "" {
-		base = c.Name + "-base"
-	}
-	return mix, base
+	return cmp.Or(c.MixTopic, c.Name+"-mix"), cmp.Or(c.BaseTopic, c.Name+"-base")
 }
 
 // Ledger returns where the ledger is, of brokers reached by kafka.

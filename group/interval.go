@@ -48,7 +48,7 @@ func (l *life) begin() error {
 	if l.first() && l.cold() {
 		peers = 1
 	}
-	size := min(max(uint64(l.Config.Share*float64(t))/uint64(learning), l.Config.IntervalMin), l.Config.IntervalEvents)
+	size := min(max(uint64(intervalShare*float64(t))/uint64(learning), l.Config.IntervalMin), intervalMost)
 	if err := l.work.begin(l.replica.fold, peers, size); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (l *life) publish(ctx context.Context) error {
 	began := time.Now()
 	l.committing = began
 	defer func() { l.committing = time.Time{} }()
-	c, d := l.work.cut(l.Config.Precision)
+	c, d := l.work.cut(precision)
 	c.Fingerprint, c.Member = l.replica.fold.Fingerprint(), l.id
 	chunks, refs := EncodeChunks(l.id, c.Seq, d)
 	c.Chunks = refs

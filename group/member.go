@@ -119,7 +119,7 @@ func (m *Member) Check() error {
 }
 
 // Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
-// learned is committed first, within RebalanceTimeout. It returns an error that another
+// learned is committed first, within rebalanceTimeout. It returns an error that another
 // try does not mend; what of the interval is not committed then is learned again by others.
 func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
@@ -166,7 +166,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	membership := stream.DefaultMembershipConfig()
 	membership.ConnectConfig, membership.Group, membership.Topics, membership.Log = connect, m.Config.Name, m.topics(), l.log
 	membership.CreateTopics, membership.CreatePartitions = m.Kafka.CreateTopics, m.Kafka.CreatePartitions
-	membership.SessionTimeout, membership.RebalanceTimeout, membership.Instance = m.Config.SessionTimeout, m.Config.RebalanceTimeout, m.Config.Instance
+	membership.SessionTimeout, membership.RebalanceTimeout, membership.Instance = m.Config.SessionTimeout, m.Config.rebalanceTimeout(), m.Config.Instance
 	place, err := stream.NewMembership(ctx, membership)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	crashed := m.crash != nil && m.crash()
 	var expires *stream.RetentionError
 	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // with what there is
-		leaving, cancel := context.WithTimeout(context.Background(), m.Config.RebalanceTimeout/2)
+		leaving, cancel := context.WithTimeout(context.Background(), m.Config.rebalanceTimeout()/2)
 		learned := l.work.events
 		failed := l.publish(leaving)
 		cancel()
@@ -319,7 +319,7 @@ func (l *life) over(ctx context.Context) (bool, error) {
 	err := l.turn.Err()
 	switch {
 	case errors.Is(err, stream.ErrRebalance):
-		finishing, cancel := context.WithTimeout(ctx, l.Config.RebalanceTimeout/2)
+		finishing, cancel := context.WithTimeout(ctx, l.Config.rebalanceTimeout()/2)
 		err = l.publish(finishing)
 		cancel()
 		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {

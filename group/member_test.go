@@ -96,7 +96,7 @@ func (e *events) produce(each int) {
 func (e *events) member(log *slog.Logger) *Member {
 	c := DefaultConfig()
 	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.BaseEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
-	c.SessionTimeout, c.RebalanceTimeout = 2*time.Second, 4*time.Second
+	c.SessionTimeout = 2 * time.Second
 	kafka := stream.DefaultConsumerConfig()
 	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
 	format := records.DefaultConfig()
@@ -415,7 +415,7 @@ func TestMembersThatCrash(t *testing.T) {
 	crash := make([]context.CancelFunc, 3)
 	start := func(i int) {
 		m := e.member(testLog(t, fmt.Sprint(i)))
-		m.Config.SessionTimeout, m.Config.RebalanceTimeout = 300*time.Millisecond, time.Second
+		m.Config.SessionTimeout = 300 * time.Millisecond
 		m.Observe = seen.observe
 		alive, die := context.WithCancelCause(ctx)
 		crash[i] = func() { die(errCrash) }
@@ -489,15 +489,10 @@ func TestConfigCheck(t *testing.T) {
 		t.Error(c.Check())
 	}
 	for key, edit := range map[string]func(*Config){
-		"partitions":        func(c *Config) { c.Partitions = 0 },
-		"share":             func(c *Config) { c.Share = 0 },
-		"interval_min":      func(c *Config) { c.IntervalMin = 0 },
-		"interval_events":   func(c *Config) { c.IntervalEvents = c.IntervalMin - 1 },
-		"interval_max":      func(c *Config) { c.IntervalMax = 0 },
-		"precision":         func(c *Config) { c.Precision = 16 },
-		"base_every":        func(c *Config) { c.BaseEvery = 0 },
-		"session_timeout":   func(c *Config) { c.SessionTimeout = 0 },
-		"rebalance_timeout": func(c *Config) { c.RebalanceTimeout = c.SessionTimeout - 1 },
+		"interval_min":    func(c *Config) { c.IntervalMin = 0 },
+		"interval_max":    func(c *Config) { c.IntervalMax = 0 },
+		"base_every":      func(c *Config) { c.BaseEvery = 0 },
+		"session_timeout": func(c *Config) { c.SessionTimeout = 0 },
 	} {
 		c := DefaultConfig()
 		edit(&c)

@@ -52,7 +52,7 @@ func (g *Grouping) Declared() bool {
 func (g *Grouping) Follow(s *blankout.Schema) { g.schema = s }
 
 // ErrNoGroups says that nothing tells which features die together.
-var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups, record.group_every)")
+var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups)")
 
 // Check returns ErrNoGroups if all features would be in one group for want of any fields.
 func (g *Grouping) Check() error {

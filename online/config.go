@@ -19,21 +19,22 @@ import (
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
 // config/blankout.toml says what each key means; the comments here say what a program
-// needs beyond that. Decode a file over DefaultConfig, so that zero stays a value.
+// needs beyond that. Decode a file over DefaultConfig, so that zero stays a value. What is
+// tagged fixed is no key: only programs change it, and the Fingerprint names it so.
 type Config struct {
 	// Loss is as loss.Parse reads it.
 	Loss string `toml:"loss"`
 	// Noise is as loss.ParseNoise reads it, auto for a bank of the Levels, or observed
 	// (loss.ObservedNoise).
 	Noise  string    `toml:"noise"`
-	Levels []float64 `toml:"levels"`
+	Levels []float64 `toml:"-" fixed:"levels"`
 	// ExpectedMissing is not part of the Fingerprint.
 	ExpectedMissing float64 `toml:"expected_missing"`
 	// ExpectedMissingGroups is not part of the Fingerprint, but whether it is above 0
 	// decides about the levels where GroupLevels is empty, see bank.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
-	GroupLevels           []float64 `toml:"group_levels"`
-	// Missing is as blankout.ParseMissingRule reads it. It is not part of the
+	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
+	// Missing is as model.ParseMissingRule reads it. It is not part of the
 	// Fingerprint.
 	Missing string `toml:"missing"`
 	// CovarianceFields is the largest number of numeric columns whose covariance is
@@ -43,34 +44,34 @@ type Config struct {
 	// PublishLevels says that events that lack fields may be answered by other levels of
 	// the noise auto than those that lack none: models then hold the weights of each level
 	// that answers. It is not part of the Fingerprint.
-	PublishLevels bool `toml:"publish_levels"`
+	PublishLevels bool `toml:"-" fixed:"publish_levels"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
 	// Rule is a name of the table in rule.go.
 	Rule         string  `toml:"rule"`
-	Marginalised bool    `toml:"marginalised"`
+	Marginalised bool    `toml:"-" fixed:"marginalised"`
 	Eta          float64 `toml:"eta"`
 	// Start also decides about the ridge in the first pass. If the metric starts,
 	// with sqrt(start)/eta, at no less than the ridge h0, and there is one output, the
 	// first pass leaves the ridge's gradient out: it would count the ridge again, and by
 	// h0/n at the n-th event of a feature take away most of what rare features say.
-	Start         float64 `toml:"start"`
+	Start         float64 `toml:"-" fixed:"start"`
 	L1            float64 `toml:"l1"`
 	Refresh       int     `toml:"refresh"`
 	RefreshWindow int     `toml:"refresh_window"`
-	Intercept     string  `toml:"intercept"`
+	Intercept     string  `toml:"-" fixed:"intercept"`
 	// Average is in [0, 1].
-	Average float64 `toml:"average"`
+	Average float64 `toml:"-" fixed:"average"`
 	// Adapt also makes an event's step of AdaGrad proximal, so that it does not
 	// overshoot (one output only).
-	Adapt bool `toml:"adapt"`
-	// Standardise is as blankout.ParseStandardise reads it.
+	Adapt bool `toml:"-" fixed:"adapt"`
+	// Standardise is as model.ParseStandardise reads it.
 	Standardise string `toml:"standardise"`
 	// Transform and the values of FieldTransform are as blankout.ParseTransform reads
 	// them; the keys of FieldTransform are names of fields.
-	Transform      string            `toml:"transform"`
-	FieldTransform map[string]string `toml:"field_transform"`
+	Transform      string            `toml:"-" fixed:"transform"`
+	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
 	// Curves is the most knots of a curve, see model.Curves; 0 learns none. FieldCurves
 	// is that of single fields, by their names.
 	Curves      int            `toml:"curves"`
@@ -78,13 +79,13 @@ type Config struct {
 	// Presence is auto or none. Under auto a number that many events leave out gets a
 	// second weight, for being there (blankout.Present). A Learner keeps what it began
 	// with.
-	Presence    string             `toml:"presence"`
+	Presence    string             `toml:"-" fixed:"presence"`
 	Alpha       float64            `toml:"alpha"`
 	ClassWeight map[string]float64 `toml:"class_weight"`
 	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
-	HalfLifeStep float64 `toml:"half_life_step"`
+	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
 	Calibrate    bool    `toml:"calibrate"`
 	// Suspect is in [0, 1).
@@ -390,6 +391,14 @@ type Fingerprint map[string]string
 // one is in the Fingerprint. (What levels say is said by noise.)
 var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold"}
 
+// keyOf returns the name of a field of Config in a Fingerprint.
+func keyOf(f reflect.StructField) string {
+	if name := f.Tag.Get("fixed"); name != "" {
+		return name
+	}
+	return f.Tag.Get("toml")
+}
+
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
 func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 	f := c.fingerprint()
@@ -430,7 +439,7 @@ func (c Config) fingerprint() Fingerprint {
 	f := Fingerprint{}
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
-		if key := v.Type().Field(i).Tag.Get("toml"); !slices.Contains(mayChange, key) {
+		if key := keyOf(v.Type().Field(i)); !slices.Contains(mayChange, key) {
 			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
 		}
 	}
@@ -451,7 +460,7 @@ func (f Fingerprint) Config() (Config, error) {
 	c.Presence = valueOf(f, "presence")
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
-		key := v.Type().Field(i).Tag.Get("toml")
+		key := keyOf(v.Type().Field(i))
 		text, ok := f[key]
 		if !ok || slices.Contains(mayChange, key) {
 			continue

@@ -41,7 +41,7 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 		default:
 			t.Fatalf("a key of kind %v: tell this test how to change it", field.Kind())
 		}
-		key := reflect.TypeFor[Config]().Field(i).Tag.Get("toml")
+		key := keyOf(reflect.TypeFor[Config]().Field(i))
 		changed := len(FingerprintOf(c, s).Diff(was)) > 0
 		if operational := slices.Contains(mayChange, key); changed == operational {
 			t.Errorf("%s: changes the fingerprint: %v; may change from run to run: %v", key, changed, operational)

@@ -38,7 +38,7 @@ func checkModel(where string) error {
 	case !ok: // a file
 	case strings.Contains(address, "@"):
 		// An address appears in logs and configurations, so no secret may stand in it.
-		return blankout.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable of token_env")
+		return blankout.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable BLANKOUT_HTTP_TOKEN")
 	case scheme != "http" && scheme != "https" && scheme != "kafka" && scheme != "s3":
 		return blankout.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", blankout.Address(where))
 	}

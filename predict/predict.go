@@ -34,13 +34,13 @@ type Config struct {
 	// stream.ConsumerConfig has it.
 	Start string `toml:"start"`
 	// CommitInterval is how often offsets are committed.
-	CommitInterval time.Duration `toml:"commit_interval"`
+	CommitInterval time.Duration `toml:"-"`
 	// Model is where a Predictor of its own finds its model, as client.Open takes
 	// it, and ModelInterval how often it looks for a newer one.
 	Model         blankout.Address `toml:"model"`
-	ModelInterval time.Duration    `toml:"model_interval"`
+	ModelInterval time.Duration    `toml:"-"`
 	// The token of a server, as of serve.Config: the file's, or the variable's.
-	TokenEnv  string `toml:"token_env"`
+	TokenEnv  string `toml:"-"`
 	TokenFile string `toml:"token_file"`
 	// CAFile is a PEM file of the authorities that may sign the server's certificate, ""
 	// for the system's; CertFile and KeyFile hold the certificate that the server wants.
@@ -65,10 +65,6 @@ func (c Config) Check() error {
 	switch {
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return blankout.KeyErrorf("cert_file", "cert_file: a certificate needs both cert_file and key_file")
-	case c.CommitInterval <= 0:
-		return blankout.KeyErrorf("commit_interval", "commit_interval: %v, want a positive time", c.CommitInterval)
-	case c.ModelInterval <= 0:
-		return blankout.KeyErrorf("model_interval", "model_interval: %v, want a positive time", c.ModelInterval)
 	case c.Topic == "" && c.Output != "":
 		return blankout.KeyErrorf("topic", "topic: an output is named but no topic of events")
 	case c.Topic == "":

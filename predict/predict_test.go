@@ -495,10 +495,8 @@ func TestCheck(t *testing.T) {
 		"output: no": func(c *predict.Config) { c.Output = "" },
 		"topic:":     func(c *predict.Config) { c.Topic = "" },
 		"output: \"events\" is the topic of the events": func(c *predict.Config) { c.Output = "events" },
-		"group:":           func(c *predict.Config) { c.Group = "" },
-		"start \"noon\"":   func(c *predict.Config) { c.Start = "noon" },
-		"commit_interval:": func(c *predict.Config) { c.CommitInterval = 0 },
-		"model_interval:":  func(c *predict.Config) { c.ModelInterval = 0 },
+		"group:":         func(c *predict.Config) { c.Group = "" },
+		"start \"noon\"": func(c *predict.Config) { c.Start = "noon" },
 	} {
 		c := predict.DefaultConfig()
 		c.Topic, c.Output = "events", "predictions"

@@ -82,9 +82,9 @@ type Config struct {
 	Groups map[string][]string `toml:"groups"`
 	// GroupEvery makes groups of so many columns of a sparse text format, from its first
 	// index on; 0 does not.
-	GroupEvery uint32 `toml:"group_every"`
+	GroupEvery uint32 `toml:"-"`
 	// Unlabelled ignores the labels.
-	Unlabelled bool `toml:"unlabelled"`
+	Unlabelled bool `toml:"-"`
 
 	// What decides which column a name gets, and which classes there are, goes
 	// into the Schema of a new model; that of an existing one overrules it.
@@ -109,14 +109,14 @@ type Config struct {
 	NaN string `toml:"nan"`
 
 	// A record beyond these is refused.
-	MaxFeatures int `toml:"max_features"`
+	MaxFeatures int `toml:"-"`
 	MaxBytes    int `toml:"max_bytes"`
 	// MaxWeight bounds the importance, of which one event may have too much for the
 	// measures ever to show another; 0 is 1e30.
 	MaxWeight float64 `toml:"max_weight"`
 	// MaxFields bounds the fields kept apart; those that come later still have
 	// columns of their own but share field 0.
-	MaxFields int `toml:"max_fields"`
+	MaxFields int `toml:"-"`
 
 	// For CSV: Columns names the columns where there is no header line (always in
 	// a topic), Missing lists what stands for an unknown value.
@@ -322,10 +322,10 @@ func (c Config) PositiveName() string {
 // checkGroups returns the first thing wrong with the groups.
 func (c Config) checkGroups() error {
 	if c.GroupEvery > 0 && !c.NumericIndices {
-		return blankout.KeyErrorf("group_every", "group_every %d: columns have no order unless numeric_indices is true", c.GroupEvery)
+		return blankout.KeyErrorf("groups", "groups every:%d: columns have no order unless numeric_indices is true", c.GroupEvery)
 	}
 	if c.GroupEvery > 1<<31 {
-		return blankout.KeyErrorf("group_every", "group_every %d: want 0 to %d", c.GroupEvery, 1<<31)
+		return blankout.KeyErrorf("groups", "groups every:%d: want 0 to %d", c.GroupEvery, 1<<31)
 	}
 	owner := map[string]string{}
 	for _, group := range slices.Sorted(maps.Keys(c.Groups)) {

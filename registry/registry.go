@@ -27,9 +27,9 @@ import (
 type Config struct {
 	URL          blankout.Address `toml:"url"` // http://HOST:PORT, several with commas
 	Username     string           `toml:"username"`
-	PasswordEnv  string           `toml:"password_env"`
+	PasswordEnv  string           `toml:"-"`
 	PasswordFile string           `toml:"password_file"`
-	TokenEnv     string           `toml:"token_env"` // of a bearer token, instead of a username
+	TokenEnv     string           `toml:"-"` // of a bearer token, instead of a username
 	TokenFile    string           `toml:"token_file"`
 	CAFile       string           `toml:"ca_file"`
 	CertFile     string           `toml:"cert_file"`

@@ -160,22 +160,6 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
-	s.Validator.Config.WindowTime = 100 * time.Millisecond // of the events' own: one a millisecond
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window || r.Verified {
-		t.Errorf("window of time: %+v, %v", r, err)
-	}
-	// A refused record has the broker's time, which may be any: it moves no window.
-	readAgain := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
-		source, err := readAgain(ctx, schema, from)
-		source.(*testStream).refuse = func(offset int) bool { return offset == 1150 }
-		return lateRefusals{source}, err
-	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 101 || !r.Window {
-		t.Errorf("window of time with a refused record: %+v, %v", r, err)
-	}
-	s.Validator.Open = readAgain
-	s.Validator.Config.WindowTime = 0
 	// A holdout topic is measured on beside what is held out.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *blankout.Schema) (blankout.Source, error) {
 		return newStream(schema, nil, 150, 3), nil

@@ -39,7 +39,7 @@ func (c Config) token() (string, error) {
 	case c.TokenFile != "":
 		return "", blankout.KeyErrorf("token_file", "token_file: the token in %s %s", c.TokenFile, what)
 	}
-	return "", blankout.KeyErrorf("token_env", "token_env: the token in the variable %s %s", c.TokenEnv, what)
+	return "", blankout.KeyErrorf("token_file", "token: the token in the variable %s %s", c.TokenEnv, what)
 }
 
 // minToken is how many characters a token has at least.

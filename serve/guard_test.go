@@ -93,7 +93,7 @@ func TestPoorTokens(t *testing.T) {
 		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, from := range []string{"token_file", "token_env"} {
+		for _, from := range []string{"token_file", "token"} {
 			config := serve.DefaultConfig()
 			config.TokenEnv = "BLANKOUT_TEST_TOKEN"
 			if from == "token_file" {

@@ -275,7 +275,7 @@ var metrics = []metric{
 	{"blankout_model_requests_active", gauge, nil, "Requests for the model that are being answered or wait for that.",
 		one(func(v *view) float64 { return v.sent.active })},
 	{"blankout_http_connections", gauge, nil, "Open connections to the HTTP server.", one(func(v *view) float64 { return v.open })},
-	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because there were more than http.max_connections or a quarter of the process's descriptors.",
+	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because there were more than 1,024 or a quarter of the process's descriptors.",
 		one(func(v *view) float64 { return v.closed })},
 	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {

@@ -47,17 +47,17 @@ type Config struct {
 	// The token that every request must bring, but those for health, is in the
 	// file TokenFile, or else in the environment variable named TokenEnv; where
 	// neither holds a token, requests need none.
-	TokenEnv       string        `toml:"token_env"`
+	TokenEnv       string        `toml:"-"`
 	TokenFile      string        `toml:"token_file"` // a newline at its end is dropped
 	CertFile       string        `toml:"cert_file"`
 	KeyFile        string        `toml:"key_file"`
 	ClientCAFile   string        `toml:"client_ca_file"`
 	Pprof          bool          `toml:"pprof"` // profiles under /debug/pprof
-	MaxBody        int64         `toml:"max_body"`
-	MaxPredicting  int           `toml:"max_predicting"`
-	ClientTimeout  time.Duration `toml:"client_timeout"`
-	AnswerTimeout  time.Duration `toml:"answer_timeout"`
-	MaxConnections int           `toml:"max_connections"`
+	MaxBody        int64         `toml:"-"`
+	MaxPredicting  int           `toml:"-"`
+	ClientTimeout  time.Duration `toml:"-"`
+	AnswerTimeout  time.Duration `toml:"-"`
+	MaxConnections int           `toml:"-"`
 	Name           string        `toml:"name"` // of this learner, for people
 	Unknown        string        `toml:"unknown"`
 }
@@ -72,21 +72,6 @@ func DefaultConfig() Config {
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
-	if c.MaxBody < 1 {
-		return blankout.KeyErrorf("max_body", "max_body: %d, want at least 1", c.MaxBody)
-	}
-	if c.MaxPredicting < 1 {
-		return blankout.KeyErrorf("max_predicting", "max_predicting: %d, want at least 1", c.MaxPredicting)
-	}
-	if c.ClientTimeout <= 0 {
-		return blankout.KeyErrorf("client_timeout", "client_timeout: %v, want a positive time", c.ClientTimeout)
-	}
-	if c.AnswerTimeout <= 0 {
-		return blankout.KeyErrorf("answer_timeout", "answer_timeout: %v, want a positive time", c.AnswerTimeout)
-	}
-	if c.MaxConnections < 1 {
-		return blankout.KeyErrorf("max_connections", "max_connections: %d, want at least 1", c.MaxConnections)
-	}
 	if c.Unknown != unknownRefuse && c.Unknown != unknownAnswer {
 		return blankout.KeyErrorf("unknown", "unknown: %q, want %s or %s", c.Unknown, unknownRefuse, unknownAnswer)
 	}

@@ -946,16 +946,6 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q in public: %v", address, err)
 		}
 	}
-	c := serve.DefaultConfig()
-	c.MaxBody = 0
-	if c.Check() == nil {
-		t.Error("no body allowed")
-	}
-	c = serve.DefaultConfig()
-	c.MaxPredicting = 0
-	if c.Check() == nil {
-		t.Error("no predictions allowed")
-	}
 }
 
 func ExampleStart() {

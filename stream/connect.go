@@ -33,15 +33,14 @@ import (
 
 // ConnectConfig says how a cluster is reached.
 type ConnectConfig struct {
-	Brokers  []string `toml:"brokers"`   // host:port of one or more brokers to ask first
-	ClientID string   `toml:"client_id"` // how the brokers' logs and quotas name this program
+	Brokers []string `toml:"brokers"` // host:port of one or more brokers to ask first
 	// RequestTimeout bounds every call to a broker, connecting included.
 	RequestTimeout time.Duration `toml:"request_timeout"`
 	// ConnectTimeout bounds the wait for a first answer while brokers are not up.
 	ConnectTimeout time.Duration `toml:"connect_timeout"`
 	// MetadataInterval is how old the knowledge of leaders and partitions may
 	// get. It also bounds one question for it, so it should not be below 1 s.
-	MetadataInterval time.Duration `toml:"metadata_interval"`
+	MetadataInterval time.Duration `toml:"-"`
 	TLS              TLSConfig     `toml:"tls"`
 	SASL             SASLConfig    `toml:"sasl"`
 }
@@ -60,7 +59,7 @@ type TLSConfig struct {
 type SASLConfig struct {
 	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
 	Username     string `toml:"username"`      // of OAUTHBEARER the client's id, and the password its secret
-	PasswordEnv  string `toml:"password_env"`  // name of an environment variable
+	PasswordEnv  string `toml:"-"`             // name of an environment variable
 	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
 	// For OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
 	// system's authorities), what the tokens are for, and what the broker is told beside.
@@ -74,7 +73,6 @@ type SASLConfig struct {
 func DefaultConnectConfig() ConnectConfig {
 	return ConnectConfig{
 		Brokers:          []string{"127.0.0.1:9092"},
-		ClientID:         "blankout",
 		RequestTimeout:   10 * time.Second,
 		ConnectTimeout:   10 * time.Second,
 		MetadataInterval: 5 * time.Second,
@@ -101,8 +99,6 @@ func (c *ConnectConfig) check() error {
 		return blankout.KeyErrorf("request_timeout", "request_timeout %v: want a positive time", c.RequestTimeout)
 	case c.ConnectTimeout <= 0:
 		return blankout.KeyErrorf("connect_timeout", "connect_timeout %v: want a positive time", c.ConnectTimeout)
-	case c.MetadataInterval <= 0:
-		return blankout.KeyErrorf("metadata_interval", "metadata_interval %v: want a positive time", c.MetadataInterval)
 	}
 	if err := c.TLS.check(); err != nil {
 		return err
@@ -173,7 +169,7 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 		return nil, blankout.KeyErrorf("sasl.password_file", "sasl: password_file: %w", err)
 	}
 	if password == "" {
-		return nil, blankout.KeyErrorf("sasl.password_env", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+		return nil, blankout.KeyErrorf("sasl.password_file", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
 	}
 	if c.Mechanism == oauthBearer {
 		return c.loadOAuth(password)
@@ -231,7 +227,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 			return k.dial(ctx, network, address, tlsConfig)
 		},
 		DialTimeout:    min(c.RequestTimeout, 5*time.Second),
-		ClientID:       c.ClientID,
+		ClientID:       "blankout",
 		SASL:           mechanism,
 		MetadataTopics: topics,
 		MetadataTTL:    c.MetadataInterval,

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/internal/failpoint"
 	"blankout/record"
 
 	"github.com/segmentio/kafka-go"
@@ -40,24 +41,25 @@ type ConsumerConfig struct {
 	// Start is where a partition without a stored offset begins: "earliest",
 	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
 	// Partitions that are added to a topic later are read from their beginning.
-	Start     string `toml:"start"`
-	Isolation string `toml:"isolation"`
+	Start string `toml:"start"`
+	// ReadUncommitted reads the records of aborted transactions too.
+	ReadUncommitted bool `toml:"-"`
 	// OutOfRange applies to all partitions of a topic that has been deleted and
 	// created anew since its offsets were stored.
 	OutOfRange string `toml:"out_of_range"`
 	// CheckTopicID compares the topic's id with that of the stored Position.
 	CheckTopicID bool          `toml:"check_topic_id"`
-	MaxBytes     int32         `toml:"max_bytes"`     // of one fetch
-	MaxWait      time.Duration `toml:"max_wait"`      // for new records, in one fetch
-	Prefetch     int           `toml:"prefetch"`      // fetches of a partition that may wait to be read
-	BatchRecords int           `toml:"batch_records"` // at most this many in one Batch
+	MaxBytes     int32         `toml:"-"` // of one fetch
+	MaxWait      time.Duration `toml:"-"` // for new records, in one fetch
+	Prefetch     int           `toml:"-"` // fetches of a partition that may wait to be read
+	BatchRecords int           `toml:"-"` // at most this many in one Batch
 	// Duplicates is the window of repeated, in offsets.
 	Duplicates       int64 `toml:"duplicates"`
 	CreateTopics     bool  `toml:"create_topics"`
-	CreatePartitions int   `toml:"create_partitions"` // of a created topic
+	CreatePartitions int   `toml:"-"` // of a created topic
 	// UntilEnd ends the stream where each partition ended when the Consumer
-	// was made (under read_committed, at its last stable offset).
-	UntilEnd bool `toml:"until_end"`
+	// was made (unless ReadUncommitted, at its last stable offset).
+	UntilEnd bool `toml:"-"`
 	// Before ends every partition before this offset, or where UntilEnd ends it if
 	// that comes first; 0 sets no bound. It goes with UntilEnd.
 	Before int64 `toml:"-"`
@@ -71,18 +73,15 @@ func DefaultConsumerConfig() ConsumerConfig {
 	return ConsumerConfig{
 		ConnectConfig:    DefaultConnectConfig(),
 		Start:            "earliest",
-		Isolation:        "read_committed",
 		OutOfRange:       "fail",
 		CheckTopicID:     true,
 		MaxBytes:         1 << 20,
 		MaxWait:          500 * time.Millisecond,
 		Prefetch:         2,
-		BatchRecords:     512,
+		BatchRecords:     int(failpoint.Number("kafka.batch_records", 512)),
 		CreatePartitions: 1,
 	}
 }
-
-func (c *ConsumerConfig) committed() bool { return c.Isolation == "read_committed" }
 
 // Check reports the first setting that cannot be used.
 func (c *ConsumerConfig) Check() error {
@@ -101,24 +100,12 @@ func (c *ConsumerConfig) Check() error {
 		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics: an empty name")
 	case slices.ContainsFunc(c.UnlabelledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
 		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics %q: one of them is among topics %q too", c.UnlabelledTopics, c.Topics)
-	case c.Isolation != "read_committed" && c.Isolation != "read_uncommitted":
-		return blankout.KeyErrorf("isolation", "isolation %q, want read_committed or read_uncommitted", c.Isolation)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
 		return blankout.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
-	case c.MaxBytes < 1 || c.MaxBytes > maxResponse/2:
-		return blankout.KeyErrorf("max_bytes", "max_bytes %d, want 1 to %d", c.MaxBytes, maxResponse/2)
-	case c.MaxWait < time.Millisecond:
-		return blankout.KeyErrorf("max_wait", "max_wait %v, want at least 1ms", c.MaxWait)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
 		return blankout.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
-	case c.Prefetch < 1:
-		return blankout.KeyErrorf("prefetch", "prefetch %d, want at least 1", c.Prefetch)
 	case c.Duplicates < 0:
 		return blankout.KeyErrorf("duplicates", "duplicates %d, want a number of offsets, or 0", c.Duplicates)
-	case c.BatchRecords < 1:
-		return blankout.KeyErrorf("batch_records", "batch_records %d, want at least 1", c.BatchRecords)
-	case c.CreateTopics && c.CreatePartitions < 1:
-		return blankout.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	}
 	return nil
 }
@@ -281,7 +268,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		return nil, err
 	}
 	stops := ends
-	if c.config.UntilEnd && c.config.committed() {
+	if c.config.UntilEnd && !c.config.ReadUncommitted {
 		if stops, err = k.offsets(ctx, topic, partitions, kafka.LastOffset, true); err != nil {
 			return nil, err
 		}

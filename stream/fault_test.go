@@ -190,7 +190,7 @@ func TestHandMadeResponses(t *testing.T) {
 			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.MaxBytes, c.BatchRecords = 1000, 2
 				if test.uncommitted {
-					c.Isolation = "read_uncommitted"
+					c.ReadUncommitted = true
 				}
 			})
 			var out []string

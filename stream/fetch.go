@@ -432,7 +432,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	if cap(x.body) > 2*int(f.maxBytes)+1<<16 {
 		x.body = nil // was for a batch larger than a fetch asks for
 	}
-	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, c.config.committed())
+	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, !c.config.ReadUncommitted)
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
@@ -459,7 +459,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	r := &buf.response
 	f.highWater.Store(r.highWater)
 	buf.first, buf.highWater = f.next, r.highWater
-	committed := f.consumer.config.committed()
+	committed := !f.consumer.config.ReadUncommitted
 	aborted := r.aborted // ordered by first offset
 	var aborting []int64 // producers whose records are being dropped
 	next, partial := f.next, false

@@ -22,9 +22,10 @@ const adoptEvery = 2000
 
 // adopting has a learner adopt exact solutions and keep every checkpoint.
 func (l *learner) adopting() *learner {
-	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.adopt_margin=-inf", "--set", "validate.window=0",
-		"--set", "validate.events=2000", "--set", "validate.validation_cpu=1", "--set", "validate.holdout=9",
+	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.window=0",
+		"--set", "validate.events=2000", "--set", "validate.holdout=9",
 		"--set", "validate.directory="+filepath.Join(l.dir, "reports"), "--set", "checkpoint.keep=1000")
+	l.numbers = "validate.adopt_margin=-inf,validate.cpu=1"
 	return l
 }
 
@@ -69,12 +70,12 @@ func TestCrashAdopting(t *testing.T) {
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
 	reference := newLearner(t, program, broker.Brokers()[0], "short").adopting()
-	flags := reference.flags
-	reference.flags = append(reference.flags, "--set", "validate.validation_cpu=0.3") // slow: what comes before is saved too
+	numbers := reference.numbers
+	reference.numbers = "validate.adopt_margin=-inf,validate.cpu=0.3" // slow: what comes before is saved too
 	begin := time.Now()
 	reference.finish(t)
 	took := time.Since(begin) / 2
-	reference.flags = flags
+	reference.numbers = numbers
 	if n := strings.Count(reference.log(), "adopted the exact solution"); n != 3 {
 		t.Fatalf("%d adoptions\n%s", n, reference.log())
 	}
@@ -139,7 +140,8 @@ func TestCrashAfterWaiting(t *testing.T) {
 	const points = "BLANKOUT_FAILPOINTS=run.solve=error"
 	start := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short").adopting()
-		l.flags = append(l.flags, "--set=checkpoint.events=1000000", "--set=checkpoint.interval=1h", "--set=kafka.batch_records=97")
+		l.flags = append(l.flags, "--set=checkpoint.events=1000000", "--set=checkpoint.interval=1h")
+		l.numbers += ",kafka.batch_records=97"
 		return l
 	}
 	// finish learns the rest, with a solver that works.

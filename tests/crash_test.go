@@ -96,6 +96,7 @@ type learner struct {
 	program, dir string
 	env          []string
 	flags        []string
+	numbers      string // of failpoint.Number
 }
 
 func newLearner(t *testing.T, program, broker, topic string) *learner {
@@ -105,7 +106,6 @@ func newLearner(t *testing.T, program, broker, topic string) *learner {
 [kafka]
 brokers = [%q]
 topics = [%q]
-batch_records = 200
 [record]
 format = "json"
 seed = 1 # else each run draws its own
@@ -135,7 +135,13 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	}
 	defer log.Close()
 	c := exec.Command(l.program, append([]string{"run", "-f", filepath.Join(l.dir, "blankout.toml")}, l.flags...)...)
-	c.Env = append(os.Environ(), l.env...)
+	points := l.numbers
+	for _, variable := range l.env {
+		if more, ok := strings.CutPrefix(variable, "BLANKOUT_FAILPOINTS="); ok {
+			points += "," + more
+		}
+	}
+	c.Env = append(append(os.Environ(), l.env...), "BLANKOUT_FAILPOINTS="+points)
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,6 @@ func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ..
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
-batch_records = 50
 request_timeout = "2s"
 [record]
 format = "json"
@@ -147,13 +146,11 @@ address = ""
 policy = "skip"
 [group]
 name = "g"
-partitions = 2
 interval_min = 50
 interval_max = "100ms"
 warm = 200
 base_every = 8
 session_timeout = "1s"
-rebalance_timeout = "3s"
 `, strings.Join(brokers, `", "`)), 0o600); err != nil {
 		t.Fatal(err)
 	}

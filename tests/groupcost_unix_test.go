@@ -76,8 +76,6 @@ topics = ["events"]
 [record]
 label = "fraud"
 classes = ["false", "true"]
-[learner]
-presence = "none" # as in a group
 [http]
 address = ""
 [checkpoint]

@@ -79,13 +79,11 @@ address = ""
 policy = "skip"
 [group]
 name = "g"
-partitions = 2
 interval_min = 50
 interval_max = "100ms"
 warm = 100
 base_every = 4
 session_timeout = "1s"
-rebalance_timeout = "3s"
 `, k.plain), 0o600); err != nil {
 		t.Fatal(err)
 	}

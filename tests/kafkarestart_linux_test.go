@@ -97,7 +97,6 @@ address = ""
 policy = "skip"
 [group]
 name = %q
-partitions = 2
 interval_min = 20
 interval_max = "100ms"
 warm = 200

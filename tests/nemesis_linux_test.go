@@ -266,7 +266,6 @@ output = "predictions"
 events = 20000
 window = 5000
 directory = %q
-keep = 5
 `, strings.Join(proxied, ","), n.checkpoints(), listeners[0].Addr(), filepath.Join(n.disk, "reports"))
 	if err := os.WriteFile(filepath.Join(n.learner.dir, "blankout.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 	l := newLearner(t, program, broker.Brokers()[0], "short")
 	l.finish(t) // the model
 	l.flags = []string{"--predict-only", "--set=kafka.create_topics=true", "--set=predict.topic=three", "--set=predict.output=predictions",
-		"--set=predict.model=" + l.checkpoints(), "--set=predict.commit_interval=20ms"}
+		"--set=predict.model=" + l.checkpoints()}
 	began := time.Now()
 	r := rand.New(rand.NewPCG(uint64(began.UnixNano()), 0))
 	kills := max(4, crashKills(t)/8)

@@ -70,10 +70,9 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	numbers := kind == "number" || kind == "count"
 	s := map[string]string{
 		"record.id": "id", "record.time": "at", "checkpoint.events": pick("0", "500"), "checkpoint.interval": "0s", "validate.holdout": pick("0", "10"),
-		"validate.reservoir": pick("0", "300"), "learner.rule": pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
-		"learner.noise": pick("none", "dropout:0.3", "dropout:0"), "learner.standardise": pick("auto", "auto", "all", "scale", "none"), "learner.presence": pick("auto", "none"),
-		"learner.covariance_fields": pick("256", "0"), "learner.publish_levels": pick("true", "false"), "learner.adapt": pick("true", "false"), "learner.average": pick("0.15", "0"),
-		"learner.intercept": pick("free", "free", "penalised"), "learner.on_drift": pick("log", "forget"), "learner.c": pick("1", "100", "0.01"),
+		"learner.rule":  pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
+		"learner.noise": pick("none", "dropout:0.3", "dropout:0"), "learner.standardise": pick("auto", "auto", "all", "scale", "none"),
+		"learner.covariance_fields": pick("256", "0"), "learner.on_drift": pick("log", "forget"), "learner.c": pick("1", "100", "0.01"),
 	}
 	switch kind {
 	case "two":

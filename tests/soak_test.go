@@ -86,7 +86,6 @@ events = %d
 window = 20000
 holdout = 10
 directory = ""
-keep = 5
 `, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String(), max(5000, 10*rate))
 	if err := os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)

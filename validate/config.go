@@ -4,11 +4,11 @@ package validate
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
 	"blankout"
+	"blankout/internal/failpoint"
 	"blankout/online"
 )
 
@@ -17,30 +17,31 @@ import (
 // key means; the comments here say what a program needs beyond that.
 type Config struct {
 	// Holdout is k of HeldOut.
-	Holdout      uint64        `toml:"holdout"`
-	Events       uint64        `toml:"events"`
-	Interval     time.Duration `toml:"interval"`
-	HoldoutTopic string        `toml:"holdout_topic"`
-	// WindowTime counts by the events' own time, back from the newest.
-	Window     uint64        `toml:"window"`
-	WindowTime time.Duration `toml:"window_time"`
-	// Reservoir is the size of a Reservoir.
-	Reservoir int `toml:"reservoir"`
-	// CPU is in (0, 1].
-	CPU float64 `toml:"validation_cpu"`
+	Holdout      uint64 `toml:"holdout"`
+	Events       uint64 `toml:"events"`
+	HoldoutTopic string `toml:"holdout_topic"`
+	Window       uint64 `toml:"window"`
+	// Reservoir is the size of a Reservoir: so many events are kept for when the log holds less
+	// than half of what is to be read; 0 keeps none.
+	Reservoir int `toml:"-"`
+	// CPU is the share of one processor that validating beside learning may take, in (0, 1].
+	CPU float64 `toml:"-"`
 	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
-	// AdoptMargin is about the difference on the newest events (batch.Newest).
-	AdoptMargin float64       `toml:"adopt_margin"`
+	// AdoptMargin is by how many standard errors the log-loss of an exact solution must be
+	// lower on the newest events (batch.Newest) to be adopted; -Inf adopts always.
+	AdoptMargin float64       `toml:"-"`
 	AdoptWait   time.Duration `toml:"adopt_wait"`
-	Tol         float64       `toml:"tol"`
-	Top         int           `toml:"top"`
+	Tol         float64       `toml:"-"`
 }
+
+// reported is how many features a report lists.
+const reported = 20
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Window: 1_000_000, Reservoir: 1000, CPU: 0.5, Policy: "observe", MaxGap: 0.1, AdoptMargin: 1, AdoptWait: 10 * time.Minute, Tol: 1e-6, Top: 20}
+	return Config{Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: 1e-6}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
@@ -48,34 +49,16 @@ func (c Config) Check() error {
 	switch {
 	case c.Holdout == 1:
 		return blankout.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
-	case !(c.CPU > 0 && c.CPU <= 1):
-		return blankout.KeyErrorf("validation_cpu", "validation_cpu %v: want a share in (0, 1]", c.CPU)
 	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
 		return blankout.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
 	case c.Policy == "adopt" && c.Events == 0:
 		return blankout.KeyErrorf("policy", "policy adopt: set events, the number of records after which each exact solution is adopted")
-	case c.Interval < 0:
-		return blankout.KeyErrorf("interval", "interval %v is negative", c.Interval)
-	case c.WindowTime < 0:
-		return blankout.KeyErrorf("window_time", "window_time %v is negative", c.WindowTime)
-	case c.Reservoir < 0 || c.Reservoir > 1_000_000:
-		return blankout.KeyErrorf("reservoir", "reservoir %d: want 0 to 1000000", c.Reservoir)
-	case c.Policy == "adopt" && c.Interval > 0:
-		return blankout.KeyErrorf("policy", "policy adopt: what is adopted must not depend on the clock; set interval = 0 and events")
-	case c.Policy == "adopt" && c.WindowTime > 0:
-		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window_time %v leaves some out; set window_time = 0", c.WindowTime)
 	case c.Policy == "adopt" && c.Window > 0:
 		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
 		return blankout.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
-	case math.IsNaN(c.AdoptMargin):
-		return blankout.KeyErrorf("adopt_margin", "adopt_margin %v: want a number of standard errors", c.AdoptMargin)
 	case c.AdoptWait < 0:
 		return blankout.KeyErrorf("adopt_wait", "adopt_wait %v is negative", c.AdoptWait)
-	case !(c.Tol > 0 && c.Tol < 1):
-		return blankout.KeyErrorf("tol", "tol %v: want a number between 0 and 1", c.Tol)
-	case c.Top < 1:
-		return blankout.KeyErrorf("top", "top %d: want at least 1", c.Top)
 	}
 	return nil
 }
@@ -109,7 +92,7 @@ func (c Config) As(f online.Fingerprint) (Config, error) {
 		if _, err := fmt.Sscanf(text, adoptText, &c.Events, &c.Tol); err != nil {
 			return c, fmt.Errorf("adopt %q: %w", text, err)
 		}
-		c.Policy, c.Interval, c.Window, c.WindowTime = "adopt", 0, 0, 0
+		c.Policy, c.Window = "adopt", 0
 	}
 	if text := f["adopt_margin"]; text != "" {
 		var err error

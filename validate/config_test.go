@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What makes no sense is refused by its name, what is at the bounds is taken.
@@ -15,25 +14,13 @@ func TestConfigCheck(t *testing.T) {
 		edit func(c *Config)
 	}{
 		{"", func(*Config) {}},
-		{"", func(c *Config) { c.Holdout, c.CPU, c.Reservoir, c.MaxGap, c.Top = 2, 1, 1_000_000, 0, 1 }},
-		{"", func(c *Config) { c.Reservoir, c.CPU = 0, 0.01 }},
+		{"", func(c *Config) { c.Holdout, c.MaxGap = 2, 0 }},
 		{"", adopt},
 		{"holdout 1", func(c *Config) { c.Holdout = 1 }},
-		{"validation_cpu 0", func(c *Config) { c.CPU = 0 }},
-		{"validation_cpu 1.1", func(c *Config) { c.CPU = 1.1 }},
 		{`policy "hope"`, func(c *Config) { c.Policy = "hope" }},
-		{"interval", func(c *Config) { c.Interval = -1 }},
-		{"window_time", func(c *Config) { c.WindowTime = -1 }},
-		{"reservoir -1", func(c *Config) { c.Reservoir = -1 }},
-		{"reservoir 1000001", func(c *Config) { c.Reservoir = 1_000_001 }},
 		{"max_gap", func(c *Config) { c.MaxGap = math.NaN() }},
 		{"adopt_wait", func(c *Config) { c.AdoptWait = -1 }},
-		{"tol 0", func(c *Config) { c.Tol = 0 }},
-		{"tol 1", func(c *Config) { c.Tol = 1 }},
-		{"top 0", func(c *Config) { c.Top = 0 }},
 		{"policy adopt: set events", func(c *Config) { adopt(c); c.Events = 0 }},
-		{"policy adopt: what is adopted", func(c *Config) { adopt(c); c.Interval = time.Second }},
-		{"policy adopt: only a solution over all records is adopted, window_time", func(c *Config) { adopt(c); c.WindowTime = time.Second }},
 		{"policy adopt: only a solution over all records is adopted, window 5", func(c *Config) { adopt(c); c.Window = 5 }},
 	} {
 		c := DefaultConfig()
@@ -49,7 +36,6 @@ func TestAs(t *testing.T) {
 	c := DefaultConfig()
 	c.Holdout, c.Policy, c.Events, c.Tol, c.AdoptMargin, c.Window = 7, "adopt", 5000, 1e-9, -1.5, 0
 	with := DefaultConfig()
-	with.Interval, with.WindowTime = time.Hour, time.Hour
 	if got, err := with.As(c.Fingerprint()); err != nil || got != c {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, c)
 	}

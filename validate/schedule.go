@@ -65,11 +65,10 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 }
 
 // Schedule says when a validation is due by Config.Events, in records since the learner
-// first began, and Config.Interval.
+// first began.
 type Schedule struct {
 	config Config
-	at     uint64    // records at which the next is due, 0 for none
-	began  time.Time // when the latest did, at first when the Schedule was made
+	at     uint64 // records at which the next is due, 0 for none
 }
 
 // NewSchedule returns the Schedule of a learner that has counted in so many records.
@@ -81,13 +80,12 @@ func NewSchedule(c Config, records uint64) Schedule {
 
 // Due says whether a validation is due.
 func (s *Schedule) Due(records uint64) bool {
-	return s.at > 0 && records >= s.at || s.config.Interval > 0 && time.Since(s.began) >= s.config.Interval
+	return s.at > 0 && records >= s.at
 }
 
 // Begun puts the next validation after the one that begins now: at the next multiple of
 // Config.Events.
 func (s *Schedule) Begun(records uint64) {
-	s.began = time.Now()
 	if n := s.config.Events; n > 0 && s.config.Policy != "adopt" {
 		s.at = (records/n + 1) * n
 	}

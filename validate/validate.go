@@ -188,7 +188,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 // problem returns the batch problem of what a model of the Learner minimises.
 func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
-	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, v.Config.Top, "l2"
+	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
 	c.Intercept = batch.Intercept(v.Learner.Intercept)
 	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
 		c.Cost, c.L2 = 1, 0
@@ -242,8 +242,6 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 		}
 		return v.present(got.evidence, schema, partition, e)
 	}
-	var times []int64 // of all records read, for a window of time
-	newest := int64(math.MinInt64)
 	var b blankout.Batch
 	for left > 0 || settled != nil {
 		err := next(ctx, &b)
@@ -268,12 +266,6 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 			}
 			counted[i].Records++
 			counted[i].Sum += e.Fingerprint
-			if v.Config.WindowTime > 0 {
-				times = append(times, e.Time)
-				if e.Refused == nil { // else its time may be the broker's instead of the event's
-					newest = max(newest, e.Time)
-				}
-			}
 			if settled != nil {
 				continue
 			}
@@ -290,20 +282,6 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 	for i, p := range at {
 		got.read += counted[i].Records
 		got.verified = got.verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
-	}
-	if newest > math.MinInt64 {
-		// By the events' own time, so that it does not matter when one looks.
-		since := newest - v.Config.WindowTime.Milliseconds()
-		got.evidence.Since(since)
-		all := len(times)
-		times = slices.DeleteFunc(times, func(t int64) bool { return t < since })
-		if len(times) < all {
-			missed := got.read < wanted
-			got.window, got.verified, got.read = true, false, uint64(len(times))
-			if !missed {
-				wanted = got.read
-			}
-		}
 	}
 	return wanted, ctx.Err()
 }
@@ -385,7 +363,7 @@ func (e readError) Unwrap() error { return e.error }
 // many records were read, and whether they are those that were counted in.
 func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *batch.Part, read uint64, verified bool, err error) {
 	own := *v
-	own.Config.WindowTime, own.Config.HoldoutTopic, own.OpenHoldout = 0, "", nil
+	own.Config.HoldoutTopic, own.OpenHoldout = "", nil
 	if w := v.Config.Window; w > 0 {
 		here := uint64(0)
 		for _, at := range s.At {

@@ -94,7 +94,7 @@ func (p *program) runExport(modelFile, format string, rule model.MissingRule, ou
 	}
 	if format == "onnx" {
 		if len(m.Levels) > 0 {
-			fmt.Fprintf(p.stderr, "warning: the graph answers every event by the weights of %s; the program answers events that lack fields by those of other levels too (publish_levels = false learns without that)\n", m.Noise)
+			fmt.Fprintf(p.stderr, "warning: the graph answers every event by the weights of %s; the program answers events that lack fields by those of other levels too (a fixed --noise learns one)\n", m.Noise)
 		}
 		return p.exportONNX(modelFile, client.New(m.WithMissing(m.Missing.Forced(rule)).Alone(), read.Record), out)
 	}

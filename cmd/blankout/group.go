@@ -59,7 +59,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	c.Record.KeepValue = true // for the page
 	m := newMember(c, log)
 	m.From = o.fromGroup
-	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
+	reports, foreign, err := serve.OpenReports(c.Validate.Directory, keptReports)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}

@@ -146,7 +146,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.reset && o.from != "" {
 		return usageError{errors.New("run: --reset and --from exclude each other")}
 	}
-	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "until-end": "kafka.until_end", "group": "group.name"}
+	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "group": "group.name"}
 	for _, l := range settingFlags {
 		flags[l.name] = l.key
 	}
@@ -158,6 +158,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	l, err := settings.load(given...)
 	if err != nil {
 		return err
+	}
+	if l.Kafka.UntilEnd = o.untilEnd; o.untilEnd && l.Group.Name != "" {
+		return usageError{errors.New("run: --until-end does not go with --group: a group learns until its members are stopped")}
 	}
 	p.setLevel(l.Log.Level)
 	log := p.logger(p.newScreen(0))

@@ -104,6 +104,9 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 	return r, err
 }
 
+// keptReports is how many of the newest reports of validations are kept.
+const keptReports = 100
+
 // service is a run with everything around it, closed in the reverse order of
 // opening.
 type service struct {
@@ -141,7 +144,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if err := s.openRunner(c, o, store, log); err != nil {
 		return nil, err
 	}
-	reports, foreign, err := serve.OpenReports(c.Validate.Directory, c.Validate.Keep)
+	reports, foreign, err := serve.OpenReports(c.Validate.Directory, keptReports)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +292,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.MaxEvents = o.maxEvents
 	r.Config.Unlabelled = c.Record.Unlabelled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabelledTopics) > 0
 	r.Config.Fruitless = o.refused == "skip"
-	r.Config.PublishEvents, r.Config.PublishInterval = c.HTTP.PublishEvents, c.HTTP.PublishInterval
+	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)

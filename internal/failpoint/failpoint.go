@@ -9,5 +9,6 @@
 // second arrival at run.commit return an error. Without @n every arrival counts.
 // The actions are kill, error, panic, slow, which takes a quarter of a second, and
 // memory, which allocates until the Go runtime is refused more and ends the process.
-// PLACE=ACTION:FILE acts only while that file exists.
+// PLACE=ACTION:FILE acts only while that file exists. NAME=NUMBER is what Number returns of
+// that name, a setting that only tests change.
 package failpoint

@@ -23,18 +23,22 @@ type action struct {
 
 // The state is the process's by nature: one environment, one program to kill.
 var (
-	actions  = parse(os.Getenv("BLANKOUT_FAILPOINTS"))
-	mu       sync.Mutex
-	arrivals = map[string]int{}
+	actions, numbers = parse(os.Getenv("BLANKOUT_FAILPOINTS"))
+	mu               sync.Mutex
+	arrivals         = map[string]int{}
 )
 
-func parse(spec string) map[string]action {
-	m := map[string]action{}
+func parse(spec string) (map[string]action, map[string]float64) {
+	m, set := map[string]action{}, map[string]float64{}
 	for _, part := range strings.Split(spec, ",") {
 		if part == "" {
 			continue
 		}
 		place, what, _ := strings.Cut(part, "=")
+		if x, err := strconv.ParseFloat(what, 64); err == nil {
+			set[place] = x
+			continue
+		}
 		what, at, counted := strings.Cut(what, "@")
 		n, err := strconv.Atoi(at)
 		what, while, _ := strings.Cut(what, ":")
@@ -43,7 +47,15 @@ func parse(spec string) map[string]action {
 		}
 		m[place] = action{what, while, n}
 	}
-	return m
+	return m, set
+}
+
+// Number returns a setting that only tests change.
+func Number(name string, usual float64) float64 {
+	if x, ok := numbers[name]; ok {
+		return x
+	}
+	return usual
 }
 
 // Here marks a place. It returns an error if the place is to fail, and does not
