@@ -289,10 +289,9 @@ func (c Config) Penalisation(factor float64) (kappa, l2 float64) {
 // Estimator is a loss that is an objective of its own and no expectation: the name before a
 // colon, and the bounds that it has; "" stands for the default.
 type Estimator struct {
-	Name          string
-	Level         bool // a number must stand behind the name
-	Bounds        []string
-	SeveralMinima bool
+	Name   string
+	Level  bool // a number must stand behind the name
+	Bounds []string
 	// New gets a Problem whose Kappa and Penalty are those of |w|^2 + c sum loss, or of the
 	// L2 asked for.
 	New func(p Problem, level string, c Config) (Objective, error)
@@ -300,7 +299,7 @@ type Estimator struct {
 
 // tLogisticLoss is the Estimator that every Config knows, because learners have its loss too.
 // The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
-var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, SeveralMinima: true, New: func(p Problem, level string, c Config) (Objective, error) {
+var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, New: func(p Problem, level string, c Config) (Objective, error) {
 	t, err := strconv.ParseFloat(level, 64)
 	if err != nil || !finite(t) {
 		return nil, fmt.Errorf("loss t-logistic:%s: the level %q is not a number", level, level)
@@ -334,19 +333,6 @@ func LossNames(estimators []Estimator) []string {
 		}
 	}
 	return append(names, "dropsvm")
-}
-
-// SeveralMinima reports whether the objective may have more than one minimum.
-func (c Config) SeveralMinima() bool {
-	if own, _, err := c.estimator(); own != nil || err != nil {
-		return own != nil && own.SeveralMinima
-	}
-	name, err := c.LossName()
-	if err != nil {
-		return false
-	}
-	l, err := loss.Parse(name)
-	return err == nil && !l.Facts().Convex
 }
 
 // LossName returns the loss with its bound and margin, as loss.Parse

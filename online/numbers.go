@@ -21,7 +21,7 @@ type NumbersError struct {
 
 func (e *NumbersError) Error() string {
 	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: learn numbers with loss squared, absolute, quantile:T, huber:D or poisson; "+
-		"if they are classes, name them (record.classes, or --classes of train) or set the loss to logistic", e.Loss, e.Labels)
+		"if they are classes, name them (record.classes) or set the loss to logistic", e.Loss, e.Labels)
 }
 
 // targetMismatch says that a loss and a Schema disagree about what labels are.

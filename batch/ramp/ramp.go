@@ -51,7 +51,7 @@ func New(p batch.Problem, s float64) (*Objective, error) {
 
 // Estimator is the loss for a batch.Config: the number behind its name is s, -1 by default.
 func Estimator() batch.Estimator {
-	return batch.Estimator{Name: "ramp", Bounds: []string{"", "gaussian", "chen"}, SeveralMinima: true, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
+	return batch.Estimator{Name: "ramp", Bounds: []string{"", "gaussian", "chen"}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
 		s := -1.0
 		if level != "" {
 			var err error

@@ -243,7 +243,7 @@ func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
 	}
 	if bytes > t.k.Memory/share {
 		if dropping {
-			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples or allow more", n, bytes>>20, t.k.Memory/share>>20)
+			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples", n, bytes>>20, t.k.Memory/share>>20)
 		}
 		return &matrices{}, nil
 	}

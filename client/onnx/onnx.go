@@ -445,7 +445,7 @@ func (t *table) column(field string, value any) (uint32, error) {
 		name = fmt.Sprintf("%s=%v", field, value)
 	}
 	if other, shared := t.used[column]; shared && other != name {
-		return 0, unsayable("%q and %q, which share a column: train with more --bits", name, other)
+		return 0, unsayable("%q and %q, which share a column: train with more record.bits", name, other)
 	}
 	t.used[column] = name
 	return column, nil

@@ -35,6 +35,7 @@ type dataFlags struct {
 	paths    []string
 	settings configFlags   // of which [record] and [registry] count
 	learns   bool          // the command takes other sections of settings, too
+	trains   bool          // it takes [learner], too, by itself
 	flags    record.Config // as the flags that were given have it
 	refused  string        // fail or skip
 	// record says how records are read: what resolve has made of the model's settings,
@@ -88,7 +89,6 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are no features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
 	f.BoolVar(&d.flags.Known, "known", false, "features of svmlight, VW and images go missing: what is known to be gone is no 0, and the\nmodel's rule of --missing answers")
-	f.UintVar(&d.flags.Bits, "bits", d.flags.Bits, "names hash to 2^`BITS` columns")
 	f.Var(groupsFlag{&d.flags}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "what a record does that cannot be used: fail, or skip, which counts it and goes on")
 	d.settings.add(c)
@@ -135,18 +135,14 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 		"weight":     " (default: as the model's events)",
 		"id":         " (default: as the model's events)",
 		"drop":       " (default: as the model's events)",
-		"bits":       "; the model's are in force",
 		"groups":     " (default: the model's)",
 		"known":      "; of features that the command deletes, in any format",
 		"zero-based": "; the model's rule is in force",
 	} {
 		f := c.Flags().Lookup(name)
 		f.Usage += usage
-		switch name {
-		case "label":
+		if name == "label" {
 			f.DefValue = ""
-		case "bits":
-			f.DefValue = "0"
 		}
 	}
 }
@@ -173,7 +169,6 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 		"drop":       func() { recordConfig.Drop = given.Drop },
 		"known":      func() { recordConfig.Known = given.Known },
 		"zero-based": func() { recordConfig.ZeroBased = given.ZeroBased },
-		"bits":       func() { recordConfig.Bits = given.Bits },
 		"groups":     func() { recordConfig.Groups, recordConfig.GroupEvery = given.Groups, given.GroupEvery },
 	} {
 		if d.given(flag) {
@@ -194,11 +189,15 @@ func (d *dataFlags) resolve(m *client.Model) error {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
 	for _, set := range d.settings.set {
-		if !d.learns && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
+		if !d.learns && !(d.trains && strings.HasPrefix(set, "learner.")) && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
 			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body%s", set, d.flagFor(set))}
 		}
 	}
-	l, err := d.settings.loadFor(m, nil)
+	settings := d.settings
+	if d.trains {
+		settings.set = slices.DeleteFunc(slices.Clone(settings.set), func(set string) bool { return strings.HasPrefix(set, "learner.") })
+	}
+	l, err := settings.loadFor(m, nil)
 	if err != nil {
 		return err
 	}

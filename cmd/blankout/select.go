@@ -39,6 +39,10 @@ func (o *trainFlags) checkSelection() error {
 	return nil
 }
 
+// deletions are the shares of features deleted at which the grid is measured besides, for
+// people to compare.
+var deletions = []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}
+
 // axes returns what --grid varies.
 func (o *trainFlags) axes() (axes []batch.Axis, err error) {
 	for _, g := range o.grid {
@@ -60,7 +64,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 		return nil, err
 	}
 	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}, Grid: axes}
-	for _, q := range o.deletions {
+	for _, q := range deletions {
 		if !slices.Contains(s.Deletions, q) {
 			s.Deletions = append(s.Deletions, q)
 		}

@@ -22,6 +22,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/batch/svm"
+	"blankout/config"
 	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
@@ -38,13 +39,11 @@ type trainFlags struct {
 	scaler     string
 	// standardise is the mode of an exact solver.
 	standardise string
-	penalties   int // copies of the penalty report, 0 for none
 	json        bool
 	folds       int
 	validation  []string
 	grid        []string
 	missing     float64
-	deletions   []float64
 	plot        string
 	influences  string
 	places      []place // of the examples, for influences
@@ -97,6 +96,7 @@ prediction is made before it is learned, which gives the progressive error. Ther
 			return nil
 		},
 	}
+	o.data.trains = true
 	o.data.add(c)
 	o.data.join.add(c)
 	o.online.add(c)
@@ -116,24 +116,19 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes,\ntheir probabilities coupled")
 	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
-	f.IntVar(&t.MaxIterations, "max-iterations", 0, "give up after `N` iterations (0: 1000, or 10,000 epochs of coordinate descent)")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
-	f.IntVar(&t.Starts, "starts", t.Starts, "of losses that are not convex: `N` random starts after the one from zero; the best result counts")
 	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
 	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples in the noising penalty, online in the metric")
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
-	f.IntVar(&o.penalties, "penalty-report", 0, "compare the quadratic noising penalty with the exact one, in closed form and by `COPIES`\ndrawn from the noise")
 	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	addMissingFlag(c, &o.online.config.Missing, "what an example scores that is known to lack fields, kept in the model")
 	f.IntVar(&o.covariance, "covariance-fields", 0, "give the model the covariance of the first `N` numeric columns, so that it can fill in those that\nare missing; 256 is a good bound, and that of --solver online (0 none)")
-	f.Float64SliceVar(&o.deletions, "deletions", []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, "measure the grid at the deletion levels `D,…` besides and mark the best settings of each")
-	f.Lookup("deletions").DefValue = "0,0.1,0.3,0.5,0.7,0.9"
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
 	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`; a small one marks a suspected\nwrong label")
 	o.kernel.add(f)
@@ -181,16 +176,8 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		}
 		o.standardise = string(mode)
 	}
-	if err := o.checkTransforms(c); err != nil {
+	if err := o.checkCurves(c); err != nil {
 		return err
-	}
-	if o.penalties != 0 {
-		if loss, _, _ := strings.Cut(o.config.Loss, ":"); !slices.Contains([]string{"linear", "logistic", "poisson"}, loss) {
-			return fmt.Errorf("--penalty-report is for the losses linear, logistic and poisson")
-		}
-		if o.penalties < 2 || o.penalties > 1<<16 || o.config.Copies > 0 {
-			return fmt.Errorf("--penalty-report %d: want 2 to %d copies, and no --copies", o.penalties, 1<<16)
-		}
 	}
 	if err := o.checkSelection(); err != nil {
 		return err
@@ -232,8 +219,6 @@ type trainResult struct {
 	// Selection is the cross validation of --folds, Chosen the settings taken.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
-	// Penalty is the report of --penalty-report.
-	Penalty *batch.Penalties `json:"penalty,omitempty"`
 
 	unpenalised bool   // --l2 0
 	wild        string // what readings the solution may hang on
@@ -302,15 +287,6 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
 		}
 	}
-	if o.penalties > 0 {
-		noise, err := loss.ParseNoise(o.config.Noise)
-		if err != nil {
-			return err
-		}
-		if r.Penalty, err = fit.linear.Penalties(d, noise, o.penalties, o.config.Seed); err != nil {
-			return refusedError{err}
-		}
-	}
 	var suspects []string
 	if o.influences != "" {
 		if suspects, err = o.writeInfluences(fit.linear, d); err != nil {
@@ -353,12 +329,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		if len(suspects) > 0 {
 			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))
 		}
-		if q := r.Penalty; q != nil {
-			fmt.Fprintf(p.stderr, "noising penalty: quadratic %.6g, exact %.6g, sampled %.6g +- %.2g\n", q.Quadratic, q.Exact, q.Sampled, q.SampledError)
-		}
 	}
 	if !r.Converged {
-		advice := "more --max-iterations or a larger --tol may help"
+		advice := "a larger --tol may help"
 		if r.unpenalised && r.Certificate == nil {
 			advice = "without a penalty there is no certificate to stop at; a small one may help, such as --l2 1e-6"
 		}
@@ -418,31 +391,49 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
-// checkTransforms refuses transforms that an exact solver would not know, or pass over.
-func (o *trainFlags) checkTransforms(c *cobra.Command) error {
-	if o.standardise == string(model.StandardiseNone) || o.standardise == string(model.StandardiseScale) {
-		return refuseFlags(c, []string{"transform", "field-transform", "curves", "field-curves", "presence"}, "goes with --standardise auto or all")
+// checkCurves refuses curves that an exact solver would not know, or pass over.
+func (o *trainFlags) checkCurves(c *cobra.Command) error {
+	if err := o.setLearner(func(key string) bool { return key == "learner.field_curves" }, "is for --solver online"); err != nil {
+		return err
 	}
-	if _, err := model.ParseTransform(o.online.config.Transform); err != nil {
-		return fmt.Errorf("--%w", err)
+	if o.standardise == string(model.StandardiseNone) || o.standardise == string(model.StandardiseScale) {
+		if len(o.online.config.FieldCurves) > 0 {
+			return errors.New("learner.field_curves goes with --standardise auto or all")
+		}
+		return refuseFlags(c, []string{"curves"}, "goes with --standardise auto or all")
 	}
 	if err := model.CheckKnots("curves", o.online.config.Curves); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	for name, most := range o.online.config.FieldCurves {
-		if err := model.CheckKnots("field-curves", most); err != nil {
-			return fmt.Errorf("--field-curves %s: %w", name, err)
-		}
-	}
-	if p := o.online.config.Presence; p != "auto" && p != "none" {
-		return fmt.Errorf("--presence %q: want auto or none", p)
-	}
-	for name, t := range o.online.config.FieldTransform {
-		if _, err := model.ParseTransform(t); err != nil {
-			return fmt.Errorf("--field-transform %s: %w", name, err)
-		}
-	}
 	return nil
+}
+
+// setLearner takes over what --set says of [learner], of the keys that are taken.
+func (o *trainFlags) setLearner(taken func(key string) bool, why string) error {
+	var sets []string
+	for _, set := range o.data.settings.set {
+		key, _, _ := strings.Cut(set, "=")
+		if !strings.HasPrefix(key, "learner.") {
+			continue
+		}
+		if flag := o.data.flagFor(set); flag != "" {
+			return fmt.Errorf("--set %s: there is a flag for it%s", set, flag)
+		}
+		if !taken(key) {
+			return fmt.Errorf("--set %s: it %s", key, why)
+		}
+		sets = append(sets, set)
+	}
+	if len(sets) == 0 {
+		return nil
+	}
+	base := config.Default()
+	base.Learner = o.online.config
+	l, err := config.Load(config.Source{Base: &base, Flags: sets})
+	if err == nil {
+		o.online.config = l.Learner
+	}
+	return err
 }
 
 // loadTraining reads the training set, through the Scaler of a model where one

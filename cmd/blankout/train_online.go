@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,10 +32,8 @@ import (
 
 // onlineFlags are the flags of train that only --solver online takes.
 type onlineFlags struct {
-	config      online.Config
-	passes      int
-	classes     []string
-	classWeight map[string]string
+	config online.Config
+	passes int
 	// scale is what an objective with penalty |w|^2 must be multiplied by.
 	scale float64
 }
@@ -47,31 +44,20 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(online.Rules()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random; with --noise auto levels\nof groups are learned as well")
-	f.StringToStringVar(&o.classWeight, "class-weight", nil, "online: `NAME=WEIGHT,…` multiplies the importance of a class's examples")
-	f.Float64Var(&t.Threshold, "threshold", t.Threshold, "online: probability above which an example counts as positive, kept in the model")
-	f.BoolVar(&t.Calibrate, "calibrate", false, "online: fit probabilities to the progressive scores (two classes), kept in the model")
 	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly against a summary of those before, beside the rule\nor (--rule irls) instead of it")
 	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
-	f.StringVar(&t.Presence, "presence", t.Presence, "auto or none: of a number that many events leave out, learn beside its weight that it is there")
 	f.IntVar(&t.Curves, "curves", t.Curves, "learn of every number a piecewise linear curve with at most so many knots, beside its weight; 0 none")
-	f.StringToIntVar(&t.FieldCurves, "field-curves", nil, "`FIELD=KNOTS,…` for single fields")
-	f.Lookup("field-curves").DefValue = ""
-	f.StringVar(&t.Transform, "transform", t.Transform, "of numeric fields that are standardised: auto, none or asinh, for heavy tails")
-	f.StringToStringVar(&t.FieldTransform, "field-transform", nil, "`FIELD=TRANSFORM,…` for single fields")
-	f.Lookup("field-transform").DefValue = ""
-	f.Lookup("class-weight").DefValue = ""
-	f.StringSliceVar(&o.classes, "classes", nil, "online: `NAME,…` of all classes, the last of two is the positive one (default: found in\nthe data, but -1 or 0 and 1 on standard input)")
 }
 
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window", "class-weight", "threshold", "calibrate", "classes"}
-	exactOnly  = []string{"tol", "max-iterations", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "deletions", "plot", "penalty-report", "influences",
-		"starts", "kernel", "drop-q", "keep", "epochs", "memory"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window"}
+	exactOnly  = []string{"tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
+		"kernel", "drop-q", "keep", "epochs"}
 )
 
 // refuseFlags returns an error that names the first of the flags that was given.
@@ -95,11 +81,10 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		why   string
 	}{
 		{false, onlineOnly, "is for --solver online"},
-		{len(o.grid) > 0, []string{"expected-missing", "deletions"}, "goes with --grid, or with --solver online"},
-		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs", "memory"}, "is for --loss dropsvm"},
-		{!svm.IsLoss(lossName), []string{"curves", "field-curves", "presence"}, "is of linear models"},
+		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
+		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
+		{!svm.IsLoss(lossName), []string{"curves"}, "is of linear models"},
 		{!loss.IsRegression(lossName) || o.online.config.Missing != string(model.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
-		{losses || o.config.SeveralMinima(), []string{"starts"}, "is for losses that are not convex: t-logistic:T, erf, ramp, or logistic with --bound quadratic-noising"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {
@@ -135,14 +120,11 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err := o.data.resolve(nil); err != nil {
 		return err
 	}
-	classes := o.online.classes
-	if len(classes) == 0 {
-		classes = o.data.record.Classes
-	}
+	classes := o.data.record.Classes
 	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.online.config.Loss), loss.OfCounts(o.online.config.Noise)
 	ofNumbers := o.data.record.Target != loss.Sign
-	if ofNumbers && len(o.online.classes) > 0 {
-		return usageError{fmt.Errorf("--classes: the labels of loss %s are numbers", o.online.config.Loss)}
+	if ofNumbers && len(classes) > 0 {
+		return usageError{fmt.Errorf("record.classes: the labels of loss %s are numbers", o.online.config.Loss)}
 	}
 	unnamed := len(classes) == 0 && !ofNumbers
 	if unnamed && !slices.Contains(o.data.paths, "-") {
@@ -264,15 +246,8 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
 		t.C, o.online.scale = 1/(o.config.L2*loss.Cost(l, 1)), cmp.Or(o.config.L2, 1)
 	}
-	for name, text := range o.online.classWeight {
-		w, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("--class-weight %s=%s: want a number", name, text)
-		}
-		if t.ClassWeight == nil {
-			t.ClassWeight = map[string]float64{}
-		}
-		t.ClassWeight[name] = w
+	if err := o.setLearner(func(string) bool { return true }, ""); err != nil {
+		return err
 	}
 	if o.online.passes < 1 {
 		return fmt.Errorf("--passes %d: want at least 1", o.online.passes)
@@ -331,9 +306,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	if learner.SetPositive(o.data.record.PositiveName()); len(o.online.classes) == 2 {
-		learner.SetPositive(o.online.classes[1])
-	}
+	learner.SetPositive(o.data.record.PositiveName())
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),

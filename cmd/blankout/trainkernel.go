@@ -21,7 +21,6 @@ type kernelFlags struct {
 	config svm.Config
 	// Flags whose text svm.Config.Set reads.
 	strength, epochs string
-	memory           int
 }
 
 func (k *kernelFlags) add(f *pflag.FlagSet) {
@@ -30,7 +29,6 @@ func (k *kernelFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty; 0 is the ordinary support vector machine, auto 1/n for\nn examples")
 	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "of dropsvm: probability that an entry of the kernel matrix stays")
 	f.StringVar(&k.epochs, "epochs", "inf", "of dropsvm: `N` rounds of dropping, or inf for their limit in closed form")
-	f.IntVar(&k.memory, "memory", k.config.Memory>>20, "of dropsvm: `MB` for kernel matrices")
 }
 
 // checkKernel returns the first thing wrong with the flags of a kernel machine.
@@ -42,10 +40,6 @@ func (o *trainFlags) checkKernel() error {
 		}
 	}
 	k.config.Drop.Seed = o.config.Seed
-	if k.memory < 1 || k.memory > 1<<30 {
-		return fmt.Errorf("--memory %d: want a number of MB", k.memory)
-	}
-	k.config.Memory = k.memory << 20
 	c := &o.config
 	switch {
 	case c.Noise != "none" || c.Copies > 0:

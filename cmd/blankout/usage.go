@@ -31,18 +31,16 @@ var groups = []struct {
 	names []string
 }{
 	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
-	{"Record", []string{"format", "label", "weight", "id", "drop", "classes", "bits", "zero-based", "refused", "unknown", "group", "groups", "known"}},
+	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unknown", "group", "groups", "known"}},
 	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
-		"expected-missing-groups", "covariance-fields", "presence", "standardise", "scaler", "transform", "field-transform", "curves", "field-curves", "calibrate", "class-weight",
-		"threshold", "learn"}},
-	{"Solver", []string{"solver", "tol", "max-iterations", "starts", "threads", "seed"}},
+		"expected-missing-groups", "covariance-fields", "standardise", "scaler", "curves", "learn"}},
+	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window"}},
-	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs", "memory"}},
+	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},
 	{"Deletion", []string{"delete", "delete-groups", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
-	{"Members", []string{"members", "partitions", "crash", "pause", "delay", "timeout", "session", "rate", "precision"}},
-	{"Selection", []string{"grid", "folds", "validation", "deletions", "hold-out"}},
+	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
-	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "penalty-report", "help"}},
+	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "help"}},
 }
 
 // flagGroup is a group of a command's own flags; its Title is empty where there is one.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -145,5 +148,46 @@ func TestJSON(t *testing.T) {
 		if err != nil || !strings.Contains(c.UsageString(), "\nInput Flags:\n") {
 			t.Errorf("%s: its flags are in no groups: %v", name, err)
 		}
+	}
+}
+
+// Every flag of blankout that a document names is one.
+func TestFlagsInDocuments(t *testing.T) {
+	known := map[string]bool{"help": true, "version": true, "bfgs": true, "oaa": true} // the last two of VW
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		add := func(f *pflag.Flag) { known[f.Name] = true }
+		c.LocalFlags().VisitAll(add)
+		c.InheritedFlags().VisitAll(add)
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&program{}).root())
+	code := regexp.MustCompile("`(?:blankout )?[^`\n]*--[^`\n]*`|(?m)^(?:    )?blankout .*$")
+	flag := regexp.MustCompile(`(?:^|[ \x60])--([a-z][a-z0-9-]*)`)
+	documents, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, document := range append(documents, "../../README.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range code.FindAllString(string(text), -1) {
+			if command := strings.Trim(span, "` "); !strings.HasPrefix(command, "--") && !strings.HasPrefix(command, "blankout ") && !strings.HasPrefix(command, "-") {
+				continue // another program's
+			}
+			for _, m := range flag.FindAllStringSubmatch(span, -1) {
+				if found++; !known[m[1]] {
+					t.Errorf("%s: no command has --%s: %s", document, m[1], span)
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d flags found in the documents", found)
 	}
 }

@@ -84,7 +84,7 @@ MODELS = {
     "online-scale": (["--solver", "online", "--standardise", "scale", "--noise", "dropout:0.2"], RECORD, 2),
     "online-none": (["--solver", "online", "--standardise", "none", "--noise", "dropout:0.2"], PLAIN, 2),
     "online-five": (["--solver", "online", "--passes", "2"], RECORD, 5),
-    "weighted": (["--solver", "online", "--class-weight", "c1=4", "--threshold", "0.7", "--calibrate"], RECORD, 2),
+    "weighted": (["--solver", "online", "--set", "learner.class_weight={c1=4}", "--set", "learner.threshold=0.7", "--set", "learner.calibrate=true"], RECORD, 2),
 }
 
 

@@ -51,7 +51,7 @@ def test_columns_by_number(program, mode, classes, solver):
     [
         (["--standardise", "auto", *EXACT], 2),
         (["--standardise", "all", "--missing", "rescale", *EXACT], 4),
-        (["--solver", "online", "--calibrate", "--threshold", "0.6", "--covariance-fields", "0"], 2),
+        (["--solver", "online", "--set", "learner.calibrate=true", "--set", "learner.threshold=0.6", "--covariance-fields", "0"], 2),
         (["--solver", "online", "--missing", "as-is"], 2),
         (["--loss", "poisson", "--standardise", "auto"], 2),
     ],
@@ -140,7 +140,7 @@ def test_refused_by_name(program, args, said):
         ([], ("near", "words"), 'the field "words" of words'),
         ([], ("near", "colour"), "the empty string"),
         (["--set", "record.max_names=2"], ("near", "colour"), "max_names"),
-        (["--bits", "2"], ("near", "far", "count", "heavy", "new", "signed"), "share a column"),
+        (["--set", "record.bits=2"], ("near", "far", "count", "heavy", "new", "signed"), "share a column"),
     ],
 )
 def test_fields_refused_by_name(program, args, kept, said):

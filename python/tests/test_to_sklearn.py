@@ -28,7 +28,7 @@ def test_columns_by_number(program, classes, args):
 
 def test_names_and_calibration(program):
     data = [{k: v for k, v in e.items() if k in ("label", "near", "count")} for e in events(500, 50, nulls=0)]
-    args = ["--solver", "online", "--standardise", "none", "--calibrate"]
+    args = ["--solver", "online", "--standardise", "none", "--set", "learner.calibrate=true"]
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
     model = blankout.load(program.home / "m")
     same = model.to_sklearn()
@@ -53,7 +53,7 @@ def test_numbers(program):
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),
         (["--known"], "go missing"),
-        (["--solver", "online", "--standardise", "none", "--threshold", "0.9"], "threshold 0.9"),
+        (["--solver", "online", "--standardise", "none", "--set", "learner.threshold=0.9"], "threshold 0.9"),
     ],
 )
 def test_refused_by_name(program, args, said):

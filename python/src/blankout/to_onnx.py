@@ -250,7 +250,7 @@ class _Table:
 
     def _take(self, column: int, name: str) -> int:
         if self._columns.setdefault(column, name) != name:
-            raise Unsayable(f'"{name}" and "{self._columns[column]}" share a column: train with more --bits')
+            raise Unsayable(f'"{name}" and "{self._columns[column]}" share a column: train with more record.bits')
         return column
 
     def _hash(self, field: str, value: str) -> int:

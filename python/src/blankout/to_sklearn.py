@@ -73,7 +73,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
     if model.loss.startswith("poisson"):
         raise Unsayable("the loss poisson: what it expects is the exponential of its score")
     if model._curves is not None:
-        raise Unsayable("curves, which are no lines, and that a number is there (train without --curves and with --presence none)")
+        raise Unsayable("curves, which are no lines, and that a number is there (train without --curves and with --standardise none)")
     if model._statistics is not None:
         raise Unsayable(
             f'standardising "{model._scaler.mode}" bounds values, which a linear model cannot say (train with --standardise none)'
@@ -89,7 +89,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
         names = [f.name for f in schema.fields[1:]]
         wanted = np.array([schema.number_column(n) for n in names])
         if len(set(wanted.tolist())) < len(wanted):
-            raise Unsayable("fields that share a column: train with more --bits")
+            raise Unsayable("fields that share a column: train with more record.bits")
         weights = np.zeros((len(names), model._outputs))
         known, slots = rows.find(wanted)
         weights[known] = model._weights[slots]
