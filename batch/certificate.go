@@ -408,7 +408,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 		}
 	})
 	smoothing := o.eps * o.eps
-	pen := o.p.Penalty.along(o.w, d)
+	pen := o.p.Penalty.Along(o.w, d)
 	return func(t float64) (value, slope, curvature float64) {
 		type sums struct{ value, slope, curvature float64 }
 		group := make([]sums, len(o.sum.partial))
@@ -431,15 +431,15 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 		for _, s := range group {
 			value, slope, curvature = value+s.value, slope+s.slope, curvature+s.curvature
 		}
-		return pen.add(t, value, slope, curvature)
+		return pen.Add(t, value, slope, curvature)
 	}
 }
 
-// polynomial is a penalty along a line.
-type polynomial [3]float64
+// Polynomial is a penalty along a line.
+type Polynomial [3]float64
 
-// along returns the penalty at w + t d as a polynomial in t.
-func (p Penalty) along(w, d []float64) (out polynomial) {
+// Along returns the penalty at w + t d as a polynomial in t.
+func (p Penalty) Along(w, d []float64) (out Polynomial) {
 	for i, r := range p.R {
 		u := w[i]
 		if p.Centre != nil {
@@ -452,7 +452,7 @@ func (p Penalty) along(w, d []float64) (out polynomial) {
 	return out
 }
 
-// add adds the penalty at t to the losses and their derivatives there.
-func (p polynomial) add(t, value, slope, curvature float64) (float64, float64, float64) {
+// Add adds the penalty at t to the losses and their derivatives there.
+func (p Polynomial) Add(t, value, slope, curvature float64) (float64, float64, float64) {
 	return value + p[0] + t*(p[1]+t*p[2]), slope + p[1] + 2*t*p[2], curvature + 2*p[2]
 }

@@ -6,13 +6,14 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/internal/problems"
 	"blankout/loss"
 )
 
 // The closed form is the sampled penalty within its error where scores are sums
 // of many terms; the quadratic one is near both for little noise and off for much.
 func TestPenalties(t *testing.T) {
-	schema, all := events(t, "testdata/adult.svm.gz")
+	schema, all := problems.Events(t, "testdata/adult.svm.gz")
 	var b batch.Builder
 	for i := range all[:200] {
 		if err := b.Add(&all[i]); err != nil {

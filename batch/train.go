@@ -398,15 +398,6 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	default:
 		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
-	problem := func(d *Data, b Subproblem, c Config, l loss.Loss) Problem {
-		factor := 1.0 // of an objective of its own
-		if l != nil {
-			factor = l.Facts().Cost
-		}
-		kappa, l2 := c.Penalisation(factor)
-		return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
-			Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
-	}
 	own, level, err := c.estimator()
 	if err != nil {
 		return nil, "", err
@@ -417,19 +408,44 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 			name += ":" + c.Bound // the loss of that name is another one
 		}
 		return func(d *Data, b Subproblem, c Config) (Objective, error) {
-			return own.New(problem(d, b, c, nil), level, c)
+			return own.New(c.Problem(d, b, nil, noise), level, c)
 		}, name, nil
 	}
-	if name, err = c.LossName(); err != nil {
-		return nil, "", err
-	}
-	l, err := loss.Parse(name)
+	l, err := c.Expectation()
 	if err != nil {
 		return nil, "", err
 	}
 	return func(d *Data, b Subproblem, c Config) (Objective, error) {
-		return NewExpected(problem(d, b, c, l))
+		return NewExpected(c.Problem(d, b, l, noise))
 	}, l.String(), nil
+}
+
+// Expectation returns the loss whose expectation c minimises. It returns an error where the
+// loss is an Estimator.
+func (c Config) Expectation() (loss.Loss, error) {
+	own, _, err := c.estimator()
+	if err != nil {
+		return nil, err
+	}
+	if own != nil {
+		return nil, fmt.Errorf("loss %s is an objective of its own", c.Loss)
+	}
+	name, err := c.LossName()
+	if err != nil {
+		return nil, err
+	}
+	return loss.Parse(name)
+}
+
+// Problem returns the Problem of a binary problem on d. l is nil for an Estimator.
+func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Problem {
+	factor := 1.0
+	if l != nil {
+		factor = l.Facts().Cost
+	}
+	kappa, l2 := c.Penalisation(factor)
+	return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
+		Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 }
 
 // Subproblems cuts the task into binary problems.

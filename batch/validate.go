@@ -280,6 +280,10 @@ var (
 // Outputs returns the number of outputs of the live model.
 func (v *Evidence) Outputs() int { return v.live.Outputs }
 
+// LearnedData returns the events that the live model has learned; there can be no more from here
+// on.
+func (v *Evidence) LearnedData() *Data { return v.all().Subset(v.learned) }
+
 // all returns the events gathered; there can be no more from here on.
 func (v *Evidence) all() *Data {
 	if v.data == nil {
@@ -317,6 +321,7 @@ type Exact struct {
 	Live, Objective float64 // of the live and of the exact weights
 	Gap             float64 // bounds Objective - minimum, infinite where nothing does
 	Converged       bool
+	Iterations      int
 	live, weights   linear // by output
 	loss            string
 }
@@ -327,7 +332,7 @@ type Exact struct {
 // ErrOneClass, of the configuration and of ctx.
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	all := v.all()
-	learned := all.Subset(v.learned)
+	learned := v.LearnedData()
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
@@ -343,29 +348,78 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 	if u != nil {
 		name = u.loss.String()
 	}
-	e := &Exact{live: v.weights(all, live, c.Config), Converged: true, loss: name}
-	now, earlier := u.standard(all, e.live, c.Config), linear(nil)
+	own := v.weights(all, live, c.Config)
+	now, earlier := u.standard(all, own, c.Config), linear(nil)
 	if c.Start != nil {
 		earlier = u.standard(all, v.weights(all, c.Start, c.Config), c.Config)
 	}
-	e.weights = make(linear, len(e.live))
-	solved := 0
-	for k := range e.live {
-		problem, ok := learned.againstTheRest(k, len(e.live))
+	e, err := solveOutputs(ctx, all, now, earlier, c, func(k int) (Objective, error) {
+		problem, ok := learned.AgainstTheRest(k, len(now))
 		if u != nil {
 			problem, ok = u.problem(learned)
 		}
 		if !ok {
-			// A class that has not appeared, or the only one: nothing to tell apart.
-			e.weights[k] = make([]float64, len(e.live[k]))
-			copy(e.weights[k][all.Columns():], e.live[k][all.Columns():])
-			continue
+			return nil, nil
 		}
-		solved++
-		o, err := build(learned, problem, c.Config)
+		return build(learned, problem, c.Config)
+	})
+	if u != nil && errors.Is(err, ErrOneClass) {
+		err = errOneValue
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.live, e.loss = own, name
+	outside := v.outside(all, live, c.Config)
+	if u != nil {
+		outside /= u.slope() * u.slope()
+		e.weights = u.own(all, e.weights)
+	}
+	e.Live += outside
+	e.Linear = v.model(all, live, e.weights, c.Noise, name)
+	if u != nil {
+		e.Residual = e.residual(u, v.measured(v.learned))
+	}
+	return e, nil
+}
+
+// ExactOf solves the exact problem of the live model over columns, in ascending order, whose
+// events somebody else has: objective returns that of an output, nil where there is nothing to
+// tell apart. Errors are as of Exact.
+func (v *Evidence) ExactOf(ctx context.Context, columns []uint32, c ValidateConfig, objective func(output int) (Objective, error)) (*Exact, error) {
+	l, err := c.Expectation()
+	if err != nil {
+		return nil, err
+	}
+	d := &Data{columns: columns, Schema: v.live.Schema}
+	now := v.weights(d, v.live, c.Config)
+	e, err := solveOutputs(ctx, d, now, nil, c, objective)
+	if err != nil {
+		return nil, err
+	}
+	e.live, e.loss = now, l.String()
+	e.Live += v.outside(d, v.live, c.Config)
+	e.Linear = v.model(d, v.live, e.weights, c.Noise, e.loss)
+	return e, nil
+}
+
+// solveOutputs solves the problem of every output, from its weights now or, where those are
+// better, from earlier ones, which may be nil.
+func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateConfig, objective func(k int) (Objective, error)) (*Exact, error) {
+	e := &Exact{Converged: true, weights: make(linear, len(now))}
+	solved := 0
+	for k := range now {
+		o, err := objective(k)
 		if err != nil {
 			return nil, err
 		}
+		if o == nil {
+			// A class that has not appeared, or the only one: nothing to tell apart.
+			e.weights[k] = make([]float64, len(now[k]))
+			copy(e.weights[k][d.Columns():], now[k][d.Columns():])
+			continue
+		}
+		solved++
 		value := o.ValueGrad(now[k], nil)
 		opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: now[k], Progress: c.Progress}
 		if earlier != nil && k < len(earlier) && o.ValueGrad(earlier[k], nil) < value {
@@ -380,22 +434,10 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 		e.Objective += solution.Objective
 		e.Gap += solution.Gap
 		e.Converged = e.Converged && solution.Converged
+		e.Iterations += solution.Iterations
 	}
-	switch {
-	case solved == 0 && u != nil:
-		return nil, errOneValue
-	case solved == 0:
+	if solved == 0 {
 		return nil, ErrOneClass
-	}
-	outside := v.outside(all, live, c.Config)
-	if u != nil {
-		outside /= u.slope() * u.slope()
-		e.weights = u.own(all, e.weights)
-	}
-	e.Live += outside
-	e.Linear = v.model(all, live, e.weights, c.Noise, name)
-	if u != nil {
-		e.Residual = e.residual(u, v.measured(v.learned))
 	}
 	return e, nil
 }
@@ -559,9 +601,9 @@ func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	}
 }
 
-// againstTheRest returns the problem of output k of a model with so many of
+// AgainstTheRest returns the problem of output k of a model with so many of
 // them; ok is false if the labels do not have both sides.
-func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
+func (d *Data) AgainstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {
 		positive = 1

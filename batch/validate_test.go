@@ -2,9 +2,7 @@ package batch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,66 +10,10 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/internal/problems"
 	"blankout/model"
 	"blankout/online"
-	"blankout/record"
-	"blankout/stream"
 )
-
-// events returns events that a test can present again and again.
-func events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
-	t.Helper()
-	c := record.DefaultConfig()
-	c.Classes = []string{"-1", "1"}
-	schema := c.Schema()
-	file, err := stream.OpenFile(path, c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var all []blankout.Example
-	for {
-		var b blankout.Batch
-		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
-			return schema, all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range b.Examples {
-			e.Features = e.Features.Clone()
-			all = append(all, e)
-		}
-	}
-}
-
-// several returns events of k classes with numeric features of which class c
-// shows in feature j if j%k == c.
-func several(k, n int) (*blankout.Schema, []blankout.Example) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var classes []string
-	for c := range k {
-		classes = append(classes, fmt.Sprint("c", c))
-	}
-	schema := blankout.NewSchema(10, classes, k)
-	for i := range 20 {
-		schema.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric, Group: []string{"left", "right"}[i/10]})
-	}
-	var all []blankout.Example
-	for i := range n {
-		e := blankout.Example{Label: i % k, Weight: 1, Offset: int64(i)}
-		for j := range 20 {
-			x := 3 + 2*r.NormFloat64()
-			if j%k == e.Label {
-				x += 3
-			}
-			e.Features.Index = append(e.Features.Index, uint32(j))
-			e.Features.Value = append(e.Features.Value, x)
-			e.Field = append(e.Field, uint16(j+1))
-		}
-		all = append(all, e)
-	}
-	return schema, all
-}
 
 // validated learns every event but each tenth and validates.
 func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
@@ -101,8 +43,8 @@ func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, ch
 // The exact side is what Train finds on the same events, through the Scaler
 // frozen at the live model.
 func TestValidateIsTrain(t *testing.T) {
-	adultSchema, adult := events(t, "testdata/adult.svm.gz")
-	severalSchema, more := several(4, 800)
+	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
+	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
 		name   string
 		schema *blankout.Schema
@@ -183,14 +125,14 @@ func without(r *rand.Rand, e *blankout.Example, d float64) *blankout.Example {
 func TestGroupForecastIsSimulation(t *testing.T) {
 	const every = 4
 	for _, classes := range []int{2, 4} {
-		schema, all := several(classes, 2000)
+		schema, all := problems.Several(classes, 2000)
 		for i := range schema.Fields {
 			schema.Fields[i].Group = ""
 		}
 		if r, _, _ := validated(t, schema, all, func(*online.Config) {}, batch.DefaultValidateConfig()); r.Live.GroupRobustness != nil {
 			t.Errorf("without groups: %v", r.Live.GroupRobustness)
 		}
-		schema, all = several(classes, 2000)
+		schema, all = problems.Several(classes, 2000)
 		for i := range schema.Fields[1:] {
 			schema.Fields[1+i].Group = fmt.Sprint("g", i/every)
 		}
@@ -231,9 +173,9 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 // deleted, and what the death of a
 // feature or group does is what zeroing it does.
 func TestForecastIsSimulation(t *testing.T) {
-	adultSchema, adult := events(t, "testdata/adult.svm.gz")
-	severalSchema, more := several(4, 2000)
-	binarySchema, binary := several(2, 4000) // 20 features: the normal approximation
+	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
+	severalSchema, more := problems.Several(4, 2000)
+	binarySchema, binary := problems.Several(2, 4000) // 20 features: the normal approximation
 	for _, tt := range []struct {
 		name   string
 		schema *blankout.Schema
@@ -365,7 +307,7 @@ func TestFailureOfCross(t *testing.T) {
 // that it has.
 func TestValidateMissing(t *testing.T) {
 	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
-		schema, all := several(2, 3000)
+		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
 		weights := make([]float64, 1<<schema.Bits)
 		for i := range weights {

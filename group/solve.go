@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/joint"
 	"blankout/model"
 	"blankout/stream"
 	"blankout/validate"
@@ -100,7 +101,7 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	}
 	request := requestOf(replica)
 	problem := m.Validator.Problem(request)
-	if err := batch.CheckTogether(problem); err != nil {
+	if err := joint.Check(problem); err != nil {
 		return nil, nil, err
 	}
 	a := &asker{Member: m, heardAt: map[MemberID]time.Time{}}
@@ -116,12 +117,12 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	out := &Solved{Name: m.Config.Name, Base: base.Offset, Verified: true, Loss: request.Live.Loss, Noise: request.Live.Noise}
 	own, err := a.gather(ctx, request.At, out, ready)
 	if err == nil {
-		err = a.say(ctx, &message{About: aboutColumns, Parts: a.parts, vector: packColumns(batch.Union(own)), Has: true})
+		err = a.say(ctx, &message{About: aboutColumns, Parts: a.parts, vector: packColumns(joint.Union(own)), Has: true})
 	}
-	var exact *batch.Together
+	var exact *joint.Solution
 	if err == nil {
 		problem.Progress = progress
-		exact, err = batch.SolveTogether(ctx, request.Live, a, own, problem)
+		exact, err = joint.Solve(ctx, request.Live, a, own, problem)
 	}
 	end, done := context.WithTimeout(context.WithoutCancel(ctx), m.Kafka.RequestTimeout)
 	defer done()
@@ -153,7 +154,7 @@ func recordsOf(at blankout.Offsets) (n uint64) {
 	return n
 }
 
-// asker is the side that asks: it puts the questions of a batch.Joint to the members.
+// asker is the side that asks: it puts the questions of a joint.Objective to the members.
 type asker struct {
 	*Member
 	job     MemberID
@@ -302,14 +303,14 @@ func (a *asker) gather(ctx context.Context, at blankout.Offsets, out *Solved, re
 	return own, nil
 }
 
-// Ask implements batch.Parts.
-func (a *asker) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, error) {
+// Ask implements joint.Parts.
+func (a *asker) Ask(ctx context.Context, q *joint.Question) ([]*joint.Answer, error) {
 	a.round++
 	m := &message{About: aboutQuestion, Round: a.round, Ask: uint64(q.Ask), Output: int64(q.Output), Numbers: q.Scalars, Has: q.W != nil, vector: packFloats(q.W)}
 	if err := a.say(ctx, m); err != nil {
 		return nil, err
 	}
-	answers := make([]*batch.Answer, len(a.parts))
+	answers := make([]*joint.Answer, len(a.parts))
 	for left := len(answers); left > 0; {
 		m, err := a.listen(ctx)
 		if err != nil {
@@ -321,7 +322,7 @@ func (a *asker) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, er
 		if m.About != aboutAnswer || m.Round != a.round || i < 0 || answers[i] != nil {
 			continue
 		}
-		answers[i] = &batch.Answer{Sums: m.Numbers}
+		answers[i] = &joint.Answer{Sums: m.Numbers}
 		if m.Has {
 			answers[i].Vector = unpackFloats(m.vector)
 		}
@@ -384,7 +385,7 @@ type worker struct {
 // workerPart is the events of a partition.
 type workerPart struct {
 	part
-	*batch.Part
+	*joint.Part
 	read     uint64 // records
 	verified bool
 }
@@ -552,13 +553,13 @@ func (w *worker) join(m *message) error {
 
 // answer answers a question for each part, one after the other.
 func (w *worker) answer(ctx context.Context, m *message) error {
-	q := &batch.Question{Ask: batch.Ask(m.Ask), Output: int(m.Output), Scalars: m.Numbers}
+	q := &joint.Question{Ask: joint.Ask(m.Ask), Output: int(m.Output), Scalars: m.Numbers}
 	if m.Has {
 		q.W = unpackFloats(m.vector)
 	}
 	w.questions++
 	for _, p := range w.parts {
-		var a *batch.Answer
+		var a *joint.Answer
 		err := w.beside(ctx, func() (err error) {
 			a, err = p.Answer(ctx, q)
 			return err

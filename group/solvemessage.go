@@ -58,12 +58,12 @@ type about uint64
 const (
 	aboutWaiting  about = iota + 1 // who asked is still there
 	aboutColumns                   // the members of Parts have these parts; the vector is all columns
-	aboutQuestion                  // a batch.Question, of Round
+	aboutQuestion                  // a joint.Question, of Round
 	aboutEnd                       // no more will be asked
 	aboutClaim                     // a member reads Parts again
 	aboutWorking                   // it is at work
 	aboutReady                     // it has read Part, of so many Counts; the vector is its columns
-	aboutAnswer                    // a batch.Answer of Part to the question of Round
+	aboutAnswer                    // a joint.Answer of Part to the question of Round
 	aboutFailure                   // it cannot go on: Text; with Counts, because the base is gone
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/joint"
 	"blankout/model"
 	"blankout/online"
 )
@@ -359,9 +360,9 @@ type readError struct{ error }
 func (e readError) Unwrap() error { return e.error }
 
 // Part gathers the events of s.At, some partitions of a stream of so many records in all,
-// as a part of the exact problem of the whole stream (batch.SolveTogether). It returns how
+// as a part of the exact problem of the whole stream (joint.Solve). It returns how
 // many records were read, and whether they are those that were counted in.
-func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *batch.Part, read uint64, verified bool, err error) {
+func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *joint.Part, read uint64, verified bool, err error) {
 	own := *v
 	own.Config.HoldoutTopic, own.OpenHoldout = "", nil
 	if w := v.Config.Window; w > 0 {
@@ -377,7 +378,7 @@ func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *bat
 	if err != nil {
 		return nil, 0, false, err
 	}
-	p, err = got.evidence.Part(v.Problem(s))
+	p, err = joint.NewPart(got.evidence, v.Problem(s))
 	return p, got.read, got.verified, err
 }
 

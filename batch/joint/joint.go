@@ -1,7 +1,10 @@
-package batch
-
-// This file holds the exact problem of a data set that is cut into parts, each of which is
+// Package joint solves the exact problem of a data set that is cut into parts, each of which is
 // in one place only: the parts answer for their rows, and nobody sees all of them.
+//
+// A [Part] answers a [Question] with sums over its rows, [Parts] puts questions to all of them
+// at the same time, and an [Objective] of batch.Solve is made of the answers. [Solve] does all
+// of it.
+package joint
 
 import (
 	"context"
@@ -11,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"blankout/batch"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -35,18 +39,18 @@ const (
 	AskBound                   // thetas Scalars: the rows' own parts of the gap, sum of v, of weight, and of weight with less v than smoothing; a vector, the gradient at the dual point
 )
 
-// Question is what a Joint asks all of its parts.
+// Question is what an Objective asks all of its parts.
 type Question struct {
 	Ask     Ask
 	Output  int       // of the model
 	Scalars []float64 // see Ask
-	W       []float64 // by column of the Joint, then the intercept if there is one; nil where none is asked about
+	W       []float64 // by column of the Objective, then the intercept if there is one; nil where none is asked about
 }
 
 // Answer is what a part says.
 type Answer struct{ Sums, Vector []float64 }
 
-// Parts is where the parts of a Joint are.
+// Parts is where the parts of an Objective are.
 type Parts interface {
 	// Ask puts a question to all parts, which work at the same time, and returns their
 	// answers in the order of the parts. It is called with one Question after the other,
@@ -56,44 +60,48 @@ type Parts interface {
 
 // Part is the rows of one part of a data set. It is not safe for concurrent use.
 type Part struct {
-	data    *Data // learned rows
-	config  ValidateConfig
-	outputs int
-	build   func(*Data, Subproblem, Config) (Objective, error)
-	place   []int // own columns among those of the Joint
+	data    *batch.Data // learned rows
+	columns []uint32
+	config  batch.ValidateConfig
+	noise   loss.Noise
+	loss    loss.Loss
+	place   []int // own columns among those of the Objective
 	problem []*partOf
 }
 
 // partOf is a Part's problem of one output.
 type partOf struct {
-	o                  *Expected // nil without a row that counts
+	rows               *batch.RowSums // nil without a row that counts
 	positive, negative float64
 	w, vector          []float64
 	line               func(t float64) (value, slope, curvature float64)
 }
 
-// Part returns the events learned as a part of a larger data set, for the exact problem of
+// NewPart returns the events learned as a part of a larger data set, for the exact problem of
 // classes. No more events can come from here on.
-func (v *Evidence) Part(c ValidateConfig) (*Part, error) {
-	noise, _, err := jointly(c)
+func NewPart(v *batch.Evidence, c batch.ValidateConfig) (*Part, error) {
+	noise, l, err := check(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &Part{data: v.all().Subset(v.learned), config: c, outputs: v.live.Outputs, problem: make([]*partOf, v.live.Outputs)}
-	if p.build, _, err = c.objective(noise); err != nil {
-		return nil, err
+	p := &Part{data: v.LearnedData(), config: c, noise: noise, loss: l, problem: make([]*partOf, v.Outputs())}
+	for i := range p.data.Columns() {
+		p.columns = append(p.columns, p.data.Column(i))
 	}
 	return p, nil
 }
 
-// CheckTogether returns why parts cannot solve a problem together, nil if they can.
-func CheckTogether(c ValidateConfig) error {
-	_, _, err := jointly(c)
+// Check returns why parts cannot solve a problem together, nil if they can.
+func Check(c batch.ValidateConfig) error {
+	_, _, err := check(c)
 	return err
 }
 
-// jointly returns the noise and the loss of a problem that parts can solve together.
-func jointly(c ValidateConfig) (noise loss.Noise, l loss.Loss, err error) {
+// check returns the noise and the loss of a problem that parts can solve together.
+func check(c batch.ValidateConfig) (noise loss.Noise, l loss.Loss, err error) {
+	if err := c.Check(); err != nil {
+		return nil, nil, err
+	}
 	if noise, err = loss.ParseNoise(c.Noise); err != nil {
 		return nil, nil, err
 	}
@@ -104,37 +112,26 @@ func jointly(c ValidateConfig) (noise loss.Noise, l loss.Loss, err error) {
 	if loss.IsRegression(c.Loss) {
 		return nil, nil, fmt.Errorf("loss %s: parts are solved together for classes only; solve it on one machine", c.Loss)
 	}
-	own, _, err := c.estimator()
-	if err != nil {
-		return nil, nil, err
-	}
-	if own != nil {
-		return nil, nil, fmt.Errorf("loss %s is not solved by sums over parts; solve it on one machine", c.Loss)
-	}
-	name, err := c.LossName()
-	if err != nil {
-		return nil, nil, err
-	}
-	if l, err = loss.Parse(name); err != nil {
-		return nil, nil, err
+	if l, err = c.Expectation(); err != nil {
+		return nil, nil, fmt.Errorf("parts are solved together by sums over their rows, and %w; solve it on one machine", err)
 	}
 	if c1 == 0 && c2 == 0 && l.Facts().Kink != nil {
 		// Nothing rounds the kink off, and the methods for that case read rows one by one.
-		return nil, nil, fmt.Errorf("loss %s without noise has a kink, and parts cannot be solved together exactly; solve it on one machine, or learn under noise", name)
+		return nil, nil, fmt.Errorf("loss %v without noise has a kink, and parts cannot be solved together exactly; solve it on one machine, or learn under noise", l)
 	}
 	return noise, l, nil
 }
 
 // Columns returns the columns of the part in ascending order. The caller must not change
 // them.
-func (p *Part) Columns() []uint32 { return p.data.columns }
+func (p *Part) Columns() []uint32 { return p.columns }
 
 // Rows returns how many events the part has learned.
 func (p *Part) Rows() int { return p.data.Rows() }
 
 // Join tells the part the columns of all parts, in ascending order.
 func (p *Part) Join(all []uint32) error {
-	place, err := placeOf(p.data.columns, all)
+	place, err := placeOf(p.columns, all)
 	p.place = place
 	return err
 }
@@ -154,15 +151,15 @@ func placeOf(own, all []uint32) ([]int, error) {
 
 // of returns the problem of an output.
 func (p *Part) of(output int) (*partOf, error) {
-	if output < 0 || output >= p.outputs {
-		return nil, fmt.Errorf("output %d of %d", output, p.outputs)
+	if output < 0 || output >= len(p.problem) {
+		return nil, fmt.Errorf("output %d of %d", output, len(p.problem))
 	}
 	if b := p.problem[output]; b != nil {
 		return b, nil
 	}
 	b := &partOf{}
 	p.problem[output] = b
-	problem, _ := p.data.againstTheRest(output, p.outputs)
+	problem, _ := p.data.AgainstTheRest(output, len(p.problem))
 	for i, y := range problem.Y {
 		switch {
 		case !(p.data.Weight(i) > 0):
@@ -175,13 +172,11 @@ func (p *Part) of(output int) (*partOf, error) {
 	if b.positive+b.negative == 0 {
 		return b, nil
 	}
-	o, err := p.build(p.data, problem, p.config.Config)
+	rows, err := batch.NewRowSums(p.config.Problem(p.data, problem, p.loss, p.noise))
 	if err != nil {
 		return nil, err
 	}
-	e := o.(*Expected)   // see jointly
-	clear(e.p.Penalty.R) // the Joint's
-	b.o, b.w, b.vector = e, make([]float64, e.dim), make([]float64, e.dim)
+	b.rows, b.w, b.vector = rows, make([]float64, rows.Dim()), make([]float64, rows.Dim())
 	return b, nil
 }
 
@@ -190,7 +185,7 @@ func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if p.place == nil && len(p.data.columns) > 0 {
+	if p.place == nil && len(p.columns) > 0 {
 		return nil, errors.New("a part was asked before it was told the columns of all")
 	}
 	if want, ok := scalarsOf[q.Ask]; !ok || len(q.Scalars) != want {
@@ -203,42 +198,52 @@ func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 	if q.Ask == AskLabels {
 		return &Answer{Sums: []float64{b.positive, b.negative}}, nil
 	}
-	o := b.o
-	if o == nil {
+	if b.rows == nil {
 		return &Answer{Sums: make([]float64, sumsOf[q.Ask])}, nil
 	}
 	if q.W != nil {
-		intercept := o.dim - o.columns
-		for i, at := range p.place {
-			if at >= len(q.W)-intercept {
-				return nil, fmt.Errorf("a vector of %d for column %d", len(q.W), at)
-			}
-			b.w[i] = q.W[at]
-		}
-		if intercept > 0 {
-			b.w[o.columns] = q.W[len(q.W)-1]
+		if err := p.pick(q.W, b.w); err != nil {
+			return nil, err
 		}
 	} else if asksAbout[q.Ask] {
 		return nil, fmt.Errorf("question %d without a vector", q.Ask)
 	}
+	return b.answer(q)
+}
+
+// pick writes what a vector of the Objective has of the part's columns and intercept to w.
+func (p *Part) pick(all, w []float64) error {
+	intercept := len(w) - len(p.place)
+	for i, at := range p.place {
+		if at >= len(all)-intercept {
+			return fmt.Errorf("a vector of %d for column %d", len(all), at)
+		}
+		w[i] = all[at]
+	}
+	if intercept > 0 {
+		w[len(p.place)] = all[len(all)-1]
+	}
+	return nil
+}
+
+// answer answers a question about b.w.
+func (b *partOf) answer(q *Question) (*Answer, error) {
 	a := &Answer{}
 	switch q.Ask {
-	case AskGradient, AskValue:
-		o.Smooth(q.Scalars[0])
-		o.cached = false
-		var grad []float64
-		if q.Ask == AskGradient {
-			grad = b.vector
-		}
-		a.Sums, a.Vector = []float64{o.ValueGrad(b.w, grad)}, grad
+	case AskGradient:
+		b.rows.Smooth(q.Scalars[0])
+		a.Sums, a.Vector = []float64{b.rows.ValueGrad(b.w, b.vector)}, b.vector
+	case AskValue:
+		b.rows.Smooth(q.Scalars[0])
+		a.Sums = []float64{b.rows.ValueGrad(b.w, nil)}
 	case AskHessian:
-		o.HessVec(b.w, b.vector)
+		b.rows.HessVec(b.w, b.vector)
 		a.Vector = b.vector
 	case AskDiagonal:
-		o.Diagonal(b.vector)
+		b.rows.Diagonal(b.vector)
 		a.Vector = b.vector
 	case AskLine:
-		b.line = o.Line(b.w)
+		b.line = b.rows.Line(b.w)
 	case AskAlong:
 		if b.line == nil {
 			return nil, errors.New("a part was asked along no line")
@@ -246,21 +251,17 @@ func (p *Part) Answer(ctx context.Context, q *Question) (*Answer, error) {
 		value, slope, curvature := b.line(q.Scalars[0])
 		a.Sums = []float64{value, slope, curvature}
 	case AskScores:
-		size := o.slopeSize()
-		o.scores(b.w)
-		a.Sums = []float64{size}
+		a.Sums = []float64{b.rows.Scores(b.w)}
 	case AskSlope:
-		o.Smooth(q.Scalars[1])
-		a.Sums = []float64{o.slope(q.Scalars[0])}
+		b.rows.Smooth(q.Scalars[1])
+		a.Sums = []float64{b.rows.Slope(q.Scalars[0])}
 	case AskDual:
-		o.Smooth(q.Scalars[1])
-		o.shift(q.Scalars[0])
-		value := o.dualPoint()
-		up, down := o.dualSums()
+		b.rows.Smooth(q.Scalars[1])
+		value, up, down := b.rows.Dual(q.Scalars[0])
 		a.Sums = []float64{value, up, down}
 	case AskBound:
-		kink := o.dualGradient(b.w, b.vector, q.Scalars[0], q.Scalars[1], o.smoothedSlack)
-		sharp, variance, all := o.roundingSums()
+		kink := b.rows.Bound(b.w, q.Scalars[0], q.Scalars[1], b.vector)
+		sharp, variance, all := b.rows.Rounding()
 		a.Sums, a.Vector = []float64{kink, variance, all, sharp}, b.vector
 	}
 	return a, nil
@@ -275,19 +276,19 @@ var (
 	answersIn = map[Ask]bool{AskGradient: true, AskHessian: true, AskDiagonal: true, AskBound: true}
 )
 
-// Joint is the regularised expected loss of Expected over rows that are in several parts.
+// Objective is the regularised expected loss of batch.Expected over rows that are in several parts.
 // The parts work at the same time; what they answer is added in their order, so that the
-// result does not depend on where a part is. It is an Objective, HessianVector and
-// Certifier. An answer that does not come makes all values NaN, which ends Solve; Err then
+// result does not depend on where a part is. It is a batch.HessianVector and
+// batch.Certifier. An answer that does not come makes all values NaN, which ends Solve; Err then
 // says why.
-type Joint struct {
+type Objective struct {
 	ctx       context.Context
 	parts     Parts
 	place     [][]int // of each part's columns
 	columns   []uint32
 	output    int
-	penalty   Penalty
-	intercept Intercept
+	penalty   batch.Penalty
+	intercept batch.Intercept
 	facts     loss.Facts
 	convex    bool
 
@@ -307,17 +308,17 @@ func Union(own [][]uint32) []uint32 {
 	return slices.Compact(all)
 }
 
-// NewJoint returns the problem of one output over parts whose columns are own, and which
+// New returns the problem of one output over parts whose columns are own, and which
 // have been told the Union of these (Part.Join). ctx ends the questions. ok is false where
 // the labels do not have both sides: there is nothing to tell apart then.
-func NewJoint(ctx context.Context, parts Parts, own [][]uint32, output int, c ValidateConfig) (j *Joint, ok bool, err error) {
-	noise, l, err := jointly(c)
+func New(ctx context.Context, parts Parts, own [][]uint32, output int, c batch.ValidateConfig) (j *Objective, ok bool, err error) {
+	noise, l, err := check(c)
 	if err != nil {
 		return nil, false, err
 	}
 	_, l2 := c.Penalisation(l.Facts().Cost)
 	columns := Union(own)
-	j = &Joint{ctx: ctx, parts: parts, columns: columns, output: output, penalty: Ridge(len(columns), l2, c.Intercept), intercept: c.Intercept, facts: l.Facts()}
+	j = &Objective{ctx: ctx, parts: parts, columns: columns, output: output, penalty: batch.Ridge(len(columns), l2, c.Intercept), intercept: c.Intercept, facts: l.Facts()}
 	j.w = make([]float64, len(j.penalty.R))
 	_, c1, c2 := noise.Coefficients()
 	if j.convex = j.facts.Convex; c1 == 0 && c2 == 0 {
@@ -335,14 +336,14 @@ func NewJoint(ctx context.Context, parts Parts, own [][]uint32, output int, c Va
 }
 
 // Err returns why an answer did not come; nil if all came.
-func (j *Joint) Err() error { return j.err }
+func (j *Objective) Err() error { return j.err }
 
 // Rounds returns how many questions have been asked.
-func (j *Joint) Rounds() int { return j.rounds }
+func (j *Objective) Rounds() int { return j.rounds }
 
 // ask asks all parts at the same time. It returns the sums of their answers, and writes
 // that of their vectors to out unless that is nil.
-func (j *Joint) ask(q *Question, out []float64) []float64 {
+func (j *Objective) ask(q *Question, out []float64) []float64 {
 	q.Output = j.output
 	sums := make([]float64, sumsOf[q.Ask])
 	var answers []*Answer
@@ -385,14 +386,14 @@ func (j *Joint) ask(q *Question, out []float64) []float64 {
 	return sums
 }
 
-// Dim implements Objective.
-func (j *Joint) Dim() int { return len(j.penalty.R) }
+// Dim implements batch.Objective.
+func (j *Objective) Dim() int { return len(j.penalty.R) }
 
 // IsConvex reports whether the objective is convex.
-func (j *Joint) IsConvex() bool { return j.convex }
+func (j *Objective) IsConvex() bool { return j.convex }
 
-// ValueGrad implements Objective.
-func (j *Joint) ValueGrad(w, grad []float64) float64 {
+// ValueGrad implements batch.Objective.
+func (j *Objective) ValueGrad(w, grad []float64) float64 {
 	q := &Question{Ask: AskValue, Scalars: []float64{j.eps}, W: w}
 	if grad != nil {
 		q.Ask = AskGradient
@@ -402,138 +403,118 @@ func (j *Joint) ValueGrad(w, grad []float64) float64 {
 	return value + j.penalty.ValueGrad(w, grad)
 }
 
-// HessVec implements HessianVector.
-func (j *Joint) HessVec(v, out []float64) {
+// HessVec implements batch.HessianVector.
+func (j *Objective) HessVec(v, out []float64) {
 	j.ask(&Question{Ask: AskHessian, W: v}, out)
 	for d, v := range v {
 		out[d] += j.penalty.R[d] * v
 	}
 }
 
-// Diagonal implements Diagonaler.
-func (j *Joint) Diagonal(out []float64) {
+// Diagonal implements batch.Diagonaler.
+func (j *Objective) Diagonal(out []float64) {
 	j.ask(&Question{Ask: AskDiagonal}, out)
 	for d := range out {
 		out[d] += j.penalty.R[d]
 	}
 }
 
-// Line implements Liner.
-func (j *Joint) Line(d []float64) func(t float64) (value, slope, curvature float64) {
+// Line implements batch.Liner.
+func (j *Objective) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	j.ask(&Question{Ask: AskLine, W: d}, nil)
-	pen := j.penalty.along(j.w, d)
+	pen := j.penalty.Along(j.w, d)
 	return func(t float64) (value, slope, curvature float64) {
 		s := j.ask(&Question{Ask: AskAlong, Scalars: []float64{t}}, nil)
-		return pen.add(t, s[0], s[1], s[2])
+		return pen.Add(t, s[0], s[1], s[2])
 	}
 }
 
-// Gap implements Certifier, as Expected's does.
-func (j *Joint) Gap(w []float64) float64 {
+// Gap implements batch.Certifier, as Expected's does.
+func (j *Objective) Gap(w []float64) (gap float64) {
 	j.kink = 0
 	if !j.convex {
 		return math.Inf(1)
 	}
-	size := j.ask(&Question{Ask: AskScores, W: w}, nil)[0]
-	shift := 0.0
-	if j.FreeIntercept() {
-		shift = zeroOf(func(shift float64) float64 {
-			return j.ask(&Question{Ask: AskSlope, Scalars: []float64{shift, j.eps}}, nil)[0]
-		}, size)
-		w[len(j.columns)] += shift
-	}
-	dual := j.ask(&Question{Ask: AskDual, Scalars: []float64{shift, j.eps}}, nil)
-	thetaUp, thetaDown := 1.0, 1.0
-	if j.FreeIntercept() {
-		thetaUp, thetaDown = thetas(dual[1], dual[2])
-	}
-	r := make([]float64, len(w))
-	bound := j.ask(&Question{Ask: AskBound, Scalars: []float64{thetaUp, thetaDown}, W: w}, r)
-	j.penalty.ValueGrad(w, r)
-	j.kink = bound[0]
-	j.spread, j.sharp = math.Sqrt(bound[1]/bound[2]), bound[3]/bound[2]
+	gap, j.kink = batch.DualGap(j, j.penalty, j.FreeIntercept(), w)
 	if j.err != nil {
 		return math.Inf(1)
 	}
-	return j.penalty.GradientGap(r, j.FreeIntercept()) + j.kink
+	return gap
 }
 
-func (j *Joint) FreeIntercept() bool { return j.intercept == FreeIntercept }
+// Scores implements batch.DualRows.
+func (j *Objective) Scores(w []float64) (size float64) {
+	return j.ask(&Question{Ask: AskScores, W: w}, nil)[0]
+}
 
-// GradientGap implements GradientGapper.
-func (j *Joint) GradientGap(r []float64) float64 {
+// Slope implements batch.DualRows.
+func (j *Objective) Slope(shift float64) float64 {
+	return j.ask(&Question{Ask: AskSlope, Scalars: []float64{shift, j.eps}}, nil)[0]
+}
+
+// Dual implements batch.DualRows.
+func (j *Objective) Dual(shift float64) (value, up, down float64) {
+	s := j.ask(&Question{Ask: AskDual, Scalars: []float64{shift, j.eps}}, nil)
+	return s[0], s[1], s[2]
+}
+
+// Bound implements batch.DualRows.
+func (j *Objective) Bound(w []float64, thetaUp, thetaDown float64, r []float64) (kink float64) {
+	s := j.ask(&Question{Ask: AskBound, Scalars: []float64{thetaUp, thetaDown}, W: w}, r)
+	j.spread, j.sharp = math.Sqrt(s[1]/s[2]), s[3]/s[2]
+	return s[0]
+}
+
+// FreeIntercept reports whether no penalty holds the intercept.
+func (j *Objective) FreeIntercept() bool { return j.intercept == batch.FreeIntercept }
+
+// GradientGap implements batch.GradientGapper.
+func (j *Objective) GradientGap(r []float64) float64 {
 	return j.penalty.GradientGap(r, j.FreeIntercept())
 }
 
-// Smooth, Kinked, SmoothingGap and OwnRounding implement Smoother, as Expected does.
-func (j *Joint) Smooth(eps float64)    { j.eps = eps }
-func (j *Joint) Kinked() bool          { return j.facts.Kink != nil }
-func (j *Joint) SmoothingGap() float64 { return j.kink }
-func (j *Joint) OwnRounding() (spread float64, unscaled bool) {
+// Smooth, Kinked, SmoothingGap and OwnRounding implement batch.Smoother, as Expected does.
+func (j *Objective) Smooth(eps float64)    { j.eps = eps }
+func (j *Objective) Kinked() bool          { return j.facts.Kink != nil }
+func (j *Objective) SmoothingGap() float64 { return j.kink }
+func (j *Objective) OwnRounding() (spread float64, unscaled bool) {
 	return j.spread, j.sharp < 0.01
 }
 
-// Together is the exact solution of a problem whose events are in parts.
-type Together struct {
-	*model.Linear
-	Live, Objective float64 // of the live and of the exact weights
-	Gap             float64 // bounds Objective - minimum
-	Converged       bool
-	Iterations      int
-	Rounds          int // questions that each part was asked
-	Columns         int
-	Seconds         float64
+// Solution is the exact solution of a problem whose events are in parts.
+type Solution struct {
+	*batch.Exact
+	Rounds  int // questions that each part was asked
+	Columns int
+	Seconds float64
 }
 
-// SolveTogether solves the exact problem of a live model on the events of all parts, whose
+// Solve solves the exact problem of a live model on the events of all parts, whose
 // columns are own, and which have been told their Union. A caller that knows how many events they
-// have sets Events of the model. Errors are ErrOneClass,
-// of the configuration, of a part and of ctx.
-func SolveTogether(ctx context.Context, live *model.Linear, parts Parts, own [][]uint32, c ValidateConfig) (*Together, error) {
+// have sets Events of the model. Errors are batch.ErrOneClass, of the configuration, of a part
+// and of ctx.
+func Solve(ctx context.Context, live *model.Linear, parts Parts, own [][]uint32, c batch.ValidateConfig) (*Solution, error) {
 	begin := time.Now()
 	columns := Union(own)
-	d := &Data{columns: columns, Schema: live.Schema}
-	v := NewEvidence(live)
-	out := &Together{Converged: true, Columns: len(columns)}
-	now := v.weights(d, live, c.Config)
-	exact := make(linear, len(now))
-	solved := 0
-	for k := range now {
-		j, ok, err := NewJoint(ctx, parts, own, k, c)
-		if err != nil {
+	var asked []*Objective
+	exact, err := batch.NewEvidence(live).ExactOf(ctx, columns, c, func(output int) (batch.Objective, error) {
+		j, ok, err := New(ctx, parts, own, output, c)
+		if err != nil || !ok {
 			return nil, err
 		}
-		if !ok {
-			exact[k] = make([]float64, len(now[k]))
-			copy(exact[k][len(columns):], now[k][len(columns):])
-			continue
-		}
-		solved++
-		value := j.ValueGrad(now[k], nil)
-		s, err := Solve(ctx, j, Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Start: now[k], Progress: c.Progress})
+		asked = append(asked, j)
+		return j, nil
+	})
+	out := &Solution{Exact: exact, Columns: len(columns)}
+	for _, j := range asked {
 		if j.Err() != nil {
 			return nil, j.Err()
 		}
-		if err != nil {
-			return nil, fmt.Errorf("solving the exact problem: %w", err)
-		}
-		exact[k] = s.W
-		out.Live += value
-		out.Objective += s.Objective
-		out.Gap += s.Gap
-		out.Converged = out.Converged && s.Converged
-		out.Iterations += s.Iterations
 		out.Rounds += j.Rounds()
 	}
-	if solved == 0 {
-		return nil, ErrOneClass
-	}
-	out.Live += v.outside(d, live, c.Config)
-	_, name, err := c.objective(loss.NoNoise{})
 	if err != nil {
 		return nil, err
 	}
-	out.Linear = v.model(d, live, exact, c.Noise, name)
 	out.Seconds = time.Since(begin).Seconds()
 	return out, nil
 }

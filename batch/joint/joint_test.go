@@ -1,4 +1,4 @@
-package batch_test
+package joint_test
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/batch/internal/problems"
+	"blankout/batch/joint"
 	"blankout/model"
 	"blankout/online"
 )
 
 // here is parts in this process.
-type here []*batch.Part
+type here []*joint.Part
 
-func (h here) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, error) {
-	out, errs := make([]*batch.Answer, len(h)), make([]error, len(h))
+func (h here) Ask(ctx context.Context, q *joint.Question) ([]*joint.Answer, error) {
+	out, errs := make([]*joint.Answer, len(h)), make([]error, len(h))
 	batch.Parallel(len(h), len(h), func(i int) { out[i], errs[i] = h[i].Answer(ctx, q) })
 	return out, errors.Join(errs...)
 }
@@ -40,7 +42,7 @@ func parts(t *testing.T, live *model.Linear, all []blankout.Example, c batch.Val
 	var own [][]uint32
 	rows := 0
 	for _, v := range evidence {
-		p, err := v.Part(c)
+		p, err := joint.NewPart(v, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,7 @@ func parts(t *testing.T, live *model.Linear, all []blankout.Example, c batch.Val
 		t.Errorf("the parts have %d rows of %d", rows, len(all))
 	}
 	for _, p := range out {
-		if err := p.Join(batch.Union(own)); err != nil {
+		if err := p.Join(joint.Union(own)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,8 +61,8 @@ func parts(t *testing.T, live *model.Linear, all []blankout.Example, c batch.Val
 
 // Events in parts have the exact solution that they have together.
 func TestJoint(t *testing.T) {
-	adultSchema, adult := events(t, "testdata/adult.svm.gz")
-	severalSchema, more := several(4, 800)
+	adultSchema, adult := problems.Events(t, "../testdata/adult.svm.gz")
+	severalSchema, more := problems.Several(4, 800)
 	for _, tt := range []struct {
 		name   string
 		schema *blankout.Schema
@@ -103,7 +105,7 @@ func TestJoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			cut, own := parts(t, live, tt.all, c, tt.cut, 4)
-			got, err := batch.SolveTogether(t.Context(), live, cut, own, c)
+			got, err := joint.Solve(t.Context(), live, cut, own, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,29 +131,29 @@ func TestJoint(t *testing.T) {
 				t.Errorf("weights are %v apart, of %v", math.Sqrt(apart), math.Sqrt(size))
 			}
 			// Again: the same bits, whatever else the parts were asked meanwhile.
-			again, err := batch.SolveTogether(t.Context(), live, cut, own, c)
+			again, err := joint.Solve(t.Context(), live, cut, own, c)
 			if err != nil || math.Float64bits(again.Objective) != math.Float64bits(got.Objective) || again.Rounds != got.Rounds {
 				t.Errorf("again: %.17g in %d rounds, %.17g in %d; %v", again.Objective, again.Rounds, got.Objective, got.Rounds, err)
 			}
 			// The certificate holds far from the minimum too, and so do gradient and curvature.
-			joint, ok, err := batch.NewJoint(t.Context(), cut, own, 0, c)
+			both, ok, err := joint.New(t.Context(), cut, own, 0, c)
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			w := make([]float64, joint.Dim())
+			w := make([]float64, both.Dim())
 			for i := range w {
 				w[i] = math.Sin(float64(3 * i))
 			}
-			checkDerivatives(t, joint, w)
-			gap := joint.Gap(w) // may move the intercept, and is that of where it is then
-			if again := joint.Gap(w); math.Abs(again-gap) > 1e-6*gap {
+			checkDerivatives(t, both, w)
+			gap := both.Gap(w) // may move the intercept, and is that of where it is then
+			if again := both.Gap(w); math.Abs(again-gap) > 1e-6*gap {
 				t.Errorf("the certificate is %v, and %v where the intercept does not move", gap, again)
 			}
-			best, err := batch.Solve(t.Context(), joint, batch.Options{Tol: 1e-10})
-			if err != nil || joint.Err() != nil {
-				t.Fatal(err, joint.Err())
+			best, err := batch.Solve(t.Context(), both, batch.Options{Tol: 1e-10})
+			if err != nil || both.Err() != nil {
+				t.Fatal(err, both.Err())
 			}
-			if above := joint.ValueGrad(w, nil) - best.Objective; !(gap >= above*(1-1e-9)) {
+			if above := both.ValueGrad(w, nil) - best.Objective; !(gap >= above*(1-1e-9)) {
 				t.Errorf("the certificate is %v, %v above the minimum", gap, above)
 			}
 		})
@@ -159,7 +161,7 @@ func TestJoint(t *testing.T) {
 }
 
 // checkDerivatives compares gradient, Hessian and the values along a line with differences.
-func checkDerivatives(t *testing.T, j *batch.Joint, w []float64) {
+func checkDerivatives(t *testing.T, j *joint.Objective, w []float64) {
 	t.Helper()
 	n := j.Dim()
 	d, grad, up, down, hd := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
@@ -204,7 +206,7 @@ type silent struct {
 	left int
 }
 
-func (s *silent) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, error) {
+func (s *silent) Ask(ctx context.Context, q *joint.Question) ([]*joint.Answer, error) {
 	if s.left--; s.left < 0 {
 		return nil, errors.New("the line is dead")
 	}
@@ -214,7 +216,7 @@ func (s *silent) Ask(ctx context.Context, q *batch.Question) ([]*batch.Answer, e
 // What a part cannot answer ends the solution with its error, and what it is asked wrongly
 // is an error.
 func TestJointErrors(t *testing.T) {
-	schema, all := several(2, 200)
+	schema, all := problems.Several(2, 200)
 	learner, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
@@ -228,25 +230,25 @@ func TestJointErrors(t *testing.T) {
 	half := func(i int, _ *blankout.Example) int { return i / 100 }
 	for left := range 12 {
 		cut, own := parts(t, live, all, c, half, 2)
-		if _, err := batch.SolveTogether(t.Context(), live, &silent{cut, left}, own, c); err == nil || !strings.Contains(err.Error(), "the line is dead") {
+		if _, err := joint.Solve(t.Context(), live, &silent{cut, left}, own, c); err == nil || !strings.Contains(err.Error(), "the line is dead") {
 			t.Errorf("after %d answers: %v", left, err)
 		}
 	}
 	cut, own := parts(t, live, all, c, half, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := batch.SolveTogether(ctx, live, cut, own, c); !errors.Is(err, context.Canceled) {
+	if _, err := joint.Solve(ctx, live, cut, own, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
-	for what, q := range map[string]batch.Question{
+	for what, q := range map[string]joint.Question{
 		"no such question":      {Ask: 99},
-		"an output too many":    {Ask: batch.AskLabels, Output: 1},
-		"a number too few":      {Ask: batch.AskGradient, W: make([]float64, 21)},
-		"no vector":             {Ask: batch.AskHessian},
-		"a vector too short":    {Ask: batch.AskHessian, W: make([]float64, 5)},
-		"along no line":         {Ask: batch.AskAlong, Scalars: []float64{1}},
-		"a negative output":     {Ask: batch.AskLabels, Output: -1},
-		"numbers without a use": {Ask: batch.AskLabels, Scalars: []float64{1}},
+		"an output too many":    {Ask: joint.AskLabels, Output: 1},
+		"a number too few":      {Ask: joint.AskGradient, W: make([]float64, 21)},
+		"no vector":             {Ask: joint.AskHessian},
+		"a vector too short":    {Ask: joint.AskHessian, W: make([]float64, 5)},
+		"along no line":         {Ask: joint.AskAlong, Scalars: []float64{1}},
+		"a negative output":     {Ask: joint.AskLabels, Output: -1},
+		"numbers without a use": {Ask: joint.AskLabels, Scalars: []float64{1}},
 	} {
 		if _, err := cut[0].Answer(t.Context(), &q); err == nil {
 			t.Errorf("%s: no error", what)
@@ -254,7 +256,7 @@ func TestJointErrors(t *testing.T) {
 	}
 	one := slices.DeleteFunc(slices.Clone(all), func(e blankout.Example) bool { return e.Label == 1 })
 	cut, own = parts(t, live, one, c, func(i int, _ *blankout.Example) int { return i % 2 }, 2)
-	if _, err := batch.SolveTogether(t.Context(), live, cut, own, c); !errors.Is(err, batch.ErrOneClass) {
+	if _, err := joint.Solve(t.Context(), live, cut, own, c); !errors.Is(err, batch.ErrOneClass) {
 		t.Errorf("one class: %v", err)
 	}
 	for _, test := range []struct{ loss, noise, want string }{
@@ -264,16 +266,16 @@ func TestJointErrors(t *testing.T) {
 		{"hinge", "dropout:0", "kink"},
 		{"hinge", "group:0", "kink"},
 		{"ramp", "none", "want one of"},
-		{"t-logistic:1.5", "dropout:0.3", "sums over parts"},
+		{"t-logistic:1.5", "dropout:0.3", "sums over their rows"},
 		{"hinge", "group:0.3", ""},
 		{"logistic", "none", ""},
 	} {
 		c.Loss, c.Noise = test.loss, test.noise
-		err := batch.CheckTogether(c)
+		err := joint.Check(c)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s with %s: %v", test.loss, test.noise, err)
 		}
-		if _, no := batch.NewEvidence(live).Part(c); (no == nil) != (err == nil) {
+		if _, no := joint.NewPart(batch.NewEvidence(live), c); (no == nil) != (err == nil) {
 			t.Errorf("%s with %s: the part says %v", test.loss, test.noise, no)
 		}
 	}

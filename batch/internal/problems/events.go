@@ -1,0 +1,69 @@
+package problems
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/record"
+	"blankout/stream"
+)
+
+// Events returns events that a test can present again and again.
+func Events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
+	t.Helper()
+	c := record.DefaultConfig()
+	c.Classes = []string{"-1", "1"}
+	schema := c.Schema()
+	file, err := stream.OpenFile(path, c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []blankout.Example
+	for {
+		var b blankout.Batch
+		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
+			return schema, all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Examples {
+			e.Features = e.Features.Clone()
+			all = append(all, e)
+		}
+	}
+}
+
+// Several returns events of k classes with numeric features of which class c
+// shows in feature j if j%k == c.
+func Several(k, n int) (*blankout.Schema, []blankout.Example) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var classes []string
+	for c := range k {
+		classes = append(classes, fmt.Sprint("c", c))
+	}
+	schema := blankout.NewSchema(10, classes, k)
+	for i := range 20 {
+		schema.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric, Group: []string{"left", "right"}[i/10]})
+	}
+	var all []blankout.Example
+	for i := range n {
+		e := blankout.Example{Label: i % k, Weight: 1, Offset: int64(i)}
+		for j := range 20 {
+			x := 3 + 2*r.NormFloat64()
+			if j%k == e.Label {
+				x += 3
+			}
+			e.Features.Index = append(e.Features.Index, uint32(j))
+			e.Features.Value = append(e.Features.Value, x)
+			e.Field = append(e.Field, uint16(j+1))
+		}
+		all = append(all, e)
+	}
+	return schema, all
+}
