@@ -200,7 +200,7 @@ func frozenRuns(f *frozen) {
 		f.got["export "+format] = f.hash("export "+format, runProgram(t, "", f.program, "export", "--format", format, "-m", checkpoint))
 	}
 	for _, nightmare := range []string{"random:0,0.4", "groups:0.5", "worst:2", "group:engine", "burst:cabin@30%-60%", "drift:oil:1,5@30%-60%", "noise:0.3"} {
-		simulated := runProgram(t, "", f.program, "simulate", "--json", "-q", "-m", checkpoint, "-d", two, "--nightmare", nightmare, "--seed", "3", "-o", t.TempDir())
+		simulated := runProgram(t, "", f.program, "simulate", "--json", "-q", "-m", "model="+checkpoint, "-d", two, "--nightmare", nightmare, "--seed", "3", "-o", t.TempDir())
 		f.got["simulate "+nightmare] = f.hash("simulate "+nightmare, stable(t, simulated, "seconds", "output", "files"))
 	}
 
