@@ -1,5 +1,5 @@
 //go:build !linux
 
-package blankout
+package model
 
 func largePages([]float64) {}

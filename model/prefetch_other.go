@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package blankout
+package model
 
 func prefetch(slots *uint32, count int, blocks *tableBlock, perBits, size, bytes int) {}
 
