@@ -46,7 +46,6 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	if named := record.FormatOf(where); named != "" {
 		format = named
 	}
-	events := s.records - s.refused
 	var out bytes.Buffer
 	line := func(text string, args ...any) { fmt.Fprintf(&out, text+"\n", args...) }
 	line("# A draft from the first events of %s: %s.", blankout.Printable(name), s)
@@ -62,6 +61,24 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	line("brokers = %s%s", quoted(kafka.Brokers...), note)
 	line("topics = %s", quoted(kafka.Topics...))
 	line("")
+	draftRecord(line, &c, format, s)
+	line("")
+	line("[learner]")
+	if s.numbers() {
+		line("loss = \"squared\"  # the label has %d different numbers", len(s.classes()))
+	}
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
+		line("standardise = \"scale\"  # %s", text)
+	}
+	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
+	line("")
+	line("[checkpoint]")
+	line("directory = %s", quote(string(l.Checkpoint.Directory)))
+	return out.Bytes(), nil
+}
+
+// draftRecord writes the section [record].
+func draftRecord(line func(text string, args ...any), c *record.Config, format string, s *sample) {
 	line("[record]")
 	line("format = %s", quote(format))
 	switch {
@@ -86,9 +103,26 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 			line("%s = %s", key.name, quote(key.value))
 		}
 	}
-	drop, notes := slices.Clone(c.Drop), []string{}
-	keys := s.fields.keys()
-	for i, key := range keys {
+	drop, notes := s.fieldNotes()
+	if drop = append(slices.Clone(c.Drop), drop...); len(drop) > 0 {
+		line("drop = %s", quoted(drop...))
+	}
+	if len(notes) > 0 {
+		line("# The fields of %s events:", humanize.Comma(int64(s.records-s.refused)))
+		for _, note := range notes[:min(len(notes), draftFields)] {
+			line("#   %s", note)
+		}
+		if more := len(s.fields) - draftFields; more > 0 {
+			line("#   and %s more", humanize.Comma(int64(more)))
+		}
+	}
+}
+
+// fieldNotes returns what there is to say of each field, and which look as if they gave the
+// label away.
+func (s *sample) fieldNotes() (drop, notes []string) {
+	events := s.records - s.refused
+	for _, key := range s.fields.keys() {
 		if key.field == 0 {
 			continue
 		}
@@ -107,35 +141,9 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 			note += "; DROPPED because it looks like " + why
 			drop = append(drop, field.Name)
 		}
-		if i < draftFields {
-			notes = append(notes, note)
-		}
+		notes = append(notes, note)
 	}
-	if len(drop) > 0 {
-		line("drop = %s", quoted(drop...))
-	}
-	if len(notes) > 0 {
-		line("# The fields of %s events:", humanize.Comma(int64(events)))
-		for _, note := range notes {
-			line("#   %s", note)
-		}
-		if more := len(keys) - draftFields; more > 0 {
-			line("#   and %s more", humanize.Comma(int64(more)))
-		}
-	}
-	line("")
-	line("[learner]")
-	if s.numbers() {
-		line("loss = \"squared\"  # the label has %d different numbers", len(names))
-	}
-	if text := s.fields.leftOut(s.schema, events); text != "" {
-		line("standardise = \"scale\"  # %s", text)
-	}
-	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
-	line("")
-	line("[checkpoint]")
-	line("directory = %s", quote(string(l.Checkpoint.Directory)))
-	return out.Bytes(), nil
+	return drop, notes
 }
 
 // quote is a string of TOML, which JSON's are too.

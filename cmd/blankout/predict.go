@@ -113,30 +113,38 @@ func (p *program) sayLacking(rules map[model.MissingRule]int) {
 	}
 }
 
-func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
+// openModel reads the model, and has the data read as it was learned.
+func (o *predictFlags) openModel(p *program) (*client.Model, error) {
 	rule, err := model.ParseMissingRule(o.missing)
 	if err != nil {
-		return usageError{fmt.Errorf("--%w", err)}
+		return nil, usageError{fmt.Errorf("--%w", err)}
 	}
 	read, err := readModel(o.model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := forceMissing(read, rule); err != nil {
-		return fmt.Errorf("%s: %w", o.model, err)
+		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}
 	if err := o.data.resolve(read); err != nil {
-		return err
+		return nil, err
 	}
 	if o.data.settings.file == "" {
 		p.sayReadAs(read)
+	}
+	return read, nil
+}
+
+func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
+	read, err := o.openModel(p)
+	if err != nil {
+		return err
 	}
 	head := read.Head
 	schema := head.Schema
 	o.data.regroup(schema)
 	o.data.record.Unlabelled = o.unlabelled
-	// Labels that are none of the model's classes come as further ones. 0 is such
-	// a label in a file of nothing but 0, which is unlabelled.
+	// Labels that are none of the model's classes come as further ones.
 	known := len(schema.Classes)
 	schema = schema.Clone()
 	schema.MaxClasses = known + 2
@@ -148,16 +156,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		// The file may be from a version that took each number for a class.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
-	zero := -1 // that class, once it has been seen
-	zeros, labelled := 0, 0
 	out, err := p.create(o.out)
 	if err != nil {
 		return err
 	}
 	screen := p.newScreen(10 * time.Second)
-	classes := head.Schema.Classes
-	shown := printable(classes)
-	measures := measure.NewEvaluation(len(classes))
+	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[model.MissingRule]int{} // examples known to lack fields by rule
 	variance := func(e *blankout.Example) float64 { return model.ScoreVariance(read.Model, e) }
@@ -166,44 +170,19 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			return err
 		}
 	}
-	var scores, probabilities []float64
-	scores, probabilities = make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
-	n, strangers, familiar := 0, 0, 0
+	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
+	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
 	write, err := newAnswers(out, o.out, read, schema, &o.data)
 	if err != nil {
 		return errors.Join(err, out.Close())
 	}
 	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		e := &in.Examples[i]
-		switch {
-		case e.Label >= known && e.Label != zero:
-			name := in.Schema.Classes[e.Label]
-			if name != "0" {
-				return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))}
-			}
-			zero = e.Label
-			fallthrough
-		case e.Label == zero && zero >= 0:
-			e.Label = blankout.Unlabelled
-			zeros++
-		case e.Label >= 0:
-			labelled++
+		if err := seen.take(e, in.Schema); err != nil {
+			return err
 		}
-		if zeros > 0 && labelled > 0 {
-			return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", blankout.ClassList(classes))
-		}
-		if err := read.Stranger(e, in.Schema); err != nil {
-			if strangers++; familiar == 0 {
-				err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
-			}
-			if o.unknown == "refuse" {
-				return unusable{fmt.Errorf("%w (--unknown answer scores it as an event of no features)", err)}
-			}
-		} else {
-			familiar++
-		}
-		if n++; n%4096 == 0 && screen.due() {
-			screen.progress(humanize.Comma(int64(n)) + " examples scored")
+		if seen.n%4096 == 0 && screen.due() {
+			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
 		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
@@ -211,13 +190,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		if numbers != nil {
 			numbers.add(e, head, s[0], variance(e))
-			if o.out == "" {
-				return nil
-			}
-			return write.add(e, s, probabilities, place)
+		} else {
+			probabilities = head.Probabilities(s, probabilities)
+			measures.Add(e.Label, e.Weight, s, head.Predict(s), probabilities)
 		}
-		probabilities = head.Probabilities(s, probabilities)
-		measures.Add(e.Label, e.Weight, s, head.Predict(s), probabilities)
 		if o.out == "" {
 			return nil
 		}
@@ -226,8 +202,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
 		return err
 	}
-	if strangers > 0 && familiar == 0 {
-		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(strangers, "example")))
+	if seen.strangers > 0 && seen.familiar == 0 {
+		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.strangers, "example")))
 	}
 	if numbers != nil {
 		if !p.quiet {
@@ -240,14 +216,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return nil
 	}
 	r := measures.Report()
-	if zeros > 0 && !p.quiet {
+	if seen.zeros > 0 && !p.quiet {
 		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
 	}
-	if n > 0 && zeros+labelled == 0 && !o.data.record.Unlabelled {
-		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(n, "example"), o.data.record.Label)
+	if seen.n > 0 && seen.zeros+seen.labelled == 0 && !o.data.record.Unlabelled {
+		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
 	}
 	if !p.quiet {
-		printReport(p.stderr, shown, r)
+		printReport(p.stderr, printable(head.Schema.Classes), r)
 		p.sayLacking(rules)
 	}
 	if o.json {
@@ -256,6 +232,52 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			Refused int `json:"refused"` // and skipped
 		}{r, o.data.tally.refused})
 	}
+	return nil
+}
+
+// examined checks the examples against the model, and counts them.
+type examined struct {
+	model  *client.Model
+	known  int  // classes
+	refuse bool // examples of which the model has met no feature
+
+	n, zeros, labelled  int
+	strangers, familiar int
+	// zero is the class 0 where the model has none, -1 before it was seen: it is a label in a
+	// file of nothing but 0, which is unlabelled.
+	zero int
+}
+
+func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
+	classes := x.model.Schema.Classes
+	switch {
+	case e.Label >= x.known && e.Label != x.zero:
+		name := schema.Classes[e.Label]
+		if name != "0" {
+			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))}
+		}
+		x.zero = e.Label
+		fallthrough
+	case e.Label == x.zero && x.zero >= 0:
+		e.Label = blankout.Unlabelled
+		x.zeros++
+	case e.Label >= 0:
+		x.labelled++
+	}
+	if x.zeros > 0 && x.labelled > 0 {
+		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", blankout.ClassList(classes))
+	}
+	if err := x.model.Stranger(e, schema); err == nil {
+		x.familiar++
+	} else {
+		if x.strangers++; x.familiar == 0 {
+			err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
+		}
+		if x.refuse {
+			return unusable{fmt.Errorf("%w (--unknown answer scores it as an event of no features)", err)}
+		}
+	}
+	x.n++
 	return nil
 }
 
