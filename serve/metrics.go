@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -757,4 +758,51 @@ func (c *collector) view() *view {
 	}
 	v.norm = c.norm
 	return v
+}
+
+// metricFields is how many fields have metrics of their own: the worst ones of those with
+// an alarm. It bounds the number of time series.
+const metricFields = 10
+
+// worstFields calls f with the fields that have metrics, and the names that these have.
+func worstFields(v *view, f func(name string, field *online.FieldHealth)) {
+	h := v.status.Health
+	if h == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for i := range h.Fields {
+		field := &h.Fields[i]
+		if len(field.Alarms) == 0 || len(seen) == metricFields {
+			return // the others have none either
+		}
+		name := strings.ToValidUTF8(field.Field, "\uFFFD")
+		if len(name) > maxLabel {
+			name = strings.ToValidUTF8(name[:maxLabel], "") + "…"
+		}
+		if !seen[name] { // a name may belong to fields of several kinds
+			seen[name] = true
+			f(name, field)
+		}
+	}
+}
+
+// maxLabel bounds the bytes of a field's name in a label.
+const maxLabel = 100
+
+// ofField reads the worst fields.
+func ofField(read func(f *online.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		worstFields(v, func(name string, f *online.FieldHealth) {
+			read(f, func(value float64, labels ...string) { emit(value, append([]string{name}, labels...)...) })
+		})
+	}
+}
+
+// spans emits a condition now and as it usually is.
+func spans(c *online.Condition, emit func(float64, ...string)) {
+	if c != nil {
+		emit(c.Now, "now")
+		emit(c.Usual, "usual")
+	}
 }

@@ -5,12 +5,13 @@ package serve
 import (
 	"bufio"
 	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -223,221 +224,113 @@ func writeJSON(w io.Writer, m *client.Model, linear *model.Linear, weights bool)
 	return out.Flush()
 }
 
-// answer is what is said of one event: a prediction, or why there is none.
-type answer struct {
-	*client.Prediction
-	Error string `json:"error,omitempty"`
-	Where string `json:"where,omitempty"`
-}
-
-// A request may bring maxEvents events and ask for the maxExplain features that
-// matter most in each, and for maxNumbers numbers in all: those of an event are
-// its classes and the features named.
+// defaultLargest is how many of the largest weights are returned for each class unless ?n
+// asks for another number; there are never more than maxLargest.
 const (
-	maxEvents  = 1 << 16
-	maxExplain = 100
-	maxNumbers = 1 << 20
+	defaultLargest = 20
+	maxLargest     = 1000
 )
 
-// limited answers requests for predictions by answer when it is their turn: what they take
-// of memory and of the processors that learn is bounded.
-func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.predicting.enter(w, r) {
+// weight is one of the largest weights.
+type weight struct {
+	Feature string  `json:"feature"`
+	Weight  float64 `json:"weight"` // of the standardised feature
+}
+
+// largest answers GET /v1/model/largest: by output the weights that are farthest from 0,
+// largest first. With two classes there is one output, the positive class.
+func (s *models) largest(w http.ResponseWriter, r *http.Request) {
+	n := defaultLargest
+	if text := r.URL.Query().Get("n"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxLargest {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("n=%.20q: want a number of weights from 1 to %d", text, maxLargest), "query")
 			return
 		}
-		ok := false
-		defer func() { s.predicting.leave(ok) }()
-		// A client that sends slowly must not keep a place for long.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
-		ok = answer(w, r)
 	}
-}
-
-// question reads what a request for predictions brings: the current model and the body.
-// Where it returns false it has answered with an error.
-func (s *models) question(w http.ResponseWriter, r *http.Request) (m *client.Model, body []byte, ok bool) {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		w.Header().Set("Accept-Encoding", "identity")
-		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
-		return nil, nil, false
-	}
-	if m = s.take(); m == nil {
+	m := s.take()
+	if m == nil {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
-		return nil, nil, false
+		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error(), "body")
-		return nil, nil, false
-	}
-	return m, body, true
-}
-
-// mostEvents is how many events a request may bring, where each has explain features
-// named, and of how many numbers the answer to one of them is.
-func mostEvents(m *client.Model, explain int) (most, each int) {
-	each = max(m.Outputs, len(m.Schema.Classes)) + explain
-	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
-}
-
-func failTooMany(w http.ResponseWriter, most, each int) {
-	fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may bring %d (%d where every event has no more than %d numbers, here %d: its classes and the features that explain names)",
-		most, maxEvents, maxNumbers/maxEvents, each), "body")
-}
-
-// predict answers POST /v1/predict: events in the stream's format, one a line,
-// in JSON also one after another or in an array. Labels are ignored. It returns
-// whether the request has been answered with predictions.
-func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
-	explain := 0
-	if text := r.URL.Query().Get("explain"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > maxExplain {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("explain=%.20q: want a number of features from 0 to %d", text, maxExplain), "query")
-			return false
-		}
-		explain = n
-	}
-	m, body, ok := s.question(w, r)
+	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		return false
+		fail(w, http.StatusNotFound, "a kernel model has no weight of a feature", r.URL.Path)
+		return
 	}
-	if explain > 0 {
-		if err := m.Explains(); err != nil {
-			fail(w, http.StatusBadRequest, err.Error(), "query")
-			return false
+	if !s.sending.enter(w, r) {
+		return
+	}
+	defer s.sending.leave(true)
+	type output struct {
+		Class   string   `json:"class"`
+		Weights []weight `json:"weights"`
+	}
+	columns, found := s.most.of(m, linear)
+	answer := struct {
+		Version uint64   `json:"version"`
+		Columns int      `json:"columns"`
+		Outputs []output `json:"outputs"`
+	}{Version: m.Version, Columns: columns}
+	name := m.Namer()
+	for k, list := range found {
+		out := output{Class: outputName(m, k)}
+		for _, c := range list[:min(n, len(list))] {
+			out.Weights = append(out.Weights, weight{name(c.column), c.weight})
 		}
+		answer.Outputs = append(answer.Outputs, out)
 	}
-	most, each := mostEvents(m, explain)
-	events, err := split(body, most)
-	switch {
-	case errors.Is(err, errTooMany):
-		failTooMany(w, most, each)
-		return false
-	case err != nil:
-		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
-		return false
-	case len(events) == 0:
-		fail(w, http.StatusBadRequest, "no events", "body")
-		return false
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.config.AnswerTimeout)
-	defer cancel()
-	out := newTaker(w, s.config.ClientTimeout, 0)
-	w.Header().Set("Content-Type", "application/json")
-	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
-		if out.began {
-			panic(http.ErrAbortHandler) // the client sees that the answer is cut
-		}
-		failLate(w, r, s.config.AnswerTimeout)
-		return false
-	}
-	return true
+	reply(w, http.StatusOK, answer)
 }
 
-func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
-}
-
-// predict predicts an event, unless the model has met nothing of it and Unknown refuses that.
-func (c Config) predict(m *client.Model, event []byte, explain int) (client.Prediction, error) {
-	p, err := m.Predict(event, explain)
-	if err == nil && p.Stranger && c.Unknown == unknownRefuse {
-		err = &client.StrangerError{Features: p.Unknown}
+// outputName is the class that output k speaks for.
+func outputName(m *client.Model, k int) string {
+	if m.Outputs == 1 {
+		k = len(m.Schema.Classes) - 1
 	}
-	return p, err
+	if k < 0 || k >= len(m.Schema.Classes) {
+		return ""
+	}
+	return m.Schema.Classes[k]
 }
 
-// writePredictions writes the answer, one event after the other, until ctx ends.
-func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int, c Config) error {
-	out := bufio.NewWriterSize(w, 1<<16)
-	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
-	for i, event := range events {
-		if err := ctx.Err(); err != nil {
-			return err
+// largestWeights remembers the largest weights of the model it was asked about last.
+type largestWeights struct {
+	mu      sync.Mutex
+	model   *client.Model
+	columns int
+	largest [][]columnWeight // by output, the largest first
+}
+
+type columnWeight struct {
+	column uint32
+	weight float64
+}
+
+// of returns those of a model. What it returns is shared.
+func (l *largestWeights) of(m *client.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.model != m {
+		l.model, l.columns, l.largest = m, 0, make([][]columnWeight, m.Outputs)
+		farther := func(a, b columnWeight) int {
+			return cmp.Or(cmp.Compare(math.Abs(b.weight), math.Abs(a.weight)), cmp.Compare(a.column, b.column))
 		}
-		if i > 0 {
-			out.WriteString(",\n")
-		}
-		var data []byte
-		p, err := c.predict(m, event, explain)
-		if err == nil {
-			data, err = json.Marshal(answer{Prediction: &p})
-		}
-		if err != nil {
-			if data, err = json.Marshal(answer{Error: err.Error(), Where: "event " + strconv.Itoa(i)}); err != nil {
-				return err
+		for c := range linear.Columns() {
+			l.columns++
+			for k, w := range c.Weights {
+				list := append(l.largest[k], columnWeight{c.Number, w})
+				if len(list) >= 4*maxLargest {
+					slices.SortFunc(list, farther)
+					list = list[:maxLargest]
+				}
+				l.largest[k] = list
 			}
 		}
-		if _, err := out.Write(data); err != nil {
-			return err
+		for k, list := range l.largest {
+			slices.SortFunc(list, farther)
+			l.largest[k] = list[:min(len(list), maxLargest)]
 		}
 	}
-	out.WriteString("]}\n")
-	return out.Flush()
-}
-
-// errTooMany says that a body holds more events than a request may bring.
-var errTooMany = errors.New("too many events")
-
-// split takes a body apart into events: JSON values, the elements of a JSON
-// array, or lines of text. They share its memory. With an error it returns the
-// events before it; errTooMany comes as soon as there are more than most.
-func split(body []byte, most int) (events [][]byte, err error) {
-	text := bytes.TrimSpace(body)
-	if len(text) == 0 {
-		return nil, nil
-	}
-	if text[0] != '[' && text[0] != '{' {
-		for line := range bytes.Lines(text) {
-			if line = bytes.TrimSpace(line); len(line) == 0 {
-				continue
-			}
-			if len(events) == most {
-				return events, errTooMany
-			}
-			events = append(events, line)
-		}
-		return events, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	array := text[0] == '['
-	if array {
-		if _, err := d.Token(); err != nil {
-			return nil, err
-		}
-	}
-	var event json.RawMessage // one memory for all: what counts is where it ends
-	for !array || d.More() {
-		if err := d.Decode(&event); err == io.EOF && !array {
-			return events, nil
-		} else if err != nil {
-			return events, cut(err)
-		}
-		if len(events) == most {
-			return events, errTooMany
-		}
-		end := d.InputOffset()
-		events = append(events, text[end-int64(len(event)):end:end])
-	}
-	if _, err := d.Token(); err != nil {
-		return events, cut(err)
-	}
-	if rest := bytes.TrimSpace(text[d.InputOffset():]); len(rest) > 0 {
-		return events, fmt.Errorf("%.20q after the array", rest)
-	}
-	return events, nil
-}
-
-// cut returns err or, where the text has ended too early, an error that says so.
-func cut(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return l.columns, l.largest
 }

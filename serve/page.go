@@ -215,6 +215,16 @@ type modelReport struct {
 	Kernel  bool   `json:"kernel,omitempty"`
 }
 
+// healthReport is what the page shows of the condition of the fields.
+type healthReport struct {
+	Alarms  int                  `json:"alarms"`
+	Watched int                  `json:"watched"`
+	Fields  []online.FieldHealth `json:"fields"` // the pageFields worst
+}
+
+// pageFields is how many fields the page shows.
+const pageFields = 12
+
 func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -405,6 +406,17 @@ func (t *site) handler() http.Handler {
 	}
 	t.patterns = mux.patterns
 	return jsonErrors(mux.ServeMux)
+}
+
+// openAPI is an OpenAPI 3.1 document of every request that a Server answers, but profiles.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// serveOpenAPI answers GET /openapi.json.
+func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openAPI)
 }
 
 // router is a mux that remembers its patterns.

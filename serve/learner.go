@@ -1,20 +1,17 @@
 package serve
 
-// This file answers what the page asks for beside the stream of events: the newest event,
-// how good the predictions have been, and the largest weights.
+// This file answers what is asked of a learner: its newest event, how good its predictions
+// have been, the condition of its fields, and what it would lose without one of them.
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 	"unicode/utf8"
 
 	"blankout"
-	"blankout/client"
+	"blankout/batch"
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
@@ -101,113 +98,70 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// defaultLargest is how many of the largest weights are returned for each class unless ?n
-// asks for another number; there are never more than maxLargest.
-const (
-	defaultLargest = 20
-	maxLargest     = 1000
-)
+// defaultFields is how many fields an answer has, the worst first, unless ?limit asks for
+// another number.
+const defaultFields = 100
 
-// weight is one of the largest weights.
-type weight struct {
-	Feature string  `json:"feature"`
-	Weight  float64 `json:"weight"` // of the standardised feature
-}
-
-// largest answers GET /v1/model/largest: by output the weights that are farthest from 0,
-// largest first. With two classes there is one output, the positive class.
-func (s *models) largest(w http.ResponseWriter, r *http.Request) {
-	n := defaultLargest
-	if text := r.URL.Query().Get("n"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxLargest {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("n=%.20q: want a number of weights from 1 to %d", text, maxLargest), "query")
+// features answers GET /v1/features: the condition of the fields.
+func (t *site) features(w http.ResponseWriter, r *http.Request) {
+	limit := defaultFields
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("limit=%.20q: want a number of fields from 0 on", text), "query")
 			return
 		}
+		limit = n
 	}
-	m := s.take()
+	health := t.service.status().Health
+	if health == nil {
+		fail(w, http.StatusServiceUnavailable, "nothing has been learned yet", r.URL.Path)
+		return
+	}
+	reply(w, http.StatusOK, struct {
+		*online.Health
+		Watched int                  `json:"watched"` // fields
+		Fields  []online.FieldHealth `json:"fields"`
+	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
+}
+
+// without answers GET /v1/without?kind=field&name=NAME: the error of the current model on
+// recent events and its forecast, with and without a group, field or feature.
+func (t *site) without(w http.ResponseWriter, r *http.Request) {
+	m := t.service.model()
 	if m == nil {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "a kernel model has no weight of a feature", r.URL.Path)
+		fail(w, http.StatusNotFound, "of a kernel model it is not known what a field adds", r.URL.Path)
 		return
 	}
-	if !s.sending.enter(w, r) {
+	events := t.service.Recent()
+	if len(events) == 0 {
+		fail(w, http.StatusServiceUnavailable, "no event with a label has come since the start", r.URL.Path)
 		return
 	}
-	defer s.sending.leave(true)
-	type output struct {
-		Class   string   `json:"class"`
-		Weights []weight `json:"weights"`
+	kind, name := r.URL.Query().Get("kind"), r.URL.Query().Get("name")
+	if kind == "" {
+		kind = "field"
 	}
-	columns, found := s.most.of(m, linear)
-	answer := struct {
-		Version uint64   `json:"version"`
-		Columns int      `json:"columns"`
-		Outputs []output `json:"outputs"`
-	}{Version: m.Version, Columns: columns}
-	name := m.Namer()
-	for k, list := range found {
-		out := output{Class: outputName(m, k)}
-		for _, c := range list[:min(n, len(list))] {
-			out.Weights = append(out.Weights, weight{name(c.column), c.weight})
-		}
-		answer.Outputs = append(answer.Outputs, out)
+	if kind != "group" && kind != "field" && kind != "feature" || name == "" {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%.20q, name=%.100q: want a kind of group, field or feature, and its name", kind, name), "query")
+		return
 	}
-	reply(w, http.StatusOK, answer)
-}
-
-// outputName is the class that output k speaks for.
-func outputName(m *client.Model, k int) string {
-	if m.Outputs == 1 {
-		k = len(m.Schema.Classes) - 1
+	if !t.models.sending.enter(w, r) {
+		return
 	}
-	if k < 0 || k >= len(m.Schema.Classes) {
-		return ""
+	defer t.models.sending.leave(true)
+	gone, err := batch.WithoutPart(linear, events, kind, name, batch.DefaultValidateConfig().Deletions)
+	switch {
+	case errors.As(err, new(*batch.UnknownPartError)):
+		fail(w, http.StatusNotFound, err.Error(), "query")
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
+	default:
+		reply(w, http.StatusOK, gone)
 	}
-	return m.Schema.Classes[k]
-}
-
-// largestWeights remembers the largest weights of the model it was asked about last.
-type largestWeights struct {
-	mu      sync.Mutex
-	model   *client.Model
-	columns int
-	largest [][]columnWeight // by output, the largest first
-}
-
-type columnWeight struct {
-	column uint32
-	weight float64
-}
-
-// of returns those of a model. What it returns is shared.
-func (l *largestWeights) of(m *client.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.model != m {
-		l.model, l.columns, l.largest = m, 0, make([][]columnWeight, m.Outputs)
-		farther := func(a, b columnWeight) int {
-			return cmp.Or(cmp.Compare(math.Abs(b.weight), math.Abs(a.weight)), cmp.Compare(a.column, b.column))
-		}
-		for c := range linear.Columns() {
-			l.columns++
-			for k, w := range c.Weights {
-				list := append(l.largest[k], columnWeight{c.Number, w})
-				if len(list) >= 4*maxLargest {
-					slices.SortFunc(list, farther)
-					list = list[:maxLargest]
-				}
-				l.largest[k] = list
-			}
-		}
-		for k, list := range l.largest {
-			slices.SortFunc(list, farther)
-			l.largest[k] = list[:min(len(list), maxLargest)]
-		}
-	}
-	return l.columns, l.largest
 }
