@@ -344,13 +344,6 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	return best
 }
 
-func (o *Expected) shift(by float64) float64 {
-	for i := range o.f {
-		o.f[i] += by
-	}
-	return by
-}
-
 // Smooth replaces every v by v + eps^2, which rounds off the kink that the
 // hinge has at v = 0. Objective values and gradients are then those of the
 // smoothed objective; Gap bounds the distance of the true one.

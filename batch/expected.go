@@ -29,40 +29,80 @@ import (
 type Expected struct {
 	p          Problem
 	loss, free loss.Loss // of labelled and of unlabelled rows; free is nil if those are left out
-	c0, c1, c2 float64
-	noisy      bool
-	groups     *groupNoise // nil where there is no noise, or features are noisy each on its own
-	columns    int
-	dim        int
 	facts      loss.Facts
 	convex     bool // under the noise at hand
+	columns    int
+	dim        int
+	m          []float64 // kappa times importance, 0 for rows left out
+	eps        float64   // see Smooth
+	kink       float64   // what smoothing contributed to the last Gap
+	passes     int
+	noising
+	byRow
+	gradient
+	workspace
+}
 
-	m   []float64 // kappa times importance, 0 for rows left out
-	eps float64   // see Smooth
+// noising is the variance of noisy features.
+type noising struct {
+	c0, c1, c2 float64 // see loss.Noise
+	noisy      bool
+	groups     *groupNoise // nil where there is no noise, or features are noisy each on its own
+}
 
-	// By row, at the point of the last ValueGrad with a gradient.
+// stride is the number of sums gathered and scattered for each column: one
+// for the score and one for its variance, if there is noise.
+func (n *noising) stride() int {
+	if n.noisy {
+		return 2
+	}
+	return 1
+}
+
+// byRow is what is known of each row at a point, that of the last ValueGrad with a gradient or
+// of the last scores.
+type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, filled when curved
+	along        []float64 // scores, and both parts of variances, along the last Line
 	curved       bool
 	majorise     bool
+}
 
-	cached           bool // residual and value are the gradient and the value there
-	unscaled         bool // the last dual point needed no scaling, but for rounding
-	value, cachedEps float64
+func newByRow(n int) byRow {
+	rows := make([]float64, 7*n)
+	return byRow{f: rows[:n], v: rows[n : 2*n], df: rows[2*n : 3*n], dv: rows[3*n : 4*n],
+		ff: rows[4*n : 5*n], fv: rows[5*n : 6*n], vv: rows[6*n:]}
+}
 
-	w      []float64 // that point
-	pair   []float64 // by column (w_d, w_d^2) or what else is being gathered
-	shrink []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
+// shift shifts all scores.
+func (r *byRow) shift(by float64) float64 {
+	for i := range r.f {
+		r.f[i] += by
+	}
+	return by
+}
 
-	total           []float64 // of what rows scatter
-	sum             *Summer
-	longest         int // row
-	outer           int // sum of the squared lengths of the rows
-	denseTotal      []float64
-	denseSum        *Summer
-	along, residual []float64
-	kink            float64
-	passes          int
+// gradient is the last gradient, and the point where it is.
+type gradient struct {
+	w         []float64
+	shrink    []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
+	residual  []float64
+	cached    bool // residual and value are the gradient and the value there, smoothed by cachedEps
+	unscaled  bool // the last dual point needed no scaling, but for rounding
+	value     float64
+	cachedEps float64
+}
+
+// workspace is where passes over the rows gather from and scatter to.
+type workspace struct {
+	pair       []float64 // by column (w_d, w_d^2) or what else is being gathered
+	total      []float64 // of what rows scatter
+	sum        *Summer
+	denseTotal []float64
+	denseSum   *Summer
+	longest    int // row
+	outer      int // sum of the squared lengths of the rows
 }
 
 // Problem states what an Expected objective is made of.
@@ -238,10 +278,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		o.loss = penaltyScaled{o.loss, s}
 		o.convex = false
 	}
-	n := d.Rows()
-	rows := make([]float64, 7*n)
-	o.f, o.v, o.df, o.dv = rows[:n], rows[n:2*n], rows[2*n:3*n], rows[3*n:4*n]
-	o.ff, o.fv, o.vv = rows[4*n:5*n], rows[5*n:6*n], rows[6*n:]
+	o.byRow = newByRow(d.Rows())
 	o.w = make([]float64, o.dim)
 	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
@@ -332,15 +369,6 @@ func (o *Expected) Dim() int { return o.dim }
 
 // Passes returns how often the data have been read.
 func (o *Expected) Passes() int { return o.passes }
-
-// stride is the number of sums gathered and scattered for each column: one
-// for the score and one for its variance, if there is noise.
-func (o *Expected) stride() int {
-	if o.noisy {
-		return 2
-	}
-	return 1
-}
 
 // row returns the loss of row i and its target.
 func (o *Expected) row(i int) (loss.Loss, float64) {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/mat"
 )
 
 // interior minimises the hinge loss without noise, the ordinary support vector
@@ -27,141 +29,27 @@ import (
 // all the time and gives the certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
-	buf := make([]float64, 4*n)
-	xi, slack, p, df := buf[:n], buf[n:2*n], buf[2*n:3*n], buf[3*n:]
-	rows := func(f func(i int)) {
-		o.sum.Each(func(_, lo, hi int) {
-			for i := lo; i < hi; i++ {
-				if o.m[i] != 0 {
-					f(i)
-				}
-			}
-		})
-	}
-	mean := func(f func(i int) float64) float64 { // over the rows in use, in fixed order
-		count := 0.0
-		total := o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
-			sum := 0.0
-			for i := lo; i < hi; i++ {
-				if o.m[i] != 0 {
-					sum += f(i)
-				}
-			}
-			return sum
-		})
-		for _, m := range o.m {
-			if m != 0 {
-				count++
-			}
-		}
-		return total / count
-	}
+	buf := make([]float64, 6*n)
+	t := &interior{s: s, o: o, ell: ell, step: make([]float64, s.dim),
+		xi: buf[:n], slack: buf[n : 2*n], p: buf[2*n : 3*n], df: buf[3*n : 4*n], dpds: buf[4*n : 5*n], dpdxi: buf[5*n:]}
 	o.scores(s.w)
-	rows(func(i int) {
+	t.rows(func(i int) {
 		z := ell - o.p.Y[i]*o.f[i]
-		xi[i] = max(z, 0) + ell
-		slack[i] = xi[i] - z
-		p[i] = 0.5
+		t.xi[i] = max(z, 0) + ell
+		t.slack[i] = t.xi[i] - z
+		t.p[i] = 0.5
 	})
-	step := make([]float64, s.dim)
-	// The predictor's second-order terms dp ds and dp dxi that a full step
-	// would leave behind.
-	dpds, dpdxi := make([]float64, n), make([]float64, n)
 	stalled := 0
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		rows(func(i int) {
-			o.ff[i], o.fv[i], o.vv[i] = 1/(xi[i]/(1-p[i])+slack[i]/p[i]), 0, 0
-			dpds[i], dpdxi[i] = 0, 0
-		})
-		o.curved, o.majorise = true, false
-		copy(o.w, s.w)
-		factor, err := factorise(o.dense())
+		now, err := t.iterate()
 		if err != nil {
 			return err
-		}
-		mu := 0.0
-		residuals := func(i int) (r1, r2 float64) {
-			return mu - p[i]*slack[i] - dpds[i], mu - (1-p[i])*xi[i] + dpdxi[i]
-		}
-		change := func(i int) (dp, dxi, ds float64) {
-			r1, r2 := residuals(i)
-			dp = o.ff[i] * (df[i] - r2/(1-p[i]) + r1/p[i])
-			dxi = (r2 + xi[i]*dp) / (1 - p[i])
-			return dp, dxi, dxi - df[i]
-		}
-		// solve fills step, and df with the change of z; the change of the
-		// others follows from it. It returns how much of the step leaves all
-		// of them positive.
-		solve := func() (float64, error) {
-			// The right-hand side is a gradient with p moved by what the
-			// complementarity conditions ask for.
-			rows(func(i int) {
-				r1, r2 := residuals(i)
-				df[i] = -o.p.Y[i] * (p[i] + o.ff[i]*(r1/p[i]-r2/(1-p[i])))
-			})
-			o.scatterAll(df, s.grad, s.w)
-			if norm := norm2(s.grad); !finite(norm) {
-				return 0, errNotFinite(math.NaN(), norm)
-			}
-			if err := solveFactored(factor, s.grad, step); err != nil {
-				return 0, err
-			}
-			o.setPair(step, step)
-			o.pass()
-			db := o.bias(step)
-			longest := make([]float64, len(o.sum.partial))
-			o.sum.Each(func(g, lo, hi int) {
-				shrink := 0.0 // the largest part of a distance to its bound that a full step uses
-				for i := lo; i < hi; i++ {
-					if o.m[i] != 0 {
-						a, _, _ := o.gather(i, rowBuffer{})
-						df[i] = -o.p.Y[i] * (a + db)
-						dp, dxi, ds := change(i)
-						shrink = max(shrink, -dp/p[i], dp/(1-p[i]), -dxi/xi[i], -ds/slack[i])
-					}
-				}
-				longest[g] = shrink
-			})
-			return 1 / max(slices.Max(longest), 1e-300), nil
-		}
-		// Predictor: the pure Newton step, and how far it gets.
-		t, err := solve()
-		if err != nil {
-			return err
-		}
-		t = min(t, 1)
-		now := mean(func(i int) float64 { return 0.5 * (p[i]*slack[i] + (1-p[i])*xi[i]) })
-		then := mean(func(i int) float64 {
-			dp, dxi, ds := change(i)
-			return 0.5 * ((p[i]+t*dp)*(slack[i]+t*ds) + (1-p[i]-t*dp)*(xi[i]+t*dxi))
-		})
-		rows(func(i int) {
-			dp, dxi, ds := change(i)
-			dpds[i], dpdxi[i] = dp*ds, dp*dxi
-		})
-		// Corrector.
-		ratio := max(then/now, 0)
-		mu = now * ratio * ratio * ratio
-		if t, err = solve(); err != nil {
-			return err
-		}
-		t = min(1, t*max(0.9, 1-mu/now))
-		t = min(t, 0.9999)
-		rows(func(i int) {
-			dp, dxi, _ := change(i)
-			p[i] = min(max(p[i]+t*dp, 1e-300), 1-1e-16)
-			o.f[i] -= t * df[i] * o.p.Y[i] // y^2 = 1
-			xi[i] = max(xi[i]+t*dxi, 1e-300)
-			slack[i] = max(xi[i]-(ell-o.p.Y[i]*o.f[i]), 1e-300)
-		})
-		for d, v := range step {
-			s.w[d] += t * v
 		}
 		s.iterations++
-		rows(func(i int) { o.df[i] = -o.p.Y[i] * p[i] })
+		t.rows(func(i int) { o.df[i] = -o.p.Y[i] * t.p[i] })
 		var value float64
 		s.gap, value = o.interiorGap(s.w, ell)
 		if s.value == value {
@@ -176,6 +64,150 @@ func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 			return nil
 		}
 	}
+}
+
+// interior is the state of the interior point method.
+type interior struct {
+	s                *solver
+	o                *Expected
+	ell              float64
+	xi, slack, p, df []float64 // by row; df takes the change of z
+	// The predictor's second-order terms dp ds and dp dxi that a full step would leave behind.
+	dpds, dpdxi []float64
+	step        []float64
+	mu          float64
+	factor      *mat.Cholesky
+}
+
+// rows calls f for the rows in use, on several threads.
+func (t *interior) rows(f func(i int)) {
+	t.o.sum.Each(func(_, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if t.o.m[i] != 0 {
+				f(i)
+			}
+		}
+	})
+}
+
+// mean returns the mean of f over the rows in use, summed in fixed order.
+func (t *interior) mean(f func(i int) float64) float64 {
+	count := 0.0
+	total := t.o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
+		sum := 0.0
+		for i := lo; i < hi; i++ {
+			if t.o.m[i] != 0 {
+				sum += f(i)
+			}
+		}
+		return sum
+	})
+	for _, m := range t.o.m {
+		if m != 0 {
+			count++
+		}
+	}
+	return total / count
+}
+
+// residuals returns what row i misses the two conditions by.
+func (t *interior) residuals(i int) (r1, r2 float64) {
+	return t.mu - t.p[i]*t.slack[i] - t.dpds[i], t.mu - (1-t.p[i])*t.xi[i] + t.dpdxi[i]
+}
+
+// change returns how the variables of row i change with the step.
+func (t *interior) change(i int) (dp, dxi, ds float64) {
+	r1, r2 := t.residuals(i)
+	dp = t.o.ff[i] * (t.df[i] - r2/(1-t.p[i]) + r1/t.p[i])
+	dxi = (r2 + t.xi[i]*dp) / (1 - t.p[i])
+	return dp, dxi, dxi - t.df[i]
+}
+
+// solve fills step, and df with the change of z; the change of the
+// others follows from it. It returns how much of the step leaves all
+// of them positive.
+func (t *interior) solve() (float64, error) {
+	o := t.o
+	// The right-hand side is a gradient with p moved by what the
+	// complementarity conditions ask for.
+	t.rows(func(i int) {
+		r1, r2 := t.residuals(i)
+		t.df[i] = -o.p.Y[i] * (t.p[i] + o.ff[i]*(r1/t.p[i]-r2/(1-t.p[i])))
+	})
+	o.scatterAll(t.df, t.s.grad, t.s.w)
+	if norm := norm2(t.s.grad); !finite(norm) {
+		return 0, errNotFinite(math.NaN(), norm)
+	}
+	if err := solveFactored(t.factor, t.s.grad, t.step); err != nil {
+		return 0, err
+	}
+	o.setPair(t.step, t.step)
+	o.pass()
+	db := o.bias(t.step)
+	longest := make([]float64, len(o.sum.partial))
+	o.sum.Each(func(g, lo, hi int) {
+		shrink := 0.0 // the largest part of a distance to its bound that a full step uses
+		for i := lo; i < hi; i++ {
+			if o.m[i] != 0 {
+				a, _, _ := o.gather(i, rowBuffer{})
+				t.df[i] = -o.p.Y[i] * (a + db)
+				dp, dxi, ds := t.change(i)
+				shrink = max(shrink, -dp/t.p[i], dp/(1-t.p[i]), -dxi/t.xi[i], -ds/t.slack[i])
+			}
+		}
+		longest[g] = shrink
+	})
+	return 1 / max(slices.Max(longest), 1e-300), nil
+}
+
+// iterate makes one step of predictor and corrector. It returns how far the conditions were
+// from complementarity before.
+func (t *interior) iterate() (now float64, err error) {
+	o := t.o
+	t.rows(func(i int) {
+		o.ff[i], o.fv[i], o.vv[i] = 1/(t.xi[i]/(1-t.p[i])+t.slack[i]/t.p[i]), 0, 0
+		t.dpds[i], t.dpdxi[i] = 0, 0
+	})
+	o.curved, o.majorise = true, false
+	copy(o.w, t.s.w)
+	if t.factor, err = factorise(o.dense()); err != nil {
+		return 0, err
+	}
+	// Predictor: the pure Newton step, and how far it gets.
+	t.mu = 0
+	length, err := t.solve()
+	if err != nil {
+		return 0, err
+	}
+	length = min(length, 1)
+	now = t.mean(func(i int) float64 { return 0.5 * (t.p[i]*t.slack[i] + (1-t.p[i])*t.xi[i]) })
+	then := t.mean(func(i int) float64 {
+		dp, dxi, ds := t.change(i)
+		return 0.5 * ((t.p[i]+length*dp)*(t.slack[i]+length*ds) + (1-t.p[i]-length*dp)*(t.xi[i]+length*dxi))
+	})
+	t.rows(func(i int) {
+		dp, dxi, ds := t.change(i)
+		t.dpds[i], t.dpdxi[i] = dp*ds, dp*dxi
+	})
+	// Corrector.
+	ratio := max(then/now, 0)
+	t.mu = now * ratio * ratio * ratio
+	if length, err = t.solve(); err != nil {
+		return 0, err
+	}
+	length = min(1, length*max(0.9, 1-t.mu/now))
+	length = min(length, 0.9999)
+	t.rows(func(i int) {
+		dp, dxi, _ := t.change(i)
+		t.p[i] = min(max(t.p[i]+length*dp, 1e-300), 1-1e-16)
+		o.f[i] -= length * t.df[i] * o.p.Y[i] // y^2 = 1
+		t.xi[i] = max(t.xi[i]+length*dxi, 1e-300)
+		t.slack[i] = max(t.xi[i]-(t.ell-o.p.Y[i]*o.f[i]), 1e-300)
+	})
+	for d, v := range t.step {
+		t.s.w[d] += length * v
+	}
+	return now, nil
 }
 
 // interiorGap returns the duality gap of w and the dual point in o.df, at the

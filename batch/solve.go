@@ -649,18 +649,11 @@ func nudge(a *mat.SymDense) bool {
 // lbfgs is the limited-memory BFGS method (Nocedal & Wright 2006, algorithm
 // 7.5) with a line search for the Wolfe conditions.
 func (s *solver) lbfgs(ctx context.Context) error {
-	const memory = 10
-	type pair struct {
-		s, y []float64
-		rho  float64
-	}
-	var pairs []pair
 	if s.smoother != nil {
 		s.smoother.Smooth(s.eps)
 	}
 	p := make([]float64, s.dim)
 	next, nextGrad := make([]float64, s.dim), make([]float64, s.dim)
-	alpha := make([]float64, memory)
 	eval := func() {
 		s.value = s.o.ValueGrad(s.w, s.grad)
 		s.evaluations++
@@ -670,7 +663,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		return fmt.Errorf("the objective is %v at the start: scale the features down or penalise more", s.value)
 	}
 	s.first = norm2(s.grad)
-	diag := slices.Repeat([]float64{1}, s.dim)
+	curvature := curvature{diag: slices.Repeat([]float64{1}, s.dim)}
 	stalled := 0
 	for {
 		norm := norm2(s.grad)
@@ -688,60 +681,26 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			// done from the beginning, because that led to worse minima of objectives
 			// that are not convex.
 			eval()
-			d.Diagonal(diag)
-			for i, v := range diag {
+			d.Diagonal(curvature.diag)
+			for i, v := range curvature.diag {
 				if !(v > 0) || math.IsInf(v, 1) {
-					diag[i] = 1
+					curvature.diag[i] = 1
 				}
 			}
 		}
-		for i, g := range s.grad {
-			p[i] = -g
-		}
-		for k := len(pairs) - 1; k >= 0; k-- {
-			alpha[k] = pairs[k].rho * Dot(pairs[k].s, p)
-			axpy(-alpha[k], pairs[k].y, p)
-		}
-		if n := len(pairs); n > 0 {
-			last := pairs[n-1]
-			length := 0.0
-			for i, y := range last.y {
-				length += y * y / diag[i]
-			}
-			scale := 1 / (last.rho * length)
-			for i := range p {
-				p[i] *= scale / diag[i]
-			}
-		} else if norm > 0 {
-			for i := range p {
-				p[i] /= norm
-			}
-		}
-		for k := range pairs {
-			axpy(alpha[k]-pairs[k].rho*Dot(pairs[k].y, p), pairs[k].s, p)
-		}
+		curvature.direction(s.grad, norm, p)
 		before := s.value
 		ok := s.wolfe(p, next, nextGrad)
 		s.iterations++
 		if ok {
-			q := pair{s: make([]float64, s.dim), y: make([]float64, s.dim)}
-			for i := range next {
-				q.s[i], q.y[i] = next[i]-s.w[i], nextGrad[i]-s.grad[i]
-			}
-			if sy := Dot(q.s, q.y); sy > 1e-16*norm2(q.s)*norm2(q.y) {
-				q.rho = 1 / sy
-				if len(pairs) == memory {
-					pairs = append(pairs[:0], pairs[1:]...)
-				}
-				pairs = append(pairs, q)
-			}
+			curvature.remember(next, s.w, nextGrad, s.grad)
 			copy(s.w, next)
 			copy(s.grad, nextGrad)
 		}
 		if !ok || before-s.value <= 1e-15*math.Abs(before) {
 			stalled++
 			if !ok {
-				pairs = nil
+				curvature.pairs = nil
 			}
 		} else {
 			stalled = 0
@@ -756,7 +715,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 				eval()
 			}
 			if s.eps != eps {
-				pairs, stalled = nil, 0
+				curvature.pairs, stalled = nil, 0
 			}
 		} else if s.opt.Progress != nil {
 			s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
@@ -765,6 +724,67 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// curvature is what L-BFGS remembers of the Hessian: its last steps s, with the changes of the
+// gradient y and rho = 1/s.y, and the diagonal from which the rest is built up.
+type curvature struct {
+	pairs []struct {
+		s, y []float64
+		rho  float64
+	}
+	diag []float64
+}
+
+// direction writes minus the inverse Hessian times grad, whose norm is given, to p.
+func (c *curvature) direction(grad []float64, norm float64, p []float64) {
+	for i, g := range grad {
+		p[i] = -g
+	}
+	alpha := make([]float64, len(c.pairs))
+	for k := len(c.pairs) - 1; k >= 0; k-- {
+		alpha[k] = c.pairs[k].rho * Dot(c.pairs[k].s, p)
+		axpy(-alpha[k], c.pairs[k].y, p)
+	}
+	if n := len(c.pairs); n > 0 {
+		last := c.pairs[n-1]
+		length := 0.0
+		for i, y := range last.y {
+			length += y * y / c.diag[i]
+		}
+		scale := 1 / (last.rho * length)
+		for i := range p {
+			p[i] *= scale / c.diag[i]
+		}
+	} else if norm > 0 {
+		for i := range p {
+			p[i] /= norm
+		}
+	}
+	for k, q := range c.pairs {
+		axpy(alpha[k]-q.rho*Dot(q.y, p), q.s, p)
+	}
+}
+
+// remember takes up a step and the change of the gradient, unless the curvature along it is
+// lost in rounding.
+func (c *curvature) remember(to, from, gradTo, gradFrom []float64) {
+	const memory = 10
+	s, y := make([]float64, len(to)), make([]float64, len(to))
+	for i := range to {
+		s[i], y[i] = to[i]-from[i], gradTo[i]-gradFrom[i]
+	}
+	sy := Dot(s, y)
+	if !(sy > 1e-16*norm2(s)*norm2(y)) {
+		return
+	}
+	if len(c.pairs) == memory {
+		c.pairs = append(c.pairs[:0], c.pairs[1:]...)
+	}
+	c.pairs = append(c.pairs, struct {
+		s, y []float64
+		rho  float64
+	}{s, y, 1 / sy})
 }
 
 // wolfe searches along p for a point that satisfies the strong Wolfe

@@ -142,11 +142,6 @@ const maxFilled = 1 << 28
 // every column that is not numeric as dense.
 func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linear, error) {
 	n := make([]float64, d.Columns())
-	mean, m2, largest := make([]float64, len(n)), make([]float64, len(n)), make([]float64, len(n))
-	ones := make([]bool, len(n)) // never anything but 1
-	for c := range ones {
-		ones[c] = true
-	}
 	for i := range d.Rows() {
 		for _, c := range d.Row(i).Index {
 			n[c]++
@@ -159,8 +154,51 @@ func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linea
 		units, reach = s.begin(d, &m.Scaler, n)
 	}
 	reach.grow(d, units)
-	clear(n)
-	wild := make([][2]int, len(n)) // readings below and above the others
+	r := readingsOf(d, units, reach)
+	numeric, err := s.treat(d, m, r, units)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.checkFieldCurves(d.Schema); err != nil {
+		return nil, nil, err
+	}
+	if s.curved() || s.Presence {
+		s.bend(d, m, r.n, numeric)
+	}
+	b := Builder{Curves: m.Scaler.Curves}
+	var raw, x blankout.Vec
+	for i := range d.Rows() {
+		raw = d.Vec(i, raw)
+		x = m.Standardised(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			return nil, nil, err
+		}
+	}
+	b.d.fields = d.fields
+	return b.Data(d.Schema), m, nil
+}
+
+// readings are the statistics of columns: how many there are, their mean, the sum of their
+// squared deviations and the largest size, and whether all are 1.
+type readings struct {
+	n, mean, m2, largest []float64
+	ones                 []bool
+}
+
+// add counts in a reading of a column.
+func (r *readings) add(c int, x float64) {
+	r.n[c]++
+	delta := x - r.mean[c]
+	r.mean[c] += delta / r.n[c]
+	r.m2[c] += delta * (x - r.mean[c])
+}
+
+// readingsOf returns the statistics of the readings as their transform makes them. Those out
+// of reach count as the streaming learner counts them, at the bounds that the others leave.
+func readingsOf(d *Data, units []float64, reach reaches) *readings {
+	size := d.Columns()
+	r := &readings{make([]float64, size), make([]float64, size), make([]float64, size), make([]float64, size), slices.Repeat([]bool{true}, size)}
+	wild := make([][2]int, size) // readings below and above the others
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
@@ -175,34 +213,35 @@ func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linea
 				wild[c][1]++
 				continue
 			}
-			n[c]++
-			delta := x - mean[c]
-			mean[c] += delta / n[c]
-			m2[c] += delta * (x - mean[c])
-			largest[c] = max(largest[c], math.Abs(x))
-			ones[c] = ones[c] && x == 1
+			r.add(int(c), x)
+			r.largest[c] = max(r.largest[c], math.Abs(x))
+			r.ones[c] = r.ones[c] && x == 1
 		}
 	}
 	for c, w := range wild {
-		centre, far := mean[c], model.WildAt*math.Sqrt(m2[c]/n[c])
+		centre, far := r.mean[c], model.WildAt*math.Sqrt(r.m2[c]/r.n[c])
 		for side, x := range [2]float64{centre - far, centre + far} {
-			for range w[side] { // as the streaming learner counts them
-				n[c]++
-				delta := x - mean[c]
-				mean[c] += delta / n[c]
-				m2[c] += delta * (x - mean[c])
-				ones[c] = false
+			for range w[side] {
+				r.add(c, x)
+				r.ones[c] = false
 			}
 		}
 	}
+	return r
+}
+
+// treat decides how each column is treated and writes its statistics to m. It returns which
+// columns are numeric.
+func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []float64) (numeric []bool, err error) {
+	mode := m.Scaler.Mode
 	total := float64(d.Rows())
 	m.Scaler.Unfilled = d.Schema.Known
-	numeric := make([]bool, len(n))
-	for c := range n {
+	numeric = make([]bool, len(r.n))
+	for c := range r.n {
 		column := d.Column(c)
 		kind := d.Schema.Fields[s.fields[column]].Kind
 		dense := mode == model.StandardiseAll && kind != blankout.Numeric ||
-			mode == model.StandardiseAuto && kind == blankout.Sparse && 10*n[c] >= 9*total && !ones[c]
+			mode == model.StandardiseAuto && kind == blankout.Sparse && 10*r.n[c] >= 9*total && !r.ones[c]
 		stats := m.Rows.Touch(column)
 		switch {
 		case dense || kind == blankout.Numeric && mode != model.StandardiseScale:
@@ -210,38 +249,22 @@ func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linea
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
 				// The zeros that are not stored.
-				m2[c] += mean[c] * mean[c] * n[c] * (total - n[c]) / total
-				mean[c] *= n[c] / total
-				n[c] = total
+				r.m2[c] += r.mean[c] * r.mean[c] * r.n[c] * (total - r.n[c]) / total
+				r.mean[c] *= r.n[c] / total
+				r.n[c] = total
 			}
-			m.Scaler.Set(stats, n[c], mean[c], m2[c], units[c])
+			m.Scaler.Set(stats, r.n[c], r.mean[c], r.m2[c], units[c])
 		case kind == blankout.Sparse || kind == blankout.Cross || mode == model.StandardiseScale:
-			stats[model.StatCount], stats[model.StatInverse] = n[c], 1/max(1, largest[c])
+			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1/max(1, r.largest[c])
 		default:
-			stats[model.StatCount], stats[model.StatInverse] = n[c], 1
+			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1
 		}
 	}
 	if len(m.Scaler.Dense)*d.Rows() > maxFilled {
-		return nil, nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
+		return nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
 	}
 	slices.Sort(m.Scaler.Dense)
-	if err := s.checkFieldCurves(d.Schema); err != nil {
-		return nil, nil, err
-	}
-	if s.curved() || s.Presence {
-		s.bend(d, m, n, numeric)
-	}
-	b := Builder{Curves: m.Scaler.Curves}
-	var raw, x blankout.Vec
-	for i := range d.Rows() {
-		raw = d.Vec(i, raw)
-		x = m.Standardised(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			return nil, nil, err
-		}
-	}
-	b.d.fields = d.fields
-	return b.Data(d.Schema), m, nil
+	return numeric, nil
 }
 
 // seldom says whether the numeric column c, which so many examples hold, is left out by many.

@@ -300,116 +300,131 @@ func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
+// none is no variant but the part of an example's cost that is not used.
+const none = -1
+
 // visit moves weight between the deletions of one example and returns by how
 // much the dual has grown.
 func (s *dual) visit(i int) (gain float64) {
-	y, row := s.p.Y[i], s.p.Data.Row(i)
 	for range 3 {
-		loss, deleted := s.worst.find(row, s.w, y, s.k)
-		if s.rho > 0 {
-			loss -= y * s.w[s.columns]
-		}
-		// Weight moves from the variant in use that costs least to the one that costs most.
-		// -1 is no variant but the part of the cost that is not used.
-		const none = -1
-		from, least := none, math.Inf(1)
-		if s.m[i]-s.used[i] > 0 {
-			least = 0
-		}
-		plain := loss // of the whole example
-		for _, j := range deleted {
-			plain -= s.worst.gain[j]
-		}
-		to := none
-		for v, u := range s.variants[i] {
-			c := plain
-			for _, j := range u.deleted {
-				c += s.worst.gain[j]
-			}
-			if c < least {
-				from, least = v, c
-			}
-			if slices.Equal(u.deleted, deleted) {
-				to = v
-			}
-		}
-		best := max(loss, 0)
-		if !(best-least > 1e-15) {
-			return gain
-		}
-		if loss > 0 && to == none {
-			s.variants[i] = append(s.variants[i], variant{deleted: slices.Clone(deleted)})
-			to = len(s.variants[i]) - 1
-		} else if loss <= 0 {
-			to = none
-		}
+		from, to, rise := s.choose(i)
 		if from == to {
-			return gain
+			break
 		}
-		// The direction, entry by entry.
-		s.coef = slices.Grow(s.coef[:0], row.Len())[:row.Len()]
-		clear(s.coef)
-		across := 0.0
-		add := func(v int, sign float64) {
-			if v == none {
-				return
-			}
-			across += sign
-			for j := range s.coef {
-				s.coef[j] += sign
-			}
-			for _, j := range s.variants[i][v].deleted {
-				s.coef[j] -= sign
-			}
-		}
-		add(to, 1)
-		add(from, -1)
-		square := 0.0
-		for j, c := range s.coef {
-			if c != 0 {
-				x := row.At(j)
-				square += c * c * x * x / s.p.Penalty.R[row.Index[j]]
-			}
-		}
-		if s.rho > 0 {
-			square += across * across / s.rho
-		}
-		have := s.m[i] - s.used[i]
-		if from != none {
-			have = s.variants[i][from].alpha
-		}
-		step := have
-		if square > 0 {
-			step = min((best-least)/square, have)
-		}
-		for j, c := range s.coef {
-			if c != 0 {
-				d := row.Index[j]
-				s.w[d] += step * c * y * row.At(j) / s.p.Penalty.R[d]
-			}
-		}
-		if s.rho > 0 {
-			s.w[s.columns] += step * across * y / s.rho
-		}
-		gain += step * (best - least - 0.5*step*square)
-		if to != none {
-			s.variants[i][to].alpha += step
-		}
-		if from != none {
-			s.variants[i][from].alpha -= step
-			if step == have {
-				s.variants[i] = slices.Delete(s.variants[i], from, from+1)
-			}
-		}
-		s.used[i] = 0
-		for _, u := range s.variants[i] {
-			s.used[i] += u.alpha
-		}
-		if s.used[i] > s.m[i] || from == none && step == have {
-			s.used[i] = s.m[i] // but for rounding
-		}
+		gain += s.move(i, from, to, rise)
 	}
 	return gain
+}
+
+// choose returns the variant in use of example i that costs least, from which weight moves to
+// the one that costs most, and by how much more that costs. They are equal where nothing is to
+// be gained.
+func (s *dual) choose(i int) (from, to int, rise float64) {
+	y, row := s.p.Y[i], s.p.Data.Row(i)
+	loss, deleted := s.worst.find(row, s.w, y, s.k)
+	if s.rho > 0 {
+		loss -= y * s.w[s.columns]
+	}
+	from, least := none, math.Inf(1)
+	if s.m[i]-s.used[i] > 0 {
+		least = 0
+	}
+	plain := loss // of the whole example
+	for _, j := range deleted {
+		plain -= s.worst.gain[j]
+	}
+	to = none
+	for v, u := range s.variants[i] {
+		c := plain
+		for _, j := range u.deleted {
+			c += s.worst.gain[j]
+		}
+		if c < least {
+			from, least = v, c
+		}
+		if slices.Equal(u.deleted, deleted) {
+			to = v
+		}
+	}
+	best := max(loss, 0)
+	if !(best-least > 1e-15) {
+		return none, none, 0
+	}
+	if loss > 0 && to == none {
+		s.variants[i] = append(s.variants[i], variant{deleted: slices.Clone(deleted)})
+		to = len(s.variants[i]) - 1
+	} else if loss <= 0 {
+		to = none
+	}
+	return from, to, best - least
+}
+
+// move moves weight of example i from one variant to another, whose cost is higher by rise, as
+// far as the dual grows. It returns by how much it has grown.
+func (s *dual) move(i, from, to int, rise float64) (gain float64) {
+	y, row := s.p.Y[i], s.p.Data.Row(i)
+	// The direction, entry by entry.
+	s.coef = slices.Grow(s.coef[:0], row.Len())[:row.Len()]
+	clear(s.coef)
+	across := 0.0
+	add := func(v int, sign float64) {
+		if v == none {
+			return
+		}
+		across += sign
+		for j := range s.coef {
+			s.coef[j] += sign
+		}
+		for _, j := range s.variants[i][v].deleted {
+			s.coef[j] -= sign
+		}
+	}
+	add(to, 1)
+	add(from, -1)
+	square := 0.0
+	for j, c := range s.coef {
+		if c != 0 {
+			x := row.At(j)
+			square += c * c * x * x / s.p.Penalty.R[row.Index[j]]
+		}
+	}
+	if s.rho > 0 {
+		square += across * across / s.rho
+	}
+	have := s.m[i] - s.used[i]
+	if from != none {
+		have = s.variants[i][from].alpha
+	}
+	step := have
+	if square > 0 {
+		step = min(rise/square, have)
+	}
+	for j, c := range s.coef {
+		if c != 0 {
+			d := row.Index[j]
+			s.w[d] += step * c * y * row.At(j) / s.p.Penalty.R[d]
+		}
+	}
+	if s.rho > 0 {
+		s.w[s.columns] += step * across * y / s.rho
+	}
+	if to != none {
+		s.variants[i][to].alpha += step
+	}
+	if from != none {
+		s.variants[i][from].alpha -= step
+		if step == have {
+			s.variants[i] = slices.Delete(s.variants[i], from, from+1)
+		}
+	}
+	s.used[i] = 0
+	for _, u := range s.variants[i] {
+		s.used[i] += u.alpha
+	}
+	if s.used[i] > s.m[i] || from == none && step == have {
+		s.used[i] = s.m[i] // but for rounding
+	}
+	return step * (rise - 0.5*step*square)
 }
 
 // refresh computes the weights from alpha afresh.
