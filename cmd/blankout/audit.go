@@ -69,7 +69,7 @@ have one line, with all of their names.`,
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME`")
-	addMissingFlag(c, &o.missing, "what an event scores that is known to lack fields")
+	addMissingFlag(c, &o.missing)
 	f.IntVar(&o.top, "top", 20, "list so many features, those that count most; 0 is all")
 	f.IntVar(&o.maxEvents, "max-events", 0, "explain so many events; 0 is all")
 	f.BoolVar(&o.json, "json", false, "a JSON object for each event, a line each")

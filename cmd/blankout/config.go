@@ -49,7 +49,7 @@ func (f *configFlags) findHere() bool {
 
 func (f *configFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.file, "config", "f", "", "configuration `FILE` (blankout config init writes one)")
-	c.Flags().StringArrayVar(&f.set, "set", nil, "override one setting, as in --set learner.noise=dropout:0.5 (`KEY=VALUE`, repeatable)")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "override one setting, as in --set learner.c=10 (`KEY=VALUE`)")
 	_ = c.MarkFlagFilename("config", "toml")
 }
 
@@ -120,9 +120,9 @@ func (p *program) configInit() *cobra.Command {
 		Long: `init writes a configuration with every key explained.
 
 With --from-file or --from-topic it reads the first events there and drafts a short one:
-how they are written, the classes, the rarer of two last, the kind of each field with its range
-and how often it is missing, and what looks like an id or a time, which is dropped. --set says what the draft cannot know,
-such as record.label=fraud.`,
+how they are written, the classes, the rarer of two last, the kind of each field with its
+range and how often it is missing, and what looks like an id or a time, which is dropped.
+--set says what the draft cannot know, such as record.label=fraud.`,
 		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -\n" +
 			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
 			"  blankout config init - --from-topic payments --set record.label=fraud",
@@ -189,8 +189,8 @@ such as record.label=fraud.`,
 	}
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.Flags().StringVar(&fromFile, "from-file", "", "draft it from the first events of `FILE`")
-	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft it from the first events of `TOPIC` of kafka.brokers, or of kafka://HOST:PORT/TOPIC")
-	c.Flags().StringArrayVar(&set, "set", nil, "with these, read the events by one setting, as in --set record.label=fraud (`KEY=VALUE`, repeatable)")
+	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft it from the first events of `TOPIC`, or of kafka://HOST:PORT/TOPIC")
+	c.Flags().StringArrayVar(&set, "set", nil, "with these: one setting, as in --set record.label=fraud (`KEY=VALUE`)")
 	return c
 }
 
@@ -254,7 +254,7 @@ nothing that lasts, and may spoil everything else.`,
 	}
 	flags.addHere(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "what was read, and is in order, as one JSON object on standard output")
-	c.Flags().StringVar(&sample, "sample", "", "read the first events of this `FILE` too and name the fields that look like a time or an id")
+	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
 	return c
 }
 

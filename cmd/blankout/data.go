@@ -81,20 +81,20 @@ func (d *dataFlags) add(c *cobra.Command) {
 		}
 		noted[text] = true
 	}
-	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples: svmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst, or\nParquet; - is standard input; or kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
-	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv where the name does not tell")
+	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples; - is standard input\nsvmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst, or Parquet;\nor kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
+	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv, where the file's name does not tell")
 	f.StringVar(&d.flags.Label, "label", d.flags.Label, "`FIELD` of JSON and CSV that holds the class")
 	f.StringVar(&d.flags.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
 	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
-	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are no features")
+	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are not features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
-	f.BoolVar(&d.flags.Known, "known", false, "features of svmlight, VW and images go missing: what is known to be gone is no 0, and the\nmodel's rule of --missing answers")
-	f.Var(groupsFlag{&d.flags}, "groups", "what dies together: every:N (columns 1 to N and so on, of svmlight and images), or `FILE` with a\nline for each group: its name, then its fields or columns, as in sensor1 1-8,17")
-	f.StringVar(&d.refused, "refused", "fail", "what a record does that cannot be used: fail, or skip, which counts it and goes on")
+	f.BoolVar(&d.flags.Known, "known", false, "features of svmlight, VW and images go missing\na usual feature that an example leaves out is then missing and not 0: the model's rule of\n--missing answers")
+	f.Var(groupsFlag{&d.flags}, "groups", "the features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
+	f.StringVar(&d.refused, "refused", "fail", "a record that cannot be used: fail, or skip and count it")
 	d.settings.add(c)
 	if !d.learns {
-		f.Lookup("config").Usage = "configuration `FILE` whose [record] and [registry] say how records are read; flags override it"
-		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`, repeatable)"
+		f.Lookup("config").Usage = "configuration `FILE`: its [record] and [registry] say how records are read"
+		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`)"
 	}
 }
 
@@ -131,10 +131,10 @@ func (g groupsFlag) Set(text string) error {
 func (d *dataFlags) addForModel(c *cobra.Command) {
 	d.add(c)
 	for name, usage := range map[string]string{
-		"label":      " (default: as the model's events, else \"label\")",
-		"weight":     " (default: as the model's events)",
-		"id":         " (default: as the model's events)",
-		"drop":       " (default: as the model's events)",
+		"label":      " (default: the model's)",
+		"weight":     " (default: the model's)",
+		"id":         " (default: the model's)",
+		"drop":       " (default: the model's)",
 		"groups":     " (default: the model's)",
 		"known":      "; of features that the command deletes, in any format",
 		"zero-based": "; the model's rule is in force",

@@ -36,7 +36,7 @@ type deadLetterFlags struct {
 func (o *deadLetterFlags) add(c *cobra.Command) {
 	o.settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters (- is standard input), or kafka://HOST:PORT/TOPIC, instead of those of\n[dead_letter]")
+	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters, or kafka://HOST:PORT/TOPIC; - is standard input\ninstead of those of [dead_letter]")
 	f.StringSliceVar(&o.reasons, "reason", nil, "only those refused for `REASON,…`, as syntax or label")
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 }

@@ -59,7 +59,7 @@ is refused by name.`,
 	f := c.Flags()
 	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
-	f.StringVar(&missing, "missing", "auto", "of onnx, the `RULE` for missing fields: as-is, rescale, or auto for the model's own")
+	f.StringVar(&missing, "missing", "auto", "of onnx, the `RULE` for missing fields: as-is, rescale or auto")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions([]string{"auto", "as-is", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
@@ -225,7 +225,7 @@ names and groups are the model's.`,
 	}
 	o.data.addForModel(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, whose events these are")
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory, whose events these are")
 	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
 	f.StringVar(&o.deletes[0], "delete", "", "short for --noise dropout:`D`")
 	f.StringVar(&o.deletes[1], "delete-groups", "", "short for --noise group:`D`; with --delete for dropout:D+group:D")
@@ -233,7 +233,7 @@ names and groups are the model's.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as one JSON object on standard output; -o names a file")
+	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as JSON on standard output; -o names a file")
 	return c
 }
 

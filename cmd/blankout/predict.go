@@ -45,25 +45,26 @@ func (p *program) predict() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "predict -m MODEL -d FILE [-o FILE]",
 		Short: "Score examples with a model and measure how good the scores are",
-		Long: `predict scores every example with a model, checkpoint or snapshot. With -o it
-writes a line for each: the predicted class and the scores or, where labels are numbers
-(losses squared, absolute, quantile:T, huber:D, poisson), the value and the interval that
-is to cover nine of ten; to a file named .csv a row of id, class and probabilities, or
-value, low and high, to one named .jsonl the answer of the HTTP server. Of labelled examples
-it tells error, log-loss, AUC, average precision, calibration and confusion; of labels
-that are numbers MAE, RMSE, R2, deviance and how many lie between low and high. A
-directory of checkpoints stands for its newest.
+		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the scores
+of those that have labels. A directory of checkpoints stands for its newest.
 
-The model's file tells how events are read (label, id, categorical and dropped fields,
-…); -f replaces that by [record] of a configuration, --set and flags override either.
+With -o it writes a line for each example: the predicted class and the scores or, where
+labels are numbers, the value and the interval that is to cover nine of ten. A file named
+.csv gets a row of id, class and probabilities, or value, low and high; one named .jsonl
+the answers of the HTTP server.
+
+Of classes it measures error, log-loss, AUC, average precision, calibration and confusion,
+of numbers MAE, RMSE, R2, deviance and how many lie between low and high.
+
+The model's file tells how events are read (label, id, categorical and dropped fields);
+-f replaces that by [record] of a configuration, and --set and flags override either.
 --refused skip counts records that cannot be used and goes on. An example of which the
-model has met no feature is one of them, unless --unknown answer scores it.
+model has met no feature is one of them, unless --unknown answer is given.
 
 --delete D sets each feature of each example to zero with probability D, after
-standardising, --delete-groups D each group of features, as the model or --groups has
-them; --rescale multiplies the survivors by 1/(1-D), for groups too. With --known the
-deleted ones are declared missing, and the model's own rule answers, or that of
---missing.`,
+standardising, --delete-groups D each group of features; --rescale multiplies the
+survivors by 1/(1-D). With --known the deleted ones are declared missing, and the rule of
+--missing, or the model's own, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --known --missing fill\n" +
@@ -93,12 +94,12 @@ deleted ones are declared missing, and the model's own rule answers, or that of
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`, .csv and .jsonl with probabilities (- is standard output)")
+	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
-	addMissingFlag(c, &o.missing, "what an example scores that is known to lack fields")
-	f.StringVar(&o.unknown, "unknown", "refuse", "what an example does of which the model has met no feature: refuse, or answer, which\nscores it as one of no features")
+	addMissingFlag(c, &o.missing)
+	f.StringVar(&o.unknown, "unknown", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
@@ -360,8 +361,8 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 }
 
 // addMissingFlag adds --missing, which says in every command the same.
-func addMissingFlag(c *cobra.Command, to *string, what string) {
-	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(model.MissingAuto)), what+": as-is, rescale (what is\nleft by 1/(1 - share missing)), fill (numbers from the others) or auto, which is what\nthe model has measured to be best")
+func addMissingFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(model.MissingAuto)), "rule for missing fields: as-is, rescale, fill or auto\nas-is counts what is left, rescale multiplies it by 1/(1 - share missing),\nfill tells numbers from the others, auto is what proved best")
 	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions(model.MissingRuleNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

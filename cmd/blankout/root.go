@@ -38,6 +38,8 @@ type program struct {
 	stderr io.Writer
 	quiet  bool          // no progress, warnings and errors only
 	level  slog.LevelVar // of logs
+	// helpAll is set where help is to be of all flags.
+	helpAll bool
 }
 
 // run is the whole program: it does what args (without the program's name) say
@@ -46,6 +48,7 @@ type program struct {
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
+	args, p.helpAll = askedForAll(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -84,7 +87,8 @@ What it learns keeps working when features die.`,
 		SilenceUsage:  true,
 	}
 	root.Version = versionLine()
-	root.SetUsageFunc(usage)
+	root.SetUsageFunc(p.usage)
+	root.SetHelpFunc(p.help)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -119,6 +123,7 @@ What it learns keeps working when features die.`,
 		p.version(),
 		p.completion(),
 	)
+	addHelpAll(root)
 	completeFlags(root)
 	return root
 }

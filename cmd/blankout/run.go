@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,37 +51,36 @@ func (p *program) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Learn from a topic: consume, learn, checkpoint, serve",
-		Long: `run learns from the topics of the configuration, event by event, until it is told
-to stop (SIGTERM or SIGINT: it finishes what it holds, saves and exits 0). It starts
-where the newest checkpoint left off. SIGUSR1 asks for a validation, as validate makes
-one, beside learning. SIGHUP has it read its configuration again: log.level is taken up,
-of other keys that have changed it says that they need a restart. Without a configuration
-file, or at a terminal, which is gone then, SIGHUP stops it.
+		Long: `run learns from the topics of the configuration, event by event, and serves the model
+until it is stopped. It goes on where its newest checkpoint ends.
 
-Without -f it takes the configuration blankout.toml here, if there is one.
+On SIGTERM or SIGINT it learns what it holds, saves and exits with 0. SIGUSR1 starts a
+validation beside learning. On SIGHUP it reads its configuration again: log.level takes
+effect, of other changes it says that they need a restart. Without a configuration file,
+and on SIGHUP from a closing terminal, it stops.
 
-With -d it learns from a file, or with -d - from standard input, instead of
-the topics of the configuration, and ends with it; a file that has grown since is
-gone on with. A run that ends by itself and has learned nothing of what it read, or refused
-more than half of it, saves nothing over an older checkpoint and exits 3. It serves nothing unless --serve says so.
-kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a
-topic as it stands now, or a part of it.
+Without -f it takes blankout.toml of this directory, if there is one.
 
-With --labels, or topics in [labels], the labels come later than the events: an event is
-scored when it comes and waits for the label of its id, by the time of the logs, which in
-files is the field record.time.
+With -d it learns from a file or from standard input and ends with it; the next run goes
+on where the file has grown. It serves nothing then unless --serve is given.
+kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a topic as it stands now,
+or a part of it. A run that ends by itself and learned nothing of what it read, or refused
+more than half of it, saves nothing over an older checkpoint and exits with 3.
+
+With --labels, or topics in [labels], labels come later than events. An event is scored
+when it comes and waits for the label of its id, by the time of the logs; in files that is
+the field record.time.
 
 With --group, or group.name, it is a member of a group: several learners, on as many
-machines as there are partitions, learn one model, every event once. Its state is in
-two topics, NAME-mix and NAME-base, and no file; every member serves the model of all.
-With --from-group a new group begins with the newest base of a stopped one, whose settings
-may change as those of a checkpoint may.
+machines as there are partitions, learn one model, every event once. Their state is in two
+topics, NAME-mix and NAME-base; every member serves the model of all. With --from-group a
+new group begins with the newest base of a stopped one, whose settings may change as those
+of a checkpoint may.
 
-With predict.topic it also scores the events of that topic, labelled or not, and
-writes predictions to predict.output. With --predict-only it does nothing else,
-with a model that it follows: the learner's own, over HTTP, from its snapshot
-topic or from a file, the newest at any time. Without predict.topic it then only
-answers requests for predictions.`,
+With predict.topic it also scores the events of that topic, labelled or not, and writes
+predictions to predict.output. With --predict-only it does nothing else, by a model that
+it follows: the learner's own over HTTP, or from its snapshots. Without predict.topic it
+then only answers requests for predictions.`,
 		Example: "  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
@@ -94,42 +94,43 @@ answers requests for predictions.`,
 	}
 	settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` (.gz, .zst and .parquet too; - is standard input), or from\nkafka://HOST:PORT/TOPIC as train does, instead of the topics of the configuration")
-	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that come later than the events of -d: each is learned when its label comes")
-	f.String("id", "", "`FIELD` of events and labels that says which belong together, instead of record.id and labels.id")
-	f.BoolVar(&o.reset, "reset", false, "start afresh; the checkpoints there are are set aside")
-	f.StringVar(&o.from, "from", "", "go on from the `CHECKPOINT` of this name instead of the newest")
-	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after so many records")
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
+	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that come later than the events of -d")
+	f.String("id", "", "`FIELD` by which events and labels are joined [record.id, labels.id]")
+	f.BoolVar(&o.reset, "reset", false, "start afresh; existing checkpoints are moved to set-aside-N")
+	f.StringVar(&o.from, "from", "", "go on from this `CHECKPOINT` instead of the newest")
+	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after `N` records")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
-	f.BoolVar(&o.serve, "serve", false, "with -d, serve the page, metrics and the model on http.address while it learns,\nas a run of topics does")
-	f.BoolVar(&o.serveOn, "keep-serving", false, "serve, and when the events have ended go on with it until a signal")
-	f.StringVar(&o.refused, "refused", "fail", "where a run that ends by itself has learned nothing of what it read, or refused more than half:\nfail, which saves no checkpoint at the end and exits 3, or skip, which takes it as it is")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
-	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME`, instead of group.name")
-	f.StringVar(&o.fromGroup, "from-group", "", "with --group: a group that has not begun begins with the newest base of the stopped group of this `NAME`")
+	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while it learns")
+	f.BoolVar(&o.serveOn, "keep-serving", false, "serve, also after the events have ended, until a signal")
+	f.StringVar(&o.refused, "refused", "fail", "a run that learned nothing, or refused more than half: fail or skip\nfail saves no checkpoint at the end and exits with 3, skip saves it")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
+	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME` [group.name]")
+	f.StringVar(&o.fromGroup, "from-group", "", "with --group: a new group begins with the state of the stopped group `NAME`")
 	for _, l := range settingFlags {
-		f.String(l.name, "", l.usage+", instead of "+l.key)
+		first, more, _ := strings.Cut(l.usage, "\n")
+		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
 	}
-	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic with the model of predict.model")
+	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic by the model of predict.model")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
 }
 
 // settingFlags are the flags that mean the same as those of train.
 var settingFlags = []struct{ name, key, usage string }{
-	{"loss", "learner.loss", "`LOSS`: " + valuesUsage(loss.Names())},
-	{"noise", "learner.noise", "`NOISE`: " + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
-	{"expected-missing", "learner.expected_missing", "share `D` of the features that is expected to go missing"},
-	{"expected-missing-groups", "learner.expected_missing_groups", "share `D` of the groups of features that is expected to go missing"},
+	{"loss", "learner.loss", "`LOSS`, as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
+	{"noise", "learner.noise", "`NOISE` to stand, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
+	{"expected-missing", "learner.expected_missing", "expect a share `D` of the features to go missing"},
+	{"expected-missing-groups", "learner.expected_missing_groups", "expect a share `D` of the groups to go missing"},
 	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is, rescale or fill"},
-	{"rule", "learner.rule", "update `RULE`: " + valuesUsage(online.Rules())},
+	{"rule", "learner.rule", "update `RULE`\n" + valuesUsage(online.Rules())},
 	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
 	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},
 	{"label", "record.label", "`FIELD` that holds the class"},
 	{"weight", "record.weight", "`FIELD` that holds the importance"},
-	{"drop", "record.drop", "`FIELD,…` that are no features"},
+	{"drop", "record.drop", "`FIELD,…` that are not features"},
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.

@@ -60,16 +60,16 @@ func (p *program) train() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train -d FILE [-m MODEL]",
 		Short: "Compute the exact solution from a file or a topic",
-		Long: `train minimises the regularised expected loss of a linear classifier under feature
-noise over all examples, and says how far from the minimum it may still be: the
-certificate is an upper bound on objective - minimum.
+		Long: `train minimises the regularised expected loss of a linear model under feature noise,
+and says how far from the minimum it may be: the certificate is an upper bound.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
-other losses; with --l2 X it is X|w|^2 + sum loss.
+other losses; with --l2 X it is X|w|^2 + sum loss. The certificate bounds objective -
+minimum.
 
---solver online makes passes of the online learner instead: of every event the
-prediction is made before it is learned, which gives the progressive error. There
---noise is auto and --standardise auto unless given.`,
+--solver online makes passes of the online learner instead. It predicts every example
+before it learns it, which gives the progressive error. There --noise and --standardise
+are auto unless given.`,
 		Example: "  blankout train -d train.svm -o model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
@@ -105,17 +105,17 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
 	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, valuesUsage(batch.LossNames(t.Estimators)))
+	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, of numbers squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
-	f.StringVar(&t.Noise, "noise", t.Noise, valuesUsage(loss.NoiseNames())+"; dropout:Q+group:Q is\nof features and, independently, of groups; group:NAME=Q,… gives groups rates of their own, observed\nthose at which they are missing from the examples; online also auto")
+	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to stand, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge and the squared hinge")
 	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
-	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: every pair of classes,\ntheir probabilities coupled")
+	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: each pair of classes")
 	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
-	f.Float64Var(&t.Tol, "tol", t.Tol, "stop when the certified gap is at most `R` times the objective")
+	f.Float64Var(&t.Tol, "tol", t.Tol, "stop at a certified gap of `R` times the objective")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
 	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
@@ -123,16 +123,17 @@ prediction is made before it is learned, which gives the progressive error. Ther
 	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
-	f.IntVar(&o.folds, "folds", 0, "choose the settings of --grid by cross validation with `K` folds")
-	f.StringArrayVar(&o.validation, "validation", nil, "choose them on the examples of `FILE` instead of by folds")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from: c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k,\nintercept, multiclass, prior; of dropsvm also kernel, sigma, degree, drop-q, keep, epochs; several make a grid")
+	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
+	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
-	addMissingFlag(c, &o.online.config.Missing, "what an example scores that is known to lack fields, kept in the model")
-	f.IntVar(&o.covariance, "covariance-fields", 0, "give the model the covariance of the first `N` numeric columns, so that it can fill in those that\nare missing; 256 is a good bound, and that of --solver online (0 none)")
-	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE` (.svg or .png), and by each setting of numbers\ninto FILE-KEY")
-	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`; a small one marks a suspected\nwrong label")
+	addMissingFlag(c, &o.online.config.Missing)
+	f.IntVar(&o.covariance, "covariance-fields", 0, "let the model fill in missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
+	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each setting of numbers into FILE-KEY")
+	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`\na small one marks a label that is probably wrong")
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	f.Lookup("set").Usage += "\nwith --solver online also of [learner], as in --set learner.threshold=0.3"
 	return c
 }
 

@@ -43,13 +43,13 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(online.Rules()))
-	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random; with --noise auto levels\nof groups are learned as well")
-	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly against a summary of those before, beside the rule\nor (--rule irls) instead of it")
+	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
+	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly, against a summary of those before\nbeside the rule or, with --rule irls, instead of it")
 	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardise").DefValue = ""
-	f.IntVar(&t.Curves, "curves", t.Curves, "learn of every number a piecewise linear curve with at most so many knots, beside its weight; 0 none")
+	f.IntVar(&t.Curves, "curves", t.Curves, "learn a piecewise linear curve of every number, with at most `N` knots; 0 is none")
 }
 
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the

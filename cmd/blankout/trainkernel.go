@@ -26,7 +26,7 @@ type kernelFlags struct {
 func (k *kernelFlags) add(f *pflag.FlagSet) {
 	k.config = svm.DefaultConfig()
 	f.StringVar(&k.config.Kernel, "kernel", k.config.Kernel, "of dropsvm: linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]")
-	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty; 0 is the ordinary support vector machine, auto 1/n for\nn examples")
+	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty\n0 is the ordinary support vector machine, auto 1/n for n examples")
 	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "of dropsvm: probability that an entry of the kernel matrix stays")
 	f.StringVar(&k.epochs, "epochs", "inf", "of dropsvm: `N` rounds of dropping, or inf for their limit in closed form")
 }

@@ -3,8 +3,10 @@ package main
 // This file holds the text of --help.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 	"unicode/utf8"
@@ -24,6 +26,63 @@ const (
 	groupedFlags = "{{range $i, $group := flagGroups .}}{{if $i}}\n\n{{end}}{{$group.Title}}Flags:\n{{$group.FlagUsages | trimTrailingWhitespaces}}{{end}}"
 )
 
+// helpAll is the flag that asks for all of a command's help, where --help is brief.
+const helpAll = "help-all"
+
+// A brief says what --help shows of a command that has more than a screen holds.
+type brief struct {
+	paragraphs, examples int      // the first so many
+	flags                []string // with the first line of their texts
+}
+
+// briefs are the briefs, by the command's name.
+var briefs = map[string]brief{
+	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "group",
+		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
+	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabelled", "output", "loss", "noise", "cost", "standardise", "expected-missing", "missing",
+		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
+	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabelled", "format", "label", "drop", "refused", "missing", "output", "delete", "delete-groups", "known", "rescale",
+		"seed", "json", "help", helpAll}},
+	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "dead", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
+	"audit":    {1, 3, []string{"config", "data", "model", "set", "label", "class", "top", "max-events", "missing", "json", "help", helpAll}},
+	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
+}
+
+// addHelpAll gives the commands of briefs the flag --help-all.
+func addHelpAll(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if _, ok := briefs[c.Name()]; ok {
+			c.Flags().Bool(helpAll, false, "help with all flags, and more about the command")
+		}
+	}
+}
+
+// askedForAll replaces --help-all, which works wherever --help does, by --help, and says
+// whether it was there.
+func askedForAll(args []string) ([]string, bool) {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return args, false
+		case "--" + helpAll:
+			args[i] = "--help"
+			return args, true
+		}
+	}
+	return args, false
+}
+
+// help writes what --help says of a command.
+func (p *program) help(c *cobra.Command, _ []string) {
+	text := cmp.Or(c.Long, c.Short)
+	if b, ok := briefs[c.Name()]; ok && !p.helpAll {
+		paragraphs := strings.Split(text, "\n\n")
+		text = strings.Join(paragraphs[:min(b.paragraphs, len(paragraphs))], "\n\n")
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
+}
+
 // groups are the groups of flags in the help of commands that have many: a name means the
 // same in every command. A flag of such a command that is in none fails TestHelp.
 var groups = []struct {
@@ -40,7 +99,7 @@ var groups = []struct {
 	{"Deletion", []string{"delete", "delete-groups", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
 	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
-	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "help"}},
+	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "help", helpAll}},
 }
 
 // flagGroup is a group of a command's own flags; its Title is empty where there is one.
@@ -50,8 +109,18 @@ type flagGroup struct {
 }
 
 // flagGroups returns the groups of a command's own flags.
-func flagGroups(c *cobra.Command) (out []flagGroup) {
+func (p *program) flagGroups(c *cobra.Command) (out []flagGroup) {
 	flags := c.LocalFlags()
+	if b, ok := briefs[c.Name()]; ok && !p.helpAll {
+		set := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+		set.SortFlags = false
+		for _, name := range b.flags {
+			f := *flags.Lookup(name)
+			f.Usage, _, _ = strings.Cut(f.Usage, "\n")
+			set.AddFlag(&f)
+		}
+		return []flagGroup{{"", set}}
+	}
 	n := 0
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -90,18 +159,27 @@ func flagGroups(c *cobra.Command) (out []flagGroup) {
 
 // usage writes a command's usage by cobra's template, its flags in columns as a person
 // sees them.
-func usage(c *cobra.Command) error {
+func (p *program) usage(c *cobra.Command) error {
 	t, err := template.New("usage").Funcs(template.FuncMap{
 		"trimTrailingWhitespaces": func(s string) string { return alignFlags(strings.TrimRight(s, " \n")) },
-		"flagGroups":              flagGroups,
+		"flagGroups":              p.flagGroups,
 		"rpad":                    func(s string, width int) string { return fmt.Sprintf("%-*s", width, s) },
 	}).Parse(strings.Replace(c.UsageTemplate(), localFlags, groupedFlags, 1))
 	if err != nil {
 		return err
 	}
+	shown := *c
+	b, short := briefs[c.Name()]
+	if short = short && !p.helpAll; short {
+		lines := strings.SplitAfter(c.Example, "\n")
+		shown.Example = strings.TrimRight(strings.Join(lines[:min(b.examples, len(lines))], ""), "\n")
+	}
 	var text strings.Builder
-	if err := t.Execute(&text, c); err != nil {
+	if err := t.Execute(&text, &shown); err != nil {
 		return err
+	}
+	if short {
+		fmt.Fprintf(&text, "\n%s --%s shows all flags.\n", c.CommandPath(), helpAll)
 	}
 	_, err = io.WriteString(c.OutOrStderr(), text.String())
 	return err
@@ -145,5 +223,26 @@ func valuesUsage(values []string) string {
 		}
 	}
 	last := len(out) - 1
-	return strings.Join(out[:last], ", ") + " or " + out[last]
+	return wrapped(strings.Join(out[:last], ", ") + " or " + out[last])
+}
+
+// wrapped breaks a text into lines that a terminal holds beside the names of flags.
+func wrapped(text string) string {
+	const width = 88
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		case i > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }

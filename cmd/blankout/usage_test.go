@@ -16,6 +16,43 @@ import (
 	"blankout/online"
 )
 
+// What --help says is on one screen. Commands that have more than that say it with
+// --help-all.
+func TestHelpIsOneScreen(t *testing.T) {
+	const lines, width = 45, 110
+	var visit func(args []string, c *cobra.Command)
+	visit = func(args []string, c *cobra.Command) {
+		var all [2]string
+		for i, flag := range []string{"--help", "--" + helpAll} {
+			var out strings.Builder
+			if code := execute(t.Context(), append(args[:len(args):len(args)], flag), nil, &out, &out); code != 0 {
+				t.Fatalf("%q %s: exit code %d: %s", args, flag, code, out.String())
+			}
+			all[i] = out.String()
+		}
+		if n := strings.Count(all[0], "\n"); n > lines {
+			t.Errorf("%q: --help has %d lines, a screen %d: give it a brief", args, n, lines)
+		}
+		_, short := briefs[c.Name()]
+		if short != (all[0] != all[1]) || short && !strings.Contains(all[0], "--"+helpAll+" shows all") {
+			t.Errorf("%q: has a brief: %v\n%s", args, short, all[0])
+		}
+		for line := range strings.Lines(all[0]) {
+			line = strings.TrimRight(line, "\n")
+			if n := utf8.RuneCountInString(line); n > width && !strings.HasPrefix(line, "  blankout ") {
+				t.Errorf("%q: a line of %d characters: %s", args, n, line)
+			}
+			if short && strings.HasPrefix(line, "  ") && strings.ContainsAny(line[len(line)-1:], ",:;") {
+				t.Errorf("%q: a text that goes on: %s", args, line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			visit(append(args[:len(args):len(args)], sub.Name()), sub)
+		}
+	}
+	visit(nil, (&program{}).root())
+}
+
 // TestHelp looks at every command's help as a person does: the texts of all flags
 // begin in one column, and no default is shown that is none.
 func TestHelp(t *testing.T) {
@@ -67,7 +104,7 @@ func TestHelp(t *testing.T) {
 			visit(sub)
 		}
 	}
-	root := (&program{}).root()
+	root := (&program{helpAll: true}).root()
 	visit(root)
 
 	// What run takes is what its help lists.
@@ -78,9 +115,8 @@ func TestHelp(t *testing.T) {
 	for flag, values := range map[string][]string{
 		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "rule": online.Rules(),
 	} {
-		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, ": ")
-		list, _, _ = strings.Cut(list, ", instead")
-		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
+		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
 		words = slices.DeleteFunc(words, func(word string) bool { return word == "or" })
 		if len(words) != len(values) {
 			t.Errorf("--%s lists %q, there are %q", flag, words, values)
@@ -137,7 +173,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s has no --json", c.CommandPath())
 		}
 	}
-	root := (&program{}).root()
+	root := (&program{helpAll: true}).root()
 	root.InitDefaultHelpCmd()
 	visit(root)
 	if len(others) > 0 {

@@ -72,6 +72,6 @@ func (p *program) version() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from, with their sums and licences: a CycloneDX bill of materials in JSON")
+	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from: a CycloneDX bill of materials in JSON")
 	return c
 }
