@@ -120,7 +120,7 @@ def test_presence(program):
     asked = [{**e, "x": 2.5} if i % 2 else e for i, e in enumerate(events(100, 6))]
     model = compare(program, model_path, asked)
     assert any(len(k) == 1 for k in model._curves.knots)
-    with pytest.raises(blankout.Unsayable, match="presence none"):
+    with pytest.raises(blankout.Unsayable, match="that a number is there"):
         model.to_sklearn()
 
 
