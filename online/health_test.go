@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"blankout"
-	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -26,6 +25,15 @@ type sensors struct {
 	shift, scale float64 // of c
 	words        int     // the first word
 	usual        float64 // share of the events without a
+}
+
+// As in package watch.
+const healthBlock, healthFields, healthChanges = 256, 4096, 64
+
+// changesOf returns how many alarms have been raised and ended.
+func changesOf(l *Learner) uint64 {
+	_, n := l.HealthChanges(0)
+	return n
 }
 
 const sensorStart = 1_700_000_000_000
@@ -113,7 +121,7 @@ func TestHealthDeadField(t *testing.T) {
 			died := s.n
 			e := 100 * servedError(l, s)
 			s.n = died
-			for l.health.raised == 0 && s.n < died+3*healthBlock+1 {
+			for l.Health().Raised == 0 && s.n < died+3*healthBlock+1 {
 				s.feed(l, 1)
 			}
 			h := l.Health()
@@ -127,7 +135,7 @@ func TestHealthDeadField(t *testing.T) {
 			t.Log(a.Text)
 			s.feed(l, 60_000) // long after its absence has become the usual for predictions
 			h = l.Health()
-			if h.Alarms != 1 || l.health.changed != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != sensorStart+1000*died {
+			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != sensorStart+1000*died {
 				t.Fatalf("after 60,000 events: %+v", h)
 			}
 			before, after := *a.ErrorBefore, *a.ErrorAfter
@@ -181,7 +189,7 @@ func TestHealthUsuallyMissing(t *testing.T) {
 		s.lost = 0
 		s.feed(l, 2000)
 	}
-	if l.health.raised > 0 {
+	if l.Health().Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
 	s.usual = 0.5
@@ -216,12 +224,12 @@ func TestHealthDrift(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l, s := sensorLearner(t, DefaultConfig()), newSensors(3)
 			s.feed(l, 80_000)
-			if l.health.raised > 0 {
+			if l.Health().Raised > 0 {
 				t.Fatalf("%q", texts(l))
 			}
 			c.change(s)
 			since := s.n
-			for l.health.raised == 0 && s.n < since+int64(c.within) {
+			for l.Health().Raised == 0 && s.n < since+int64(c.within) {
 				s.feed(l, 1)
 			}
 			h := l.Health()
@@ -260,7 +268,7 @@ func TestHealthRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		was := l.health.changed
+		was := changesOf(l)
 		if _, n := other.HealthChanges(was); n != was {
 			t.Fatalf("%d changes, was %d", n, was)
 		}
@@ -306,117 +314,10 @@ func TestHealthIsBounded(t *testing.T) {
 		l.Learn(empty)
 	}
 	h := l.Health()
-	if len(l.health.fields) != healthFields || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
-		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(l.health.fields), h.Alarms, h.Raised, len(h.Changes))
+	if l.watchers.health.Len() != healthFields || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
+		t.Errorf("%d fields, %d alarms, %d raised, %d changes", l.watchers.health.Len(), h.Alarms, h.Raised, len(h.Changes))
 	}
 	if changes, n := l.HealthChanges(100); n != healthFields-1 || len(changes) != healthChanges {
 		t.Errorf("%d of %d", len(changes), n)
-	}
-}
-
-// On a stationary stream false alarms are rarer than one in a day of 10^8 events, with
-// as many fields as there may be. The sums rise to g in no more than e^-g of the
-// blocks for every g that can be watched, whatever the values are like; what that is at
-// healthLimit follows. BLANKOUT_LONG=1 simulates a day of 10^8 events for each field.
-func TestHealthFalseAlarms(t *testing.T) {
-	blocks := 20_000
-	if longtest.Asked() {
-		blocks = 100_000_000 / healthBlock
-	}
-	source := rand.NewPCG(5, 17)
-	r := rand.New(source)
-	share := func(p float64) func(*fieldHealth) {
-		return func(f *fieldHealth) {
-			// A block's count by the intervals between those missing.
-			for at := 0.0; p > 0; f.missing++ {
-				if at += 1 + math.Floor(math.Log(1-r.Float64())/math.Log(1-p)); at > healthBlock {
-					break
-				}
-			}
-			f.fresh, f.seen = min(f.missing, 32), 32
-		}
-	}
-	number := func(draw func() float64) func(*fieldHealth) {
-		return func(f *fieldHealth) {
-			for range healthBlock >> sampledBits {
-				f.number(draw())
-			}
-		}
-	}
-	flip := func(p, a, b float64) func() float64 {
-		return func() float64 {
-			if r.Float64() < p {
-				return a
-			}
-			return b
-		}
-	}
-	for _, c := range []struct {
-		name  string
-		kinds []int
-		block func(*fieldHealth)
-	}{
-		{"never missing", []int{measureMissing}, share(0)},
-		{"missing in 0.01 %", []int{measureMissing}, share(0.0001)},
-		{"missing in 0.2 %", []int{measureMissing}, share(0.002)},
-		{"missing in 5 %", []int{measureMissing}, share(0.05)},
-		{"missing in 30 %", []int{measureMissing}, share(0.3)},
-		{"missing in 50 %", []int{measureMissing}, share(0.5)},
-		{"new in 1 %", []int{measureNew}, share(0.01 / 8)},
-		{"normal", []int{measureMean, measureDeviation}, number(r.NormFloat64)},
-		{"exponential", []int{measureMean, measureDeviation}, number(r.ExpFloat64)},
-		{"log-normal, deviation 2", []int{measureMean, measureDeviation}, number(func() float64 { return math.Exp(2 * r.NormFloat64()) })},
-		{"Cauchy", []int{measureMean, measureDeviation}, number(func() float64 { return r.NormFloat64() / r.NormFloat64() })},
-		{"two values", []int{measureMean, measureDeviation}, number(flip(0.5, 0, 1))},
-		{"two values, one rare", []int{measureMean, measureDeviation}, number(flip(0.01, 0, 1))},
-		{"one value and seldom 1e30", []int{measureMean, measureDeviation}, number(flip(0.0001, 1e30, 1))},
-	} {
-		f := &fieldHealth{kind: blankout.Numeric}
-		alarms, highest := 0, 0.0
-		var reached [12]int // excursions of a sum that have come to 2, 4, ...
-		top := [fieldMeasures][2]float64{}
-		for b := range blocks {
-			c.block(f)
-			for _, kind := range c.kinds {
-				mean, deviation := f.numbers()
-				o := [fieldMeasures]observed{{n: healthBlock, sum: f.missing, square: f.missing}, {n: f.seen, sum: f.fresh, square: f.fresh}, mean, deviation}[kind]
-				m := &f.measures[kind]
-				if m.compare(kind, o, Moment{Event: uint64(b)}, false) == alarmRaised {
-					alarms++
-				}
-				for side, sum := range []float64{m.above, m.below} {
-					if highest = max(highest, sum); sum > 0 {
-						top[kind][side] = max(top[kind][side], sum)
-						continue
-					}
-					for g := range reached {
-						if top[kind][side] >= float64(2*g+2) {
-							reached[g]++
-						}
-					}
-					top[kind][side] = 0
-				}
-			}
-			if f.kind == blankout.Numeric && c.kinds[0] == measureMean {
-				f.checkReference()
-			}
-			f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
-		}
-		t.Logf("%-26s %d blocks, %d alarms, highest sum %.1f; excursions to 2, 4, ...: %v", c.name, blocks, alarms, highest, reached)
-		if alarms > 0 {
-			t.Errorf("%s: %d alarms", c.name, alarms)
-		}
-		for g, n := range reached {
-			tests := float64(2 * len(c.kinds))
-			if most := tests * float64(blocks) * math.Exp(-float64(2*g+2)); float64(n) > most+5*math.Sqrt(most)+3 {
-				t.Errorf("%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
-			}
-		}
-	}
-	// At most five sums for each field, and two bounds of what is usual for each.
-	perDay := 100_000_000 / healthBlock * float64(healthFields) * (5 + 2*5) * math.Exp(-healthLimit)
-	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, healthFields)
-	if perDay > 0.5 {
-		t.Errorf("%v false alarms a day", perDay)
 	}
 }

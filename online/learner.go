@@ -62,7 +62,8 @@ type Learner struct {
 	missing  missing
 	filling  filling
 	groups   *groupSums // nil without curves and noise of groups, or where gradients are clean
-	health   health
+	deleting deleting
+	watchers watching
 	masked   masked
 	refresh  refresh
 	measures measures
@@ -256,7 +257,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	l.age(e.Time)
 	l.lack(e)
 	if !l.shared() {
-		l.watchFields(e)
+		l.meet(e)
 	}
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {

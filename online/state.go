@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
@@ -28,8 +29,8 @@ type Snapshot struct {
 	fill    []byte // likewise, where numbers may be filled in
 	levels  []byte // likewise, of a bank
 	metrics Metrics
-	health  *Health
-	start   Moment // of the block of events whose health is being found
+	health  *watch.Health
+	start   watch.Moment // of the block of events whose health is being found
 }
 
 // Snapshot returns the state as it is now. It copies what was written since the
@@ -44,7 +45,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	refused := &coder.Coder{}
 	l.measures.sums.refusedState(refused)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.health.start}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.watchers.health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -102,7 +103,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 			return
 		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
-			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: BlockHealth, Data: health}) {
+			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
 			model(yield)
 		}
 	}, nil
@@ -286,7 +287,7 @@ func (l *Learner) state(c *coder.Coder) {
 	if c.Version > 3 {
 		l.missing.state(c)
 		l.measures.sums.Prior.state(c)
-		l.health.state(c)
+		l.watchers.health.State(c)
 	}
 	if l.set.curves || l.presence() {
 		bent := uint64(0)

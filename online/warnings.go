@@ -183,7 +183,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), l.noRate(), oddTime(l.health.start.Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(mixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), l.noRate(), oddTime(l.watchers.health.Start().Time, settings))...)
 }
 
 // OddTime says why the time of a record, in milliseconds since 1970, is hardly one that was

@@ -10,6 +10,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 // Published is a Model handed to readers and where it belongs. It is immutable.
@@ -34,7 +35,7 @@ type Status struct {
 	Save                   SaveStatus
 	Published              uint64         // Models handed to readers
 	Metrics                online.Metrics // the Learner's
-	Health                 *online.Health // of the fields; nil before the first report
+	Health                 *watch.Health  // of the fields; nil before the first report
 	Warnings               []online.Warning
 	Validation             ValidationStatus
 	// Labels says what became of labels that come later; nil without any. AtLearning is

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 	"blankout/serve"
 )
@@ -41,7 +41,7 @@ func TestFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct {
-		online.Health
+		watch.Health
 		Watched int
 	}
 	status, text, _ := call(t, "GET", url+"/v1/features?limit=2", "")
@@ -82,16 +82,16 @@ func TestFeatures(t *testing.T) {
 
 // However many fields have an alarm, and whatever their names are, few have metrics.
 func TestFieldMetricsAreBounded(t *testing.T) {
-	h := &online.Health{Alarms: 50}
+	h := &watch.Health{Alarms: 50}
 	for i := range 50 {
-		f := online.FieldHealth{Field: fmt.Sprint("f", i), Missing: &online.Condition{Now: 1}, Mean: &online.Condition{}, Deviation: &online.Condition{}, NewValues: &online.Condition{}}
+		f := watch.FieldHealth{Field: fmt.Sprint("f", i), Missing: &watch.Condition{Now: 1}, Mean: &watch.Condition{}, Deviation: &watch.Condition{}, NewValues: &watch.Condition{}}
 		switch i {
 		case 0, 1:
 			f.Field = "twice"
 		case 2:
 			f.Field = "\xff\xfe\"\n" + strings.Repeat("é", 300)
 		}
-		f.Alarms = []online.FieldAlarm{{Field: f.Field, Kind: "missing"}}
+		f.Alarms = []watch.FieldAlarm{{Field: f.Field, Kind: "missing"}}
 		h.Fields = append(h.Fields, f)
 	}
 	_, service := learned(t)

@@ -15,6 +15,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 )
 
@@ -119,9 +120,9 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusOK, struct {
-		*online.Health
-		Watched int                  `json:"watched"` // fields
-		Fields  []online.FieldHealth `json:"fields"`
+		*watch.Health
+		Watched int                 `json:"watched"` // fields
+		Fields  []watch.FieldHealth `json:"fields"`
 	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 

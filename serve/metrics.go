@@ -19,6 +19,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/predict"
 	"blankout/registry"
 	"blankout/run"
@@ -356,30 +357,30 @@ var metrics = []metric{
 					on[a.Kind]++
 				}
 			}
-			for _, kind := range online.FieldAlarmKinds {
+			for _, kind := range watch.FieldAlarmKinds {
 				emit(on[kind], kind)
 			}
 		}},
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
 	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual. Only of the 10 worst fields with an alarm.",
-		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
 	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual. Only of the 10 worst fields with an alarm.",
-		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
 	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one. Only of the 10 worst fields with an alarm.",
-		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Mean != nil {
 				emit(f.Mean.Change)
 			}
 		})},
 	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one. Only of the 10 worst fields with an alarm.",
-		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Deviation != nil {
 				emit(f.Deviation.Change)
 			}
 		})},
 	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after. Only of the 10 worst fields with an alarm.",
-		ofField(func(f *online.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.ErrorAfter != nil {
 					emit(*a.ErrorBefore/100, "before")
@@ -765,7 +766,7 @@ func (c *collector) view() *view {
 const metricFields = 10
 
 // worstFields calls f with the fields that have metrics, and the names that these have.
-func worstFields(v *view, f func(name string, field *online.FieldHealth)) {
+func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	h := v.status.Health
 	if h == nil {
 		return
@@ -791,16 +792,16 @@ func worstFields(v *view, f func(name string, field *online.FieldHealth)) {
 const maxLabel = 100
 
 // ofField reads the worst fields.
-func ofField(read func(f *online.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
+func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		worstFields(v, func(name string, f *online.FieldHealth) {
+		worstFields(v, func(name string, f *watch.FieldHealth) {
 			read(f, func(value float64, labels ...string) { emit(value, append([]string{name}, labels...)...) })
 		})
 	}
 }
 
 // spans emits a condition now and as it usually is.
-func spans(c *online.Condition, emit func(float64, ...string)) {
+func spans(c *watch.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")
 		emit(c.Usual, "usual")

@@ -19,6 +19,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 )
 
@@ -217,9 +218,9 @@ type modelReport struct {
 
 // healthReport is what the page shows of the condition of the fields.
 type healthReport struct {
-	Alarms  int                  `json:"alarms"`
-	Watched int                  `json:"watched"`
-	Fields  []online.FieldHealth `json:"fields"` // the pageFields worst
+	Alarms  int                 `json:"alarms"`
+	Watched int                 `json:"watched"`
+	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
 }
 
 // pageFields is how many fields the page shows.

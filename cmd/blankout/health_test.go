@@ -1,14 +1,13 @@
 package main
 
 import (
+	"blankout/online/watch"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-
-	"blankout/online"
 )
 
 // A sensor dies and comes back: the log of run says so with the times of the records,
@@ -56,7 +55,7 @@ func TestHealthOfFields(t *testing.T) {
 			t.Errorf("inspect --features lacks %q: %s", want, out)
 		}
 	}
-	var i struct{ Health *online.Health }
+	var i struct{ Health *watch.Health }
 	out, _ = blankout("inspect", "checkpoints", "--json")
 	if err := json.Unmarshal([]byte(out), &i); err != nil || i.Health.Alarms != 1 || i.Health.Fields[0].Alarms[0].SinceEvent != 3001 {
 		t.Errorf("inspect --json: %v %s", err, out)

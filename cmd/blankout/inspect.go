@@ -24,6 +24,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 )
 
@@ -129,7 +130,7 @@ type inspection struct {
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
 	Warnings    []online.Warning `json:"warnings,omitempty"` // of a checkpoint
-	Health      *online.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
+	Health      *watch.Health    `json:"health,omitempty"`   // of the fields, of a checkpoint
 	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
 	Blocks      []blockSize      `json:"blocks"`
@@ -194,7 +195,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if i.Warnings, err = online.ReadWarnings(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	if i.Health, err = online.ReadHealth(file.Blocks); err != nil {
+	if i.Health, err = watch.ReadHealth(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
 	if data, err := blankout.FindBlock(file.Blocks, "snapshot"); err == nil {
@@ -260,7 +261,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 }
 
 // printAlarms tells which fields are not as they usually are.
-func printAlarms(out *bufio.Writer, h *online.Health) {
+func printAlarms(out *bufio.Writer, h *watch.Health) {
 	const most = 10
 	n := 0
 	for _, f := range h.Fields {
@@ -276,7 +277,7 @@ func printAlarms(out *bufio.Writer, h *online.Health) {
 }
 
 // printFeatures tells the condition of every field that is watched.
-func printFeatures(out *bufio.Writer, h *online.Health) {
+func printFeatures(out *bufio.Writer, h *watch.Health) {
 	printAlarms(out, h)
 	if h.Alarms > 0 {
 		fmt.Fprintln(out)
@@ -287,7 +288,7 @@ func printFeatures(out *bufio.Writer, h *online.Health) {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tnew values %\tusually\tmean\tusually\tdeviation\tusually\terror % without\t")
-	two := func(c *online.Condition, factor float64) string {
+	two := func(c *watch.Condition, factor float64) string {
 		if c == nil {
 			return "\t"
 		}

@@ -1,4 +1,4 @@
-package online
+package watch
 
 // This file tells people and programs about the health of fields.
 
@@ -94,30 +94,29 @@ type alarmValue struct {
 	before, after float64 // errors in percent, -1 for none
 }
 
-// HealthChanges returns the alarms raised and ended after the first n of them, oldest
+// Changes returns the alarms raised and ended after the first n of them, oldest
 // first, and how many there have been. Only the latest are kept.
-func (l *Learner) HealthChanges(n uint64) (changes []FieldAlarm, all uint64) {
-	h := &l.health
+func (h *Fields) Changes(n uint64, fields []blankout.Field) (changes []FieldAlarm, all uint64) {
 	if n >= h.changed {
 		return nil, h.changed
 	}
 	latest := h.changes[len(h.changes)-int(min(h.changed-n, uint64(len(h.changes)))):]
 	for i := range latest {
-		changes = append(changes, l.alarmOf(&latest[i]))
+		changes = append(changes, alarmOf(fields, &latest[i]))
 	}
 	return changes, h.changed
 }
 
-// Health returns the condition of the fields.
-func (l *Learner) Health() *Health {
-	h := &l.health
-	out := &Health{Events: l.events, Raised: h.raised, Error: percent(l.errorForecast())}
+// Report returns the condition of the fields after so many events; forecast is that of the
+// error for whole events, a share, -1 before there is one.
+func (h *Fields) Report(events uint64, fields []blankout.Field, forecast float64) *Health {
+	out := &Health{Events: events, Raised: h.raised, Error: percent(forecast)}
 	for id := range h.fields {
 		f := &h.fields[id]
-		if len(measuresOf(f.kind)) == 0 || id >= len(l.schema.Fields) {
+		if len(measuresOf(f.kind)) == 0 || id >= len(fields) {
 			continue
 		}
-		of := l.schema.Fields[id]
+		of := fields[id]
 		field := FieldHealth{Field: of.Name, Kind: of.Kind, Group: of.Group}
 		known := false
 		for _, kind := range measuresOf(f.kind) {
@@ -133,14 +132,14 @@ func (l *Learner) Health() *Health {
 			*field.place(kind) = &c
 			field.strength = max(field.strength, f.strength(kind, c))
 			if m.alarm != 0 {
-				x := fieldChange{id, kind, alarmRaised, l.events, m.since, m.until, f.value(kind)}
-				field.Alarms = append(field.Alarms, l.alarmOf(&x))
+				x := fieldChange{id, kind, alarmRaised, events, m.since, m.until, f.value(kind)}
+				field.Alarms = append(field.Alarms, alarmOf(fields, &x))
 			}
 		}
 		if !known {
 			continue
 		}
-		if now := l.errorForecast(); now >= 0 && f.cost.known() && field.Missing != nil {
+		if now := forecast; now >= 0 && f.cost.known() && field.Missing != nil {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
 				now = m.before // when events still had it
 			}
@@ -152,17 +151,8 @@ func (l *Learner) Health() *Health {
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
 		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
 	})
-	out.Changes, _ = l.HealthChanges(0)
+	out.Changes, _ = h.Changes(0, fields)
 	return out
-}
-
-// errorForecast is the forecast of the published level with nothing more missing, -1
-// before there is one.
-func (l *Learner) errorForecast() float64 {
-	if f := &l.levels[l.chosen].forecast; f.weight[0] > 0 {
-		return f.at(0, 0)
-	}
-	return -1
 }
 
 // percent returns a share in percent, nil for a negative one.
@@ -233,9 +223,9 @@ func (f *fieldHealth) value(kind int) alarmValue {
 	return v
 }
 
-func (l *Learner) alarmOf(x *fieldChange) FieldAlarm {
+func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
 	a := FieldAlarm{
-		Field: l.schema.Fields[x.field].Name, Kind: FieldAlarmKinds[x.measure], State: alarmStates[x.what], Event: x.event,
+		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.measure], State: alarmStates[x.what], Event: x.event,
 		SinceEvent: x.since.Event, Since: x.since.when(), Condition: x.value.Condition,
 	}
 	if x.what == alarmEnded {

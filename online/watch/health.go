@@ -1,4 +1,4 @@
-package online
+package watch
 
 // This file watches the health of fields: whether one is missing, has values that nobody
 // has seen before, or whether its mean or deviation has moved.
@@ -13,7 +13,7 @@ import (
 	"blankout/model"
 )
 
-// health is what the Learner knows of the condition of each field.
+// Fields watches the condition of each field.
 //
 // Events are counted in blocks of healthBlock. At the end of a block every measure of
 // every field compares the block with what is usual, and then becomes part of it. The
@@ -24,8 +24,8 @@ import (
 //
 // What is null or left out is counted in every event, and costs nothing where nothing
 // is missing. Values are looked at in about one of eight events, drawn by the number of the
-// event. Nothing here changes a weight.
-type health struct {
+// event.
+type Fields struct {
 	events uint64 // of the block at hand
 	start  Moment // its first event
 	// The fields whose absence is counted: all that were usual at the end of some block.
@@ -37,15 +37,27 @@ type health struct {
 	changes []fieldChange // the latest, oldest first
 	changed uint64        // number of all of them
 
-	seen     *model.Missing // the model whose usual fields have been taken up
-	factors  [][2]int       // of fields, see blankout.Schema.Factors
-	deleting deleting
+	seen *model.Missing // the model whose usual fields have been taken up
+}
+
+// Met is an event as it came, before anything has been learned from it.
+type Met struct {
+	Event  *blankout.Example
+	Number uint64 // of the event
+	// Named says that it has fields whose names tell what is missing; Present are those that
+	// it holds.
+	Named   bool
+	Present model.FieldSet
+	Kinds   []blankout.Kind // of the fields of the stream, by id
+	Rows    *model.Table    // counts by column, without this event
+	Usual   *model.Missing  // which fields are usual, nil until that is known
+	Error   float64         // the error that is forecast for whole events, a share; -1 before there is one
 }
 
 // fieldHealth is about one field.
 type fieldHealth struct {
 	kind    blankout.Kind
-	watched bool // it is in health.watched
+	watched bool // it is in Fields.watched
 	// Counts of the current block: events that lacked the field; and, for the sampled events
 	// that held it, their number, new values, and sums of powers of the value in units of
 	// the reference.
@@ -78,9 +90,8 @@ const (
 	healthBlock  = 256 // events
 	// What is now is over some recentEvents, what is usual over some usualEvents.
 	recentEvents, usualEvents = 1000, 100_000
-	// One of 2^sampledBits events has its values looked at, one of 2^costBits tells what
-	// its fields' death would cost.
-	sampledBits, costBits = 3, 5
+	// One of 2^sampledBits events has its values looked at.
+	sampledBits = 3
 	// A value of a categorical field is new in its first newValues events.
 	newValues = 100
 	// healthLimit is the sum that raises an alarm, and minus the logarithm of the
@@ -273,8 +284,8 @@ type fieldChange struct {
 	value          alarmValue
 }
 
-// grow takes up fields that the Learner has taken up.
-func (h *health) grow(kinds []blankout.Kind) {
+// grow takes up new fields.
+func (h *Fields) grow(kinds []blankout.Kind) {
 	for id := len(h.fields); id < min(len(kinds), healthFields); id++ {
 		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
 	}
@@ -283,51 +294,51 @@ func (h *health) grow(kinds []blankout.Kind) {
 	}
 }
 
-// sampled says whether values of the event of this number are looked at: numbers that
-// the golden section spreads evenly, so that no period of a stream is met by one of theirs.
-func sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+// Sampled says whether the event of this number is one of a sample of one in 2^bits:
+// numbers that the golden section spreads evenly, so that no period of a stream is met by
+// one of theirs.
+func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
 
-// watchFields counts the event at hand into the health of its fields.
-func (l *Learner) watchFields(e *blankout.Example) {
-	h := &l.health
-	if len(h.fields) < min(len(l.scaling.kinds), healthFields) {
-		h.grow(l.scaling.kinds)
+// Take counts in an event.
+func (h *Fields) Take(m *Met) {
+	e := m.Event
+	if len(h.fields) < min(len(m.Kinds), healthFields) {
+		h.grow(m.Kinds)
 	}
 	if h.events == 0 {
-		h.start = Moment{l.events, e.Time}
+		h.start = Moment{m.Number, e.Time}
 	}
 	h.events++
 	switch {
-	case l.missing.event.named:
-		present := l.missing.event.present
+	case m.Named:
 		for i, word := range h.watched {
-			if i < len(present) {
-				word &^= present[i]
+			if i < len(m.Present) {
+				word &^= m.Present[i]
 			}
 			if word != 0 {
-				h.lack(word, i, l.events, e.Time)
+				h.lack(word, i, m.Number, e.Time)
 			}
 		}
 		for _, id := range e.Missing {
-			if int(id) < len(h.fields) && h.fields[id].kind == blankout.Words && !present.Has(id) {
-				h.fields[id].lack(l.events, e.Time)
+			if int(id) < len(h.fields) && h.fields[id].kind == blankout.Words && !m.Present.Has(id) {
+				h.fields[id].lack(m.Number, e.Time)
 			}
 		}
-		if sampled(l.events, sampledBits) {
-			l.sampleValues(e)
+		if Sampled(m.Number, sampledBits) {
+			h.sampleValues(e, m.Rows)
 		}
 	case e.Features.Len() == 0: // an event without any field
 		for i, word := range h.watched {
-			h.lack(word, i, l.events, e.Time)
+			h.lack(word, i, m.Number, e.Time)
 		}
 	}
 	if h.events == healthBlock {
-		l.reviewFields()
+		h.review(m)
 	}
 }
 
 // lack counts the fields of one word of a FieldSet as missing.
-func (h *health) lack(word uint64, i int, event uint64, time int64) {
+func (h *Fields) lack(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
 		h.fields[i<<6|bits.TrailingZeros64(word)].lack(event, time)
 	}
@@ -341,9 +352,9 @@ func (f *fieldHealth) lack(event uint64, time int64) {
 	f.last = event
 }
 
-// sampleValues looks at the values of the event at hand, which is not learned yet.
-func (l *Learner) sampleValues(e *blankout.Example) {
-	fields := l.health.fields
+// sampleValues looks at the values of an event that the rows do not count yet.
+func (h *Fields) sampleValues(e *blankout.Example, rows *model.Table) {
+	fields := h.fields
 	for i, id := range e.Field {
 		if int(id) >= len(fields) {
 			continue
@@ -354,7 +365,7 @@ func (l *Learner) sampleValues(e *blankout.Example) {
 			f.number(e.Features.Value[i])
 		case blankout.Categorical:
 			f.seen++
-			if row := l.table.Row(e.Features.Index[i]); row == nil || row[model.StatCount] < newValues {
+			if row := rows.Row(e.Features.Index[i]); row == nil || row[model.StatCount] < newValues {
 				f.fresh++
 			}
 		}
@@ -390,30 +401,29 @@ func (f *fieldHealth) refer(x float64) {
 	*r = [3]float64{}
 }
 
-// reviewFields compares the block that is complete with what is usual.
-func (l *Learner) reviewFields() {
-	h := &l.health
+// review compares the block that is complete with what is usual.
+func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
 		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
 			continue
 		}
 		if f.watched || f.kind == blankout.Words {
-			l.reviewMeasure(id, measureMissing, observed{n: healthBlock, sum: f.missing, square: f.missing})
+			h.reviewMeasure(met, id, measureMissing, observed{n: healthBlock, sum: f.missing, square: f.missing})
 		}
 		switch f.kind {
 		case blankout.Categorical:
-			l.reviewMeasure(id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh})
+			h.reviewMeasure(met, id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh})
 		case blankout.Numeric:
 			mean, deviation := f.numbers()
-			l.reviewMeasure(id, measureMean, mean)
-			l.reviewMeasure(id, measureDeviation, deviation)
+			h.reviewMeasure(met, id, measureMean, mean)
+			h.reviewMeasure(met, id, measureDeviation, deviation)
 			f.checkReference()
 		}
 		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
 	}
 	h.events = 0
-	if m := l.missing.model; m != h.seen && l.events >= usualFirst {
+	if m := met.Usual; m != nil && m != h.seen {
 		h.seen = m
 		for _, id := range m.Usual {
 			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null {
@@ -451,8 +461,8 @@ func (f *fieldHealth) anew() {
 }
 
 // reviewMeasure compares one measure of a field.
-func (l *Learner) reviewMeasure(id, kind int, o observed) {
-	h, f := &l.health, &l.health.fields[id]
+func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed) {
+	f, event := &h.fields[id], met.Number
 	m := &f.measures[kind]
 	change := m.compare(kind, o, h.start, kind == measureDeviation && f.measures[measureMean].alarm != 0)
 	switch {
@@ -461,20 +471,20 @@ func (l *Learner) reviewMeasure(id, kind int, o observed) {
 		m.before = -1
 		if kind == measureMissing {
 			// Where it is missing now without a gap, that run is what began.
-			if f.last == l.events && f.run.Event >= m.since.Event && f.run.Event < m.since.Event+2*healthBlock {
+			if f.last == event && f.run.Event >= m.since.Event && f.run.Event < m.since.Event+2*healthBlock {
 				m.since = f.run
-				n := float64(l.events - f.run.Event + 1)
+				n := float64(event - f.run.Event + 1)
 				m.recentN, m.recentSum = n, n
 			}
-			m.before = l.errorForecast()
+			m.before = met.Error
 		}
 		m.until = Moment{}
-	case m.alarm != 0 && l.events-m.since.Event >= alarmEvents:
+	case m.alarm != 0 && event-m.since.Event >= alarmEvents:
 		change = alarmAccepted
 	case change == 0:
 		return
 	}
-	h.change(fieldChange{id, kind, change, l.events, m.since, m.until, f.value(kind)})
+	h.change(fieldChange{id, kind, change, event, m.since, m.until, f.value(kind)})
 	if change == alarmAccepted {
 		*m = fieldMeasure{}
 		if f.kind == blankout.Numeric && kind != measureMissing {
@@ -483,7 +493,7 @@ func (l *Learner) reviewMeasure(id, kind int, o observed) {
 	}
 }
 
-func (h *health) change(c fieldChange) {
+func (h *Fields) change(c fieldChange) {
 	if len(h.changes) == healthChanges {
 		copy(h.changes, h.changes[1:])
 		h.changes = h.changes[:healthChanges-1]
@@ -496,110 +506,19 @@ func (h *health) change(c fieldChange) {
 // without the field, by weight; events that lack it say nothing.
 type fieldCost struct{ n, with, without float64 }
 
-// deleting is the scratch memory of Learner.costs.
-type deleting struct {
-	at    []int32   // by field, 1 + its place in list
-	list  []uint16  // of the fields of the event
-	part  []float64 // by place and output, their parts of the scores
-	field []uint16  // see blankout.Example.FieldsOf
-	out   []float64
+// Cost takes up how an event that holds the field of this id was answered with it and would
+// have been without: 1 is wrong, 0 right.
+func (h *Fields) Cost(id uint16, with, without float64) {
+	c := &h.fields[id].cost
+	c.n = c.n*costKeep + 1
+	c.with, c.without = c.with*costKeep+with, c.without*costKeep+without
 }
 
-// costs takes up, for each field of the event at hand, what the event would be answered
-// without it: what the model answers to an event in which the field is null.
-func (l *Learner) costs(e *blankout.Example, label int) {
-	if !l.missing.event.named || !sampled(l.events, costBits) {
-		return
-	}
-	h, now := &l.health, &l.now
-	s := &h.deleting
-	if len(s.out) == 0 {
-		s.out = make([]float64, l.k)
-	}
-	for len(s.at) < len(h.fields) {
-		s.at = append(s.at, 0)
-	}
-	rows, field := l.features(), e.Field
-	if len(rows) != len(field) { // columns were filled in
-		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
-			return
-		}
-		field = s.field
-	}
-	c, from, n := l.levels[l.chosen].lagShare(), model.ScalerWidth+l.chosen*l.k, 2*l.n
-	s.list, s.part = s.list[:0], s.part[:0]
-	for i, id := range field {
-		if int(id) >= len(h.fields) {
-			continue
-		}
-		if kind := h.fields[id].kind; kind != blankout.Cross {
-			if id != 0 {
-				l.deleteFeature(id, i, from, n, c)
-			}
-			continue
-		}
-		if int(id) >= len(h.factors) {
-			h.factors = l.schema.Factors()
-		}
-		f := h.factors[id] // a product dies with either
-		for side, factor := range f {
-			if factor > 0 && factor < len(h.fields) && (side == 0 || factor != f[0]) {
-				l.deleteFeature(uint16(factor), i, from, n, c)
-			}
-		}
-	}
-	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
-	l.interceptsOf(l.chosen, base)
-	at := l.chosen * l.k
-	answer := func(part []float64, scale float64) float64 {
-		for k := range s.out {
-			if s.out[k] = unseenIntercept; k < l.active {
-				g := now.step.f[at+k] + c*now.lag[at+k] - base[k]
-				if part != nil {
-					g -= part[k]
-				}
-				s.out[k] = base[k] + scale*g
-			}
-		}
-		if l.predict(s.out) != label {
-			return 1
-		}
-		return 0
-	}
-	with := answer(nil, scale)
-	for i, id := range s.list {
-		s.at[id] = 0
-		f, less := &h.fields[id], lack
-		if less.Null++; f.kind.Named() {
-			less.Named--
-		} else {
-			less.Silent--
-		}
-		without := answer(s.part[i*l.k:(i+1)*l.k], l.missing.model.Scale(less))
-		cost := &f.cost
-		cost.n = cost.n*costKeep + 1
-		cost.with, cost.without = cost.with*costKeep+with, cost.without*costKeep+without
-	}
-}
+// Len returns how many fields are watched: those of lower ids.
+func (h *Fields) Len() int { return len(h.fields) }
 
-// deleteFeature adds feature i of the event at hand to the part of a field.
-func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
-	if l.groups != nil {
-		i = l.groups.row(i)
-	}
-	s, row, x := &l.health.deleting, l.now.step.rows[i], l.now.step.x[i]
-	if s.at[id] == 0 {
-		s.list = append(s.list, id)
-		s.at[id] = int32(len(s.list))
-		for range l.k {
-			s.part = append(s.part, 0)
-		}
-	}
-	part := s.part[(int(s.at[id])-1)*l.k:]
-	for k := range l.active {
-		part[k] += x * (row[from+k] + c*row[from+n+k])
-	}
-}
+// Start returns the first event of the block at hand.
+func (h *Fields) Start() Moment { return h.start }
 
 // known says whether enough samples have come for rise to mean something.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
@@ -610,7 +529,8 @@ func (c *fieldCost) rise(share float64) float64 {
 	return share * (c.without - c.with) / c.n
 }
 
-func (h *health) state(c *coder.Coder) {
+// State codes what Fields holds.
+func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	h.start.state(c)
 	c.Uint(&h.raised)

@@ -1,0 +1,137 @@
+package online
+
+// This file finds out what the death of each field would cost.
+
+import (
+	"blankout"
+	"blankout/model"
+	"blankout/online/watch"
+)
+
+// One of 2^costBits events tells what its fields' death would cost.
+const costBits = 5
+
+// deleting is the scratch memory of Learner.costs.
+type deleting struct {
+	at    []int32   // by field, 1 + its place in list
+	list  []uint16  // of the fields of the event
+	part  []float64 // by place and output, their parts of the scores
+	field []uint16  // see blankout.Example.FieldsOf
+	out   []float64
+	// factors are those of fields, see blankout.Schema.Factors.
+	factors [][2]int
+}
+
+// costs takes up, for each field of the event at hand, what the event would be answered
+// without it: what the model answers to an event in which the field is null.
+func (l *Learner) costs(e *blankout.Example, label int) {
+	if !l.missing.event.named || !watch.Sampled(l.events, costBits) {
+		return
+	}
+	h, now := &l.watchers.health, &l.now
+	s := &l.deleting
+	if len(s.out) == 0 {
+		s.out = make([]float64, l.k)
+	}
+	for len(s.at) < h.Len() {
+		s.at = append(s.at, 0)
+	}
+	rows, field := l.features(), e.Field
+	if len(rows) != len(field) { // columns were filled in
+		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
+			return
+		}
+		field = s.field
+	}
+	c, from, n := l.levels[l.chosen].lagShare(), model.ScalerWidth+l.chosen*l.k, 2*l.n
+	s.list, s.part = s.list[:0], s.part[:0]
+	for i, id := range field {
+		if int(id) >= h.Len() {
+			continue
+		}
+		if kind := l.scaling.kinds[id]; kind != blankout.Cross {
+			if id != 0 {
+				l.deleteFeature(id, i, from, n, c)
+			}
+			continue
+		}
+		if int(id) >= len(s.factors) {
+			s.factors = l.schema.Factors()
+		}
+		f := s.factors[id] // a product dies with either
+		for side, factor := range f {
+			if factor > 0 && factor < h.Len() && (side == 0 || factor != f[0]) {
+				l.deleteFeature(uint16(factor), i, from, n, c)
+			}
+		}
+	}
+	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
+	l.interceptsOf(l.chosen, base)
+	at := l.chosen * l.k
+	answer := func(part []float64, scale float64) float64 {
+		for k := range s.out {
+			if s.out[k] = unseenIntercept; k < l.active {
+				g := now.step.f[at+k] + c*now.lag[at+k] - base[k]
+				if part != nil {
+					g -= part[k]
+				}
+				s.out[k] = base[k] + scale*g
+			}
+		}
+		if l.predict(s.out) != label {
+			return 1
+		}
+		return 0
+	}
+	with := answer(nil, scale)
+	for i, id := range s.list {
+		s.at[id] = 0
+		less := lack
+		if less.Null++; l.scaling.kinds[id].Named() {
+			less.Named--
+		} else {
+			less.Silent--
+		}
+		without := answer(s.part[i*l.k:(i+1)*l.k], l.missing.model.Scale(less))
+		h.Cost(id, with, without)
+	}
+}
+
+// deleteFeature adds feature i of the event at hand to the part of a field.
+func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
+	if l.groups != nil {
+		i = l.groups.row(i)
+	}
+	s, row, x := &l.deleting, l.now.step.rows[i], l.now.step.x[i]
+	if s.at[id] == 0 {
+		s.list = append(s.list, id)
+		s.at[id] = int32(len(s.list))
+		for range l.k {
+			s.part = append(s.part, 0)
+		}
+	}
+	part := s.part[(int(s.at[id])-1)*l.k:]
+	for k := range l.active {
+		part[k] += x * (row[from+k] + c*row[from+n+k])
+	}
+}
+
+// errorForecast is the forecast of the published level with nothing more missing, -1
+// before there is one.
+func (l *Learner) errorForecast() float64 {
+	if f := &l.levels[l.chosen].forecast; f.weight[0] > 0 {
+		return f.at(0, 0)
+	}
+	return -1
+}
+
+// Health returns the condition of the fields.
+func (l *Learner) Health() *watch.Health {
+	return l.watchers.health.Report(l.events, l.schema.Fields, l.errorForecast())
+}
+
+// HealthChanges returns the alarms about fields that were raised and ended after the first n
+// of them, oldest first, and how many there have been. Only the latest are kept.
+func (l *Learner) HealthChanges(n uint64) (changes []watch.FieldAlarm, all uint64) {
+	return l.watchers.health.Changes(n, l.schema.Fields)
+}

@@ -1,0 +1,116 @@
+package watch
+
+import (
+	"blankout"
+	"blankout/internal/longtest"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// On a stationary stream false alarms are rarer than one in a day of 10^8 events, with
+// as many fields as there may be. The sums rise to g in no more than e^-g of the
+// blocks for every g that can be watched, whatever the values are like; what that is at
+// healthLimit follows. BLANKOUT_LONG=1 simulates a day of 10^8 events for each field.
+func TestHealthFalseAlarms(t *testing.T) {
+	blocks := 20_000
+	if longtest.Asked() {
+		blocks = 100_000_000 / healthBlock
+	}
+	source := rand.NewPCG(5, 17)
+	r := rand.New(source)
+	share := func(p float64) func(*fieldHealth) {
+		return func(f *fieldHealth) {
+			// A block's count by the intervals between those missing.
+			for at := 0.0; p > 0; f.missing++ {
+				if at += 1 + math.Floor(math.Log(1-r.Float64())/math.Log(1-p)); at > healthBlock {
+					break
+				}
+			}
+			f.fresh, f.seen = min(f.missing, 32), 32
+		}
+	}
+	number := func(draw func() float64) func(*fieldHealth) {
+		return func(f *fieldHealth) {
+			for range healthBlock >> sampledBits {
+				f.number(draw())
+			}
+		}
+	}
+	flip := func(p, a, b float64) func() float64 {
+		return func() float64 {
+			if r.Float64() < p {
+				return a
+			}
+			return b
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		kinds []int
+		block func(*fieldHealth)
+	}{
+		{"never missing", []int{measureMissing}, share(0)},
+		{"missing in 0.01 %", []int{measureMissing}, share(0.0001)},
+		{"missing in 0.2 %", []int{measureMissing}, share(0.002)},
+		{"missing in 5 %", []int{measureMissing}, share(0.05)},
+		{"missing in 30 %", []int{measureMissing}, share(0.3)},
+		{"missing in 50 %", []int{measureMissing}, share(0.5)},
+		{"new in 1 %", []int{measureNew}, share(0.01 / 8)},
+		{"normal", []int{measureMean, measureDeviation}, number(r.NormFloat64)},
+		{"exponential", []int{measureMean, measureDeviation}, number(r.ExpFloat64)},
+		{"log-normal, deviation 2", []int{measureMean, measureDeviation}, number(func() float64 { return math.Exp(2 * r.NormFloat64()) })},
+		{"Cauchy", []int{measureMean, measureDeviation}, number(func() float64 { return r.NormFloat64() / r.NormFloat64() })},
+		{"two values", []int{measureMean, measureDeviation}, number(flip(0.5, 0, 1))},
+		{"two values, one rare", []int{measureMean, measureDeviation}, number(flip(0.01, 0, 1))},
+		{"one value and seldom 1e30", []int{measureMean, measureDeviation}, number(flip(0.0001, 1e30, 1))},
+	} {
+		f := &fieldHealth{kind: blankout.Numeric}
+		alarms, highest := 0, 0.0
+		var reached [12]int // excursions of a sum that have come to 2, 4, ...
+		top := [fieldMeasures][2]float64{}
+		for b := range blocks {
+			c.block(f)
+			for _, kind := range c.kinds {
+				mean, deviation := f.numbers()
+				o := [fieldMeasures]observed{{n: healthBlock, sum: f.missing, square: f.missing}, {n: f.seen, sum: f.fresh, square: f.fresh}, mean, deviation}[kind]
+				m := &f.measures[kind]
+				if m.compare(kind, o, Moment{Event: uint64(b)}, false) == alarmRaised {
+					alarms++
+				}
+				for side, sum := range []float64{m.above, m.below} {
+					if highest = max(highest, sum); sum > 0 {
+						top[kind][side] = max(top[kind][side], sum)
+						continue
+					}
+					for g := range reached {
+						if top[kind][side] >= float64(2*g+2) {
+							reached[g]++
+						}
+					}
+					top[kind][side] = 0
+				}
+			}
+			if f.kind == blankout.Numeric && c.kinds[0] == measureMean {
+				f.checkReference()
+			}
+			f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
+		}
+		t.Logf("%-26s %d blocks, %d alarms, highest sum %.1f; excursions to 2, 4, ...: %v", c.name, blocks, alarms, highest, reached)
+		if alarms > 0 {
+			t.Errorf("%s: %d alarms", c.name, alarms)
+		}
+		for g, n := range reached {
+			tests := float64(2 * len(c.kinds))
+			if most := tests * float64(blocks) * math.Exp(-float64(2*g+2)); float64(n) > most+5*math.Sqrt(most)+3 {
+				t.Errorf("%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
+			}
+		}
+	}
+	// At most five sums for each field, and two bounds of what is usual for each.
+	perDay := 100_000_000 / healthBlock * float64(healthFields) * (5 + 2*5) * math.Exp(-healthLimit)
+	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, healthFields)
+	if perDay > 0.5 {
+		t.Errorf("%v false alarms a day", perDay)
+	}
+}
