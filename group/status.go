@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
@@ -62,9 +63,9 @@ type Status struct {
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // by this member
 	// Warnings say what is probably not as the stream's owner believes, of the fold.
-	Warnings []online.Warning `json:"-"`
-	At       time.Time        `json:"at"`
-	NotReady string           `json:"not_ready,omitempty"` // why, "" if it is
+	Warnings []watch.Warning `json:"-"`
+	At       time.Time       `json:"at"`
+	NotReady string          `json:"not_ready,omitempty"` // why, "" if it is
 }
 
 // Peer is what a member's commits have told another one.

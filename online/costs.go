@@ -28,7 +28,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 	if !l.missing.event.named || !watch.Sampled(l.events, costBits) {
 		return
 	}
-	h, now := &l.watchers.health, &l.now
+	h, now := &l.watch.Health, &l.now
 	s := &l.deleting
 	if len(s.out) == 0 {
 		s.out = make([]float64, l.k)
@@ -127,11 +127,11 @@ func (l *Learner) errorForecast() float64 {
 
 // Health returns the condition of the fields.
 func (l *Learner) Health() *watch.Health {
-	return l.watchers.health.Report(l.events, l.schema.Fields, l.errorForecast())
+	return l.watch.Health.Report(l.events, l.schema.Fields, l.errorForecast())
 }
 
 // HealthChanges returns the alarms about fields that were raised and ended after the first n
 // of them, oldest first, and how many there have been. Only the latest are kept.
 func (l *Learner) HealthChanges(n uint64) (changes []watch.FieldAlarm, all uint64) {
-	return l.watchers.health.Changes(n, l.schema.Fields)
+	return l.watch.Health.Changes(n, l.schema.Fields)
 }

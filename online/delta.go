@@ -7,13 +7,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/measure"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // Delta is what a Learner has learned since it began an interval, to be added to a model
@@ -197,7 +196,7 @@ type sums struct {
 	events, steps, dense uint64
 	active               int
 	compared             uint64 // comparisons of averages
-	measured             Metrics
+	measured             watch.Watch
 	levels               []levelSums
 	bias                 []float64 // weights and preconditioner
 }
@@ -209,13 +208,7 @@ type levelSums struct {
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	m := l.measures.sums
-	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: m}
-	s.measured.Classes, s.measured.RefusedBy = slices.Clone(m.Classes), maps.Clone(m.RefusedBy)
-	if m.Binary != nil {
-		b := *m.Binary
-		s.measured.Binary = &b
-	}
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone()}
 	if l.share != nil {
 		s.compared = l.share.compared
 	}
@@ -231,16 +224,7 @@ func (s *sums) state(c *coder.Coder) {
 		c.Uint(p)
 	}
 	c.Int(&s.active)
-	m := &s.measured
-	c.Uint(&m.Unlabelled)
-	c.Uint(&m.Suspects)
-	c.Uints(&m.Classes)
-	c.Each(m.Total.Sums()...)
-	c.Each(m.Window.Sums()...)
-	if m.Binary != nil {
-		c.Each(m.Binary.Sums()...)
-	}
-	m.refusedState(c)
+	s.measured.SumsState(c)
 	for v := range s.levels {
 		lv := &s.levels[v]
 		lv.adaptation.state(c)
@@ -255,11 +239,11 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	base, now = l.sums(), l.sums()
 	c := coder.Read(data)
 	for _, s := range []*sums{base, now} {
-		s.measured.RefusedBy, s.bias = nil, nil
+		s.measured.Refused.By, s.bias = nil, nil
 		s.state(c)
 	}
 	if !c.Done() || now.events < base.events || now.steps < base.steps || now.dense < base.dense || now.compared < base.compared ||
-		now.active < 0 || now.active > l.k || len(now.measured.Classes) > len(l.schema.Classes) || len(now.bias) != 2*l.n || len(base.measured.Classes) > len(now.measured.Classes) {
+		now.active < 0 || now.active > l.k || len(now.measured.Measures.Classes) > len(l.schema.Classes) || len(now.bias) != 2*l.n || len(base.measured.Measures.Classes) > len(now.measured.Measures.Classes) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
@@ -281,7 +265,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 func (l *Learner) State() []byte {
 	c, refused := &coder.Coder{}, &coder.Coder{}
 	state := l.encode()
-	l.measures.sums.refusedState(refused)
+	l.watch.Refused.State(refused)
 	head, err := json.Marshal(stateHead{l.scaling.scaler, l.missing.model})
 	if err != nil {
 		panic(err) // finite numbers and strings only
@@ -325,12 +309,12 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	}
 	n.scaling.scaler = h.Scaler
 	n.state(d)
-	n.measures.sums.refusedState(r)
-	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.measures.sums.Classes) > len(l.schema.Classes) {
+	n.watch.Refused.State(r)
+	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
 	n.missing.model = h.Missing.Forced(n.set.missingRule)
-	for class, count := range n.measures.sums.Classes {
+	for class, count := range n.watch.Measures.Classes {
 		if count > 0 {
 			n.weighClass(class)
 		}
@@ -501,35 +485,21 @@ func (l *Learner) addSums(base, now *sums) {
 	steps := now.steps - base.steps
 	l.scaling.dense.events += now.dense - base.dense
 	l.events += now.events - base.events
-	m, was, is := &l.measures.sums, &base.measured, &now.measured
-	m.Unlabelled += is.Unlabelled - was.Unlabelled
-	m.Suspects += is.Suspects - was.Suspects
-	labelled := uint64(0)
-	for i, n := range is.Classes {
-		if i < len(was.Classes) {
-			n -= was.Classes[i]
-		}
-		if i == len(m.Classes) {
-			m.Classes = append(m.Classes, 0)
-		}
-		if m.Classes[i] += n; m.Classes[i] > 0 {
+	labelled := l.watch.Merge(&base.measured, &now.measured)
+	for i, n := range l.watch.Measures.Classes {
+		if n > 0 {
 			l.weighClass(i)
 		}
-		labelled += n
-	}
-	m.addRefused(was, is)
-	keep := power(windowKeep, labelled)
-	fadedAll(m.Total.Sums(), was.Total.Sums(), is.Total.Sums(), 1)
-	fadedAll(m.Window.Sums(), was.Window.Sums(), is.Window.Sums(), keep)
-	if m.Binary != nil {
-		fadedAll(m.Binary.Sums(), was.Binary.Sums(), is.Binary.Sums(), 1)
 	}
 	compared := now.compared - base.compared
 	for v := range l.levels {
 		l.levels[v].addSums(&base.levels[v], &now.levels[v], steps, compared)
 	}
 	if labelled > 0 {
-		l.watchMean((is.Total.LogLoss-was.Total.LogLoss)/(is.Total.Weight-was.Total.Weight), labelled)
+		was, is := &base.measured.Measures.Total, &now.measured.Measures.Total
+		if l.watch.Drift.Take((is.LogLoss-was.LogLoss)/(is.Weight-was.Weight), labelled, l.events) {
+			l.drifted()
+		}
 	}
 	l.steps += steps
 	for v := range l.levels {
@@ -550,34 +520,18 @@ func (l *Learner) addSums(base, now *sums) {
 }
 
 // fadeBy returns what so many terms leave of a sum of the given memory.
-func fadeBy(memory float64, terms uint64) float64 { return power(1-1/memory, terms) }
-
-// power returns x^n, of products alone: the same bits on every machine.
-func power(x float64, n uint64) float64 {
-	p := 1.0
-	for ; n > 0; n >>= 1 {
-		if n&1 != 0 {
-			p *= x
-		}
-		x *= x
-	}
-	return p
-}
-
-func faded(x *float64, base, now, keep float64) {
-	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
-}
+func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
 func (lv *level) addSums(base, now *levelSums, steps, compared uint64) {
 	a, was, is := &lv.adaptation, &base.adaptation, &now.adaptation
 	keep := fadeBy(compareMemory, compared)
 	if compared > 0 {
-		faded(&a.gain, was.gain, is.gain, keep)
-		faded(&a.squares, was.squares, is.squares, keep)
-		faded(&a.compared, was.compared, is.compared, keep)
+		measure.Fade(&a.gain, was.gain, is.gain, keep)
+		measure.Fade(&a.squares, was.squares, is.squares, keep)
+		measure.Fade(&a.compared, was.compared, is.compared, keep)
 	}
 	a.raise = max(0, min(a.raise+(is.raise-was.raise), maxRaise))
-	faded(&a.square, was.square, is.square, fadeBy(raiseMemory, steps))
+	measure.Fade(&a.square, was.square, is.square, fadeBy(raiseMemory, steps))
 	a.square = max(0, a.square)
 	lv.forecast.merge(&base.forecast, &now.forecast)
 	lv.groups.merge(&base.groups, &now.groups)
@@ -606,32 +560,4 @@ func (f *forecast) merge(base, now *forecast) {
 			f.squares = max(0, math.FMA(f.squares, here, math.FMA(-base.squares, there, now.squares)))
 		}
 	}
-}
-
-// fadedAll is faded of sums that lie in the same order in each.
-func fadedAll(x, base, now []*float64, keep float64) {
-	for i := range x {
-		faded(x[i], *base[i], *now[i], keep)
-	}
-}
-
-// addRefused adds the records that were refused between two states.
-func (m *Metrics) addRefused(base, now *Metrics) {
-	m.Refused += now.Refused - base.Refused
-	for reason, r := range now.RefusedBy {
-		n := r.Count - base.RefusedBy[reason].Count
-		if n == 0 {
-			continue
-		}
-		if m.RefusedBy == nil {
-			m.RefusedBy = map[blankout.Reason]Refusals{}
-		}
-		sum := m.RefusedBy[reason]
-		if sum.Count == 0 {
-			sum.First = r.First
-		}
-		sum.Count += n
-		m.RefusedBy[reason] = sum
-	}
-	m.refusedLately, m.refusedAt = max(0, m.refusedLately+now.refusedLately-base.refusedLately), max(m.refusedAt, now.refusedAt)
 }

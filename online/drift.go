@@ -1,6 +1,6 @@
 package online
 
-// This file holds the drift detector, and the half-life that makes the metric forget.
+// This file makes the metric forget: by a half-life, and when the drift detector raises an alarm.
 
 import (
 	"math"
@@ -8,81 +8,12 @@ import (
 	"blankout/internal/coder"
 )
 
-// Drift is what the detector on the progressive log-loss has seen: the test of
-// Page and Hinkley, which adds up by how much the loss exceeds its own mean and
-// raises an alarm when that sum has risen far above its lowest point.
-type Drift struct {
-	Alarms uint64 `json:"alarms"`
-	// Event is the number of the event that raised the latest alarm; Before and
-	// After are the mean log-loss up to it since the alarm before, and over the
-	// events that made the sum rise.
-	Event  uint64  `json:"event,omitempty"`
-	Before float64 `json:"before,omitempty"`
-	After  float64 `json:"after,omitempty"`
-	// Excess is how far the sum is above its lowest point now, in nats; the next
-	// alarm comes at DriftAlarm.
-	Excess float64 `json:"excess"`
-}
-
-// DriftAlarm is the Drift.Excess that raises an alarm.
-const DriftAlarm = 50
-
-// Drift returns what the detector has seen.
-func (l *Learner) Drift() Drift {
-	d := l.measures.sums.Drift
-	d.Excess = l.measures.hinkley.sum - l.measures.hinkley.lowest
-	return d
-}
-
-// pageHinkley is the detector's state since the latest alarm.
-type pageHinkley struct {
-	n, mean float64
-	sum     float64 // of the excess over the mean
-	lowest  float64 // value of sum
-	since   float64 // events since it was lowest
-	recent  float64 // sum of losses since then
-}
-
-const (
-	driftSlack  = 0.05 // nats by which the loss may exceed its mean for free
-	driftWarmup = 500  // events before the mean means something
-	driftLimit  = 5    // nats that one event counts at most
-)
-
-// watch shows the detector the log-loss of an event. On an alarm, if the
-// configuration wants that, the memory is shortened: see Learner.forget.
-func (l *Learner) watch(loss float64) { l.watchMean(loss, 1) }
-
-// watchMean shows the detector the mean log-loss of events.
-func (l *Learner) watchMean(loss float64, events uint64) {
-	p := &l.measures.hinkley
-	p.add(min(loss, driftLimit), float64(events))
-	if p.sum-p.lowest < DriftAlarm {
-		return
-	}
-	d := &l.measures.sums.Drift
-	d.Alarms++
-	d.Event, d.After = l.events, p.recent/p.since
-	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
-	*p = pageHinkley{}
+// drifted shortens the memory after an alarm of the drift detector, if the configuration
+// wants that.
+func (l *Learner) drifted() {
 	if l.config.OnDrift == "forget" {
 		l.forget(driftKeep)
 		l.filling.forget(driftKeep)
-	}
-}
-
-// add takes up the mean loss of n events.
-func (p *pageHinkley) add(loss, n float64) {
-	p.n += n
-	p.mean += (loss - p.mean) * n / p.n
-	if p.n < driftWarmup {
-		return
-	}
-	p.sum += (loss - p.mean - driftSlack) * n
-	p.since += n
-	p.recent += loss * n
-	if p.sum < p.lowest {
-		p.lowest, p.since, p.recent = p.sum, 0, 0
 	}
 }
 
@@ -183,17 +114,6 @@ func (f *fade) tick(time, step int64) (passed int64) {
 		return max(0, min(ahead, step))
 	}
 	return 0
-}
-
-func (p *pageHinkley) state(c *coder.Coder) {
-	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
-}
-
-func (d *Drift) state(c *coder.Coder) {
-	c.Uint(&d.Alarms)
-	c.Uint(&d.Event)
-	c.Float(&d.Before)
-	c.Float(&d.After)
 }
 
 func (f *fade) clock(c *coder.Coder) {

@@ -7,31 +7,6 @@ import (
 	"blankout/model"
 )
 
-// An alarm tells the mean loss before the change and the mean loss since, each
-// over its own events only.
-func TestDriftTellsBeforeAndAfter(t *testing.T) {
-	l := mustNew(t, DefaultConfig(), 2)
-	for l.events < 2000 {
-		l.events++
-		l.watch(0.25)
-	}
-	for l.measures.sums.Drift.Alarms == 0 && l.events < 3000 {
-		l.events++
-		l.watch(1.25)
-	}
-	// Every event after the change exceeds the mean, which creeps up, by less than 1.
-	d := l.Drift()
-	if d.Alarms != 1 || d.Event < 2000+DriftAlarm || d.Event > 2000+DriftAlarm*5/4 {
-		t.Fatalf("no alarm, or not in time: %+v", d)
-	}
-	if math.Abs(d.Before-0.25) > 1e-9 || math.Abs(d.After-1.25) > 1e-9 {
-		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", d.Before, d.After)
-	}
-	if d.Excess != 0 {
-		t.Errorf("the excess is %v after an alarm", d.Excess)
-	}
-}
-
 // Forgetting keeps the weights and makes the next steps larger, for every rule
 // that has a metric. It forgets no more than all: AROW's variance does not exceed
 // the one it started from.

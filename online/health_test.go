@@ -314,8 +314,8 @@ func TestHealthIsBounded(t *testing.T) {
 		l.Learn(empty)
 	}
 	h := l.Health()
-	if l.watchers.health.Len() != healthFields || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
-		t.Errorf("%d fields, %d alarms, %d raised, %d changes", l.watchers.health.Len(), h.Alarms, h.Raised, len(h.Changes))
+	if l.watch.Health.Len() != healthFields || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
+		t.Errorf("%d fields, %d alarms, %d raised, %d changes", l.watch.Health.Len(), h.Alarms, h.Raised, len(h.Changes))
 	}
 	if changes, n := l.HealthChanges(100); n != healthFields-1 || len(changes) != healthChanges {
 		t.Errorf("%d of %d", len(changes), n)

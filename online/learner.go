@@ -10,15 +10,14 @@ package online
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // Learner is a linear learner with K outputs: one for two classes, else one
@@ -57,17 +56,19 @@ type Learner struct {
 	period uint64 // steps of the first pass, 0 while in it
 	fade   fade
 
-	unit     unit // of targets that are numbers
-	scaling  scaling
-	missing  missing
-	filling  filling
-	groups   *groupSums // nil without curves and noise of groups, or where gradients are clean
-	deleting deleting
-	watchers watching
-	masked   masked
-	refresh  refresh
-	measures measures
-	share    *sharing // nil where it learns alone
+	unit        unit // of targets that are numbers
+	scaling     scaling
+	missing     missing
+	filling     filling
+	groups      *groupSums // nil without curves and noise of groups, or where gradients are clean
+	deleting    deleting
+	watch       watch.Watch
+	calibration calibration
+	residual    residual // of numbers
+	likelihood  bool     // scores are meant as log-odds
+	masked      masked
+	refresh     refresh
+	share       *sharing // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
 	rewritten uint64
@@ -188,7 +189,13 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 	l.missing = newMissing(first, s.Known, len(l.levels), l.k)
 	l.filling.grouping = model.NewGrouping(s)
 	l.fade.growth = 1
-	l.measures = newMeasures(c, set, l.k)
+	l.calibration, l.likelihood = newCalibration(), c.likelihood(set, l.k)
+	switch {
+	case set.numbers:
+		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
+	case l.k == 1:
+		l.watch.Measures.Binary = &measure.Binary{}
+	}
 	l.chosen = l.natural()
 	l.bias = make([]float64, width)
 	l.rule.start(l.bias)
@@ -244,9 +251,9 @@ func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measu
 }
 
 func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
-	l.measures.suspect = false
+	l.watch.Suspects.Clear()
 	if !Usable(e) {
-		l.refuse(e)
+		l.watch.Refused.Take(e, l.events)
 		return nil
 	}
 	if e.Weight == 0 {
@@ -261,7 +268,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	}
 	l.gather(e)
 	if e.Label == blankout.Unlabelled {
-		l.measures.sums.Unlabelled++
+		l.watch.Measures.Unlabelled++
 		l.unlabelled(e.Weight)
 		if l.set.numbers {
 			l.now.scores[0] = l.unit.score(l.now.scores[0])
@@ -308,19 +315,9 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 // memory while the one before it is being learned. It changes nothing.
 func (l *Learner) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 
-// Suspicion says why the label of an event is probably wrong: t-logistic
-// regression gives it little influence on the weights.
-type Suspicion struct {
-	Class     int     // that it is labelled with
-	Score     float64 // of its output, before the event was learned
-	Influence float64 // in (0, 1]
-}
-
 // Suspicion says whether the event last learned is a suspect: whether its
 // influence was below Config.Suspect.
-func (l *Learner) Suspicion() (s Suspicion, suspect bool) {
-	return l.measures.suspicion, l.measures.suspect
-}
+func (l *Learner) Suspicion() (s watch.Suspicion, suspect bool) { return l.watch.Suspects.Latest() }
 
 // suspect finds out whether the event at hand is a suspect.
 func (l *Learner) suspect(label int) {
@@ -337,10 +334,7 @@ func (l *Learner) suspect(label int) {
 	}
 	level := l.missing.event.level
 	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
-	if l.measures.suspect = influence < l.config.Suspect; l.measures.suspect {
-		l.measures.suspicion = Suspicion{label, l.now.scores[k], influence}
-		l.measures.sums.Suspects++
-	}
+	l.watch.Suspects.Take(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
 
 // Score writes the published scores of an event to out, which must have room
@@ -771,25 +765,27 @@ func (l *Learner) Noise() string { return l.levels[l.chosen].noise.String() }
 // Events returns how many events have been met, as Metrics does.
 func (l *Learner) Events() uint64 { return l.events }
 
+// Drift returns what the drift detector has seen.
+func (l *Learner) Drift() watch.Drift { return l.watch.Drift.Report() }
+
 // Metrics returns the progressive measures so far.
 func (l *Learner) Metrics() Metrics {
-	m := l.measures.sums
-	m.Classes, m.RefusedBy, m.Prior.weight = slices.Clone(m.Classes), maps.Clone(m.RefusedBy), nil
+	w := l.watch.Clone()
+	m := Metrics{
+		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
+		Drift: w.Drift.Report(), Prior: w.Prior, RefreshFailures: l.refresh.failures,
+	}
 	if m.Binary != nil {
-		b := *m.Binary
-		m.Binary = &b
 		at := l.schema.PositiveClass(l.positiveName())
 		if at == 0 {
-			m.Binary = b.Flipped()
+			m.Binary = m.Binary.Flipped()
 		}
 		if at < len(l.schema.Classes) {
 			m.Positive = l.schema.Classes[at]
 		}
 	}
 	if m.Numbers != nil {
-		n := *m.Numbers
-		n.loss = l.targetLoss()
-		m.Numbers = &n
+		m.Numbers.Loss = l.targetLoss()
 	}
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = loss.ShortNoise(l.Noise())
@@ -804,6 +800,5 @@ func (l *Learner) Metrics() Metrics {
 			m.LevelsByShare = append(m.LevelsByShare, name)
 		}
 	}
-	m.Drift = l.Drift()
 	return m
 }

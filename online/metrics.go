@@ -10,46 +10,36 @@ import (
 	"strings"
 
 	"blankout"
-	"blankout/internal/coder"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
-// Metrics are the progressive measures: every event is scored before it is
-// learned, by the weights that are published. Sums are weighted by importance.
+// Metrics are the progressive measures, and what else there is to tell of a Learner: every
+// event is scored before it is learned, by the weights that are published. Sums are weighted
+// by importance.
 type Metrics struct {
-	Events     uint64 // met with a weight above 0, unlabelled ones included
-	Unlabelled uint64
-	Refused    uint64
-	RefusedBy  map[blankout.Reason]Refusals
-	Suspects   uint64 // of very small influence, see Config.Suspect
+	watch.Measures
+	Events    uint64 // met with a weight above 0, unlabelled ones included
+	Refused   uint64
+	RefusedBy map[blankout.Reason]watch.Refusals
+	Suspects  uint64 // of very small influence, see Config.Suspect
+	Drift     watch.Drift
+	Prior     watch.Prior
 	// RefreshFailures counts refreshes that found no solution and changed nothing.
 	RefreshFailures uint64
-	Features        int      // columns seen
-	Classes         []uint64 // labelled events by class
+	Features        int // columns seen
 
 	Level     string     // the noise level that is published
 	Forecasts []Forecast // by level
 	// Served is the forecast of what is answered: of each share that is missing by the level
 	// that answers such events. LevelsByShare lists these levels by range of the share (see
-	// blankout.MissingBin); nil where Level answers everything.
+	// model.MissingBin); nil where Level answers everything.
 	Served        Forecast
 	LevelsByShare []string
 
-	Total  measure.Classes // since the beginning
-	Window measure.Classes // recently: an event's weight halves every 700 events or so
-
-	Binary *measure.Binary // nil with more than two classes, or none
-	// Positive names the class that Binary calls positive, "" before it is known. In what a
-	// Learner keeps for itself it is the second.
+	// Positive names the class that Binary calls positive, "" before it is known.
 	Positive string
-	Numbers  *Numbers // where labels are numbers, else nil
-	Drift    Drift
-	Prior    Prior
-
-	// For Warnings, see latelyRefused.
-	refusedLately float64
-	refusedAt     uint64
 }
 
 // Summary is Metrics in a few numbers, for people and scripts. What is not a
@@ -70,10 +60,10 @@ type Summary struct {
 	Level       string       `json:"level"`
 	Forecasts   []Forecast   `json:"forecasts"`
 	// Served and LevelsByShare are those of Metrics; Served is left out before the first event.
-	Served        *Forecast `json:"served,omitempty"`
-	LevelsByShare []string  `json:"levels_by_share,omitempty"`
-	Drift         Drift     `json:"drift"`
-	Suspects      uint64    `json:"suspects"` // events whose label is probably wrong
+	Served        *Forecast   `json:"served,omitempty"`
+	LevelsByShare []string    `json:"levels_by_share,omitempty"`
+	Drift         watch.Drift `json:"drift"`
+	Suspects      uint64      `json:"suspects"` // events whose label is probably wrong
 	// Where labels are numbers; errors are then in the targets' own unit, and Forecasts
 	// hold root mean squared errors.
 	*NumbersSummary
@@ -116,7 +106,7 @@ func (m *Metrics) Summary() Summary {
 		}
 	}
 	if n := m.Numbers; n != nil {
-		all, recent := n.Total.Report(n.loss), n.Window.Report(n.loss)
+		all, recent := n.Total.Report(n.Loss), n.Window.Report(n.Loss)
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
 	}
 	for _, f := range m.Forecasts {
@@ -164,79 +154,46 @@ func ReadSummary(blocks []blankout.Block) (*Summary, error) {
 	return s, nil
 }
 
-// measures is what a Learner measures of itself by its published scores.
-type measures struct {
-	sums        Metrics // without what Learner.Metrics looks up
-	calibration calibration
-	hinkley     pageHinkley
-	// likelihood says that scores are meant as log-odds. Those of other losses give
-	// no probabilities that the class shares could be compared with.
-	likelihood bool
-	suspicion  Suspicion // of the latest event
-	suspect    bool      // suspicion says why
+// likelihood says that scores are meant as log-odds. Those of other losses give
+// no probabilities that the class shares could be compared with.
+func (c *Config) likelihood(set settings, outputs int) bool {
+	return strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1
 }
-
-func newMeasures(c Config, set settings, outputs int) measures {
-	m := measures{calibration: newCalibration()}
-	switch {
-	case set.numbers:
-		m.sums.Numbers = &Numbers{loss: set.loss}
-	case outputs == 1:
-		m.sums.Binary = &measure.Binary{}
-	}
-	m.likelihood = strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1
-	return m
-}
-
-// windowKeep is what an event leaves of Metrics.Window.
-const windowKeep = 0.999
 
 // measure counts in the scores that an event was given before it is learned.
 func (l *Learner) measure(scores []float64, label int, weight float64) {
-	m := &l.measures.sums
-	for label >= len(m.Classes) {
-		m.Classes = append(m.Classes, 0)
+	t := watch.Told{
+		Number: l.events, Label: label, Weight: weight, Learned: weight * l.classes[label],
+		Predicted: l.predict(scores), Part: l.shared(), Likelihood: l.likelihood,
 	}
-	predicted := l.predict(scores) // before the label is known
-	if m.Classes[label]++; l.k == 1 && l.labelled() == positiveAfter {
-		l.positive = l.positiveName()
-	}
-	var loss float64
-	if l.k == 1 {
-		f := l.measures.calibration.apply(scores[0])
+	if l.k > 1 {
+		t.Loss = logLoss(scores, label)
+	} else {
+		f := l.calibration.apply(scores[0])
 		e := math.Exp(-math.Abs(f)) // one exponential for both
 		p := 1 / (1 + e)
 		if f < 0 {
 			p *= e
 		}
-		loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
-		m.Binary.Add(label, predicted, weight, scores[0], p)
+		t.Score, t.Probability = scores[0], p
+		t.Loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
 		if l.config.Calibrate {
-			l.measures.calibration.learn(scores[0], label, weight)
+			l.calibration.learn(scores[0], label, weight)
 		}
-	} else {
-		loss = logLoss(scores, label)
 	}
-	m.Total.Add(predicted == label, weight, loss, 1)
-	m.Window.Add(predicted == label, weight, loss, windowKeep)
-	if l.shared() {
-		return // the rest is the fold's
+	alarm := l.watch.Told(&t)
+	if l.k == 1 && l.labelled() == positiveAfter {
+		l.positive = l.positiveName()
 	}
-	if l.measures.likelihood {
-		m.Prior.add(label, weight*l.classes[label], loss, l.events)
+	if alarm {
+		l.drifted()
 	}
-	l.watch(loss)
 }
 
 // positiveAfter labelled events say which of two classes is the rarer.
 const positiveAfter = 1000
 
-func (l *Learner) labelled() (n uint64) {
-	for _, events := range l.measures.sums.Classes {
-		n += events
-	}
-	return n
-}
+func (l *Learner) labelled() uint64 { return l.watch.Measures.Labelled() }
 
 // SetPositive names the positive one of two classes; "" leaves it as it is, which of two
 // classes that are no usual pair is the rarer so far, and from a fixed number of events on
@@ -249,7 +206,7 @@ func (l *Learner) SetPositive(name string) {
 
 // positiveName returns the name of the positive one of two classes, "" for the second.
 func (l *Learner) positiveName() string {
-	classes, events := l.schema.Classes, l.measures.sums.Classes
+	classes, events := l.schema.Classes, l.watch.Measures.Classes
 	if l.positive == "" && !l.shared() && l.labelled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
 		return classes[0]
 	}
@@ -284,9 +241,9 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	value := min(model.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0]), maxCount)
 	low, high := math.NaN(), math.NaN()
-	if m := l.measures.sums.Numbers; m.samples >= 2 {
+	if r := l.residual.published(); r != nil {
 		trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
-		low, high = m.Residual.Interval(l.unit.target, value, model.ScoreVariance(&trained, e))
+		low, high = r.Interval(l.unit.target, value, model.ScoreVariance(&trained, e))
 	}
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }
@@ -298,14 +255,14 @@ func (l *Learner) assess(scores []float64, e *blankout.Example, p *measure.Class
 // logLoss is minus the logarithm of the probability that scores give a class.
 func (l *Learner) logLoss(scores []float64, label int) float64 {
 	if l.k == 1 {
-		return softplus(-target(label, 0, 1) * l.measures.calibration.apply(scores[0]))
+		return softplus(-target(label, 0, 1) * l.calibration.apply(scores[0]))
 	}
 	return logLoss(scores, label)
 }
 
 func (l *Learner) predict(scores []float64) int {
 	if len(scores) == 1 {
-		if l.measures.calibration.apply(scores[0]) > l.logit() {
+		if l.calibration.apply(scores[0]) > l.logit() {
 			return 1
 		}
 		return 0
@@ -325,19 +282,3 @@ func logLoss(scores []float64, label int) float64 {
 }
 
 func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }
-
-func (m *Metrics) state(c *coder.Coder) {
-	c.Uint(&m.RefreshFailures)
-	c.Uint(&m.Unlabelled)
-	if c.Version < 4 {
-		c.Uint(&m.Refused)
-	}
-	c.Uint(&m.Suspects)
-	c.Uints(&m.Classes)
-	c.Each(m.Total.Sums()...)
-	c.Each(m.Window.Sums()...)
-	m.Drift.state(c)
-	if m.Binary != nil {
-		c.Each(m.Binary.Sums()...)
-	}
-}

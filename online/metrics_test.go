@@ -257,8 +257,8 @@ func TestWarningSurvivesRestart(t *testing.T) {
 	for range 10 {
 		l.Learn(s.next())
 	}
-	for i := range priorBlock {
-		l.measures.sums.Prior.add(i%2, 1, 3.5, uint64(i))
+	for i := range 2000 {
+		l.watch.Prior.Take(i%2, 1, 3.5, uint64(i))
 	}
 	want := l.Warnings(nil, true)
 	if len(want) != 1 {

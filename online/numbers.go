@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/online/watch"
 )
 
 // NumbersError says that labels are numbers to predict, under a loss whose labels are
@@ -41,13 +42,13 @@ func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 // for a label than those that were taken for classes, which nobody has named. Later
 // events cannot be what the stream is about. The events are the first n of b.
 func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
-	if l.events >= warnAfter || !ofNumbers(l.set.loss) {
+	if l.events >= watch.WarnAfter || !ofNumbers(l.set.loss) {
 		return nil
 	}
 	classes := b.Schema.Classes
 	for i := range b.Examples[:n] {
 		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && AreNumbers(classes) {
-			return &NumbersError{l.config.Loss, firstBytes(r.Detail, maxFirst)}
+			return &NumbersError{l.config.Loss, watch.FirstBytes(r.Detail, watch.MaxFirst)}
 		}
 	}
 	return CheckLabels(l.config.Loss, classes)

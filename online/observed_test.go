@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/online/watch"
 )
 
 // mortalSensors is a stream of two classes and three sensors of three readings each, which die
@@ -162,7 +163,7 @@ func TestObservedIsRefused(t *testing.T) {
 		}
 		got := ""
 		for _, w := range l.Warnings(Fingerprint{}, false) {
-			if w.Kind == warnNoRate {
+			if w.Kind == watch.WarnNoRate {
 				got = w.Text
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // absences is a stream of JSON-like events of numeric fields: the first is always there,
@@ -218,7 +219,7 @@ func TestFieldCurves(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("curves = %d: knots by column %v, want %v", all, got, want)
 		}
-		i := slices.IndexFunc(l.Warnings(nil, true), func(w Warning) bool { return w.Kind == warnNoCurve })
+		i := slices.IndexFunc(l.Warnings(nil, true), func(w watch.Warning) bool { return w.Kind == watch.WarnNoCurve })
 		if i < 0 {
 			t.Fatalf("warnings %v", l.Warnings(nil, true))
 		}

@@ -34,9 +34,10 @@ import (
 //
 // by coordinate; c is one more value of a row. If all leave at once that is c = w.
 type refresh struct {
-	size   int // 0: none
-	reach  int // of the window, at least size
-	window window
+	size     int // 0: none
+	reach    int // of the window, at least size
+	window   window
+	failures uint64 // refreshes that found no solution and changed nothing
 }
 
 func (r *refresh) sliding() bool { return r.reach > r.size }
@@ -145,7 +146,7 @@ func (l *Learner) solveWindow(leaving int) {
 func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	lv := &l.levels[v]
 	if failpoint.Here("learn.refresh") != nil {
-		l.measures.sums.RefreshFailures++
+		l.refresh.failures++
 		return
 	}
 	p := batch.Problem{Data: d, Y: y, Weight: l.refresh.window.weights, Loss: l.set.loss, Noise: lv.noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
@@ -190,7 +191,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 		// A gap of so little is some 1e-6 in the weights.
 		r, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(r.W, func(w float64) bool { return w-w != 0 }) {
-			l.measures.sums.RefreshFailures++
+			l.refresh.failures++
 			return
 		}
 		found = r.W

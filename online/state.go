@@ -28,7 +28,7 @@ type Snapshot struct {
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
 	levels  []byte // likewise, of a bank
-	metrics Metrics
+	watch   watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
 }
@@ -44,8 +44,8 @@ func (l *Learner) Snapshot() *Snapshot {
 		panic(err) // finite numbers and strings only
 	}
 	refused := &coder.Coder{}
-	l.measures.sums.refusedState(refused)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, metrics: metrics, health: l.Health(), start: l.watchers.health.Start()}
+	l.watch.Refused.State(refused)
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -110,8 +110,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 }
 
 // Warnings is Learner.Warnings of the state, with nothing more to come.
-func (s *Snapshot) Warnings(settings Fingerprint) []Warning {
-	return append(s.metrics.warnings(s.metrics.Events, s.model.Schema.Classes, settings, true), oddTime(s.start.Time, settings)...)
+func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
+	w := s.watch.Warnings(watch.Stream{Events: s.model.Events, Classes: s.model.Schema.Classes, Settings: settings, Final: true})
+	return append(w, watch.OddTimes(s.start.Time, settings)...)
 }
 
 // Blocks is Snapshot().Blocks().
@@ -119,7 +120,7 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 
 // Calibration returns what the published model maps scores to probabilities by,
 // nil for the identity.
-func (l *Learner) Calibration() *model.Calibration { return l.measures.calibration.published() }
+func (l *Learner) Calibration() *model.Calibration { return l.calibration.published() }
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
@@ -174,10 +175,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) model.Head {
 		if h.Layout.Scale = l.unit.scale; l.unit.target == loss.Count {
 			h.Layout.Scale = 0
 		}
-		if m := l.measures.sums.Numbers; m.samples >= 2 {
-			r := m.Residual
-			h.Residual = &r
-		}
+		h.Residual = l.residual.published()
 	}
 	return h
 }
@@ -276,18 +274,19 @@ func (l *Learner) state(c *coder.Coder) {
 	}
 	l.scaling.dense.state(c)
 	c.Float(&l.fade.growth)
-	l.measures.calibration.state(c)
-	l.measures.hinkley.state(c)
+	l.calibration.state(c)
+	l.watch.Drift.State(c)
 	l.fade.clock(c)
 	if c.Version > 3 {
 		l.scaling.recent.state(c)
 	}
 	l.refresh.window.state(c)
-	l.measures.sums.state(c)
+	c.Uint(&l.refresh.failures)
+	l.watch.State(c)
 	if c.Version > 3 {
 		l.missing.state(c)
-		l.measures.sums.Prior.state(c)
-		l.watchers.health.State(c)
+		l.watch.Prior.State(c)
+		l.watch.Health.State(c)
 	}
 	if l.set.curves || l.presence() {
 		bent := uint64(0)
@@ -354,7 +353,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 			return nil, fmt.Errorf("restoring the learner: %w", err)
 		}
 		r := coder.Read(refused)
-		if l.measures.sums.refusedState(r); !r.Done() {
+		if l.watch.Refused.State(r); !r.Done() {
 			return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // unit is what targets are measured in, so that neither steps nor the ridge depend on
@@ -185,92 +186,60 @@ func (l *Learner) targetLoss() loss.Loss {
 	return l.set.loss
 }
 
-// Numbers are the progressive measures of targets that are numbers.
-type Numbers struct {
-	Total, Window measure.Numbers // since the beginning, and recently, as in Metrics
-	// Baseline is the mean absolute error of predicting the mean of the targets so far.
-	Baseline Baseline
-	Residual model.Residual // recently
-
-	samples float64 // that the Residual is of, at most 2 residualMemory
-	loss    loss.Loss
-}
-
-// Report returns the measures since the beginning.
-func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.loss) }
-
-// Baseline compares the progressive absolute error with that of the running mean, over one
-// block of priorBlock labelled events after the other, as Prior does for classes.
-type Baseline struct {
-	// Exceeded says that the last complete block's error was above the mean's, and no later
-	// one has been a hundredth below it.
-	Exceeded bool
-	Event    uint64  // the number of the event that completed the last block
-	MAE      float64 // of that block
-	Mean     float64 // of the mean, there
-
-	Weight, Absolute float64 // of all events: the mean's error
-
-	events              uint64 // of the block at hand
-	weight, own, shared float64
-}
-
 const residualMemory = 2000
 
 // maxCount bounds the count that is measured: sums of its square stay finite.
 const maxCount = 1e100
 
+// residual is how far values have been from targets recently.
+type residual struct {
+	model.Residual
+	samples float64 // that it is of, at most 2 residualMemory
+}
+
+// published returns the residual, nil before it says anything.
+func (r *residual) published() *model.Residual {
+	if r.samples < 2 {
+		return nil
+	}
+	out := r.Residual
+	return &out
+}
+
+// take takes up a value for a target; v is the variance of its score, see model.ScoreVariance.
+func (r *residual) take(t loss.Target, y, value, v float64) {
+	r.samples = min(r.samples+1, 2*residualMemory)
+	x, rate := r.Of(t, y, value), 1/r.samples
+	if r.samples >= 16 { // the first ones fade soon
+		rate = 1 / (8 + r.samples/2)
+	}
+	lacking := r.Lacking(t, value, v)
+	if most := targetClip * math.Sqrt(r.Deviation*r.Deviation+lacking); r.samples > targetWarmup && most > 0 {
+		x = min(max(x, r.Mean-most), r.Mean+most)
+	}
+	off := x - r.Mean
+	r.Mean += rate * off
+	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*lacking))
+}
+
 // measureNumber counts in the published value at hand for a target; v is the variance of its
 // score, see model.ScoreVariance.
 func (l *Learner) measureNumber(y, weight, value, v float64) {
-	m := l.measures.sums.Numbers
-	low, high := math.NaN(), math.NaN()
-	if m.samples >= 2 {
-		low, high = m.Residual.Interval(l.unit.target, value, v)
+	told := watch.Told{Number: l.events, Weight: weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.mean}
+	if r := l.residual.published(); r != nil {
+		told.Low, told.High = r.Interval(l.unit.target, value, v)
 	}
-	own := l.targetLoss()
-	m.Total.Add(own, y, weight, value, low, high, 1)
-	m.Window.Add(own, y, weight, value, low, high, 0.999)
-	for len(l.measures.sums.Classes) == 0 {
-		l.measures.sums.Classes = append(l.measures.sums.Classes, 0)
-	}
-	l.measures.sums.Classes[0]++
-
-	m.samples = min(m.samples+1, 2*residualMemory)
-	r, rate := m.Residual.Of(l.unit.target, y, value), 1/m.samples
-	if m.samples >= 16 { // the first ones fade soon
-		rate = 1 / (8 + m.samples/2)
-	}
-	lacking := m.Residual.Lacking(l.unit.target, value, v)
-	if most := targetClip * math.Sqrt(m.Residual.Deviation*m.Residual.Deviation+lacking); m.samples > targetWarmup && most > 0 {
-		r = min(max(r, m.Residual.Mean-most), m.Residual.Mean+most)
-	}
-	off := r - m.Residual.Mean
-	m.Residual.Mean += rate * off
-	m.Residual.Deviation = math.Sqrt(max(0, (1-rate)*(m.Residual.Deviation*m.Residual.Deviation+rate*off*off)-rate*lacking))
-
-	b := &m.Baseline
-	wrong, mean := math.Abs(y-value), math.Abs(y-l.unit.mean)
-	b.Weight += weight
-	b.Absolute += weight * mean
-	b.events++
-	b.weight += weight
-	b.own += weight * wrong
-	b.shared += weight * mean
-	if b.events == priorBlock {
-		b.Event, b.MAE, b.Mean = l.events, b.own/b.weight, b.shared/b.weight
-		b.Exceeded = b.MAE > b.Mean || b.Exceeded && b.MAE > 0.99*b.Mean
-		b.events, b.weight, b.own, b.shared = 0, 0, 0, 0
-	}
+	l.residual.take(l.unit.target, y, value, v)
 	scale := l.unit.deviation()
 	if scale == 0 {
 		scale = 1
 	}
-	l.watch(wrong / scale)
+	told.Loss = math.Abs(y-value) / scale
+	l.watch.Measures.Numbers.Loss = l.targetLoss()
+	if l.watch.ToldNumber(&told) {
+		l.drifted()
+	}
 }
-
-// MeanError returns the mean's error over all events, NaN without any.
-func (b *Baseline) MeanError() float64 { return b.Absolute / b.Weight }
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
 func (l *Learner) varianceOf(e *blankout.Example) float64 {
@@ -387,21 +356,10 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 
 // numbersState is the block "numbers".
 func (l *Learner) numbersState(c *coder.Coder) {
-	u, m := &l.unit, l.measures.sums.Numbers
+	u, r := &l.unit, &l.residual
 	c.Uint(&u.count)
-	c.Each(&u.centre, &u.scale, &u.weight, &u.mean, &u.scatter, &m.samples, &m.Residual.Mean, &m.Residual.Deviation)
-	c.Each(m.Total.Sums()...)
-	c.Each(m.Window.Sums()...)
-	b := &m.Baseline
-	exceeded := uint64(0)
-	if b.Exceeded {
-		exceeded = 1
-	}
-	c.Uint(&exceeded)
-	b.Exceeded = exceeded == 1
-	c.Uint(&b.Event)
-	c.Uint(&b.events)
-	c.Each(&b.MAE, &b.Mean, &b.Weight, &b.Absolute, &b.weight, &b.own, &b.shared)
+	c.Each(&u.centre, &u.scale, &u.weight, &u.mean, &u.scatter, &r.samples, &r.Mean, &r.Deviation)
+	l.watch.Measures.Numbers.State(c)
 }
 
 // checkNumbers refuses what is for classes where a loss is of numbers.

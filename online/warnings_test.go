@@ -1,6 +1,7 @@
 package online
 
 import (
+	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,7 +13,7 @@ import (
 	"blankout"
 )
 
-func kinds(warnings []Warning) (out []string) {
+func kinds(warnings []watch.Warning) (out []string) {
 	for _, w := range warnings {
 		out = append(out, w.Kind)
 	}
@@ -49,14 +50,14 @@ func TestPriorWarning(t *testing.T) {
 		}
 	}
 	settings := Fingerprint{"label": "label"}
-	learn(priorBlock, 1)
-	if w := l.Warnings(settings, true); len(w) > 0 || l.measures.sums.Prior.Event != priorBlock || l.measures.sums.Prior.LogLoss >= l.measures.sums.Prior.Shares {
-		t.Fatalf("a good stream: %v, %+v", w, l.measures.sums.Prior)
+	learn(2000, 1)
+	if w := l.Warnings(settings, true); len(w) > 0 || l.watch.Prior.Event != 2000 || l.watch.Prior.LogLoss >= l.watch.Prior.Shares {
+		t.Fatalf("a good stream: %v, %+v", w, l.watch.Prior)
 	}
-	if got := l.measures.sums.Prior.Shares; math.Abs(got-math.Ln2-math.Log(priorBlock)/2/priorBlock) > 2e-3 {
+	if got := l.watch.Prior.Shares; math.Abs(got-math.Ln2-math.Log(2000)/2/2000) > 2e-3 {
 		t.Errorf("the loss of two equal shares is %v", got)
 	}
-	learn(priorBlock/2, 50)
+	learn(2000/2, 50)
 	blocks, err := l.Blocks()
 	if err != nil {
 		t.Fatal(err)
@@ -71,17 +72,17 @@ func TestPriorWarning(t *testing.T) {
 	for range 2 {
 		again := *source
 		r = rand.New(&again)
-		learn(priorBlock/2, 50)
+		learn(2000/2, 50)
 		w := l.Warnings(settings, false)
-		if !slices.Equal(kinds(w), []string{warnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*priorBlock)) {
-			t.Errorf("noise: %v, %+v", w, l.measures.sums.Prior)
+		if !slices.Equal(kinds(w), []string{watch.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
+			t.Errorf("noise: %v, %+v", w, l.watch.Prior)
 		}
 		l, restored = restored, l
 	}
 	if !slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)) {
 		t.Error("a restored learner warns of something else")
 	}
-	learn(4*priorBlock, 1)
+	learn(4*2000, 1)
 	if w := l.Warnings(settings, false); len(w) > 0 {
 		t.Errorf("afterwards: %v", w)
 	}
@@ -99,7 +100,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 		c := DefaultConfig()
 		set(&c)
 		l := mustNew(t, c, 2)
-		for range 3 * priorBlock {
+		for range 3 * 2000 {
 			e := drawn(r)
 			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
 				e.Label = 1
@@ -134,9 +135,9 @@ func TestStreamWarnings(t *testing.T) {
 		want   []string
 		saying string
 	}{
-		{"no labels", unlabelled, 1000, false, []string{warnUnlabelled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
+		{"no labels", unlabelled, 1000, false, []string{watch.WarnUnlabelled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
 		{"not yet", unlabelled, 999, false, nil, ""},
-		{"at the end", unlabelled, 3, true, []string{warnUnlabelled}, "none of 3 events"},
+		{"at the end", unlabelled, 3, true, []string{watch.WarnUnlabelled}, "none of 3 events"},
 		{"one label", func(r *rand.Rand, i int) *blankout.Example {
 			if i == 500 {
 				return drawn(r)
@@ -148,7 +149,7 @@ func TestStreamWarnings(t *testing.T) {
 				return refused(blankout.ReasonSyntax)
 			}
 			return drawn(r)
-		}, 2000, false, []string{warnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
+		}, 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
 		{"few refused", func(r *rand.Rand, i int) *blankout.Example {
 			if i%25 == 0 {
 				return refused(blankout.ReasonSyntax)
@@ -166,7 +167,7 @@ func TestStreamWarnings(t *testing.T) {
 				return refused(blankout.ReasonWeight)
 			}
 			return drawn(r)
-		}, 20500, false, []string{warnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
+		}, 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
 		{"refused long ago", func(r *rand.Rand, i int) *blankout.Example {
 			if i < 500 {
 				return refused(blankout.ReasonWeight)
@@ -181,11 +182,11 @@ func TestStreamWarnings(t *testing.T) {
 				e.Label = 0
 			}
 			return e
-		}, 2000, false, []string{warnRefused, warnStrayLabel}, `the label "c0" of 1 of`},
-		{"a class of one event", one, 300, true, []string{warnStrayLabel}, `class "c0" has one example of 300: is it a class?`},
+		}, 2000, false, []string{watch.WarnRefused, watch.WarnStrayLabel}, `the label "c0" of 1 of`},
+		{"a class of one event", one, 300, true, []string{watch.WarnStrayLabel}, `class "c0" has one example of 300: is it a class?`},
 		{"one event of few", one, 99, true, nil, ""},
 		{"one event, and more to come", one, 9999, false, nil, ""},
-		{"one event of many", one, 10000, false, []string{warnStrayLabel}, `class "c0" has one example of 10000`},
+		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},
 		{"a rare class", func(r *rand.Rand, i int) *blankout.Example {
 			e := drawn(r)
 			if i == 0 {
@@ -205,7 +206,7 @@ func TestStreamWarnings(t *testing.T) {
 			settings := Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
 			// What the class shares would have done is another test's matter.
-			got = slices.DeleteFunc(got, func(w Warning) bool { return w.Kind == warnPrior })
+			got = slices.DeleteFunc(got, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
 			if !slices.Equal(kinds(got), c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
 			}
@@ -225,7 +226,7 @@ func TestStreamWarnings(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := restored.Warnings(settings, c.final)
-			again = slices.DeleteFunc(again, func(w Warning) bool { return w.Kind == warnPrior })
+			again = slices.DeleteFunc(again, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
 			if !slices.Equal(again, got) {
 				t.Errorf("restored: %v, before %v", again, got)
 			}
@@ -263,7 +264,7 @@ func TestMixedKinds(t *testing.T) {
 				t.Errorf("%v; %+v", w, l.missing.kinds)
 			}
 		}
-		if w := l.Warnings(nil, false); i < warnAfter-1 && len(w) > 0 {
+		if w := l.Warnings(nil, false); i < watch.WarnAfter-1 && len(w) > 0 {
 			t.Fatalf("event %d: %v", i, w)
 		}
 	}
@@ -291,17 +292,17 @@ func TestOddTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, w := range [][]Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.Snapshot().Warnings(settings)} {
-			if slices.Contains(kinds(w), warnTime) != c.want {
+		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.Snapshot().Warnings(settings)} {
+			if slices.Contains(kinds(w), watch.WarnTime) != c.want {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
 			for _, w := range w {
-				if w.Kind == warnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
+				if w.Kind == watch.WarnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
 					t.Error(w.Text)
 				}
 			}
 		}
-		if w := l.Warnings(Fingerprint{}, false); slices.Contains(kinds(w), warnTime) {
+		if w := l.Warnings(Fingerprint{}, false); slices.Contains(kinds(w), watch.WarnTime) {
 			t.Errorf("%v where no field holds the time", kinds(w))
 		}
 	}

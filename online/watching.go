@@ -7,11 +7,6 @@ import (
 	"blankout/online/watch"
 )
 
-// watching is who watches a Learner; nothing here changes a weight.
-type watching struct {
-	health watch.Fields
-}
-
 // meet hands on an event that has come.
 func (l *Learner) meet(e *blankout.Example) {
 	m := watch.Met{
@@ -21,5 +16,5 @@ func (l *Learner) meet(e *blankout.Example) {
 	if l.events >= usualFirst {
 		m.Usual = l.missing.model
 	}
-	l.watchers.health.Take(&m)
+	l.watch.Health.Take(&m)
 }

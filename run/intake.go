@@ -18,6 +18,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/validate"
 )
 
@@ -105,7 +106,7 @@ type DeadLetters interface {
 // They are learned like all others.
 type Suspects interface {
 	// AddSuspect takes up an example: the name of its class, its score for that and its
-	// influence, see online.Suspicion. After an error it was not taken, and AddSuspect may be
+	// influence, see watch.Suspicion. After an error it was not taken, and AddSuspect may be
 	// called again with it.
 	AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error
 	// Flush returns nil once everything added is safe. After an error it may be
@@ -116,7 +117,7 @@ type Suspects interface {
 // suspect is one among the examples of the batch at hand.
 type suspect struct {
 	at int
-	online.Suspicion
+	watch.Suspicion
 }
 
 // retry calls try, which stores records, until it succeeds or ctx ends. about goes into the

@@ -15,6 +15,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 // loop is the state of one Run. It belongs to the goroutine that called it.
@@ -324,7 +325,7 @@ type warned struct {
 func (l *loop) warn(final bool) {
 	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
 	for kind, w := range l.warned {
-		w.on = slices.ContainsFunc(l.current.Warnings, func(x online.Warning) bool { return x.Kind == kind })
+		w.on = slices.ContainsFunc(l.current.Warnings, func(x watch.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w
 	}
 	for _, x := range l.current.Warnings {

@@ -22,6 +22,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 
 	"go.uber.org/goleak"
@@ -488,7 +489,7 @@ func TestDriftIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := s.Status().Metrics.Drift
-	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= online.DriftAlarm {
+	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
 		t.Fatalf("%+v", d)
 	}
 	want := fmt.Sprintf(`level=WARN msg="the stream drifts: events cost more than before" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)

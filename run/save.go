@@ -15,6 +15,7 @@ import (
 	"blankout/internal/failpoint"
 	"blankout/labels"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/validate"
 )
 
@@ -243,7 +244,7 @@ func stateBlocks(s *frozen, f online.Fingerprint, more []blankout.Block) (iter.S
 		if err != nil {
 			return nil, fmt.Errorf("encoding the warnings: %w", err)
 		}
-		more = append(more, blankout.Block{Name: online.BlockWarnings, Data: data})
+		more = append(more, blankout.Block{Name: watch.BlockWarnings, Data: data})
 	}
 	return func(yield func(blankout.Block) bool) {
 		for _, b := range append([]blankout.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {

@@ -10,7 +10,7 @@ import (
 
 	"blankout"
 	"blankout/model"
-	"blankout/online"
+	"blankout/online/watch"
 )
 
 // Sample is one of the newest records that were put aside.
@@ -39,7 +39,7 @@ func refusedSample(b *blankout.Batch, e *blankout.Example) Sample {
 }
 
 // suspectSample is the Sample of an event whose label is doubted.
-func suspectSample(b *blankout.Batch, e *blankout.Example, class string, s online.Suspicion) Sample {
+func suspectSample(b *blankout.Batch, e *blankout.Example, class string, s watch.Suspicion) Sample {
 	return sample(b, e, fmt.Sprintf("labelled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
 

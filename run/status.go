@@ -36,7 +36,7 @@ type Status struct {
 	Published              uint64         // Models handed to readers
 	Metrics                online.Metrics // the Learner's
 	Health                 *watch.Health  // of the fields; nil before the first report
-	Warnings               []online.Warning
+	Warnings               []watch.Warning
 	Validation             ValidationStatus
 	// Labels says what became of labels that come later; nil without any. AtLearning is
 	// what their events would have been told as they were learned.

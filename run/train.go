@@ -12,6 +12,7 @@ import (
 	"blankout"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 // Training makes passes over a finite set of events and says what came of it.
@@ -53,10 +54,10 @@ type Trained struct {
 	Objective, Error float64
 	// Where labels are numbers: the measures of the first pass, of every event before it was
 	// learned, and of the published weights at the end, nil if not evaluated.
-	ProgressiveNumbers *online.Numbers
+	ProgressiveNumbers *watch.Numbers
 	Numbers            *measure.NumbersReport
 	Level              float64 // of the noise published at the end: its Q, SD or B
-	Warnings           []online.Warning
+	Warnings           []watch.Warning
 }
 
 // Run trains. It returns the context's error if that ends first.
@@ -81,7 +82,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
 		// The first pass has told what is wrong with the records, and counted each once.
-		first := slices.DeleteFunc(result.Warnings, func(w online.Warning) bool { return !w.OfRecords() })
+		first := slices.DeleteFunc(result.Warnings, func(w watch.Warning) bool { return !w.OfRecords() })
 		for _, w := range status.Warnings {
 			if pass == 0 || !w.OfRecords() {
 				first = append(first, w)

@@ -14,7 +14,6 @@ import (
 	"blankout/batch"
 	"blankout/measure"
 	"blankout/model"
-	"blankout/online"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -58,7 +57,7 @@ type measured struct {
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
-	Refused map[blankout.Reason]online.Refusals `json:"refused,omitempty"`
+	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`
 	// Samples are some of the newest records refused, Suspects events whose label is doubted.
 	Samples  []run.Sample `json:"samples,omitempty"`
 	Suspects []run.Sample `json:"suspects,omitempty"`

@@ -12,7 +12,7 @@ import (
 
 	"blankout/client"
 	"blankout/measure"
-	"blankout/online"
+	"blankout/online/watch"
 	"blankout/serve"
 )
 
@@ -50,7 +50,7 @@ func TestLook(t *testing.T) {
 		Confusion   [2][2]float64
 		Reliability []struct{ Probability, Positive, Events float64 }
 		Thresholds  []measure.Threshold
-		Refused     map[string]online.Refusals
+		Refused     map[string]watch.Refusals
 	}
 	get("/v1/measures", &measures)
 	b := runner.Status().Metrics.Binary

@@ -340,9 +340,9 @@ var metrics = []metric{
 	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
 		one(func(v *view) float64 { return v.status.Metrics.Drift.Excess })},
 	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
-		ofAlarm(func(d online.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
+		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
 	{"blankout_drift_log_loss_nats", gauge, []string{"side"}, "Mean log-loss before the latest drift alarm and over the events that raised it: before or after.",
-		ofAlarm(func(d online.Drift, emit func(float64, ...string)) {
+		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) {
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
@@ -390,8 +390,8 @@ var metrics = []metric{
 		})},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, mixed-kinds, no-curve, no-rate, odd-time or worse-than-prior; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, kind := range online.WarningKinds {
-				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w online.Warning) bool { return w.Kind == kind })), kind)
+			for _, kind := range watch.WarningKinds {
+				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)
 			}
 		}},
 	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
@@ -587,7 +587,7 @@ func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...stri
 }
 
 // ofAlarm reads the latest alarm of the drift detector, if there is one.
-func ofAlarm(read func(online.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
+func ofAlarm(read func(watch.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if d := v.status.Metrics.Drift; d.Alarms > 0 {
 			read(d, emit)

@@ -135,8 +135,8 @@ type Report struct {
 	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
 	ByShare    []string                   `json:"levels_by_share,omitempty"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
-	Drift      online.Drift               `json:"drift"`
-	Warnings   []online.Warning           `json:"warnings,omitempty"`
+	Drift      watch.Drift                `json:"drift"`
+	Warnings   []watch.Warning            `json:"warnings,omitempty"`
 	Health     *healthReport              `json:"health,omitempty"`
 	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
 	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 	"blankout/serve"
 )
@@ -14,11 +14,11 @@ import (
 // A warning of the run is on the page, and a metric says which kinds there are.
 func TestWarnings(t *testing.T) {
 	_, service := learned(t)
-	warning := online.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
-	service.Status = func() *run.Status { return &run.Status{Warnings: []online.Warning{warning}} }
+	warning := watch.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
+	service.Status = func() *run.Status { return &run.Status{Warnings: []watch.Warning{warning}} }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
-	for _, kind := range online.WarningKinds {
+	for _, kind := range watch.WarningKinds {
 		want := `blankout_warning{kind="` + kind + `"} 0`
 		if kind == warning.Kind {
 			want = `blankout_warning{kind="` + kind + `"} 1`

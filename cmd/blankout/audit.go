@@ -22,7 +22,7 @@ import (
 	"blankout/client"
 	"blankout/loss"
 	"blankout/model"
-	"blankout/online"
+	"blankout/online/watch"
 	"blankout/record"
 )
 
@@ -214,7 +214,7 @@ func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
 				return errEnough
 			}
 			if field := a.flags.data.record.Time; field != "" && !a.odd {
-				if text := online.OddTime(b.Examples[i].Time, field); text != "" {
+				if text := watch.OddTime(b.Examples[i].Time, field); text != "" {
 					a.odd = true
 					a.warn(place() + ": " + text)
 				}

@@ -129,7 +129,7 @@ type inspection struct {
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
-	Warnings    []online.Warning `json:"warnings,omitempty"` // of a checkpoint
+	Warnings    []watch.Warning  `json:"warnings,omitempty"` // of a checkpoint
 	Health      *watch.Health    `json:"health,omitempty"`   // of the fields, of a checkpoint
 	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
 	Largest     [][]namedWeight  `json:"largest_weights"`
@@ -192,7 +192,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 	}
-	if i.Warnings, err = online.ReadWarnings(file.Blocks); err != nil {
+	if i.Warnings, err = watch.ReadWarnings(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
 	if i.Health, err = watch.ReadHealth(file.Blocks); err != nil {

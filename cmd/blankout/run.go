@@ -19,6 +19,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 )
 
@@ -270,7 +271,7 @@ type runSummary struct {
 	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings say what is probably not as the stream's owner believes.
-	Warnings []online.Warning `json:"warnings"`
+	Warnings []watch.Warning `json:"warnings"`
 	*labelSummary
 }
 
@@ -281,7 +282,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
-		Warnings: append([]online.Warning{}, s.Warnings...),
+		Warnings: append([]watch.Warning{}, s.Warnings...),
 	}
 	out.labelSummary = summariseLabels(s)
 	for reason, n := range s.RefusedBy {

@@ -18,6 +18,7 @@ import (
 
 	"blankout"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -102,7 +103,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	default:
 		p.note("the classes, which record.classes can name: " + quoted(names...))
 	}
-	if text := online.OddTime(s.time, c.Time); c.Time != "" && text != "" {
+	if text := watch.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.fields.suspicious(s.schema)...)

@@ -25,6 +25,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
@@ -110,7 +111,7 @@ type onlineResult struct {
 	// Progressive is everything measured before it was learned, all passes.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings say what is probably not as the examples' owner believes.
-	Warnings []online.Warning `json:"warnings"`
+	Warnings []watch.Warning `json:"warnings"`
 }
 
 // trainOnline is train by passes of the online learner.
@@ -154,7 +155,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]online.Warning{}, trained.Warnings...)}
+	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}

@@ -18,6 +18,7 @@ import (
 	"blankout/batch"
 	"blankout/client"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/validate"
@@ -127,7 +128,7 @@ func statusOnDisk(blocks []blankout.Block) (*run.Status, error) {
 		return nil, err
 	}
 	s := &run.Status{NotReady: "on disk", Metrics: l.Metrics(), Health: l.Health()}
-	if s.Warnings, err = online.ReadWarnings(blocks); err != nil {
+	if s.Warnings, err = watch.ReadWarnings(blocks); err != nil {
 		return nil, err
 	}
 	offsets, err := run.ReadOffsets(blocks)

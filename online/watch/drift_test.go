@@ -1,0 +1,32 @@
+package watch
+
+import (
+	"math"
+	"testing"
+)
+
+// An alarm tells the mean loss before the change and the mean loss since, each
+// over its own events only.
+func TestDriftTellsBeforeAndAfter(t *testing.T) {
+	var d Detector
+	event := uint64(0)
+	for event < 2000 {
+		event++
+		d.Take(0.25, 1, event)
+	}
+	for alarm := false; !alarm && event < 3000; {
+		event++
+		alarm = d.Take(1.25, 1, event)
+	}
+	// Every event after the change exceeds the mean, which creeps up, by less than 1.
+	r := d.Report()
+	if r.Alarms != 1 || r.Event < 2000+DriftAlarm || r.Event > 2000+DriftAlarm*5/4 {
+		t.Fatalf("no alarm, or not in time: %+v", r)
+	}
+	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {
+		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
+	}
+	if r.Excess != 0 {
+		t.Errorf("the excess is %v after an alarm", r.Excess)
+	}
+}

@@ -1,0 +1,95 @@
+package watch
+
+import (
+	"blankout/measure"
+	"slices"
+)
+
+// This file holds the progressive measures.
+
+// Measures are the progressive measures: every event is scored before it is learned, by the
+// weights that are published. Sums are weighted by importance.
+type Measures struct {
+	Unlabelled uint64
+	Classes    []uint64 // labelled events by class
+
+	Total  measure.Classes // since the beginning
+	Window measure.Classes // recently: an event's weight halves every 700 events or so
+
+	// Binary is nil with more than two classes, or none. Its positive class is the second.
+	Binary  *measure.Binary
+	Numbers *Numbers // where labels are numbers, else nil
+}
+
+// windowKeep is what an event leaves of Measures.Window.
+const windowKeep = 0.999
+
+// Labelled returns the number of labelled events.
+func (m *Measures) Labelled() (n uint64) {
+	for _, events := range m.Classes {
+		n += events
+	}
+	return n
+}
+
+func (m *Measures) take(t *Told) {
+	for t.Label >= len(m.Classes) {
+		m.Classes = append(m.Classes, 0)
+	}
+	m.Classes[t.Label]++
+	if m.Binary != nil {
+		m.Binary.Add(t.Label, t.Predicted, t.Weight, t.Score, t.Probability)
+	}
+	right := t.Predicted == t.Label
+	m.Total.Add(right, t.Weight, t.Loss, 1)
+	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
+}
+
+func (m *Measures) takeNumber(t *Told) {
+	n := m.Numbers
+	n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
+	n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
+	if len(m.Classes) == 0 {
+		m.Classes = []uint64{0}
+	}
+	m.Classes[0]++
+	n.Baseline.take(t)
+}
+
+// Merge adds what was measured of classes between two states. Sums that fade keep their
+// place: what an interval adds to one is now - base k, k being what the interval leaves of
+// its base. It returns how many labelled events there were.
+func (m *Measures) Merge(base, now *Measures) (labelled uint64) {
+	m.Unlabelled += now.Unlabelled - base.Unlabelled
+	for i, n := range now.Classes {
+		if i < len(base.Classes) {
+			n -= base.Classes[i]
+		}
+		if i == len(m.Classes) {
+			m.Classes = append(m.Classes, 0)
+		}
+		m.Classes[i] += n
+		labelled += n
+	}
+	measure.Merge(m.Total.Sums(), base.Total.Sums(), now.Total.Sums(), 1)
+	measure.Merge(m.Window.Sums(), base.Window.Sums(), now.Window.Sums(), measure.Power(windowKeep, labelled))
+	if m.Binary != nil {
+		measure.Merge(m.Binary.Sums(), base.Binary.Sums(), now.Binary.Sums(), 1)
+	}
+	return labelled
+}
+
+// Clone returns a copy that shares nothing.
+func (m *Measures) Clone() Measures {
+	c := *m
+	c.Classes = slices.Clone(m.Classes)
+	if m.Binary != nil {
+		b := *m.Binary
+		c.Binary = &b
+	}
+	if m.Numbers != nil {
+		n := *m.Numbers
+		c.Numbers = &n
+	}
+	return c
+}

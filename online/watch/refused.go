@@ -1,0 +1,147 @@
+package watch
+
+import (
+	"blankout"
+	"blankout/internal/coder"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// This file counts records that were refused.
+
+// Refused counts the records that could not be used.
+type Refused struct {
+	Count uint64
+	By    map[blankout.Reason]Refusals
+
+	// Of late, see latest, and the record after which that was.
+	lately float64
+	at     uint64
+}
+
+// Refusals are the records refused for one reason.
+type Refusals struct {
+	Count uint64 `json:"count"`
+	First string `json:"first"` // what was wrong with the first of them
+}
+
+// MaxFirst bounds the bytes of Refusals.First.
+const MaxFirst = 160
+
+// Take counts a record that was refused after so many events.
+func (m *Refused) Take(e *blankout.Example, events uint64) {
+	reason, detail := blankout.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
+	if e.Refused != nil {
+		reason, detail = e.Refused.Reason, e.Refused.Detail
+	}
+	if m.By == nil {
+		m.By = map[blankout.Reason]Refusals{}
+	}
+	r := m.By[reason]
+	if r.Count++; r.Count == 1 {
+		r.First = FirstBytes(strings.ToValidUTF8(detail, "\uFFFD"), MaxFirst)
+	}
+	m.By[reason] = r
+	if m.Count++; !reason.Faulty() {
+		return // nothing is wrong with the record
+	}
+	m.lately, m.at = m.latest(events)+1, events+m.Count
+}
+
+// latest is the number of refusals in which an old one counts less by a
+// factor of e every refusedMemory records.
+func (m *Refused) latest(events uint64) float64 {
+	if m.lately == 0 {
+		return 0
+	}
+	return m.lately * math.Exp(-float64(events+m.Count-m.at)/refusedMemory)
+}
+
+// FirstBytes returns at most so many of the first bytes of s.
+func FirstBytes(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// Merge adds the records that were refused between two states.
+func (m *Refused) Merge(base, now *Refused) {
+	m.Count += now.Count - base.Count
+	for reason, r := range now.By {
+		n := r.Count - base.By[reason].Count
+		if n == 0 {
+			continue
+		}
+		if m.By == nil {
+			m.By = map[blankout.Reason]Refusals{}
+		}
+		sum := m.By[reason]
+		if sum.Count == 0 {
+			sum.First = r.First
+		}
+		sum.Count += n
+		m.By[reason] = sum
+	}
+	m.lately, m.at = max(0, m.lately+now.lately-base.lately), max(m.at, now.at)
+}
+
+// reasons lists the reasons with their counts, the most frequent first.
+func (m *Refused) reasons() string {
+	all := slices.SortedFunc(maps.Keys(m.By), func(a, b blankout.Reason) int {
+		return cmp.Or(-cmp.Compare(m.By[a].Count, m.By[b].Count), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, reason := range all {
+		if r := m.By[reason]; reason.Faulty() {
+			parts = append(parts, fmt.Sprintf("%s %d (the first: %s)", reason, r.Count, blankout.Printable(r.First)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// State codes the counts of refused records. They are a block of their own:
+// refused records change nothing else.
+func (m *Refused) State(c *coder.Coder) {
+	c.Uint(&m.Count)
+	reasons := slices.Sorted(maps.Keys(m.By))
+	n := uint64(len(reasons))
+	c.Uint(&n)
+	for i := range n {
+		var reason, first []byte
+		var count uint64
+		if !c.Decode {
+			r := m.By[reasons[i]]
+			reason, first, count = []byte(reasons[i]), []byte(r.First), r.Count
+		}
+		c.Bytes(&reason)
+		c.Uint(&count)
+		c.Bytes(&first)
+		if c.Failed {
+			return
+		}
+		if c.Decode {
+			if m.By == nil {
+				m.By = map[blankout.Reason]Refusals{}
+			}
+			m.By[blankout.Reason(reason)] = Refusals{count, string(first)}
+		}
+	}
+	c.Float(&m.lately)
+	c.Uint(&m.at)
+}
+
+// clone returns a copy that shares nothing.
+func (m *Refused) clone() Refused {
+	c := *m
+	c.By = maps.Clone(m.By)
+	return c
+}

@@ -1,0 +1,232 @@
+package watch
+
+import (
+	"blankout"
+	"blankout/model"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file warns of streams that are not what their owner believes.
+
+// Warning says that something about a stream is probably not as its owner
+// believes. It follows from the state alone, so that a run which was
+// stopped and started again warns of the same.
+type Warning struct {
+	Kind string `json:"kind"` // one of WarningKinds
+	Text string `json:"text"` // a sentence with counts and names
+}
+
+// WarningKinds lists the kinds of Warnings.
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnKinds, WarnNoCurve, WarnNoRate, WarnTime, WarnPrior}
+
+// OfRecords says whether a Warning is about the records that came, and not about what has
+// been made of them: when the same come again it tells nothing new, and counts them twice.
+func (w Warning) OfRecords() bool {
+	return w.Kind != WarnPrior && w.Kind != WarnNoCurve && w.Kind != WarnNoRate
+}
+
+const (
+	WarnUnlabelled = "no-labels"        // no event has had a label
+	WarnRefused    = "refused"          // more than maxRefused of the records were refused
+	WarnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
+	WarnKinds      = "mixed-kinds"      // a field comes as values of several kinds
+	WarnNoCurve    = "no-curve"         // a name in field_curves is of no number
+	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
+	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
+	WarnPrior      = "worse-than-prior" // the class shares alone would have predicted better
+)
+
+const (
+	// WarnAfter is the number of records before which a run that goes on warns of
+	// nothing.
+	WarnAfter = 1000
+	// maxRefused is the share of refused records above which there is a warning,
+	// of all records or of about the latest refusedMemory.
+	maxRefused    = 0.05
+	refusedMemory = 1000
+	// A class is a stray one if its events, where there are more than one, are fewer
+	// than this share of all labelled ones and of those refused for their label.
+	strayShare = 0.05
+	strayLeast = 10 // of either
+	// A class of one event is a stray one, too, once singleAfter events are labelled (in a
+	// stream that goes on, ten times WarnAfter) and there are at most singleOf classes, so that
+	// none is expected to be rare.
+	singleAfter, singleOf = 100, 20
+)
+
+// Stream is what Warnings are about besides what was counted.
+type Stream struct {
+	Events   uint64
+	Classes  []string
+	Settings map[string]string // how records are read
+	Final    bool              // no more is to come, so that few records are no excuse
+}
+
+// Warnings returns the Warnings that the counts and measures give rise to, in the order of
+// WarningKinds.
+func (w *Watch) Warnings(s Stream) (out []Warning) {
+	m, events, classes, settings, final := &w.Measures, s.Events, s.Classes, s.Settings, s.Final
+	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
+		return nil
+	}
+	labelled := events - m.Unlabelled
+	add := func(kind, format string, args ...any) { out = append(out, Warning{kind, fmt.Sprintf(format, args...)}) }
+	if labelled == 0 && events > 0 && settings["unlabelled"] != "true" {
+		field := ""
+		if name := settings["label"]; name != "" && (settings["format"] == "" || settings["format"] == "json" || settings["format"] == "csv") {
+			field = fmt.Sprintf(": record.label = %q names no field that they have", name)
+		}
+		add(WarnUnlabelled, "none of %d events has had a label, so nothing has been learned%s", events, field)
+	}
+	refused := w.Refused.Count
+	for reason, r := range w.Refused.By {
+		if !reason.Faulty() {
+			refused -= r.Count
+		}
+	}
+	records := events + refused
+	all := float64(refused) / float64(records)
+	lately := w.Refused.latest(events) / min(refusedMemory, float64(records))
+	if refused > 0 && (all > maxRefused || records >= WarnAfter && lately > maxRefused) {
+		recent := ""
+		if all <= maxRefused {
+			recent = fmt.Sprintf(", and about %.0f %% of the latest %d", 100*min(lately, 1), refusedMemory)
+		}
+		add(WarnRefused, "%d of %d records (%.3g %%)%s were refused: %s", refused, records, 100*all, recent, w.Refused.reasons())
+	}
+	if others := w.Refused.By[blankout.ReasonLabel]; min(others.Count, labelled) >= strayLeast {
+		for label, n := range m.Classes {
+			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labelled))) && label < len(classes) {
+				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label that is none of them (the first: %s); "+
+					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labelled, len(classes), others.Count, blankout.Printable(others.First))
+				break
+			}
+		}
+	}
+	least := uint64(10 * WarnAfter)
+	if final {
+		least = singleAfter
+	}
+	if strays := slices.ContainsFunc(out, func(w Warning) bool { return w.Kind == WarnStrayLabel }); !strays && labelled >= least && len(classes) <= singleOf {
+		var single []string
+		for label, n := range m.Classes {
+			if n == 1 && label < len(classes) {
+				single = append(single, strconv.Quote(classes[label]))
+			}
+		}
+		switch len(single) {
+		case 0:
+		case 1:
+			add(WarnStrayLabel, "class %s has one example of %d: is it a class? (record.classes leaves others out)", single[0], labelled)
+		default:
+			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labelled)
+		}
+	}
+	if n := m.Numbers; n != nil && n.Baseline.Exceeded {
+		b := &n.Baseline
+		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the %d labelled events up to event %d was %.4g, that of the mean %.4g; "+
+			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, b.Event, b.MAE, b.Mean)
+	}
+	if p := &w.Prior; p.Exceeded {
+		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
+			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
+	}
+	return out
+}
+
+// OddTime says why the time of a record, in milliseconds since 1970, is hardly one that was
+// meant: it lies in January 1970, where seconds are that are read as milliseconds, or
+// after the year 2100, where microseconds and nanoseconds are. It is "" where it may be.
+func OddTime(ms int64, field string) string {
+	at := time.UnixMilli(ms).UTC()
+	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
+		return ""
+	}
+	return fmt.Sprintf("record.time = %q reads %d as the time %s: it wants milliseconds since 1970 or RFC 3339 times; "+
+		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339))
+}
+
+// OddTimes warns of a time that is hardly one that was meant, where a field holds times.
+func OddTimes(ms int64, settings map[string]string) []Warning {
+	if settings["time"] == "" {
+		return nil
+	}
+	if text := OddTime(ms, settings["time"]); text != "" {
+		return []Warning{{WarnTime, text}}
+	}
+	return nil
+}
+
+const (
+	// A field is of several kinds if the rarer ones have come in at least mixedLeast of the
+	// counted events, and in at least mixedShare of those with the field.
+	mixedLeast = 5
+	mixedShare = 0.01
+	// mixedNamed bounds the fields that are named.
+	mixedNamed = 5
+)
+
+// MixedKinds warns of fields whose values are now of one kind and now of another.
+func MixedKinds(use *model.FieldUse, fields []blankout.Field) []Warning {
+	type of struct {
+		kind  blankout.Kind
+		count uint64
+	}
+	var names []string // in the order of the fields
+	byName := map[string][]of{}
+	for id := 1; id < min(len(use.Present), len(fields)); id++ {
+		f := fields[id]
+		if f.Kind == blankout.Cross || use.Present[id] < mixedLeast {
+			continue
+		}
+		if byName[f.Name] == nil {
+			names = append(names, f.Name)
+		}
+		byName[f.Name] = append(byName[f.Name], of{f.Kind, use.Present[id]})
+	}
+	var mixed []string
+	for _, name := range names {
+		kinds, all := byName[name], uint64(0)
+		for _, k := range kinds {
+			all += k.count
+		}
+		kinds = slices.DeleteFunc(kinds, func(k of) bool { return float64(k.count) < mixedShare*float64(all) })
+		if len(kinds) < 2 {
+			continue
+		}
+		var shares []string
+		for _, k := range kinds {
+			shares = append(shares, fmt.Sprintf("%s in %.3g %%", k.kind, 100*float64(k.count)/float64(all)))
+		}
+		mixed = append(mixed, fmt.Sprintf("%s (%s)", strconv.Quote(name), strings.Join(shares, ", ")))
+	}
+	if len(mixed) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(mixed) - mixedNamed; n > 0 {
+		mixed, more = mixed[:mixedNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return []Warning{{WarnKinds, fmt.Sprintf("fields come as values of several kinds, of late %s%s: each kind is a field of its own, with weights of its own; "+
+		"record.categorical makes names of numbers, and record.missing lists what stands for an unknown value in CSV", strings.Join(mixed, "; "), more)}}
+}
+
+// BlockWarnings is the block of a checkpoint that holds its Warnings, if any.
+const BlockWarnings = "warnings" // JSON
+
+// ReadWarnings returns the Warnings that a checkpoint holds.
+func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
+	data, err := blankout.FindBlock(blocks, BlockWarnings)
+	if err != nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("block %s: %w", BlockWarnings, err)
+	}
+	return out, nil
+}
