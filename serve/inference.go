@@ -46,15 +46,11 @@ func (s inference) server(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": "blankout", "version": s.program, "extensions": []string{}})
 }
 
-// asked returns the model that a path names, which is there. Where it returns nil it has
+// named returns the model that a path names, which is there. Where it returns nil it has
 // answered with an error.
-func (s inference) asked(w http.ResponseWriter, r *http.Request) *client.Model {
-	m := s.take()
-	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
-		return nil
-	}
-	if !s.means(w, r, m) {
+func (s inference) named(w http.ResponseWriter, r *http.Request) *client.Model {
+	m := s.current(w, r)
+	if m == nil || !s.means(w, r, m) {
 		return nil
 	}
 	return m
@@ -78,7 +74,7 @@ func versionOf(m *client.Model) string { return strconv.FormatUint(m.Version, 10
 
 // ready answers whether the server, or a model, can predict.
 func (s inference) ready(w http.ResponseWriter, r *http.Request) {
-	if s.asked(w, r) != nil {
+	if s.named(w, r) != nil {
 		reply(w, http.StatusOK, map[string]bool{"ready": true})
 	}
 }
@@ -97,7 +93,7 @@ const wholeEvents = "events"
 
 // metadata answers what a model takes and gives.
 func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
-	m := s.asked(w, r)
+	m := s.named(w, r)
 	if m == nil {
 		return
 	}

@@ -6,8 +6,8 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
-	"strconv"
 	"unicode/utf8"
 
 	"blankout"
@@ -71,12 +71,11 @@ type reliability struct {
 
 // measures answers GET /v1/measures.
 func (t *site) measures(w http.ResponseWriter, r *http.Request) {
-	m, status := t.service.model(), t.service.status()
-	metrics := status.Metrics
+	m, status := t.models.current(w, r), t.service.status()
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
+	metrics := status.Metrics
 	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
 	if b := metrics.Binary; b != nil {
 		if n := len(answer.Classes); n == 2 && answer.Classes[0] == metrics.Positive {
@@ -104,14 +103,9 @@ const defaultFields = 100
 
 // features answers GET /v1/features: the condition of the fields.
 func (t *site) features(w http.ResponseWriter, r *http.Request) {
-	limit := defaultFields
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("limit=%.20q: want a number of fields from 0 on", text), "query")
-			return
-		}
-		limit = n
+	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
+	if !ok {
+		return
 	}
 	health := t.service.status().Health
 	if health == nil {
@@ -128,9 +122,8 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 // without answers GET /v1/without?kind=field&name=NAME: the error of the current model on
 // recent events and its forecast, with and without a group, field or feature.
 func (t *site) without(w http.ResponseWriter, r *http.Request) {
-	m := t.service.model()
+	m := t.models.current(w, r)
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	linear, ok := m.Model.(*model.Linear)

@@ -289,7 +289,7 @@ var metrics = []metric{
 	{"blankout_prediction_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what has been read for scoring and the partition's end.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			for _, p := range s.Partitions {
-				emit(float64(p.Lag), p.Topic, itoa(int64(p.Partition)))
+				emit(float64(p.Lag), p.Topic, strconv.Itoa(int(p.Partition)))
 			}
 		})},
 	{"blankout_prediction_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch scored, from its timestamp to when its prediction was acknowledged.",
@@ -650,7 +650,7 @@ func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...st
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
-			emit(read(p), p.Topic, itoa(int64(p.Partition)))
+			emit(read(p), p.Topic, strconv.Itoa(int(p.Partition)))
 		}
 	}
 }

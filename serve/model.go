@@ -62,6 +62,15 @@ func newModels(c Config, s Service) *models {
 	}
 }
 
+// current returns the current model. Where it returns nil it has answered with an error.
+func (s *models) current(w http.ResponseWriter, r *http.Request) *client.Model {
+	m := s.take()
+	if m == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+	}
+	return m
+}
+
 // tag is the ETag of a model. The time is in it for the case that a learner
 // begins anew in another directory, and its versions with it.
 func tag(m *client.Model, form string) string {
@@ -71,9 +80,8 @@ func tag(m *client.Model, form string) string {
 // get answers GET /v1/model: the model as a file, or under Accept:
 // application/json its head and curves, with ?weights=1 its weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
-	m := s.take()
+	m := s.current(w, r)
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
@@ -155,9 +163,8 @@ func placeOf(m *client.Model) place {
 }
 
 func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
-	m := s.take()
+	m := s.current(w, r)
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	reply(w, http.StatusOK, placeOf(m))
@@ -240,17 +247,12 @@ type weight struct {
 // largest answers GET /v1/model/largest: by output the weights that are farthest from 0,
 // largest first. With two classes there is one output, the positive class.
 func (s *models) largest(w http.ResponseWriter, r *http.Request) {
-	n := defaultLargest
-	if text := r.URL.Query().Get("n"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxLargest {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("n=%.20q: want a number of weights from 1 to %d", text, maxLargest), "query")
-			return
-		}
+	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
+	if !ok {
+		return
 	}
-	m := s.take()
+	m := s.current(w, r)
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
 		return
 	}
 	linear, ok := m.Model.(*model.Linear)

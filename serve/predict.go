@@ -57,8 +57,7 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *client.Mod
 		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
 		return nil, nil, false
 	}
-	if m = s.take(); m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+	if m = s.current(w, r); m == nil {
 		return nil, nil, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
@@ -89,14 +88,9 @@ func failTooMany(w http.ResponseWriter, most, each int) {
 // in JSON also one after another or in an array. Labels are ignored. It returns
 // whether the request has been answered with predictions.
 func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
-	explain := 0
-	if text := r.URL.Query().Get("explain"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > maxExplain {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("explain=%.20q: want a number of features from 0 to %d", text, maxExplain), "query")
-			return false
-		}
-		explain = n
+	explain, ok := asked(w, r, "explain", "features", 0, maxExplain, 0)
+	if !ok {
+		return false
 	}
 	m, body, ok := s.question(w, r)
 	if !ok {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -449,6 +450,25 @@ func fail(w http.ResponseWriter, status int, what, where string) {
 	reply(w, status, map[string]string{"error": what, "where": where})
 }
 
+// asked returns the number of things that a parameter of the query asks for, from least to
+// most, or usual without one. Where ok is false it has answered with an error.
+func asked(w http.ResponseWriter, r *http.Request, name, things string, least, most, usual int) (n int, ok bool) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return usual, true
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil && n >= least && n <= most {
+		return n, true
+	}
+	to := "on"
+	if most < math.MaxInt {
+		to = "to " + strconv.Itoa(most)
+	}
+	fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want a number of %s from %d %s", name, text, things, least, to), "query")
+	return 0, false
+}
+
 // jsonErrors gives the mux's own errors, of unknown paths and methods, the form
 // of all others.
 func jsonErrors(mux *http.ServeMux) http.Handler {
@@ -479,5 +499,3 @@ func (w *errorWriter) WriteHeader(status int) {
 }
 
 func (w *errorWriter) Write(p []byte) (int, error) { return len(p), nil }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
