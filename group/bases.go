@@ -26,7 +26,7 @@ type baseJob struct {
 
 // beginBase has a goroutine encode the fold as it is now; the first member's writes it as
 // a base, within a time, and trims the ledger.
-func (l *life) beginBase(within time.Duration) {
+func (l *running) beginBase(within time.Duration) {
 	if l.bases.busy {
 		return // the next one will do
 	}
@@ -71,7 +71,7 @@ func (l *life) beginBase(within time.Duration) {
 
 // leaveBase has the first member write a base when it leaves, and so the last one that
 // leaves a group: the next start needs nothing of the ledger before.
-func (l *life) leaveBase() {
+func (l *running) leaveBase() {
 	if !l.first() {
 		return
 	}
@@ -84,7 +84,7 @@ func (l *life) leaveBase() {
 }
 
 // mark tells the others which bytes a base has. Without it they compare nothing.
-func (l *life) mark(m *Mark) {
+func (l *running) mark(m *Mark) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
 	defer cancel()
 	if _, err := l.ledger.AppendCommit(ctx, m.Encode()); err != nil {
@@ -94,7 +94,7 @@ func (l *life) mark(m *Mark) {
 
 // compare takes down the hash of a base, this member's or the group's, and compares the two
 // when it knows both.
-func (l *life) compare(base int64, whose int, hash uint64) {
+func (l *running) compare(base int64, whose int, hash uint64) {
 	both := l.bases.marks[base]
 	both[whose] = hash
 	l.bases.marks[base] = both
@@ -110,27 +110,27 @@ func (l *life) compare(base int64, whose int, hash uint64) {
 
 // keeping is about whether the brokers keep the group's topics for ever.
 type keeping struct {
-	cancel context.CancelFunc // of the look under way, nil if there is none
-	at     time.Time          // of the last one
-	err    error              // a *stream.RetentionError, once one has been found
+	cancel  context.CancelFunc // of the look under way, nil if there is none
+	checked time.Time          // of the last one
+	err     error              // a *stream.RetentionError, once one has been found
 }
 
 // keepEvery is how often it is looked.
 const keepEvery = time.Hour
 
 // keeps looks whether the brokers keep the ledger and the bases for ever.
-func (l *life) keeps(ctx context.Context) error {
+func (l *running) keeps(ctx context.Context) error {
 	mix, base := l.Config.Topics()
 	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
 }
 
 // keepIfDue has a goroutine look again. What it cannot find out it is asked again later.
-func (l *life) keepIfDue() {
-	if l.kept.cancel != nil || time.Since(l.kept.at) < cmp.Or(l.keepEvery, keepEvery) {
+func (l *running) keepIfDue() {
+	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
-	l.kept.cancel, l.kept.at = cancel, time.Now()
+	l.kept.cancel, l.kept.checked = cancel, time.Now()
 	go func() {
 		err := l.keeps(ctx)
 		l.jobs <- func() {

@@ -21,7 +21,7 @@ type work struct {
 	source  stream.Opened
 	schema  *blankout.Schema // that the source's decoder adds to
 	batch   blankout.Batch
-	at      map[stream.TopicPartition]int64 // that the source has come to
+	next    map[stream.TopicPartition]int64 // that the source has come to
 	changed []uint32                        // columns that differ from the fold's, besides those of the interval
 	seq     uint64
 	interval
@@ -34,13 +34,13 @@ type interval struct {
 	size   uint64 // events that it is to have
 	events uint64 // that it has
 	// The fold's at the beginning: Fold.Base, and how many fields it knew.
-	base  int64
-	chain uint64
-	known int
+	base   int64
+	chain  uint64
+	fields int
 }
 
 // begin makes the work equal to the fold and begins an interval.
-func (l *life) begin() error {
+func (l *running) begin() error {
 	began := time.Now()
 	t := l.replica.fold.Learner().Metrics().Events
 	learning := max(1, l.turn.Members-l.turn.Standby)
@@ -62,7 +62,7 @@ func (w *work) begin(f *Fold, peers int, size uint64) error {
 	}
 	w.intake.Learner.SetSchema(w.schema)
 	w.changed = w.changed[:0]
-	w.interval = interval{size: size, known: len(f.Learner().Schema().Fields)}
+	w.interval = interval{size: size, fields: len(f.Learner().Schema().Fields)}
 	w.base, w.chain = f.Base()
 	return nil
 }
@@ -76,7 +76,7 @@ func (w *work) close() {
 }
 
 // learn takes the next batch of events in, if one comes soon.
-func (l *life) learn(ctx context.Context) error {
+func (l *running) learn(ctx context.Context) error {
 	w, b := &l.work, &l.work.batch
 	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -110,7 +110,7 @@ func (l *life) learn(ctx context.Context) error {
 		return err
 	}
 	s.To = b.Next
-	w.at[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
+	w.next[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
 	w.events += uint64(len(b.Examples))
 	return nil
 }
@@ -124,9 +124,9 @@ func (w *work) span(b *blankout.Batch) *Span {
 		}
 	}
 	p := stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}
-	from, known := w.at[p]
-	if !known || b.Next == from {
-		w.at[p] = b.Next
+	from, found := w.next[p]
+	if !found || b.Next == from {
+		w.next[p] = b.Next
 		return nil
 	}
 	w.spans = append(w.spans, Span{Topic: b.Topic, TopicID: b.TopicID, Partition: b.Partition, From: from, To: from})
@@ -140,15 +140,15 @@ func (w *work) cut(precision int) (*Commit, *online.Delta) {
 		Seq: w.seq, Base: w.base, Chain: w.chain, Kind: d.Kind, Events: d.Events,
 		Spans: slices.DeleteFunc(w.spans, func(s Span) bool { return s.From == s.To }),
 	}
-	if fields := w.intake.Learner.Schema().Fields; len(fields) > w.known {
-		c.Fields = slices.Clone(fields[w.known:])
+	if fields := w.intake.Learner.Schema().Fields; len(fields) > w.fields {
+		c.Fields = slices.Clone(fields[w.fields:])
 	}
 	w.seq++
 	return c, d
 }
 
 // publish commits the interval, waits for what the fold says of it, and begins the next.
-func (l *life) publish(ctx context.Context) error {
+func (l *running) publish(ctx context.Context) error {
 	if l.work.events == 0 || l.work.source == nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (l *life) publish(ctx context.Context) error {
 
 // await returns what call returns, which writes to the ledger. Meanwhile the status is
 // published as ever.
-func (l *life) await(call func() error) error {
+func (l *running) await(call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
 	tick := time.NewTicker(reportEvery)
@@ -242,7 +242,7 @@ func (w *work) follows(f *Fold) bool {
 }
 
 // drop forgets the interval.
-func (l *life) drop() {
+func (l *running) drop() {
 	l.current.Again += l.work.events
 	l.work.interval = interval{}
 }

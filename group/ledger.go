@@ -16,7 +16,7 @@ import (
 )
 
 // load takes the newest base, or an empty fold, and reads the ledger to its end.
-func (l *life) load(ctx context.Context) error {
+func (l *running) load(ctx context.Context) error {
 	if l.entries != nil {
 		l.entries.stop()
 	}
@@ -37,7 +37,7 @@ func (l *life) load(ctx context.Context) error {
 // too: a group that is busier than the reader writes a newer one meanwhile.
 const loadTries = 20
 
-func (l *life) loadOnce(ctx context.Context) (err error) {
+func (l *running) loadOnce(ctx context.Context) (err error) {
 	base, replica, err := newestReplica(ctx, l.bases.topic, l.Member)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (l *life) loadOnce(ctx context.Context) (err error) {
 // beginFrom writes the base that this group begins with: the state of the newest base of
 // another group, at the beginning of a ledger. Several members that do so at a time write
 // the same one. What may not change is what a base of this group would be refused for.
-func (l *life) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
+func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
 	if end, err := l.ledger.End(ctx); err != nil {
 		return nil, nil, err
 	} else if end > 0 {
@@ -135,7 +135,7 @@ func (l *life) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
 }
 
 // apply shows a record of the ledger to the fold.
-func (l *life) apply(e mixed) error {
+func (l *running) apply(e mixed) error {
 	if e.err != nil {
 		return e.err
 	}
@@ -178,7 +178,7 @@ func (l *life) apply(e mixed) error {
 
 // applyOrReload is apply; where the ledger has been trimmed before it was read, the
 // member goes on from the newest base, and the interval is lost.
-func (l *life) applyOrReload(ctx context.Context, e mixed) error {
+func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	err := l.apply(e)
 	var trimmed *stream.TrimmedError
 	if !errors.As(err, &trimmed) {
@@ -193,7 +193,7 @@ func (l *life) applyOrReload(ctx context.Context, e mixed) error {
 }
 
 // watch takes down what a commit says of its author.
-func (l *life) watch(offset int64, c *Commit, accepted bool) {
+func (l *running) watch(offset int64, c *Commit, accepted bool) {
 	p := l.peers[c.Member]
 	if p == nil {
 		p = &Peer{Member: c.Member.String()}
@@ -208,14 +208,14 @@ func (l *life) watch(offset int64, c *Commit, accepted bool) {
 
 // mixed is a record of the ledger with its chunks.
 type mixed struct {
-	offset int64
-	commit *Commit  // nil: it is none
-	mark   *Mark    // nil: it is none
-	call   *Call    // nil: it is none
-	skip   *Skip    // nil: it is none
-	chunks []*Chunk // nil for one that is not there, and never will be
-	gone   []bool   // for one that was trimmed
-	err    error    // final
+	offset  int64
+	commit  *Commit  // nil: it is none
+	mark    *Mark    // nil: it is none
+	call    *Call    // nil: it is none
+	skip    *Skip    // nil: it is none
+	chunks  []*Chunk // nil for one that is not there, and never will be
+	trimmed []bool   // for one that was trimmed
+	err     error    // final
 }
 
 // entries is the goroutine that reads the ledger.
@@ -284,12 +284,12 @@ func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, v
 		}
 		return e // for all readers the same
 	}
-	e.commit, e.chunks, e.gone = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
+	e.commit, e.chunks, e.trimmed = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
 	for i, ref := range c.Chunks {
 		data, err := reader.Chunk(ctx, stream.Place{Partition: ref.Partition, Offset: ref.Offset})
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) {
-			e.gone[i] = true // which matters only if the commit may refer to it
+			e.trimmed[i] = true // which matters only if the commit may refer to it
 			continue
 		}
 		if err != nil {

@@ -72,8 +72,8 @@ func (m *Member) Validate() error {
 	return nil
 }
 
-// life is the state of one Run, on its goroutine.
-type life struct {
+// running is the state of one Run, on its goroutine.
+type running struct {
 	*Member
 	log *slog.Logger
 	id  MemberID
@@ -125,7 +125,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	l := &life{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64][2]uint64{}}}
+	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64][2]uint64{}}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -155,7 +155,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer l.bases.topic.Close()
-	l.kept.at = time.Now()
+	l.kept.checked = time.Now()
 	if err := l.keeps(ctx); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (m *Member) topics() []string {
 var errStop = errors.New("enough")
 
 // live is the loop. It always returns an error: errStop and ctx's are no failures.
-func (l *life) live(ctx context.Context) error {
+func (l *running) live(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -291,7 +291,7 @@ func (l *life) live(ctx context.Context) error {
 }
 
 // fold takes what is there of the ledger, and what jobs come back with.
-func (l *life) fold(ctx context.Context) error {
+func (l *running) fold(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -310,7 +310,7 @@ func (l *life) fold(ctx context.Context) error {
 
 // over looks whether the generation has ended, and if so gives it up: with a commit where
 // there is time.
-func (l *life) over(ctx context.Context) (bool, error) {
+func (l *running) over(ctx context.Context) (bool, error) {
 	select {
 	case <-l.turn.Done():
 	default:
@@ -344,7 +344,7 @@ func (l *life) over(ctx context.Context) (bool, error) {
 
 // first tells whether this member has the lowest partition: it learns alone first, and
 // writes the bases.
-func (l *life) first() bool {
+func (l *running) first() bool {
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return false
 	}
@@ -354,7 +354,7 @@ func (l *life) first() bool {
 
 // open begins to read the generation's partitions, from where the fold has come to. A
 // member that stands by reads none, and others wait while the first one learns alone.
-func (l *life) open(ctx context.Context) error {
+func (l *running) open(ctx context.Context) error {
 	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
 		return nil
 	}
@@ -363,12 +363,12 @@ func (l *life) open(ctx context.Context) error {
 
 // cold tells whether the first member still learns alone. When nothing comes of that for
 // a session, nobody waits longer: its partitions may be empty.
-func (l *life) cold() bool {
+func (l *running) cold() bool {
 	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
 // reopen reads the generation's partitions from where the fold has come to.
-func (l *life) reopen(ctx context.Context) (err error) {
+func (l *running) reopen(ctx context.Context) (err error) {
 	l.work.close()
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return nil
@@ -382,7 +382,7 @@ func (l *life) reopen(ctx context.Context) (err error) {
 			*from.At(p.Topic, p.Partition, p.Next) = p
 		}
 	}
-	l.work.at, l.work.interval = map[stream.TopicPartition]int64{}, interval{}
+	l.work.next, l.work.interval = map[stream.TopicPartition]int64{}, interval{}
 	l.work.schema = l.replica.fold.Learner().Schema().Clone()
 	if l.work.source, err = l.Open(ctx, c, l.work.schema, from); err != nil {
 		return l.trimmedError(err)

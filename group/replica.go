@@ -139,7 +139,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 		p := int(ref.Partition) - 1
 		if p >= 0 && p < len(r.floors) && ref.Offset < r.floors[p] {
 			e.chunks[i] = nil
-		} else if e.gone[i] {
+		} else if e.trimmed[i] {
 			return nil, false, &stream.TrimmedError{Place: stream.Place{Partition: ref.Partition, Offset: ref.Offset}}
 		}
 	}

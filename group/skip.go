@@ -73,12 +73,12 @@ func gapState(to *coder.Coder, g *Gap) {
 // error is a *Rejection.
 func (f *Fold) Skip(offset int64, s *Skip) error {
 	f.advance(offset)
-	before, known := f.offsets.Lookup(s.Topic, s.Partition)
+	before, found := f.offsets.Lookup(s.Topic, s.Partition)
 	var r *Rejection
 	switch {
 	case s.Fingerprint != f.fingerprint:
 		r = &Rejection{ReasonSettings, "it was made under other settings"}
-	case !known || s.From != before.Next:
+	case !found || s.From != before.Next:
 		r = &Rejection{ReasonSpan, fmt.Sprintf("%s: the accepted records end before offset %d", s.Gap, before.Next)}
 	case s.To <= s.From:
 		r = &Rejection{ReasonSpan, fmt.Sprintf("%s: nothing is between the two", s.Gap)}
@@ -101,12 +101,12 @@ type SkipError struct{ error }
 // start later, pass it at the same place of the ledger.
 func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to int64) (Gap, error) {
 	gap := Gap{Topic: topic, Partition: partition, To: to}
-	r, at, err := look(ctx, m)
+	r, state, err := inspectGroup(ctx, m)
 	if err != nil {
 		return gap, err
 	}
-	var known bool
-	if gap.From, known = at.fold.Next(topic, partition); !known {
+	var found bool
+	if gap.From, found = state.fold.Next(topic, partition); !found {
 		return gap, &SkipError{fmt.Errorf("%s/%d: group %s has learned nothing of this partition, which it begins where kafka.start says", topic, partition, r.Name)}
 	}
 	start, end, err := stream.LogRange(ctx, m.Kafka.ConnectConfig, topic, partition, m.Log)
@@ -125,7 +125,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 		return gap, err
 	}
 	defer ledger.Close()
-	s := &Skip{Fingerprint: at.fold.Fingerprint(), Gap: gap}
+	s := &Skip{Fingerprint: state.fold.Fingerprint(), Gap: gap}
 	if _, err := rand.Read(s.Author[:]); err != nil {
 		return gap, err
 	}
@@ -133,15 +133,15 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	if err != nil {
 		return gap, err
 	}
-	if _, at, err = look(ctx, m); err != nil {
+	if _, state, err = inspectGroup(ctx, m); err != nil {
 		return gap, fmt.Errorf("the skip was written at offset %d of the ledger, and what became of it is not known: %w", offset, err)
 	}
-	for _, there := range at.fold.skipped {
+	for _, there := range state.fold.skipped {
 		if there == gap {
 			return gap, nil
 		}
 	}
-	next, _ := at.fold.Next(topic, partition)
+	next, _ := state.fold.Next(topic, partition)
 	return gap, fmt.Errorf("%s: the skip was not accepted, for a member has committed records of the partition meanwhile: it has come to offset %d", gap, next)
 }
 

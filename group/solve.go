@@ -70,7 +70,7 @@ func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	}
 	for attempt := 1; ; attempt++ {
 		solved, exact, err := solve(ctx, m, progress, ready)
-		if attempt < loadTries && errors.Is(err, errBaseGone) {
+		if attempt < loadTries && errors.Is(err, errNoBase) {
 			continue // newer ones were written while a member came to read it
 		}
 		return solved, exact, err
@@ -78,7 +78,7 @@ func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 }
 
 // errBaseGone says that a member could not read the base of a call any more.
-var errBaseGone = errors.New("the base is gone: newer ones have been written since")
+var errNoBase = errors.New("the base is gone: newer ones have been written since")
 
 // solve is one try of Solve.
 func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *model.Linear, error) {
@@ -147,8 +147,8 @@ func requestOf(r *replica) validate.Request {
 }
 
 // recordsOf is how many a place in the stream has counted in.
-func recordsOf(at blankout.Offsets) (n uint64) {
-	for _, p := range at {
+func recordsOf(offsets blankout.Offsets) (n uint64) {
+	for _, p := range offsets {
 		n += p.Records
 	}
 	return n
@@ -224,7 +224,7 @@ func (a *asker) listen(ctx context.Context) (*message, error) {
 			a.bytes += uint64(len(h.vector))
 			if h.About == aboutFailure && slices.ContainsFunc(a.parts, func(p part) bool { return p.Member == h.Author }) {
 				if len(h.Counts) > 0 {
-					return nil, fmt.Errorf("member %s: %w", h.Author, errBaseGone)
+					return nil, fmt.Errorf("member %s: %w", h.Author, errNoBase)
 				}
 				return nil, fmt.Errorf("member %s: %s", h.Author, h.Text)
 			}
@@ -244,8 +244,8 @@ func (a *asker) listen(ctx context.Context) (*message, error) {
 
 // gather waits until every partition that the base has counted records of is read by a
 // member, and returns their columns.
-func (a *asker) gather(ctx context.Context, at blankout.Offsets, out *Solved, ready func(parts, of int)) ([][]uint32, error) {
-	for _, p := range at {
+func (a *asker) gather(ctx context.Context, offsets blankout.Offsets, out *Solved, ready func(parts, of int)) ([][]uint32, error) {
+	for _, p := range offsets {
 		out.Records += p.Records
 		if p.Records > 0 {
 			a.parts = append(a.parts, part{Topic: p.Topic, Partition: p.Partition})
@@ -338,7 +338,7 @@ type solving struct {
 }
 
 // answer begins to answer a call; one that is being answered is given up.
-func (l *life) answer(c *Call) {
+func (l *running) answer(c *Call) {
 	if l.Validator == nil || l.turn == nil || len(l.turn.Partitions) == 0 {
 		return
 	}
@@ -401,7 +401,7 @@ func (w *worker) run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil { // the one that asks need not wait
 			failure := &message{About: aboutFailure, Text: err.Error()}
-			if errors.Is(err, errBaseGone) {
+			if errors.Is(err, errNoBase) {
 				failure.Counts = []uint64{1}
 			}
 			_ = w.say(ctx, failure)
@@ -476,14 +476,14 @@ func (w *worker) beside(ctx context.Context, f func() error) error {
 	go func() { done <- f() }()
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
-	var told error
+	var failed error
 	for {
 		select {
 		case err := <-done:
-			return errors.Join(err, told)
+			return errors.Join(err, failed)
 		case <-tick.C:
-			if told == nil {
-				told = w.say(ctx, &message{About: aboutWorking})
+			if failed == nil {
+				failed = w.say(ctx, &message{About: aboutWorking})
 			}
 		}
 	}
@@ -504,7 +504,7 @@ func (w *worker) read(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(bases, func(b stream.Base) bool { return b.Offset == w.call.Base })
 	if i < 0 {
-		return fmt.Errorf("base %d: %w", w.call.Base, errBaseGone)
+		return fmt.Errorf("base %d: %w", w.call.Base, errNoBase)
 	}
 	replica, err := readReplica(w.Learner, w.Settings, &bases[i], w.Config.BaseEvery)
 	if err != nil {
@@ -513,8 +513,8 @@ func (w *worker) read(ctx context.Context) error {
 	request := requestOf(replica)
 	all := recordsOf(request.At)
 	for _, p := range w.partitions {
-		at, known := request.At.Lookup(p.Topic, p.Partition)
-		if !known || at.Records == 0 {
+		position, found := request.At.Lookup(p.Topic, p.Partition)
+		if !found || position.Records == 0 {
 			continue
 		}
 		own := *w.Validator
@@ -526,7 +526,7 @@ func (w *worker) read(ctx context.Context) error {
 			return w.Open(ctx, c, s, from)
 		}
 		one := request
-		one.At = blankout.Offsets{at}
+		one.At = blankout.Offsets{position}
 		got := &workerPart{part: part{Topic: p.Topic, Partition: p.Partition}}
 		if got.Part, got.read, got.verified, err = own.Part(ctx, one, all); err != nil {
 			return fmt.Errorf("%s/%d: %w", p.Topic, p.Partition, err)

@@ -89,12 +89,12 @@ const reportEvery = 200 * time.Millisecond
 type served struct {
 	model  *online.Snapshot
 	offset int64 // of the ledger, that it is of
-	at     time.Time
+	copied time.Time
 	cost   time.Duration // of copying it
 }
 
 // report publishes a Status.
-func (l *life) report(notReady string) {
+func (l *running) report(notReady string) {
 	s := l.current
 	f := l.replica.fold
 	_, chain := f.Base()
@@ -123,8 +123,8 @@ func (l *life) report(notReady string) {
 		}
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Member, b.Member) })
-	if l.served.model == nil || l.replica.read != l.served.offset && s.At.Sub(l.served.at) >= max(time.Second, 20*l.served.cost) || notReady != "" {
-		l.served.model, l.served.offset, l.served.at = f.Learner().Snapshot(), l.replica.read, s.At
+	if l.served.model == nil || l.replica.read != l.served.offset && s.At.Sub(l.served.copied) >= max(time.Second, 20*l.served.cost) || notReady != "" {
+		l.served.model, l.served.offset, l.served.copied = f.Learner().Snapshot(), l.replica.read, s.At
 		l.served.cost = time.Since(s.At)
 	}
 	s.Model, s.Version = l.served.model, l.served.offset
@@ -136,7 +136,7 @@ func (l *life) report(notReady string) {
 }
 
 // failing says what cannot be read, or written, "" if there is nothing.
-func (l *life) failing() string {
+func (l *running) failing() string {
 	if why := l.entries.reader.Failing(); why != "" {
 		return why
 	}

@@ -19,7 +19,7 @@ type validator struct {
 // validateIfDue begins a validation if one is asked for, or due and this member's to make:
 // its writer's, so that a group makes each once. The model is the fold, so that every
 // member would come to the same report.
-func (l *life) validateIfDue() {
+func (l *running) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return
 	}

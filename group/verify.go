@@ -68,12 +68,12 @@ func (r *Report) Verified() error {
 // Inspect folds the ledger of a member's group as it stands, from its beginning or the oldest base that there
 // is, and compares the bases behind that with what it comes to. It writes nothing.
 func Inspect(ctx context.Context, m *Member) (*Report, error) {
-	r, _, err := look(ctx, m)
+	r, _, err := inspectGroup(ctx, m)
 	return r, err
 }
 
-// look is Inspect, and returns what the ledger comes to.
-func look(ctx context.Context, m *Member) (*Report, *replica, error) {
+// inspectGroup is Inspect, and returns what the ledger comes to.
+func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
 	where.Create = false
 	topic, err := stream.OpenBases(ctx, where)
@@ -86,25 +86,25 @@ func look(ctx context.Context, m *Member) (*Report, *replica, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		r, at, err := inspect(ctx, m, bases, false)
-		if err == nil && at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonBase] > 0 && len(bases) > 0 { // it began from another group
-			r, at, err = inspect(ctx, m, bases, true)
+		r, end, err := inspect(ctx, m, bases, false)
+		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonBase] > 0 && len(bases) > 0 { // it began from another group
+			r, end, err = inspect(ctx, m, bases, true)
 		}
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
 			continue // a newer base came meanwhile
 		}
-		return r, at, err
+		return r, end, err
 	}
 }
 
-// inspect is one try of look, with the bases in the order of offsets. The error is a
+// inspect is one try of inspectGroup, with the bases in the order of offsets. The error is a
 // *SettingsError where nothing of the ledger was learned under the settings of m. It begins
 // with the oldest base, if it is to, or where the ledger's beginning is not there or not empty.
 func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, bases
-	var at *replica
+	var end *replica
 	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
 	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
@@ -115,7 +115,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 		first := &bases[0]
 		bases = bases[1:]
 		var settings *SettingsError
-		if at, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
+		if end, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
 			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
 		} else if err != nil {
 			report.Bases = append(report.Bases, BaseReport{first.Offset, len(first.Data), false})
@@ -123,19 +123,19 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 			continue
 		}
 		report.From = first.Offset
-		reader, err = stream.ReadLedger(ctx, where, at.topicID, at.read, true)
+		reader, err = stream.ReadLedger(ctx, where, end.topicID, end.read, true)
 		break
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	defer reader.Close()
-	if at == nil {
-		if at, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.BaseEvery); err != nil {
+	if end == nil {
+		if end, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.BaseEvery); err != nil {
 			return nil, nil, err
 		}
 	}
-	at.topicID = reader.ID()
+	end.topicID = reader.ID()
 	members := map[MemberID]*MemberReport{}
 	for {
 		records, err := reader.Next(ctx)
@@ -150,14 +150,14 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 			if m.err != nil {
 				return nil, nil, m.err
 			}
-			_, _, err := at.apply(m)
+			_, _, err := end.apply(m)
 			var rejected *Rejection
 			if err != nil && !errors.As(err, &rejected) {
 				return nil, nil, err
 			}
 			count(members, m, rejected)
-			for len(bases) > 0 && bases[0].Offset <= at.read {
-				same, err := at.same(&bases[0])
+			for len(bases) > 0 && bases[0].Offset <= end.read {
+				same, err := end.same(&bases[0])
 				if err != nil {
 					return nil, nil, err
 				}
@@ -166,7 +166,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 			}
 		}
 	}
-	if at.fold.Accepted() == 0 && at.fold.Rejected()[ReasonSettings] > 0 {
+	if end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSettings] > 0 {
 		if len(all) > 0 {
 			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.BaseEvery); err != nil {
 				return nil, nil, err
@@ -177,11 +177,11 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 	for _, id := range slices.SortedFunc(maps.Keys(members), func(a, b MemberID) int { return bytes.Compare(a[:], b[:]) }) {
 		report.Members = append(report.Members, *members[id])
 	}
-	_, chain := at.fold.Base()
-	report.Offset, report.Chain = at.read, fmt.Sprintf("%016x", chain)
-	report.Accepted, report.Rejected, report.Positions = at.fold.Accepted(), at.fold.Rejected(), at.fold.Offsets()
-	report.Skipped, report.Events = at.fold.Skipped(), at.fold.Learner().Metrics().Events
-	return report, at, nil
+	_, chain := end.fold.Base()
+	report.Offset, report.Chain = end.read, fmt.Sprintf("%016x", chain)
+	report.Accepted, report.Rejected, report.Positions = end.fold.Accepted(), end.fold.Rejected(), end.fold.Offsets()
+	report.Skipped, report.Events = end.fold.Skipped(), end.fold.Learner().Metrics().Events
+	return report, end, nil
 }
 
 func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {

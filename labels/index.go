@@ -56,10 +56,10 @@ func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
 
 // put sets the number of an id. was is the one it had, if known. Numbers before first are
 // dead.
-func (x *index) put(of id, number, was uint64, known bool, first uint64) {
+func (x *index) put(of id, number, was uint64, found bool, first uint64) {
 	t := tag(of)
 	slot := uint64(t)<<32 | uint64(uint32(number))
-	if known {
+	if found {
 		old := uint64(t)<<32 | uint64(uint32(was))
 		for i := x.home(t); x.slots[i] != 0; i = x.after(i) {
 			if x.slots[i] == old {

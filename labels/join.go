@@ -268,21 +268,21 @@ func (j *Join) Expired() (*Waited, error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for an event whose wait is over: %w", err)
 		}
-		gone := *d
+		oldest := *d
 		j.store.pass()
 		switch {
-		case gone.label && st.event == 0 && st.tick == gone.tick:
+		case oldest.label && st.event == 0 && st.tick == oldest.tick:
 			s.Held--
 			s.Unknown++
 			continue
-		case gone.label:
+		case oldest.label:
 			continue
 		}
 		s.Held--
 		if st.labelled && !j.settles || j.over && !st.labelled { // of the latter nothing is known yet
 			continue
 		}
-		w, err := j.waited(gone.number)
+		w, err := j.waited(oldest.number)
 		switch {
 		case err != nil:
 			return nil, err
@@ -423,9 +423,9 @@ func (j *Join) Forget(id []byte) (bool, error) {
 }
 
 // put writes down an entry of the record at hand. See store.put.
-func (j *Join) put(e *entry, body []byte, was *entry, known bool) error {
+func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	e.tick = j.state.Tick
-	if err := j.store.put(e, body, was, known); err != nil {
+	if err := j.store.put(e, body, was, found); err != nil {
 		return fmt.Errorf("writing down what waits for labels: %w", err)
 	}
 	j.state.Sum = e.sum

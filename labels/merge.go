@@ -67,8 +67,8 @@ type Lane struct {
 
 // End has the lane, of which nothing has been read, end before the record at an offset.
 // from is where it begins.
-func (l *Lane) End(from, at int64) {
-	next, ended := l.Next, from >= at
+func (l *Lane) End(from, before int64) {
+	next, ended := l.Next, from >= before
 	l.Next = func(ctx context.Context, b *blankout.Batch) error {
 		if ended {
 			return io.EOF
@@ -76,9 +76,9 @@ func (l *Lane) End(from, at int64) {
 		if err := next(ctx, b); err != nil {
 			return err
 		}
-		b.Examples = slices.DeleteFunc(b.Examples, func(e blankout.Example) bool { return e.Offset >= at })
-		if ended = b.Next >= at; ended {
-			b.Next = at
+		b.Examples = slices.DeleteFunc(b.Examples, func(e blankout.Example) bool { return e.Offset >= before })
+		if ended = b.Next >= before; ended {
+			b.Next = before
 		}
 		return nil
 	}
@@ -87,7 +87,7 @@ func (l *Lane) End(from, at int64) {
 type lane struct {
 	Lane
 	batch *blankout.Batch
-	at    int               // of batch
+	index int               // of batch
 	more  []*blankout.Batch // read ahead, behind batch
 	free  []*blankout.Batch
 	ended bool  // there is nothing behind more
@@ -109,7 +109,7 @@ func newLane(l Lane, clock int64, begun bool) *lane {
 const wait = 10 * time.Millisecond
 
 // has says whether there is a record at hand.
-func (l *lane) has() bool { return l.at < len(l.batch.Examples) }
+func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
 
 // done says whether the partition has ended and everything of it was passed on.
 func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
@@ -117,7 +117,7 @@ func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
 // pass goes on to the next record.
 func (l *lane) pass() {
 	l.clock, l.decided = l.when, false
-	l.at++
+	l.index++
 }
 
 // neighbours is how many records behind a record say whether its time is in line.
@@ -134,10 +134,10 @@ const neighbours = 16
 // partition it does with those that there are. Without any it believes a record that is
 // ahead by no more than most.
 func (l *lane) decide(now, near, most int64) bool {
-	says := l.batch.Examples[l.at].Time
-	known := max(l.clock, now)
+	says := l.batch.Examples[l.index].Time
+	latest := max(l.clock, now)
 	l.when, l.odd, l.decided = max(l.clock, says), false, true
-	if known != math.MinInt64 && says-known <= near {
+	if latest != math.MinInt64 && says-latest <= near {
 		return true
 	}
 	later, times := 0, make([]int64, 0, neighbours)
@@ -159,7 +159,7 @@ func (l *lane) decide(now, near, most int64) bool {
 	switch {
 	case !l.ended:
 		l.decided = false
-	case len(times) == 0 && known != math.MinInt64 && says-known > most, 2*later < len(times):
+	case len(times) == 0 && latest != math.MinInt64 && says-latest > most, 2*later < len(times):
 		l.outOfLine(times)
 	}
 	return l.decided
@@ -177,7 +177,7 @@ func (l *lane) outOfLine(behind []int64) {
 // behind yields what has been read behind the record at hand.
 func (l *lane) behind() iter.Seq[*blankout.Example] {
 	return func(yield func(*blankout.Example) bool) {
-		rest := l.batch.Examples[l.at+1:]
+		rest := l.batch.Examples[l.index+1:]
 		for n := 0; ; n++ {
 			for i := range rest {
 				if !yield(&rest[i]) {
@@ -235,7 +235,7 @@ func (m *Merge) decide(l *lane) bool {
 	known := m.now
 	for _, other := range m.lanes {
 		if other != l && other.has() {
-			known = max(known, other.batch.Examples[other.at].Time)
+			known = max(known, other.batch.Examples[other.index].Time)
 		}
 	}
 	if !l.decide(known, m.near(), m.join.wait) {
@@ -246,7 +246,7 @@ func (m *Merge) decide(l *lane) bool {
 }
 
 func (l *lane) sayOdd() {
-	if e := &l.batch.Examples[l.at]; l.odd && l.Odd != nil {
+	if e := &l.batch.Examples[l.index]; l.odd && l.Odd != nil {
 		l.Odd(e.Offset, e.Time)
 	}
 }
@@ -413,7 +413,7 @@ func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
 }
 
 func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
-	l.at, l.batch.Examples = 0, l.batch.Examples[:0]
+	l.index, l.batch.Examples = 0, l.batch.Examples[:0]
 	switch {
 	case len(l.more) > 0:
 		l.free = append(l.free, l.batch)
@@ -471,7 +471,7 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *blankout.Batch) error {
 		if len(b.Examples) > 0 && (!l.decided || !m.isFirst(l)) {
 			break
 		}
-		from := &l.batch.Examples[l.at]
+		from := &l.batch.Examples[l.index]
 		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
 		e := &b.Examples[len(b.Examples)-1]
 		if err := m.decode(ctx, l, from, e); err != nil {

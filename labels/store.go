@@ -47,11 +47,11 @@ type store struct {
 	segments  []*segment // oldest first, at least one
 	index     index
 	sum       uint64 // over all entries
-	// at is the number of the oldest entry that expire has not passed, next its entry and
+	// expired is the number of the oldest entry that expire has not passed, next its entry and
 	// those behind it, read ahead.
-	at   uint64
-	next []entry
-	body []byte // what event returns
+	expired uint64
+	next    []entry
+	body    []byte // what event returns
 	// most entries and bytes of bodies begin a new segment.
 	most, mostBytes int
 
@@ -310,7 +310,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 		}
 		return &StateError{s.directory, why}
 	}
-	s.at = math.MaxUint64
+	s.expired = math.MaxUint64
 	cut := "" // why the log ends in the last segment
 	for n, number := range firsts {
 		if n > 0 && s.segments[n-1].end() != number {
@@ -334,7 +334,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	default:
 		return &DamageError{s.headsName(g.first), cut}
 	}
-	s.at = min(s.at, g.end())
+	s.expired = min(s.expired, g.end())
 	return s.cutOff(g, firsts[len(s.segments):])
 }
 
@@ -383,13 +383,13 @@ func (s *store) open(number, tick, first uint64) (cut string, err error) {
 		g.take(&e)
 		s.sum = e.sum
 		if e.tick >= first {
-			s.at = min(s.at, e.number)
+			s.expired = min(s.expired, e.number)
 		}
-		known, ok, err := s.known(e.id)
+		newest, ok, err := s.newest(e.id)
 		if err != nil {
 			return "", err
 		}
-		s.index.put(e.id, e.number, known.number, ok, s.segments[0].first)
+		s.index.put(e.id, e.number, newest.number, ok, s.segments[0].first)
 		data = data[headSize:]
 	}
 	return cut, s.openBodies(g, first)
@@ -470,8 +470,8 @@ func (s *store) read(number uint64, e *entry) error {
 	return nil
 }
 
-// known returns the newest entry of an id.
-func (s *store) known(of id) (e entry, ok bool, err error) {
+// newest returns the newest entry of an id.
+func (s *store) newest(of id) (e entry, ok bool, err error) {
 	first := s.segments[0].first
 	for number := range s.index.find(of, first, s.segments[len(s.segments)-1].end()) {
 		if err := s.read(number, &e); err != nil {
@@ -488,12 +488,12 @@ func (s *store) known(of id) (e entry, ok bool, err error) {
 func (s *store) find(of id) (entry, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known(of)
+	return s.newest(of)
 }
 
 // put appends an entry, with a body if it is of an event. was is the newest entry of the
-// id, if known.
-func (s *store) put(e *entry, body []byte, was *entry, known bool) error {
+// id, if one was found.
+func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	if err := failpoint.Here("labels.put"); err != nil {
 		return err
 	}
@@ -516,7 +516,7 @@ func (s *store) put(e *entry, body []byte, was *entry, known bool) error {
 	g.headsOut = e.encode(g.headsOut[:from])
 	s.sum = e.sum
 	g.take(e)
-	s.index.put(e.id, e.number, was.number, known, s.segments[0].first)
+	s.index.put(e.id, e.number, was.number, found, s.segments[0].first)
 	return nil
 }
 
@@ -587,7 +587,7 @@ func (s *store) oldest() (*entry, error) {
 		defer s.mu.Unlock()
 		s.next = s.next[:0]
 		end := s.segments[len(s.segments)-1].end()
-		for number := s.at; number < min(end, s.at+readAhead); number++ {
+		for number := s.expired; number < min(end, s.expired+readAhead); number++ {
 			s.next = append(s.next, entry{})
 			if err := s.read(number, &s.next[len(s.next)-1]); err != nil {
 				s.next = nil
@@ -603,7 +603,7 @@ func (s *store) oldest() (*entry, error) {
 
 // pass passes the oldest entry.
 func (s *store) pass() {
-	s.at++
+	s.expired++
 	s.next = s.next[1:]
 }
 

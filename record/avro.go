@@ -34,7 +34,7 @@ type avroType struct {
 type avroReader struct {
 	*places
 	data []byte
-	at   int
+	pos  int
 	word bool // the value at hand is an element of an array
 }
 
@@ -50,7 +50,7 @@ func newAvro(c core) (Decoder, error) {
 			if !root.decode(&r, root, d.root, 1) {
 				return false
 			}
-			return r.at == len(value) || r.syntax("%d bytes follow the record", len(value)-r.at)
+			return r.pos == len(value) || r.syntax("%d bytes follow the record", len(value)-r.pos)
 		}, nil
 	})
 }
@@ -187,15 +187,15 @@ func perMilli(logical string) float64 {
 }
 
 func (d *avroReader) syntax(format string, args ...any) bool {
-	return d.fail(blankout.ReasonSyntax, "byte %d: %s", d.at+1+5, fmt.Sprintf(format, args...))
+	return d.fail(blankout.ReasonSyntax, "byte %d: %s", d.pos+1+5, fmt.Sprintf(format, args...))
 }
 
 func (d *avroReader) varint() (x int64, ok bool) {
-	x, n := binary.Varint(d.data[d.at:])
+	x, n := binary.Varint(d.data[d.pos:])
 	if n <= 0 {
 		return 0, d.syntax("the record ends within a number, or it is longer than 64 bits")
 	}
-	d.at += n
+	d.pos += n
 	return x, true
 }
 
@@ -207,11 +207,11 @@ func (d *avroReader) bytes(n int) (b []byte, ok bool) {
 			return nil, false
 		}
 	}
-	if size < 0 || size > int64(len(d.data)-d.at) {
-		return nil, d.syntax("%d bytes where %d are left", size, len(d.data)-d.at)
+	if size < 0 || size > int64(len(d.data)-d.pos) {
+		return nil, d.syntax("%d bytes where %d are left", size, len(d.data)-d.pos)
 	}
-	b = d.data[d.at : d.at+int(size)]
-	d.at += int(size)
+	b = d.data[d.pos : d.pos+int(size)]
+	d.pos += int(size)
 	return b, true
 }
 

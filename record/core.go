@@ -332,7 +332,7 @@ func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
 
 // add adds an entry of the column that a hash gives.
 func (d *core) add(hash uint64, id uint16, x float64) {
-	d.addAt(d.taken.Of(hash, d.mask), hash, id, x)
+	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
 }
 
 // addNumber adds the value of a numeric field.

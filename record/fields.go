@@ -11,15 +11,15 @@ import (
 // fieldTable finds the fields of a Schema by name, and adds to them. What a record has added
 // can be taken back.
 type fieldTable struct {
-	s      *blankout.Schema
-	mask   uint64
-	most   int               // fields
-	groups map[string]string // field name -> group
-	taken  blankout.TakenColumns
-	fields map[fieldKey]uint16
-	known  int // fields of s that are in fields
-	before int // known before this record
-	age    int // counts the times that fields were taken back
+	s       *blankout.Schema
+	mask    uint64
+	most    int               // fields
+	groups  map[string]string // field name -> group
+	columns blankout.TakenColumns
+	fields  map[fieldKey]uint16
+	known   int // fields of s that are in fields
+	before  int // known before this record
+	age     int // counts the times that fields were taken back
 	// firstID is, by name, the field of the kind that appeared first; under are
 	// those of the names that go on from this one with a dot or an index.
 	firstID map[string]uint16
@@ -67,7 +67,7 @@ func (d *fieldTable) fieldID(name string, kind blankout.Kind) uint16 {
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
 		if d.s.Apart && kind == blankout.Numeric { // OwnColumn, with what is taken at hand
-			f.Column = d.taken.Of(d.fieldHash(name), d.mask)
+			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)
 		d.takeFields()
@@ -81,13 +81,13 @@ func OwnColumn(s *blankout.Schema, name string, kind blankout.Kind) uint32 {
 	if !s.Apart || kind != blankout.Numeric {
 		return 0
 	}
-	var taken blankout.TakenColumns
+	var columns blankout.TakenColumns
 	for id := range s.Fields {
 		if s.Owns(id) {
-			taken.Take(s.Fields[id].Column)
+			columns.Take(s.Fields[id].Column)
 		}
 	}
-	return taken.Of(fieldHash(name, s.Seed), s.Columns()-1)
+	return columns.Of(fieldHash(name, s.Seed), s.Columns()-1)
 }
 
 // takeFields takes up the fields of the Schema that are new to d: another
@@ -105,7 +105,7 @@ func (d *fieldTable) takeFields() {
 func (d *fieldTable) addField(f blankout.Field, id uint16) {
 	d.fields[fieldKey{f.Name, f.Kind}] = id
 	if d.s.Owns(int(id)) {
-		d.taken.Take(f.Column)
+		d.columns.Take(f.Column)
 	}
 	if d.firstID[f.Name] > 0 {
 		return
@@ -138,7 +138,7 @@ func (d *fieldTable) dropFields() {
 		f := d.s.Fields[id]
 		delete(d.fields, fieldKey{f.Name, f.Kind})
 		if d.s.Owns(id) {
-			d.taken.Release(f.Column)
+			d.columns.Release(f.Column)
 		}
 		if int(d.firstID[f.Name]) == id {
 			delete(d.firstID, f.Name)
@@ -202,8 +202,8 @@ func (d *newNames) accept(to *blankout.Names) {
 }
 
 // nameIn returns the name of a hash, "" if it is neither in the dictionary nor new.
-func (d *newNames) nameIn(known *blankout.Names, hash uint64) string {
-	if name := known.Find(hash); name != "" {
+func (d *newNames) nameIn(dictionary *blankout.Names, hash uint64) string {
+	if name := dictionary.Find(hash); name != "" {
 		return name
 	}
 	for _, n := range d.names {

@@ -76,10 +76,10 @@ type growth struct {
 	key     string
 }
 
-// relink is an expectation that has been replaced: *at was this node.
+// relink is an expectation that has been replaced: *slot was this node.
 type relink struct {
-	at  **node
-	was *node
+	slot **node
+	was  *node
 }
 
 // maxDepth bounds the nesting of objects and arrays.
@@ -118,7 +118,7 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *blankout.Example) e
 // later need the room.
 func (d *jsonDecoder) unlearn() {
 	for _, l := range slices.Backward(d.relinked) {
-		*l.at = l.was
+		*l.slot = l.was
 	}
 	for _, g := range slices.Backward(d.grown) {
 		if g.element {

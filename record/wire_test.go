@@ -458,7 +458,7 @@ func FuzzAvro(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		d := newPlaces(newCore(c, c.Schema()))
 		r := avroReader{places: &d, data: value}
-		ok := s.decode(&r, s, d.root, 1) && r.at == len(value)
+		ok := s.decode(&r, s, d.root, 1) && r.pos == len(value)
 		var any any
 		rest, err := schema.Decode(value, &any)
 		if ok && d.failure == "" && (err != nil || len(rest) > 0) {

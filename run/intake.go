@@ -46,7 +46,7 @@ type Intake struct {
 
 	counts    Counts
 	confusion [][]float64 // see Counts
-	told      []float64   // scores of the event at hand that will wait for its label
+	scores    []float64   // scores of the event at hand that will wait for its label
 
 	// Of the batch at hand, from which they are borrowed: labels that came late, and where
 	// its suspects are that have not been handed on.
@@ -116,7 +116,7 @@ type Suspects interface {
 
 // suspect is one among the examples of the batch at hand.
 type suspect struct {
-	at int
+	index int
 	watch.Suspicion
 }
 
@@ -372,7 +372,7 @@ func (in *Intake) HandOn(ctx context.Context, b *blankout.Batch) error {
 	return in.store(ctx, in.suspectStore(), func() error {
 		for ; len(in.suspects) > 0; in.suspects = in.suspects[1:] {
 			s := in.suspects[0]
-			if err := in.Suspects.AddSuspect(ctx, b.Topic, b.Partition, &b.Examples[s.at], classes[s.Class], s.Score, s.Influence); err != nil {
+			if err := in.Suspects.AddSuspect(ctx, b.Topic, b.Partition, &b.Examples[s.index], classes[s.Class], s.Score, s.Influence); err != nil {
 				return err
 			}
 			in.handedOn++

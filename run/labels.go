@@ -37,8 +37,8 @@ func (in *Intake) join(b *blankout.Batch, e *blankout.Example) error {
 	if b.Labels {
 		outcome, w, err = j.Label(e)
 	} else {
-		in.told = in.Learner.Score(e, slices.Grow(in.told[:0], in.Learner.Schema().Outputs()))
-		outcome, w, err = j.Event(e, b.Partition, in.told)
+		in.scores = in.Learner.Score(e, slices.Grow(in.scores[:0], in.Learner.Schema().Outputs()))
+		outcome, w, err = j.Event(e, b.Partition, in.scores)
 	}
 	if err != nil {
 		return err

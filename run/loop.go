@@ -75,7 +75,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, at: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
 	return l
@@ -230,8 +230,8 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	if err != nil {
 		return err
 	}
-	before, known := l.Offsets.Lookup(b.Topic, b.Partition)
-	position := l.position(b, known)
+	before, found := l.Offsets.Lookup(b.Topic, b.Partition)
+	position := l.position(b, found)
 	if err := l.intake.Learn(ctx, b, n, position); err != nil {
 		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
 		return err
@@ -245,7 +245,7 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
 	l.unreported = true
 	l.publisher.news = l.publisher.news || n > 0
-	l.saver.moved = l.saver.moved || !known || *position != before
+	l.saver.moved = l.saver.moved || !found || *position != before
 	l.warn(false)
 	if err := l.intake.HandOn(ctx, b); err != nil {
 		return err
@@ -257,13 +257,13 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 }
 
 // position returns the place in a batch's partition at which the batch begins.
-func (l *loop) position(b *blankout.Batch, known bool) *blankout.Position {
+func (l *loop) position(b *blankout.Batch, found bool) *blankout.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {
 		start = b.Examples[0].Offset
 	}
 	position := l.Offsets.At(b.Topic, b.Partition, start)
-	if known && b.Reset {
+	if found && b.Reset {
 		l.log.Warn("the position in a partition was moved, by the policy for offsets out of range",
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
@@ -316,8 +316,8 @@ func (l *loop) reportDrift(b *blankout.Batch) {
 
 // warned is what has been logged about one kind of Warning.
 type warned struct {
-	on bool   // it was among the latest Warnings
-	at uint64 // records at which it was logged last
+	on      bool   // it was among the latest Warnings
+	records uint64 // records at which it was logged last
 }
 
 // warn logs the Warnings that are new. One that comes and goes is logged again
@@ -330,8 +330,8 @@ func (l *loop) warn(final bool) {
 	}
 	for _, x := range l.current.Warnings {
 		w, before := l.warned[x.Kind]
-		if !w.on && (!before || l.records >= 2*w.at) {
-			w.at = l.records
+		if !w.on && (!before || l.records >= 2*w.records) {
+			w.records = l.records
 			l.log.Warn(x.Text, "warning", x.Kind)
 		}
 		w.on = true

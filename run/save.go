@@ -30,7 +30,7 @@ type saver struct {
 
 	status  SaveStatus
 	moved   bool   // there is something to save
-	at      uint64 // records since Run began at which the next checkpoint is due
+	next    uint64 // records since Run began at which the next checkpoint is due
 	last    time.Time
 	err     error  // the last save's
 	trouble string // what that means for the run, "" if it went well
@@ -52,7 +52,7 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	case s.urgent && !now.Before(s.retry):
 		return true
 	}
-	return s.config.SaveEvents > 0 && records >= s.at || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
+	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
 }
 
 // safe says whether everything that there is to save is in a checkpoint.
@@ -87,7 +87,7 @@ func (l *loop) beginSave() {
 		waiting = l.Labels.Freeze()
 	}
 	pause := time.Since(began)
-	s.moved, s.last, s.at = false, began, l.records+s.config.SaveEvents
+	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true

@@ -110,7 +110,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 // pass calls f with the events, from memory if they are all there.
 func (t *Training) pass(kept *tape, record bool, f func(blankout.Source) error) error {
 	if kept.complete {
-		kept.at = 0
+		kept.next = 0
 		return f(kept)
 	}
 	source, err := t.Open()
@@ -150,7 +150,7 @@ type tape struct {
 	bytes    int64
 	batches  []blankout.Batch
 	complete bool
-	at       int
+	next     int
 }
 
 // recorder is a Source that keeps what passes through it.
@@ -203,10 +203,10 @@ func (t *tape) keep(b *blankout.Batch) {
 
 // Next hands out the kept batches. Nobody writes to them, so they need no copy.
 func (t *tape) Next(ctx context.Context, b *blankout.Batch) error {
-	if t.at == len(t.batches) {
+	if t.next == len(t.batches) {
 		return io.EOF
 	}
-	*b = t.batches[t.at]
-	t.at++
+	*b = t.batches[t.next]
+	t.next++
 	return ctx.Err()
 }

@@ -123,9 +123,9 @@ func bounded(max int, descriptors uint64) int {
 	return max
 }
 
-// taken adds to the error of listening on an address that is in use which process uses
+// addressInUse adds to the error of listening on an address that is in use which process uses
 // it, and what to do about it.
-func taken(address string, err error) error {
+func addressInUse(address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("http: %w", err)
 	}

@@ -119,9 +119,9 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 
-// without answers GET /v1/without?kind=field&name=NAME: the error of the current model on
+// omit answers GET /v1/without?kind=field&name=NAME: the error of the current model on
 // recent events and its forecast, with and without a group, field or feature.
-func (t *site) without(w http.ResponseWriter, r *http.Request) {
+func (t *site) omit(w http.ResponseWriter, r *http.Request) {
 	m := t.models.current(w, r)
 	if m == nil {
 		return
@@ -148,13 +148,13 @@ func (t *site) without(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer t.models.sending.leave(true)
-	gone, err := batch.WithoutPart(linear, events, kind, name, batch.DefaultValidateConfig().Deletions)
+	lost, err := batch.WithoutPart(linear, events, kind, name, batch.DefaultValidateConfig().Deletions)
 	switch {
 	case errors.As(err, new(*batch.UnknownPartError)):
 		fail(w, http.StatusNotFound, err.Error(), "query")
 	case err != nil:
 		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 	default:
-		reply(w, http.StatusOK, gone)
+		reply(w, http.StatusOK, lost)
 	}
 }

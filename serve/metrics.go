@@ -319,8 +319,8 @@ var metrics = []metric{
 		byPlace(func(p placeView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
 	{"blankout_snapshot_age_seconds", gauge, []string{"place"}, "Time since the model of that snapshot was published to readers.",
 		byPlace(func(p placeView, emit func(float64, ...string)) {
-			if !p.at.IsZero() {
-				emit(time.Since(p.at).Seconds(), p.name)
+			if !p.when.IsZero() {
+				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
 	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the answers if that share of the features goes missing.",

@@ -98,13 +98,13 @@ func pointOf(v *view) Point {
 
 // lag is the sum over the partitions whose end is known.
 func lag(v *view) *float64 {
-	sum, known := 0.0, false
+	sum, some := 0.0, false
 	for _, p := range v.partitions {
 		if l := p.Lag(); l >= 0 {
-			sum, known = sum+float64(l), true
+			sum, some = sum+float64(l), true
 		}
 	}
-	if !known {
+	if !some {
 		return nil
 	}
 	return &sum
@@ -120,7 +120,7 @@ type Report struct {
 	Ended      bool                       `json:"ended,omitempty"` // there is no more to learn from
 	Reporting  bool                       `json:"reporting"`       // GET /v1/reports is there
 	Group      bool                       `json:"group"`           // GET /v1/group is there
-	Without    bool                       `json:"without"`         // GET /v1/without is there
+	CanOmit    bool                       `json:"without"`         // GET /v1/without is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
 	Unlabelled uint64                     `json:"unlabelled"`
@@ -291,7 +291,7 @@ func reportOf(v *view) Report {
 		}
 	}
 	for _, p := range v.places {
-		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.at), p.published, p.trouble})
+		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.when), p.published, p.trouble})
 	}
 	if p := v.model; p != nil {
 		at := milli(p.At)
@@ -366,7 +366,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	shown := len(marks)
 	for {
 		now := reportOf(s.collector.view())
-		now.Without = s.service.Recent != nil && s.service.Model != nil
+		now.CanOmit = s.service.Recent != nil && s.service.Model != nil
 		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, s.service.Group != nil && s.service.Group() != nil
 		if send("status", now) != nil {
 			return

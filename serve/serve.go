@@ -265,7 +265,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	}
 	listener, err := net.Listen("tcp", c.Address)
 	if err != nil {
-		return nil, taken(c.Address, err)
+		return nil, addressInUse(c.Address, err)
 	}
 	listener = site.connections.listen(listener)
 	server := &Server{
@@ -374,7 +374,7 @@ func (t *site) handler() http.Handler {
 		inference{models, s.Version}.routes(mux)
 	}
 	if s.Model != nil && s.Recent != nil {
-		mux.HandleFunc("GET /v1/without", t.without)
+		mux.HandleFunc("GET /v1/without", t.omit)
 	}
 	if s.Group != nil {
 		mux.HandleFunc("GET /v1/group", func(w http.ResponseWriter, r *http.Request) {

@@ -64,7 +64,7 @@ type snapshotPlace struct {
 type placeStats struct {
 	published, failed uint64
 	version           uint64 // that the place holds
-	at                time.Time
+	when              time.Time
 	trouble           string
 }
 
@@ -127,17 +127,17 @@ func (s *Snapshots) Run(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			s.hand(ctx)
+			s.deliver(ctx)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			s.hand(last)
+			s.deliver(last)
 			return
 		}
 	}
 }
 
-func (s *Snapshots) hand(ctx context.Context) {
+func (s *Snapshots) deliver(ctx context.Context) {
 	m := s.model()
 	if m == nil {
 		return
@@ -156,7 +156,7 @@ func (s *Snapshots) hand(ctx context.Context) {
 			s.log.Error("a snapshot could not be published; it is tried again", "to", p.name, "version", m.Version, "err", err)
 		} else {
 			stats.published++
-			stats.version, stats.at, stats.trouble = m.Version, m.At, ""
+			stats.version, stats.when, stats.trouble = m.Version, m.At, ""
 		}
 		p.stats.Store(&stats)
 	}

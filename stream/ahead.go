@@ -149,12 +149,12 @@ func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
 	for s.Scan(&r) {
 		examples = examples[:len(examples)+1]
 		e := &examples[len(examples)-1]
-		at := len(k.index)
-		e.Features = blankout.Vec{Index: k.index[at:], Value: k.value[at:]}
+		place := len(k.index)
+		e.Features = blankout.Vec{Index: k.index[place:], Value: k.value[place:]}
 		label, _ := d.DecodeFeatures(&r, e)
 		n := e.Features.Len()
 		e.Features = blankout.Vec{Index: e.Features.Index[:n:n], Value: e.Features.Value[:n:n]}
-		k.index, k.value = k.index[:at+n], k.value[:at+n]
+		k.index, k.value = k.index[:place+n], k.value[:place+n]
 		k.records, k.labels = append(k.records, r), append(k.labels, label)
 		f.seal(&r, e)
 	}

@@ -79,7 +79,7 @@ func OpenBases(ctx context.Context, c BaseConfig) (*BaseTopic, error) {
 
 // baseRecords is what the topic holds of a base.
 type baseRecords struct {
-	at     int64 // offset of the latest record
+	offset int64 // offset of the latest record
 	head   *baseHead
 	pieces map[int][]byte
 }
@@ -168,7 +168,7 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 		b = &baseRecords{pieces: map[int][]byte{}}
 		found[offset] = b
 	}
-	b.at = r.Offset
+	b.offset = r.Offset
 	var err error
 	switch {
 	case number >= 0:
@@ -201,7 +201,7 @@ func (t *BaseTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base,
 		base := &Base{Offset: offset}
 		if base.Data, err = found[offset].data(); err == nil && sound != nil {
 			if err = sound(base); err != nil {
-				foreign = fmt.Errorf("topic %s offset %d: base %d: %w", t.config.Topic, found[offset].at, offset, err)
+				foreign = fmt.Errorf("topic %s offset %d: base %d: %w", t.config.Topic, found[offset].offset, offset, err)
 			}
 		}
 		if err == nil {
@@ -210,7 +210,7 @@ func (t *BaseTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base,
 		if errors.Is(err, errBaseFormat) {
 			return nil, fmt.Errorf("reading the bases: topic %s: base %d: %w", t.config.Topic, offset, err)
 		}
-		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "base", offset, "offset", found[offset].at, "err", err)
+		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "base", offset, "offset", found[offset].offset, "err", err)
 	}
 	if foreign != nil {
 		return nil, fmt.Errorf("reading the bases: %w", foreign)

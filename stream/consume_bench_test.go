@@ -80,11 +80,11 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 
 // readOnce scans and reads the response.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.Batch) {
-	f.next, buf.batches, c.decoding.at = 0, buf.batches[:0], 0
+	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 	if _, err := f.scan(buf); err != nil {
 		t.Fatal(err)
 	}
-	for c.decoding.at < len(buf.batches) {
+	for c.decoding.index < len(buf.batches) {
 		b.Examples = b.Examples[:0]
 		next, err := c.decoding.read(t.Context(), b, buf)
 		if err != nil {
@@ -294,11 +294,11 @@ func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byt
 	c, f, buf := consumerOf(t, events, 0, decoder, s)
 	var batch blankout.Batch
 	return func() {
-		f.next, buf.batches, c.decoding.at = 0, buf.batches[:0], 0
+		f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 		if _, err := f.scan(buf); err != nil {
 			t.Fatal(err)
 		}
-		for c.decoding.at < len(buf.batches) {
+		for c.decoding.index < len(buf.batches) {
 			batch.Examples = batch.Examples[:0]
 			next, err := c.decoding.read(t.Context(), &batch, buf)
 			if err != nil {

@@ -288,7 +288,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 	}
 	// A topic that was read before may have got partitions since: those are
 	// read from their beginning, or records would be lost under "latest".
-	known := slices.ContainsFunc(from, func(p blankout.Position) bool { return p.Topic == topic })
+	begun := slices.ContainsFunc(from, func(p blankout.Position) bool { return p.Topic == topic })
 	var fetchers []*fetcher
 	for _, p := range partitions {
 		next := starts[p]
@@ -307,7 +307,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 			if next, err = c.inRange(topic, p, stored.Next, starts[p], ends[p]); err != nil {
 				return nil, err
 			}
-		case known:
+		case begun:
 		case isOffset:
 			if next, err = c.inRange(topic, p, first, starts[p], ends[p]); err != nil {
 				return nil, err
@@ -424,17 +424,17 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()
-	known, taken := maps.Clone(c.ids), uint64(0)
+	known, records := maps.Clone(c.ids), uint64(0)
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if before := taken; c.records.Load() == before {
+		if before := records; c.records.Load() == before {
 			c.findEnds(ctx)
 		}
-		taken = c.records.Load()
+		records = c.records.Load()
 		ids, err := c.cluster.topicIDs(ctx, c.topics)
 		if err != nil {
 			continue // the fetchers meet the same trouble and report it
@@ -539,7 +539,7 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 		if d.current.last {
 			c.active--
 		}
-		d.at, d.open = 0, false
+		d.index, d.open = 0, false
 	}
 	cur := d.current
 	f := cur.from
@@ -556,7 +556,7 @@ func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
 	b.Schema = c.schema.View()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)
-	if d.at == len(cur.batches) {
+	if d.index == len(cur.batches) {
 		d.current = nil
 		f.free <- cur // has room: cur came from there
 	}

@@ -21,7 +21,7 @@ type decoding struct {
 	log     *slog.Logger
 
 	current *fetched // nil: the next is to be taken
-	at      int      // batch of current that is being read
+	index   int      // batch of current that is being read
 	reader  recordReader
 	unpack  unpacker
 	open    bool  // reader is in the middle of batch at
@@ -32,8 +32,8 @@ type decoding struct {
 // offset that follows. An error is the decoder's: the record at that offset comes
 // again the next time.
 func (d *decoding) read(ctx context.Context, b *blankout.Batch, cur *fetched) (next int64, err error) {
-	for ; d.at < len(cur.batches); d.at++ {
-		batch := &cur.batches[d.at]
+	for ; d.index < len(cur.batches); d.index++ {
+		batch := &cur.batches[d.index]
 		if !d.open {
 			records, err := d.unpack.unpack(batch.codec(), batch.records)
 			if err != nil {

@@ -499,7 +499,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = without(aborting, batch.producer)
+				aborting = remove(aborting, batch.producer)
 			}
 			continue
 		}
@@ -522,7 +522,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	return moved, nil
 }
 
-func without(ids []int64, id int64) []int64 {
+func remove(ids []int64, id int64) []int64 {
 	for i := len(ids) - 1; i >= 0; i-- {
 		if ids[i] == id {
 			ids = append(ids[:i], ids[i+1:]...)

@@ -208,13 +208,13 @@ func (l *Ledger) Close() error {
 // LedgerReader reads the commits of a ledger in their order, and chunks by their places.
 // It belongs to one goroutine; those of its Reader end with Close.
 type LedgerReader struct {
-	config LedgerConfig
-	topic  string
-	id     string
-	reader *Reader
-	wait   time.Duration
-	unpack unpacker
-	looks  bool // and writes nothing
+	config   LedgerConfig
+	topic    string
+	id       string
+	reader   *Reader
+	wait     time.Duration
+	unpack   unpacker
+	readOnly bool // and writes nothing
 
 	partitions []int32 // as far as known
 }
@@ -232,7 +232,7 @@ func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEn
 	if err != nil {
 		return nil, trimmed(err)
 	}
-	return &LedgerReader{config: c, looks: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
+	return &LedgerReader{config: c, readOnly: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
 // trimmed makes a *TrimmedError of an offset before the log's start.
@@ -299,16 +299,16 @@ func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err er
 			return nil, nil
 		}
 	}
-	var gone *TrimmedError
+	var missing *TrimmedError
 	seems := &past{began: time.Now(), end: -1}
 	err = k.retry(ctx, fmt.Sprintf("reading %s/%d at offset %d", r.topic, at.Partition, at.Offset), func() error {
-		if data, err = r.chunk(ctx, at, seems); errors.As(err, &gone) {
+		if data, err = r.chunk(ctx, at, seems); errors.As(err, &missing) {
 			return nil
 		}
 		return err
 	})
-	if gone != nil {
-		return nil, gone
+	if missing != nil {
+		return nil, missing
 	}
 	return data, err
 }
@@ -389,9 +389,9 @@ func (r *LedgerReader) outside(ctx context.Context, at Place, seems *past) error
 		return &TrimmedError{r.topic, at, starts[at.Partition]}
 	case at.Offset < ends[at.Partition]:
 		return kafka.OffsetNotAvailable // temporary
-	case r.looks && time.Since(seems.began) >= r.wait:
+	case r.readOnly && time.Since(seems.began) >= r.wait:
 		return nil
-	case !r.looks && seems.end < 0:
+	case !r.readOnly && seems.end < 0:
 		if seems.end, err = r.mark(ctx, at.Partition); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 type Letters struct {
 	reader *Reader
 	batch  RawBatch
-	at     int // record of batch
+	next   int // record of batch
 
 	name  string
 	file  io.Closer
@@ -100,7 +100,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 }
 
 func (l *Letters) nextRecord(ctx context.Context) (*Letter, error) {
-	for l.at == len(l.batch.Records) {
+	for l.next == len(l.batch.Records) {
 		if len(l.batch.Refused) > 0 {
 			e := &l.batch.Refused[0]
 			l.batch.Refused = l.batch.Refused[1:]
@@ -110,10 +110,10 @@ func (l *Letters) nextRecord(ctx context.Context) (*Letter, error) {
 		if l.batch, err = l.reader.Next(ctx); err != nil {
 			return nil, err
 		}
-		l.at = 0
+		l.next = 0
 	}
-	r := l.batch.Records[l.at]
-	l.at++
+	r := l.batch.Records[l.next]
+	l.next++
 	letter, err := letterOf(r)
 	if err != nil {
 		return nil, &LetterError{fmt.Sprintf("%s/%d/%d", l.batch.Topic, l.batch.Partition, r.Offset), "no letter: " + err.Error()}

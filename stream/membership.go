@@ -321,8 +321,8 @@ func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponse
 		}
 	}
 	given := sticky(all, owned)
-	told := shares{Members: len(members), Standby: max(len(members)-len(all), 0)}
-	data, err := json.Marshal(told)
+	sent := shares{Members: len(members), Standby: max(len(members)-len(all), 0)}
+	data, err := json.Marshal(sent)
 	if err != nil {
 		return nil, err
 	}
@@ -418,11 +418,11 @@ func (g *Generation) read(assignment []byte) error {
 		}
 	}
 	slices.SortFunc(g.Partitions, TopicPartition.compare)
-	var told shares
-	if err := json.Unmarshal(a.UserData, &told); err != nil {
+	var sent shares
+	if err := json.Unmarshal(a.UserData, &sent); err != nil {
 		return fmt.Errorf("who is in the group cannot be read: %w", err)
 	}
-	g.Members, g.Standby = told.Members, told.Standby
+	g.Members, g.Standby = sent.Members, sent.Standby
 	return nil
 }
 
@@ -437,7 +437,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 	defer due.Stop()
 	expired := time.AfterFunc(time.Until(beat.Add(c.SessionTimeout)), func() { g.cancel(ErrSession) })
 	defer expired.Stop()
-	looked := time.Now()
+	checked := time.Now()
 	for attempt := 0; ; {
 		select {
 		case <-due.C:
@@ -476,8 +476,8 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 			m.cluster.forget(epoch)
 			due.Reset(interval / 8) // a connection that has broken is made anew
 		}
-		if known != nil && time.Since(looked) >= c.MetadataInterval {
-			looked = time.Now()
+		if known != nil && time.Since(checked) >= c.MetadataInterval {
+			checked = time.Now()
 			if m.grown(ctx, known) {
 				g.cancel(ErrRebalance)
 			}

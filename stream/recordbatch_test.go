@@ -213,7 +213,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 				t.Fatalf("offset %d has no fingerprint", e.Offset)
 			}
 		}
-		if c.decoding.at == len(buf.batches) {
+		if c.decoding.index == len(buf.batches) {
 			if to != buf.next {
 				t.Fatalf("ended at %d, not %d", to, buf.next)
 			}
