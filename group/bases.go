@@ -108,23 +108,23 @@ func (l *running) compare(base int64, whose int, hash uint64) {
 	}
 }
 
-// keeping is about whether the brokers keep the group's topics for ever.
+// keeping checks whether the brokers keep the group's topics for ever.
 type keeping struct {
-	cancel  context.CancelFunc // of the look under way, nil if there is none
+	cancel  context.CancelFunc // of the check under way, or nil
 	checked time.Time          // of the last one
 	err     error              // a *stream.RetentionError, once one has been found
 }
 
-// keepEvery is how often it is looked.
+// keepEvery is the time between two checks.
 const keepEvery = time.Hour
 
-// keeps looks whether the brokers keep the ledger and the bases for ever.
+// keeps checks whether the brokers keep the ledger and the bases for ever.
 func (l *running) keeps(ctx context.Context) error {
 	mix, base := l.Config.Topics()
 	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
 }
 
-// keepIfDue has a goroutine look again. What it cannot find out it is asked again later.
+// keepIfDue has a goroutine check again. Where the check fails, the next one repeats it.
 func (l *running) keepIfDue() {
 	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
 		return

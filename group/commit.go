@@ -17,7 +17,7 @@ import (
 	"blankout/online"
 )
 
-// MemberID names a member for its life: 16 random bytes.
+// MemberID names a member from start to end: 16 random bytes.
 type MemberID [16]byte
 
 func (m MemberID) String() string { return hex.EncodeToString(m[:]) }

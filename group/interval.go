@@ -235,7 +235,7 @@ func (l *running) await(call func() error) error {
 }
 
 // follows tells whether the fields that the source's decoder numbers are still those of
-// the fold: another member may have met others first.
+// the fold: another member may have found others first.
 func (w *work) follows(f *Fold) bool {
 	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
 	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b blankout.Field) bool { return a.Name == b.Name })

@@ -1,7 +1,7 @@
 package group
 
-// This file holds the life of a member: it reads the ledger and folds it, learns the
-// partitions that its consumer group gives it, and commits what it has learned.
+// This file runs a member. It reads the ledger and folds it, learns the partitions that its
+// consumer group gives it, and commits what it has learned.
 
 import (
 	"context"
@@ -50,7 +50,7 @@ type Member struct {
 	// Suspects takes the events whose label is probably wrong, see online.Config.Suspect,
 	// before a commit counts them; nil: they are only counted.
 	Suspects run.Suspects
-	// Observe is told of a new Status, on the goroutine of Run. May be nil.
+	// Observe gets every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
 	Until func(*Status) bool

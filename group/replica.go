@@ -75,8 +75,8 @@ func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema
 	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
 }
 
-// newestReplica makes a replica of the newest base that is sound; there is none of either
-// where there is no base. A base of other settings is an error, not one to pass over.
+// newestReplica makes a replica of the newest sound base. It returns nil for both where no
+// base exists. A base of other settings is an error, not one to pass over.
 func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
 	var settings *SettingsError
 	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {

@@ -62,8 +62,8 @@ const (
 )
 
 // Solve has the members of m's group solve the exact problem of the newest base together.
-// m is configured as they are, and is not Run. progress may be nil; it is told of the
-// solver's, and before that of how many parts are ready.
+// m is configured as they are, and is not Run. Solve calls ready while parts are being
+// read, and progress as the solver goes on; both may be nil.
 func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *model.Linear, error) {
 	if m.Validator == nil {
 		return nil, nil, errors.New("nothing says what the exact problem is: the member has no Validator")
@@ -331,7 +331,7 @@ func (a *asker) Ask(ctx context.Context, q *joint.Question) ([]*joint.Answer, er
 	return answers, nil
 }
 
-// solving is the part of a life that answers calls.
+// solving is the part of a running member that answers calls.
 type solving struct {
 	cancel context.CancelFunc // of the call being answered, nil if none is
 	next   *Call              // that came meanwhile

@@ -54,7 +54,7 @@ func (c *Call) state(to *coder.Coder) {
 // about says what a message is.
 type about uint64
 
-// What the member that asks writes, and what members answer.
+// The kinds of messages: those of the member that asks, and those of members that answer.
 const (
 	aboutWaiting  about = iota + 1 // who asked is still there
 	aboutColumns                   // the members of Parts have these parts; the vector is all columns

@@ -1,6 +1,6 @@
 package group
 
-// This file holds what others may know of a member.
+// This file holds the Status that a member publishes.
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ type Status struct {
 	Accepted  uint64            `json:"accepted"` // of all members
 	Rejected  map[Reason]uint64 `json:"rejected"`
 	Positions blankout.Offsets  `json:"positions"`         // how far the group has come
-	Skipped   []Gap             `json:"skipped,omitempty"` // what it has passed over, as it was told to
+	Skipped   []Gap             `json:"skipped,omitempty"` // records that group skip had it pass over
 	// About this member.
 	Pending    uint64  `json:"pending"`      // events learned and not yet committed
 	Committed  uint64  `json:"committed"`    // commits written
@@ -41,7 +41,7 @@ type Status struct {
 	DeltaRows  uint64  `json:"delta_rows"`
 	Commit     float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
 	Rebase     float64 `json:"rebase_seconds"` // and then by becoming equal to the fold
-	HeldOut    uint64  `json:"held_out"`       // records that it has met and not learned
+	HeldOut    uint64  `json:"held_out"`       // records that it has read and not learned
 	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
 	// which are the same for all members, and when this member came to it.
 	BaseOffset int64     `json:"base_offset"`
@@ -59,7 +59,7 @@ type Status struct {
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
 	Metrics online.Metrics   `json:"-"` // of the fold
-	// Counts are of the records that this member has met, whatever became of their commits.
+	// Counts count the records that this member has read, whether or not their commits were accepted.
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // by this member
 	// Warnings say what is probably not as the stream's owner believes, of the fold.
@@ -68,7 +68,7 @@ type Status struct {
 	NotReady string          `json:"not_ready,omitempty"` // why, "" if it is
 }
 
-// Peer is what a member's commits have told another one.
+// Peer says what this member knows of another one by its commits.
 type Peer struct {
 	Member   string    `json:"member"`
 	Accepted uint64    `json:"accepted"` // commits

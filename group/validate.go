@@ -9,11 +9,11 @@ import (
 	"blankout/validate"
 )
 
-// validator is the part of a life that validates.
+// validator is the part of a running member that validates.
 type validator struct {
 	schedule validate.Schedule
-	exact    *model.Linear      // the latest exact solution, nil if there is none yet
-	cancel   context.CancelFunc // of the validation under way, nil if there is none
+	exact    *model.Linear      // the latest exact solution, or nil
+	cancel   context.CancelFunc // of the validation under way, or nil
 }
 
 // validateIfDue begins a validation if one is asked for, or due and this member's to make:

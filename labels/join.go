@@ -21,7 +21,7 @@ import (
 // Join matches labels with events. Its methods are called with the records of a Merge,
 // in that order, by one goroutine. What it says depends on those records alone.
 //
-// The life of an id: its event comes and waits. Its label comes, and the event is to be
+// An id goes through these states. Its event comes and waits. Its label comes, and the event is to be
 // learned. A further label within the wait that says something else corrects it: the
 // event is to be learned again with the new one; what was learned before is not taken
 // back. A label that comes before its event waits for that, as long. When the wait is
@@ -56,8 +56,8 @@ type State struct {
 	// Clocks says when the last record of each partition came.
 	Clocks []Clock `json:"clocks"`
 	Counts
-	// Learned is what the events that were learned would have been told then; the
-	// progressive measures have what they were told when they came. Where labels are
+	// Learned sums the measures of the answers that the events would have got when they were
+	// learned; the progressive measures have the answers of when they came. Where labels are
 	// numbers Wrong sums the absolute errors.
 	Weight  float64 `json:"learned_weight"`
 	Wrong   float64 `json:"learned_wrong"`
@@ -304,7 +304,7 @@ func (j *Join) Expired() (*Waited, error) {
 	}
 }
 
-// Event says that an event has come and was told these scores. If its label is there
+// Event takes an event that has come, and the scores that it was given. If its label is there
 // already it returns the event with it.
 func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
@@ -422,7 +422,7 @@ func (j *Join) Forget(id []byte) (bool, error) {
 	return ok, nil
 }
 
-// put writes down an entry of the record at hand. See store.put.
+// put writes down an entry of the present record. See store.put.
 func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	e.tick = j.state.Tick
 	if err := j.store.put(e, body, was, found); err != nil {

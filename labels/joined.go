@@ -86,7 +86,7 @@ func (s *Joined) Records(ctx context.Context, b *blankout.Batch) error {
 	return nil
 }
 
-// Settled calls f with the events that have got their label, or that there is none, since
+// Settled calls f for each event that was matched, or has expired, since
 // the last call. They are f's to keep.
 func (s *Joined) Settled(f func(partition int32, e *blankout.Example) error) error {
 	for i := range s.queue {

@@ -44,7 +44,7 @@ type Config struct {
 // Late says what becomes of a label that comes too late.
 type Late string
 
-// What may become of a label that comes too late. It is counted in either case.
+// The policies for a label that comes too late. It is counted under each.
 const (
 	LateDrop       Late = "drop"
 	LateDeadLetter Late = "dead-letter"

@@ -91,8 +91,8 @@ type lane struct {
 	more  []*blankout.Batch // read ahead, behind batch
 	free  []*blankout.Batch
 	ended bool  // there is nothing behind more
-	clock int64 // of the record before the one at hand
-	when  int64 // of the record at hand, once it is decided
+	clock int64 // of the record before the present one
+	when  int64 // of the present record, once it is decided
 	odd   bool  // that is not what the record says
 
 	decided bool
@@ -108,7 +108,7 @@ func newLane(l Lane, clock int64, begun bool) *lane {
 // pass on.
 const wait = 10 * time.Millisecond
 
-// has says whether there is a record at hand.
+// has says whether the lane has a present record.
 func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
 
 // done says whether the partition has ended and everything of it was passed on.
@@ -123,8 +123,8 @@ func (l *lane) pass() {
 // neighbours is how many records behind a record say whether its time is in line.
 const neighbours = 16
 
-// decide finds the time of the record at hand, now being the latest time that is known from
-// elsewhere. One that is not far ahead, by what is near, of now and of the partition's clock
+// decide finds the time of the present record; now is the latest time that other lanes
+// know. One that is not far ahead, by what is near, of now and of the partition's clock
 // is taken at its word. Else the next neighbours are asked: if at least half of them are about
 // as late or later, the partition's clock was put forward, or nothing came for a while. If
 // not, the record is out of line and takes the time of the one before it. So one bad clock
@@ -165,7 +165,7 @@ func (l *lane) decide(now, near, most int64) bool {
 	return l.decided
 }
 
-// outOfLine gives the record at hand the time of the one before it, or, where there is
+// outOfLine gives the present record the time of the one before it, or, where there is
 // none, the median of those behind it.
 func (l *lane) outOfLine(behind []int64) {
 	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
@@ -174,7 +174,7 @@ func (l *lane) outOfLine(behind []int64) {
 	}
 }
 
-// behind yields what has been read behind the record at hand.
+// behind yields the records that were read behind the present one.
 func (l *lane) behind() iter.Seq[*blankout.Example] {
 	return func(yield func(*blankout.Example) bool) {
 		rest := l.batch.Examples[l.index+1:]
@@ -192,7 +192,7 @@ func (l *lane) behind() iter.Seq[*blankout.Example] {
 	}
 }
 
-// settle decides the time of the record at hand, and reads ahead as far as that takes. A
+// settle decides the time of the present record, and reads ahead as far as that takes. A
 // partition that has nothing further for Config.Idle is believed if its record is not ahead
 // of the wall clock.
 func (m *Merge) settle(ctx context.Context, l *lane) error {
@@ -229,8 +229,8 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 // wait is little.
 func (m *Merge) near() int64 { return m.join.wait / 16 }
 
-// decide finds the time of the record at hand of a lane. See lane.decide; a record that is
-// no later than the one at hand of another partition is in line too.
+// decide finds the time of the present record of a lane. See lane.decide; a record that is
+// no later than the present one of another partition is in line too.
 func (m *Merge) decide(l *lane) bool {
 	known := m.now
 	for _, other := range m.lanes {
@@ -438,7 +438,7 @@ func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
 	return false, nil
 }
 
-// countLate counts a lane as late if its first record, which is at hand, came before one
+// countLate counts a lane as late if its first record, the present one, came before one
 // that was passed on.
 func (m *Merge) countLate(l *lane) {
 	late := l.when < m.now

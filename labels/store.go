@@ -78,9 +78,9 @@ type segment struct {
 	// bodyEnd is where the bodies end, buffers included.
 	bodyEnd int64
 
-	heads, bodies       *os.File // nil while nothing has been written, bodies also once they are gone
+	heads, bodies       *os.File // nil while nothing has been written; bodies also after they were removed
 	headsOut, bodiesOut []byte   // not yet written: what the files end with
-	slim                bool     // the bodies are gone
+	slim                bool     // the bodies were removed
 	dirty               bool     // something is written that is not synced
 }
 
@@ -547,7 +547,7 @@ func (s *store) event(number uint64) ([]byte, error) {
 	return body, nil
 }
 
-// forget writes zeros over the body of an event. It says that the body is gone before it
+// forget writes zeros over the body of an event. It marks the body as removed before it
 // goes, so that a crash between the two leaves no damage.
 func (s *store) forget(number uint64) error {
 	s.mu.Lock()
@@ -580,7 +580,7 @@ func (s *store) forget(number uint64) error {
 // readAhead is how many entries oldest reads at a time.
 const readAhead = 256
 
-// oldest returns the oldest entry that has not been passed, nil if there is none.
+// oldest returns the oldest entry that has not been passed, or nil.
 func (s *store) oldest() (*entry, error) {
 	if len(s.next) == 0 {
 		s.mu.Lock()
@@ -659,7 +659,7 @@ func (s *store) flush() error {
 	return nil
 }
 
-// create makes a file that begins with head, if there is none yet.
+// create makes a file that begins with head, unless it exists.
 func (s *store) create(file **os.File, name string, head []byte) error {
 	if *file != nil {
 		return nil

@@ -35,7 +35,7 @@ type avroReader struct {
 	*places
 	data []byte
 	pos  int
-	word bool // the value at hand is an element of an array
+	word bool // the present value is an element of an array
 }
 
 func newAvro(c core) (Decoder, error) {

@@ -159,7 +159,7 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 			}
 		}
 		d.newNames.forget()
-		d.age++ // what a named remembers may be gone
+		d.age++ // what a named remembers may be dropped
 	}
 }
 
@@ -340,7 +340,7 @@ func (d *core) addNumber(n *named, x float64) {
 	id := d.idOf(n, blankout.Numeric)
 	if d.s.Apart && id > 0 {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
-	} else { // one that is not told apart is a name like others
+	} else { // a field without a column of its own is a name like others
 		d.add(n.hash, id, x)
 	}
 }
@@ -394,8 +394,8 @@ func (d *core) complete(r *Record, e *blankout.Example) {
 	slices.Sort(e.Missing)
 }
 
-// finish writes the entries to e, columns ascending and what met in one column
-// summed in the order of the record.
+// finish writes the entries to e with columns ascending. It sums those of one column in the
+// order of the record.
 func (d *core) finish(r *Record, e *blankout.Example) bool {
 	if len(d.crosses) > 0 && !d.cross(r, e) {
 		return false

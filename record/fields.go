@@ -66,7 +66,7 @@ func (d *fieldTable) fieldID(name string, kind blankout.Kind) uint16 {
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
 		f := blankout.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == blankout.Numeric { // OwnColumn, with what is taken at hand
+		if d.s.Apart && kind == blankout.Numeric { // as OwnColumn does, which has no columns collected
 			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)

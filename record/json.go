@@ -30,7 +30,7 @@ type jsonDecoder struct {
 	made  uint64 // nodes made so far
 	event uint64 // number of this event, for duplicates
 
-	// What this event has changed in the tree, to be undone if it is refused.
+	// These are the changes of this event to the tree, which refusal takes back.
 	grown    []growth
 	relinked []relink
 
@@ -555,7 +555,7 @@ func (d *jsonDecoder) notUTF8(start, end int) int {
 	panic("unreachable: called for invalid text")
 }
 
-// unescape goes on where str met the first backslash at p.
+// unescape goes on where str found the first backslash, at p.
 func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
 	data := d.data
 	d.escaped = true

@@ -15,7 +15,7 @@ var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
 
 // number reads the decimal number at data[p:]: digits, perhaps with a point and an
 // exponent. strict is JSON's grammar; otherwise a sign + and an empty integer or fractional
-// part are allowed, too. next is -1 if there is none. The result is strconv's: beyond the
+// part are allowed, too. next is -1 if text has no number there. The result is strconv's: beyond the
 // range it is an infinity.
 func number(data []byte, p int, strict bool) (x float64, next int) {
 	start := p

@@ -107,7 +107,7 @@ type protoField struct {
 	others   []int      // fields that a oneof has beside it
 }
 
-// protoTypes are those of a schema that were met.
+// protoTypes holds the types of a schema that the decoder has come across.
 type protoTypes map[protoreflect.FullName]*protoType
 
 func (types protoTypes) of(m protoreflect.MessageDescriptor) *protoType {

@@ -86,7 +86,7 @@ type Config struct {
 	// Unlabelled ignores the labels.
 	Unlabelled bool `toml:"-"`
 
-	// What decides which column a name gets, and which classes there are, goes
+	// The settings that decide which column a name gets, and the classes, go
 	// into the Schema of a new model; that of an existing one overrules it.
 	Bits           uint   `toml:"bits"`            // names hash to 2^bits columns
 	Seed           uint64 `toml:"seed"`            // of that hash

@@ -53,7 +53,7 @@ type mark struct {
 type search struct {
 	seen    int  // so much of it has been searched
 	quoted  bool // the search stands within the quotes of a CSV value
-	stray   bool // the search has met a quote that has no place there
+	stray   bool // the search has found a quote that has no place there
 	newline int  // the first newline within quotes and 1, or 0
 }
 
@@ -327,7 +327,7 @@ func (s *Scanner) Refill() error {
 				if errors.Is(err, io.ErrUnexpectedEOF) {
 					s.eof = fmt.Errorf("%s:%d: the compressed file ends early: %w", s.Name, s.line+1, err)
 				}
-				// What stands before the damage may be half a line.
+				// The text before the damage may end in half a line.
 				s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
 				s.search = search{}
 			} else if s.c.Growing {

@@ -155,7 +155,7 @@ func (d *vwDecoder) namespace(r *Record, e *blankout.Example, p int) int {
 	}
 }
 
-// word reads name or name:value at p; value is 1 where there is none.
+// word reads name or name:value at p; value is 1 where only a name stands.
 func (d *vwDecoder) word(r *Record, e *blankout.Example, p int) (name []byte, value float64, ok bool, end int) {
 	data, start := r.Value, p
 	for p < len(data) && !blank(data[p]) && data[p] != '|' && data[p] != ':' {

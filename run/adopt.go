@@ -120,7 +120,7 @@ type solved struct {
 }
 
 // solve waits for the exact solution of the present state. What fails, such as reading
-// the events again, is tried again. It returns nil if there is none within the time that
+// the events again, is tried again. It returns nil if none comes within the time that
 // learning may wait, and an error if ctx ends.
 func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 	limited, cancel := context.WithCancel(ctx)

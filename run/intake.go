@@ -46,10 +46,10 @@ type Intake struct {
 
 	counts    Counts
 	confusion [][]float64 // see Counts
-	scores    []float64   // scores of the event at hand that will wait for its label
+	scores    []float64   // scores of the present event, which will wait for its label
 
-	// Of the batch at hand, from which they are borrowed: labels that came late, and where
-	// its suspects are that have not been handed on.
+	// The present batch lends these: labels that came late, and the suspects that HandOn has
+	// not given away yet.
 	late     []blankout.Example
 	suspects []suspect
 
@@ -82,7 +82,7 @@ type Counts struct {
 	// Newest is the newest usable record as it came, nil where records are not kept
 	// (record.Config.KeepValue) and where it is larger than maxNewest.
 	Newest []byte
-	// RefusedSamples and SuspectSamples are some of the newest records that were put aside.
+	// RefusedSamples and SuspectSamples are some of the newest refused records and suspects.
 	RefusedSamples, SuspectSamples []Sample
 	// Confusion counts the events learned by their class and by the one that was predicted,
 	// where there may be more than two classes.
@@ -114,7 +114,7 @@ type Suspects interface {
 	Flush(ctx context.Context) error
 }
 
-// suspect is one among the examples of the batch at hand.
+// suspect names a suspect among the examples of the present batch.
 type suspect struct {
 	index int
 	watch.Suspicion

@@ -75,7 +75,7 @@ func (in *Intake) learnWaited(w *labels.Waited) {
 	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
 }
 
-// atLearning returns what the events would have been told as they were learned.
+// atLearning measures the answers that a reader would have got when the events were learned.
 func (in *Intake) atLearning() measure.Classes {
 	s := in.Labels.State()
 	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}

@@ -84,7 +84,7 @@ func newLoop(r *Runner) *loop {
 // job is work beside learning, on a goroutine of its own, one piece at a time.
 type job struct {
 	finished chan<- func()
-	cancel   context.CancelFunc // of the piece under way, nil if there is none
+	cancel   context.CancelFunc // of the piece under way, or nil
 }
 
 func (j *job) running() bool { return j.cancel != nil }

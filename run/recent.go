@@ -1,7 +1,7 @@
 package run
 
-// This file keeps some of the newest events, for those who ask what their predictions would
-// be if something were gone.
+// This file keeps some of the newest events. With them the server answers how predictions
+// would change if a field were missing.
 
 import (
 	"slices"

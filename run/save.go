@@ -98,7 +98,7 @@ func (l *loop) beginSave() {
 }
 
 // write makes a checkpoint of a frozen state and then tells the broker.
-// What waits for labels is safe before it, and what waited is let go after it.
+// It first makes safe what waits for labels, and frees afterwards what waited.
 func (s *saver) write(state *frozen, more []blankout.Block, waiting *labels.Frozen) (r saveResult) {
 	began := time.Now()
 	var err error

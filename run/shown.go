@@ -1,7 +1,7 @@
 package run
 
-// This file keeps what people are shown of records one by one: some of those that were
-// put aside, and which classes are taken for which.
+// This file keeps what the page shows of single records: samples of refused records and of
+// suspects, and how often each class was predicted as which.
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"blankout/online/watch"
 )
 
-// Sample is one of the newest records that were put aside.
+// Sample shows one of the newest refused records or suspects.
 type Sample struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

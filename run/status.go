@@ -38,8 +38,8 @@ type Status struct {
 	Health                 *watch.Health  // of the fields; nil before the first report
 	Warnings               []watch.Warning
 	Validation             ValidationStatus
-	// Labels says what became of labels that come later; nil without any. AtLearning is
-	// what their events would have been told as they were learned.
+	// Labels says what became of labels that come later; nil without any.
+	// AtLearning measures the answers that a reader would have got when their events were learned.
 	Labels     *labels.Counts
 	AtLearning measure.Classes
 }
@@ -81,7 +81,7 @@ func (r *Runner) Status() *Status {
 	return &Status{NotReady: "not started"}
 }
 
-// Published returns the latest published Model, nil if there is none yet. It may
+// Published returns the latest published Model, or nil before the first. It may
 // be called by anyone at any time.
 func (r *Runner) Published() *Published { return r.published.Load() }
 

@@ -81,7 +81,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Progressive, result.ProgressiveNumbers = m.Total, m.Numbers
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
-		// The first pass has told what is wrong with the records, and counted each once.
+		// The first pass has reported what is wrong with the records, and counted each once.
 		first := slices.DeleteFunc(result.Warnings, func(w watch.Warning) bool { return !w.OfRecords() })
 		for _, w := range status.Warnings {
 			if pass == 0 || !w.OfRecords() {

@@ -49,7 +49,7 @@ func (s *ValidationStatus) Waiting() time.Duration {
 type validator struct {
 	job
 	schedule validate.Schedule
-	exact    *model.Linear // the latest exact solution, nil if there is none yet
+	exact    *model.Linear // the latest exact solution, or nil
 }
 
 func (l *loop) startValidating() (err error) {

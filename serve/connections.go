@@ -20,8 +20,8 @@ import (
 
 // connections bounds how many connections are open at a time, so that descriptors
 // are left for checkpoints and brokers. When all places are taken and another
-// client comes, the connection goes that has been without a request for longest;
-// while there is none the new one waits.
+// client comes, the connection is closed that has had no request for longest; if all have
+// one, the new connection waits.
 type connections struct {
 	places chan struct{} // holds one for each connection
 	closed atomic.Uint64 // for want of a place

@@ -90,7 +90,7 @@ type taker struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
 	most      time.Duration
-	patience  time.Duration // what is left of most
+	patience  time.Duration // the rest of most
 	perSecond int
 	began     bool // something has been written
 }

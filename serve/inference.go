@@ -2,7 +2,7 @@ package serve
 
 // This file answers the Open Inference Protocol, version 2, over REST, which KServe,
 // Triton and MLServer speak: https://github.com/kserve/open-inference-protocol.
-// What it predicts is what POST /v1/predict does.
+// It predicts as POST /v1/predict does.
 
 import (
 	"bytes"
@@ -368,7 +368,7 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 	return append(outputs, scores, rule, missing)
 }
 
-// orNaN is x, NaN where there is none: it has no JSON form, so that no answer invents one.
+// orNaN returns *x, or NaN for nil. NaN has no JSON form, so that no answer invents a number.
 func orNaN(x *float64) float64 {
 	if x == nil {
 		return math.NaN()

@@ -47,7 +47,7 @@ func Latest(published func() *run.Published, recordConfig record.Config) func() 
 // clients of the model predict.
 type models struct {
 	config Config
-	take   func() *client.Model // the current model, nil if there is none
+	take   func() *client.Model // the current model, or nil
 
 	predicting gate
 	sending    gate // the model as a file or with its weights

@@ -18,7 +18,7 @@ import (
 	"blankout/client"
 )
 
-// answer is what is said of one event: a prediction, or why there is none.
+// answer holds the prediction of one event, or why it has none.
 type answer struct {
 	*client.Prediction
 	Error string `json:"error,omitempty"`
@@ -133,7 +133,8 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
 }
 
-// predict predicts an event, unless the model has met nothing of it and Unknown refuses that.
+// predict predicts an event. It refuses one of which the model knows no feature, unless
+// Unknown says answer.
 func (c Config) predict(m *client.Model, event []byte, explain int) (client.Prediction, error) {
 	p, err := m.Predict(event, explain)
 	if err == nil && p.Stranger && c.Unknown == unknownRefuse {

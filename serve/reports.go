@@ -98,7 +98,7 @@ func (r *Reports) List() []*batch.Validation {
 	return slices.Clone(r.list)
 }
 
-// Get returns the report of an ID, or the newest for "latest"; nil if there is none.
+// Get returns the report of an ID, or the newest for "latest"; nil if it has none.
 func (r *Reports) Get(id string) *batch.Validation {
 	for _, v := range r.List() {
 		if v.ID == id || id == "latest" {

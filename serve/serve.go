@@ -98,7 +98,7 @@ type Service struct {
 	// Model returns the newest model, nil before the first: the Latest of a Runner, or
 	// the one of a learner elsewhere that is followed. The function itself may be nil.
 	Model func() *client.Model
-	// Source returns the counters of the Consumer, nil while there is none. The
+	// Source returns the counters of the Consumer, or nil before it is open. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
 	// Registry is where the schemas of records come from; nil if they need none.
@@ -305,7 +305,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 // URL returns where the server listens, as in http://127.0.0.1:8642.
 func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
-// Close answers the requests at hand, until ctx ends, and stops. Those that are
+// Close answers the requests under way, until ctx ends, and stops. Those that are
 // not done by then are cut off, which is no failure: their clients may ask again.
 func (s *Server) Close(ctx context.Context) error {
 	s.site.close() // clients that listen to events would never be done

@@ -54,7 +54,7 @@ type Snapshots struct {
 	places []*snapshotPlace
 }
 
-// snapshotPlace is one place and how it does.
+// snapshotPlace is a destination of snapshots and its status.
 type snapshotPlace struct {
 	name  string // topic, file or object
 	write func(context.Context, *client.Model) error

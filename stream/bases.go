@@ -108,7 +108,7 @@ func (b *baseRecords) data() ([]byte, error) {
 }
 
 // read returns what the topic holds, by offset, and what is wrong with the first record
-// that is no base's, nil if there is none: such records are passed over, and logged.
+// that is no base's, or nil: such records are passed over, and logged.
 func (t *BaseTopic) read(ctx context.Context) (found map[int64]*baseRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
@@ -304,7 +304,7 @@ func (t *BaseTopic) remove(ctx context.Context, offset int64, b *baseRecords) er
 	return nil
 }
 
-// Close ends the connections. What could not be written is given up: it was told.
+// Close ends the connections. It gives up what could not be written; Write has reported that.
 func (t *BaseTopic) Close() error {
 	_ = t.producer.Close()
 	return nil

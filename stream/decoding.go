@@ -110,7 +110,7 @@ func (d *decoding) decode(ctx context.Context, b *blankout.Batch, r record.Recor
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// What still borrows the fetched bytes is copied into memory that b owns.
+	// b gets its own copy of what still borrows the fetched bytes.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
 	}
@@ -123,7 +123,7 @@ func (d *decoding) decode(ctx context.Context, b *blankout.Batch, r record.Recor
 	return e, nil
 }
 
-// packedBatch begins the detail of a refused batch, whose records are not told apart.
+// packedBatch begins the detail of a refused batch, whose records nobody can separate.
 const packedBatch = "record batch"
 
 // refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes

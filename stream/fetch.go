@@ -353,7 +353,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			}
 			continue // nothing new within MaxWait
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
-			f.next = f.wanted // the window of duplicates is gone from the log, and no more
+			f.next = f.wanted // the log has lost the window of duplicates, and no more
 			continue
 		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
 			moved, err := f.outOfRange(ctx)

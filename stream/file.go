@@ -37,7 +37,7 @@ type File struct {
 	pipeline *pipeline
 }
 
-// batchExamples bounds a Batch; it ends earlier with the lines at hand.
+// batchExamples bounds a Batch, which ends earlier where no more lines were read ahead.
 const batchExamples = 512
 
 // OpenFile opens a file of records for learning: plain or compressed by gzip or

@@ -136,7 +136,7 @@ func (l *Ledger) End(ctx context.Context) (int64, error) {
 }
 
 // Trim deletes the records before an offset of each partition, by number; 0 and less
-// deletes none. What is gone already stays gone.
+// deletes none. Records that are deleted stay deleted.
 func (l *Ledger) Trim(ctx context.Context, before []int64) error {
 	k := l.producer.cluster
 	for partition, offset := range before {
@@ -201,7 +201,7 @@ func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int3
 
 // Close ends the connections. A record whose writing has failed is given up.
 func (l *Ledger) Close() error {
-	_ = l.producer.Close() // its error is about that record, and was told
+	_ = l.producer.Close() // its error is about that record, and was reported
 	return nil
 }
 
@@ -412,7 +412,7 @@ func (r *LedgerReader) mark(ctx context.Context, partition int32) (offset int64,
 		return -1, err
 	}
 	offset, err = p.Append(ctx, partition, Message{})
-	_ = p.Close() // its error is about that record, and was told
+	_ = p.Close() // its error is about that record, and was reported
 	return offset, err
 }
 

@@ -41,7 +41,7 @@ type MembershipConfig struct {
 	// Instance makes the member a static one of this name: it keeps its partitions when
 	// it leaves and is back within SessionTimeout. "" is a member like any other.
 	Instance string
-	// SessionTimeout is how long brokers wait for a sign of life before they give a
+	// SessionTimeout is how long brokers wait for a heartbeat before they give a
 	// member's partitions to others, and how long a member goes on without an answer.
 	// Brokers take 6 s and more unless group.min.session.timeout.ms says otherwise.
 	SessionTimeout time.Duration
@@ -532,7 +532,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 			err = kafka.Error(r.ErrorCode)
 		}
 		switch {
-		case err == nil, errors.Is(err, kafka.UnknownMemberId): // it had been told before
+		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator knew
 			return nil
 		case permanent(err), ctx.Err() != nil:
 			return fmt.Errorf("leaving group %s: %w; the others wait for its session to end", m.config.Group, err)

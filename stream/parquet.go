@@ -52,14 +52,14 @@ type parquetLines struct {
 	groups []parquet.RowGroup
 	schema []parquet.Field
 	leaves []*parquet.Column
-	rows   parquet.Rows // of the group at hand, nil before and after
+	rows   parquet.Rows // of the present group, nil before and after
 	read   [64]parquet.Row
 	ready  []parquet.Row // of read, not yet lines
 	row    int64         // of the next one
 	line   []byte
 	rest   []byte // of line
 	most   int    // bytes of a line: a longer one ends behind them
-	end    int    // where in line the one at hand may end
+	end    int    // where in line the present one may end
 }
 
 // openParquet reads what the end of a file says of it. A row that makes a line of more than

@@ -187,7 +187,7 @@ func parseHeaders(b []byte) ([]Header, error) {
 	return headers, nil
 }
 
-// varint reads a zigzag varint; n <= 0 says that there is none.
+// varint reads a zigzag varint; n <= 0 says that b does not begin with one.
 func varint(b []byte) (v int64, n int) {
 	// One and two bytes hold everything up to 8191: nearly all there is.
 	if len(b) > 1 {

@@ -18,7 +18,7 @@ type repeated struct {
 	window int64
 	last   map[uint64]int64 // offset by the hash of the key
 	queue  []keyAt          // in the order of offsets
-	from   int              // what is before has left the window
+	from   int              // entries before it have left the window
 }
 
 type keyAt struct {
@@ -27,7 +27,7 @@ type keyAt struct {
 }
 
 // of returns the offset of the latest record within the window that has the key,
-// -1 if there is none, and remembers this one.
+// or -1, and remembers this one.
 func (r *repeated) of(key []byte, offset int64) int64 {
 	if r.last == nil {
 		r.last = map[uint64]int64{}
