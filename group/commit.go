@@ -127,7 +127,7 @@ type Mark struct {
 	Hash   uint64   // of its bytes
 }
 
-// Encode returns the mark's bytes; docs/scaling.md has the table.
+// Encode returns the mark's bytes; state has its fields in order.
 func (m *Mark) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(markMagic), formatVersion)}
 	m.state(to)
@@ -153,7 +153,7 @@ func (m *Mark) state(to *coder.Coder) {
 	to.Uint(&m.Hash)
 }
 
-// Encode returns the commit's bytes; docs/scaling.md has the table.
+// Encode returns the commit's bytes; state has its fields in order.
 func (c *Commit) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(commitMagic), formatVersion)}
 	c.state(to)
@@ -254,7 +254,7 @@ func number(c *coder.Coder, x *int32) {
 }
 
 // EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
-// docs/scaling.md has the table of their bytes. With each comes what a Commit says of it,
+// With each comes what a Commit says of it,
 // without the place, which is known when it has been appended.
 func EncodeChunks(member MemberID, seq uint64, d *online.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes

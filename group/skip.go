@@ -35,7 +35,7 @@ type Skip struct {
 
 const skipMagic = "bkoskip"
 
-// Encode returns the skip's bytes; docs/scaling.md has the table.
+// Encode returns the skip's bytes; state has its fields in order.
 func (s *Skip) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(skipMagic), formatVersion)}
 	s.state(to)

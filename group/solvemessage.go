@@ -24,7 +24,7 @@ type Call struct {
 
 const callMagic, messageMagic = "bkocall", "bkosolv"
 
-// Encode returns the call's bytes; docs/scaling.md has the table.
+// Encode returns the call's bytes; state has its fields in order.
 func (c *Call) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(callMagic), formatVersion)}
 	c.state(to)

@@ -73,7 +73,7 @@ func (s *Snapshot) Model() *model.Linear { return s.model }
 
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for people who look at
-// the file the block "summary". docs/checkpoint-format.md has the table.
+// the file the block "summary". docs/checkpoint-format.md lists the blocks.
 func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 	each, err := s.EachBlock()
 	if err != nil {

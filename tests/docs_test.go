@@ -111,3 +111,52 @@ func functionsIn(t *testing.T, directory, kinds string) (names []string) {
 	}
 	return names
 }
+
+// Every link of a document to a file of the repository, and to a heading, leads there.
+func TestLinksInDocuments(t *testing.T) {
+	documents, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatal(documents, err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noWord := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	checked := 0
+	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			path, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			checked++
+			target := document
+			if path != "" {
+				target = filepath.Join(filepath.Dir(document), path)
+			}
+			there, err := os.Stat(target)
+			if err != nil {
+				t.Errorf("%s: %s leads nowhere: %v", document, m[1], err)
+				continue
+			}
+			if anchor == "" || there.IsDir() {
+				continue
+			}
+			headed, err := os.ReadFile(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
+				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
+			}) {
+				t.Errorf("%s: %s leads to no heading", document, m[1])
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("%d links found in the documents", checked)
+	}
+}
