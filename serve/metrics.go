@@ -78,7 +78,7 @@ var metrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in since the start, by what became of them: learned, unlabelled, held-out, refused, or passed over (tombstones, and events that came before).",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in by what became of them: learned, unlabelled, held-out, refused, or passed over (tombstones, and events that came before).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabelled), "unlabelled")
@@ -92,7 +92,7 @@ var metrics = []metric{
 			emit(float64(v.status.Refused-passed), "refused")
 			emit(float64(passed), "passed")
 		}},
-	{"blankout_not_finite_values_total", counter, nil, "Values of records that were NaN or infinite, since the start; they count as missing (record.nan).",
+	{"blankout_not_finite_values_total", counter, nil, "Values of records that were NaN or infinite; they count as missing (record.nan).",
 		one(func(v *view) float64 { return float64(v.status.NotFinite) })},
 	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used or were passed over, by reason.",
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.RefusedBy })},
@@ -100,9 +100,9 @@ var metrics = []metric{
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},
 	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
-	{"blankout_suspects_total", counter, nil, "Events learned since the start whose label is probably wrong (learner.suspect).",
+	{"blankout_suspects_total", counter, nil, "Events learned whose label is probably wrong (learner.suspect).",
 		one(func(v *view) float64 { return float64(v.status.Suspected) })},
-	{"blankout_suspects_stored_total", counter, nil, "Suspects stored in their topic or file since the start.",
+	{"blankout_suspects_stored_total", counter, nil, "Suspects stored in their topic or file.",
 		one(func(v *view) float64 { return float64(v.status.Suspects) })},
 	{"blankout_suspect_failures_total", counter, nil, "Attempts to store suspects that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.SuspectFailures) })},
@@ -134,7 +134,7 @@ var metrics = []metric{
 		})},
 	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
-	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels, since the start, whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
+	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
 	{"blankout_labels_odd_times_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OddTimes)) })},
@@ -335,7 +335,7 @@ var metrics = []metric{
 				emit(e, strconv.FormatFloat(online.ForecastMissing(i), 'g', -1, 64))
 			}
 		}},
-	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector since the start.",
+	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector.",
 		one(func(v *view) float64 { return float64(v.status.DriftAlarms) })},
 	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
 		one(func(v *view) float64 { return v.status.Metrics.Drift.Excess })},
@@ -361,25 +361,25 @@ var metrics = []metric{
 				emit(on[kind], kind)
 			}
 		}},
-	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
+	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
-	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual. Only of the 10 worst fields with an alarm.",
+	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
-	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual. Only of the 10 worst fields with an alarm.",
+	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
-	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one. Only of the 10 worst fields with an alarm.",
+	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Mean != nil {
 				emit(f.Mean.Change)
 			}
 		})},
-	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one. Only of the 10 worst fields with an alarm.",
+	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Deviation != nil {
 				emit(f.Deviation.Change)
 			}
 		})},
-	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after. Only of the 10 worst fields with an alarm.",
+	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.ErrorAfter != nil {
@@ -423,11 +423,11 @@ var metrics = []metric{
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
-	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events since the start, scored as they came.",
+	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events, scored as they came.",
 		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
 	{"blankout_holdout_error_ratio", gauge, nil, "Share of held-out events since the start predicted wrongly.",
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
-	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events since the start, predicted as they came, in the target's own unit; targets that are numbers.",
+	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events, predicted as they came, in the target's own unit; targets that are numbers.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {
 				emit(v.status.HoldoutNumbers.RMSE())
@@ -504,18 +504,18 @@ var metrics = []metric{
 				emit(float64(n), string(reason))
 			}
 		}},
-	{"blankout_group_own_commits_total", counter, []string{"outcome"}, "Commits of this member since the start: accepted or rejected.",
+	{"blankout_group_own_commits_total", counter, []string{"outcome"}, "Commits of this member: accepted or rejected.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
 				emit(float64(v.group.Committed-v.group.Refused), "accepted")
 				emit(float64(v.group.Refused), "rejected")
 			}
 		}},
-	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks that this member has written since the start.",
+	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks that this member has written.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
 	{"blankout_group_delta_rows_total", counter, nil, "Rows in these chunks.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
-	{"blankout_group_events_again_total", counter, nil, "Events that this member has learned for nothing since the start: their commit was not accepted, or could not be made.",
+	{"blankout_group_events_again_total", counter, nil, "Events that this member has learned for nothing: their commit was not accepted, or could not be made.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Again) })},
 	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning stood still for this member's commits: from the cut of what was learned until the group's model held it.",
 		fromGroup(func(s *group.Status) float64 { return s.Commit })},
