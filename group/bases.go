@@ -24,8 +24,8 @@ type baseJob struct {
 	marks    map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
 }
 
-// beginBase has a goroutine encode the fold as it is now; the first member's writes it as
-// a base, within a time, and trims the ledger.
+// beginBase has a goroutine encode the present fold. The first member also writes it as a base,
+// within a time, and trims the ledger.
 func (l *running) beginBase(within time.Duration) {
 	if l.bases.busy {
 		return // the next one will do

@@ -327,8 +327,8 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 	return k, nil
 }
 
-// join makes the Delta of a commit's chunks, which are in order. It says which one does
-// not belong there.
+// join puts the Delta of a commit together from its chunks, which are in order. Its error names
+// the chunk that does not belong there.
 func join(c *Commit, chunks []*Chunk) (*online.Delta, error) {
 	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
 		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))

@@ -33,8 +33,8 @@ func (l *running) load(ctx context.Context) error {
 	}
 }
 
-// loadTries is how often a base is read whose ledger has been trimmed before that was read,
-// too: a group that is busier than the reader writes a newer one meanwhile.
+// loadTries bounds how often load takes a base whose ledger was trimmed before it could be
+// read. A group that is busier than the reader writes a newer base meanwhile.
 const loadTries = 20
 
 func (l *running) loadOnce(ctx context.Context) (err error) {

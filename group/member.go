@@ -290,7 +290,7 @@ func (l *running) live(ctx context.Context) error {
 	}
 }
 
-// fold takes what is there of the ledger, and what jobs come back with.
+// fold applies the entries of the ledger that were read, and takes the results of jobs.
 func (l *running) fold(ctx context.Context) error {
 	for {
 		select {

@@ -21,7 +21,7 @@ import (
 	"blankout/stream"
 )
 
-// replica is the fold of a ledger with what else depends on the ledger alone.
+// replica is the fold of a ledger, and what else follows from the ledger alone.
 type replica struct {
 	fold    *Fold
 	topicID string

@@ -96,9 +96,9 @@ func (f *Fold) Skip(offset int64, s *Skip) error {
 // SkipError says why a group cannot pass over what it was asked to.
 type SkipError struct{ error }
 
-// SkipTo has a group pass over the records of a partition before an offset, which are lost
-// to it, and returns the gap once the ledger holds it. Members that learn, and those that
-// start later, pass it at the same place of the ledger.
+// SkipTo has a group pass over the records of a partition before an offset, which the log has
+// lost. It returns the gap once the ledger holds it. All members, those that start later too,
+// pass it at the same place of the ledger.
 func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to int64) (Gap, error) {
 	gap := Gap{Topic: topic, Partition: partition, To: to}
 	r, state, err := inspectGroup(ctx, m)

@@ -77,7 +77,7 @@ func Solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 	}
 }
 
-// errBaseGone says that a member could not read the base of a call any more.
+// errNoBase says that a member found the base of a call deleted.
 var errNoBase = errors.New("the base is gone: newer ones have been written since")
 
 // solve is one try of Solve.

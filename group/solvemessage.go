@@ -142,7 +142,7 @@ func partState(to *coder.Coder, p *part) {
 	memberState(to, &p.Member)
 }
 
-// say writes a message behind the chunks of its vector. It returns how many bytes.
+// say writes a message behind the chunks of its vector, and returns how many bytes it wrote.
 func say(ctx context.Context, to *stream.Ledger, m *message) (int, error) {
 	size := 0
 	for rest := m.vector; len(rest) > 0; {
@@ -160,8 +160,8 @@ func say(ctx context.Context, to *stream.Ledger, m *message) (int, error) {
 	return size + len(data), err
 }
 
-// heard reads the messages of a job, of one side only, with their vectors, on a goroutine
-// that ends with ctx or after an error, which is the last that the channel gives.
+// heard reads the messages of one side of a job, with their vectors, on a goroutine. The
+// goroutine ends with ctx, or after an error, which is the last thing that the channel gives.
 type heard struct {
 	*message
 	err error

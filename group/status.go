@@ -75,8 +75,8 @@ type Peer struct {
 	Rejected uint64    `json:"rejected"`
 	Events   uint64    `json:"events"` // of the accepted ones
 	At       time.Time `json:"at"`     // when its latest commit was read
-	// Behind is how many commits the ledger had got since what that one built on: how old
-	// the model was that the member had learned with.
+	// Behind is how many commits were in the ledger behind the one that this commit built on:
+	// the age of the model that the member had learned with.
 	Behind int64 `json:"behind"`
 }
 

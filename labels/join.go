@@ -30,8 +30,8 @@ import (
 type Join struct {
 	config Config
 	wait   int64 // milliseconds
-	// remembered is for how many records an id whose wait is over is known, so that its
-	// label is told to be late.
+	// remembered says for how many records the Join knows an id whose wait is over, so that it
+	// can call its label late.
 	remembered uint64
 	store      *store
 	state      State
@@ -78,8 +78,8 @@ type Counts struct {
 	TimedOut uint64 `json:"timed_out"` // events that got none within the wait
 	// Overflowed are those of TimedOut that had to go for max_pending.
 	Overflowed uint64 `json:"overflowed"`
-	// RepeatedEvents came while another of their id was within the wait. They are not
-	// learned.
+	// RepeatedEvents counts events that came while another event of their id was waiting. They
+	// are not learned.
 	RepeatedEvents uint64 `json:"repeated_events"`
 	Early          uint64 `json:"early"`     // labels that came before their event
 	Corrected      uint64 `json:"corrected"` // labels that changed an earlier one
@@ -540,8 +540,8 @@ func (f *Frozen) Block() (blankout.Block, error) {
 	return blankout.Block{Name: Block, Data: data}, err
 }
 
-// LetGo frees the space of what no checkpoint needs any more, where the checkpoint of f is
-// the oldest that is kept. It may be called from the goroutine that calls Block.
+// LetGo frees the space that no checkpoint needs any more; the checkpoint of f is the oldest
+// one kept. The goroutine that calls Block may call it.
 func (f *Frozen) LetGo() error {
 	if err := failpoint.Here("labels.letgo"); err != nil {
 		return err

@@ -34,9 +34,9 @@ type settled struct {
 	partition int32
 }
 
-// NewJoined returns the Source of what a Merge for a Join that has just been opened has,
-// whose events are of that topic, or of a file of that name. Nobody else may use Merge and
-// Join meanwhile.
+// NewJoined returns a Source of the records of a Merge, for a Join that has just been opened.
+// Their events are of that topic, or of a file of that name. Nobody else may use Merge and Join
+// meanwhile.
 func NewJoined(merge *Merge, join *Join, topic string) *Joined {
 	join.settles = true // the Join says nothing before the wait is over
 	return &Joined{merge: merge, join: join, topic: topic, schema: merge.schema}

@@ -263,8 +263,8 @@ func (l *lane) spare() *blankout.Batch {
 // batchExamples bounds a Batch.
 const batchExamples = 512
 
-// NewMerge returns the Source of the lanes, whose decoders add to the Schema, for a Join,
-// whose default class is added first.
+// NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to
+// which NewMerge first adds the default class.
 func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
 	m := &Merge{schema: schema, join: join, idle: join.config.Idle, now: math.MinInt64}
 	if join.config.Default != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it

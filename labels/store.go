@@ -47,8 +47,8 @@ type store struct {
 	segments  []*segment // oldest first, at least one
 	index     index
 	sum       uint64 // over all entries
-	// expired is the number of the oldest entry that expire has not passed, next its entry and
-	// those behind it, read ahead.
+	// expired is the number of the oldest entry that expire has not passed. next holds that
+	// entry and those behind it, read ahead.
 	expired uint64
 	next    []entry
 	body    []byte // what event returns
@@ -338,7 +338,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	return s.cutOff(g, firsts[len(s.segments):])
 }
 
-// later is why the log ends where an entry is of the tick or later.
+// later ends the reading of the log at an entry of the tick or later, and says so.
 const later = "later"
 
 // open opens a segment and reads its heads up to the tick. cut says why the log ends
@@ -741,8 +741,8 @@ func syncDirectory(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// letGo lets go of the bodies before the tick slim and of what came before that, before
-// the time or the tick all. Only the goroutine that calls mark may call it.
+// letGo frees the bodies of entries before the tick slim, and whole segments before the time or
+// the tick all. Only the goroutine that calls mark may call it.
 func (s *store) letGo(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -163,8 +163,8 @@ func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, de
 	}
 }
 
-// cutDetail bounds what is said of a refused record, which goes into a dead letter:
-// it must not be many times the record.
+// cutDetail bounds the text about a refused record: it goes into a dead letter, and must not be
+// many times as long as the record.
 func cutDetail(detail string) string {
 	const most = 400
 	if len(detail) <= most {
@@ -429,7 +429,8 @@ func (d *core) finish(r *Record, e *blankout.Example) bool {
 	return d.counts(r, e)
 }
 
-// counts refuses e where Config.Counts asks for features that are not negative, and one is.
+// counts refuses e if Config.Counts wants features that are not negative, and e has a negative
+// one.
 func (d *core) counts(r *Record, e *blankout.Example) bool {
 	if !d.c.Counts {
 		return true

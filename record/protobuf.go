@@ -177,9 +177,9 @@ func (f *protoField) isWord() bool {
 	return f.kind == protoreflect.StringKind || f.kind == protoreflect.BytesKind || f.kind == protoreflect.EnumKind
 }
 
-// protoReader reads messages where they lie in the record. Of each it first marks where
-// its fields are, 8 bytes for two of the record or more, and then goes through them in the
-// order of their declaration. What a configuration drops is not looked into.
+// protoReader reads messages in place. It first marks where the fields of a message lie, at
+// most 8 bytes for two bytes of the record, and then goes through them in the order of their
+// declaration. It skips the fields that the configuration drops.
 type protoReader struct {
 	*places
 	marks  []uint64 // of the messages that are being read, the outermost first

@@ -111,8 +111,8 @@ type Config struct {
 	// A record beyond these is refused.
 	MaxFeatures int `toml:"-"`
 	MaxBytes    int `toml:"max_bytes"`
-	// MaxWeight bounds the importance, of which one event may have too much for the
-	// measures ever to show another; 0 is 1e30.
+	// MaxWeight bounds the importance of an event: one event of too much would hide all others
+	// in the measures. 0 is 1e30.
 	MaxWeight float64 `toml:"max_weight"`
 	// MaxFields bounds the fields kept apart; those that come later still have
 	// columns of their own but share field 0.
@@ -310,8 +310,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// PositiveName returns the positive one of two classes as far as the configuration names
-// it: by itself, or as the last of two; "" leaves it to what the classes are.
+// PositiveName returns the positive one of two classes: the one that the configuration names,
+// or the last of two classes; "" where the classes alone decide.
 func (c Config) PositiveName() string {
 	if c.Positive == "" && len(c.Classes) == 2 {
 		return c.Classes[1]
@@ -480,8 +480,8 @@ func (c Config) Settings() map[string]string {
 	return settings
 }
 
-// GroupSettings returns what of c decides which features die together, "" if nothing
-// does. It is a setting of the key groups where weights depend on it.
+// GroupSettings returns the settings that decide which features die together, or "". Where
+// weights depend on them, they go into the fingerprint as the key groups.
 func (c Config) GroupSettings() string {
 	if c.GroupEvery == 0 && len(c.Groups) == 0 {
 		return ""

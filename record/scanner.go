@@ -49,7 +49,7 @@ type mark struct {
 	skipped bool  // within the rest of a line that was cut
 }
 
-// search says how far that for the end of the record at the mark has come.
+// search says how far the Scanner has looked for the end of the record at the mark.
 type search struct {
 	seen    int  // so much of it has been searched
 	quoted  bool // the search stands within the quotes of a CSV value
@@ -62,8 +62,8 @@ type framing struct {
 	none    bool // there is no text of such records
 	quotes  bool // newlines within quotes end no record
 	comment byte // that starts a line which is no record; 0: there are none
-	// finished says that a last line that no newline ends cannot go on; nil if one
-	// never knows.
+	// finished says that a last line without a newline is complete; nil where a format cannot
+	// tell.
 	finished func(line []byte) bool
 }
 

@@ -32,8 +32,8 @@ func (d *Svmlight) Decode(_ context.Context, r Record, e *blankout.Example) erro
 	return nil
 }
 
-// Fork returns a decoder of features that may work at the same time as d, nil where
-// features have names, which come to be known in order as well.
+// Fork returns a decoder of features that may work at the same time as d. It returns nil where
+// features have names: the Schema must get those in order too.
 func (d *Svmlight) Fork() *Svmlight {
 	if !d.s.NumericIndices {
 		return nil

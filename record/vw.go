@@ -183,7 +183,7 @@ func (d *vwDecoder) word(r *Record, e *blankout.Example, p int) (name []byte, va
 	return name, value, true, end
 }
 
-// index returns the column of a name that is the number of one, as in svmlight.
+// index returns the column of a name that is a column's number, as in svmlight.
 func (d *vwDecoder) index(name []byte) (column uint64, ok bool) {
 	if len(name) == 0 || len(name) > 10 {
 		return 0, false

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// recentEvents of the newest labelled events are kept; in a long stream one in recentEvery
-	// of them, and none that is very large.
+	// The ring keeps recentEvents of the newest labelled events, in a long stream one in
+	// recentEvery of them, and none of more than recentFeatures features.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
 )

@@ -66,11 +66,11 @@ type Runner struct {
 	// and says which records are held out. May be nil; without its Open there is
 	// only a holdout.
 	Validator *validate.Validator
-	// Labels is set where the Source is a labels.Merge: what the events wait in for their
-	// labels. Runner does not close it. With it nothing can be validated or adopted, and
-	// there are no Suspects: all of them read events again or need their bytes.
+	// Labels is set where the Source is a labels.Merge: the events wait in it for their labels.
+	// Runner does not close it. With Labels the run can neither validate by Open nor adopt, and
+	// it keeps no Suspects: all of these read events again or need their bytes.
 	Labels *labels.Join
-	// Saved tells of the checkpoint that the run goes on from: name, bytes and time.
+	// Saved describes the checkpoint that the run goes on from: name, bytes and time.
 	Saved SaveStatus
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
@@ -119,7 +119,8 @@ type Config struct {
 	// Unnamed says that nobody has named the classes. Labels that are numbers may
 	// then be meant as such: see NumbersError.
 	Unnamed bool
-	// LabelKeep is how many checkpoints are kept, which need what waits for labels.
+	// LabelKeep is how many checkpoints are kept: they need the events that were waiting for
+	// labels.
 	LabelKeep int
 	// ShutdownTimeout is how long stopping may take: finishing the batch, the
 	// last save, the commit.

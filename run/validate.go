@@ -117,9 +117,9 @@ func (l *loop) finishValidation(r validate.Result) {
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }
 
-// endValidation waits for a validation under way, and makes the one that is due,
-// if the run ends because there is no more to learn; if it was stopped, or has
-// failed, the validation is given up.
+// endValidation waits for a validation under way, and makes the one that is due, if the run
+// ends because its events have ended. If the run was stopped or has failed, it gives the
+// validation up.
 func (l *loop) endValidation(ctx context.Context, failed error) {
 	done := ctx.Done()
 	for {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// gate lets as many requests be worked on at a time as it has places. Others
-// wait for gateWait, gateQueue times as many as there are places; the rest are
-// turned away.
+// gate lets as many requests work at a time as it has places. It lets others wait for gateWait,
+// gateQueue times as many as there are places, and turns the rest away.
 type gate struct {
 	places   chan struct{} // holds one for each request that is being worked on
 	active   atomic.Int64  // those and the ones that wait

@@ -119,7 +119,7 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 	})
 }
 
-// healthPaths are asked for by those who watch over programs, who have no token.
+// healthPaths need no token: programs that watch over programs ask for them.
 var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 
 // isMine tells whether a request to this host means this server: a number, which

@@ -56,8 +56,8 @@ type happened struct {
 	drifts, fieldAlarms, adopts uint64
 }
 
-// open goes on with the history of a file, if there is one. What is no history is left
-// out, and the error says so.
+// open goes on with the history of a file, if the file exists. It ignores a file that holds
+// none, and returns an error that says so.
 func (h *history) open(name string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,7 @@
 package serve
 
-// This file holds the page for people, and the events that it shows. What the page is
-// made of is in the folder page.
+// This file serves the page for people, and the events that it shows. The folder page holds its
+// parts.
 
 import (
 	"crypto/sha256"

@@ -43,9 +43,9 @@ func (c SnapshotConfig) Check() error {
 	return nil
 }
 
-// Snapshots hands the newest model on, to a topic, a file and an object of a store, beside the goroutine that
-// publishes models: a place that is slow or out of reach holds up no publication and
-// gets a newer model later.
+// Snapshots hands the newest model to a topic, a file and an object of a store, on a goroutine
+// of its own: a destination that is slow or out of reach delays no publication and gets a newer
+// model later.
 type Snapshots struct {
 	config SnapshotConfig
 	model  func() *client.Model

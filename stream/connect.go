@@ -279,8 +279,8 @@ func (c trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// dial connects, under TLS if that is configured, and checks what comes: the
-// Transport is left nothing to wrap.
+// dial connects, under TLS if that is configured, and checks the answers; the Transport need
+// not wrap the connection again.
 func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *tls.Config) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -519,7 +519,8 @@ func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, pa
 	return found, err
 }
 
-// makeTopic is ensureTopic with settings for a created topic, and tells whether it was one.
+// makeTopic is ensureTopic with settings for a topic that it creates, and says whether it
+// created it.
 func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) (found []int32, created bool, err error) {
 	found, err = k.partitions(ctx, topic)
 	var missing *TopicMissingError

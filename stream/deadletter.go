@@ -217,7 +217,7 @@ func shrinkLetter(m *Message) bool {
 	return true
 }
 
-// write writes the pending lines; what an error leaves is written by the next call.
+// write writes the pending lines. After an error the next call writes the rest.
 func (d *DeadLetters) write() error {
 	n, err := d.file.Write(d.pending)
 	d.dirty = d.dirty || n > 0

@@ -313,7 +313,7 @@ func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err er
 	return data, err
 }
 
-// past is what is known of a place that seems to lie past the end of its partition.
+// past holds what a reader knows of a place that seems to lie past the end of its partition.
 type past struct {
 	began time.Time
 	end   int64 // of the partition, for certain; -1: unknown

@@ -485,7 +485,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 	}
 }
 
-// grown tells whether a topic has got more partitions than were shared out.
+// grown tells whether a topic has more partitions than were shared out.
 func (m *Membership) grown(ctx context.Context, known map[string]int) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.config.SessionTimeout/4)
 	defer cancel()

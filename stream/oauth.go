@@ -128,8 +128,9 @@ type oauthSession struct {
 	refused   string
 }
 
-// Next takes the broker's answer: nothing says that the token is good; else it says why
-// not, which is acknowledged (RFC 7628, section 3.2.3), and the broker ends it.
+// Next takes the broker's answer. An empty one accepts the token; any other says why the token
+// is refused, and must be acknowledged (RFC 7628, section 3.2.3) before the broker ends the
+// connection.
 func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) == 0 && s.refused == "" {
 		return true, nil, nil

@@ -25,8 +25,8 @@ type Input struct {
 	// present end; "" is the topics of Kafka.
 	Where  string
 	Record record.Config
-	// Format is that of events where neither Record nor a file's name tells it; the
-	// records of a topic are JSON if it is "" too.
+	// Format is the format of events where neither Record nor a file's name gives one. If it is
+	// "" too, records of a topic are JSON.
 	Format string
 	// Defer, if it is set, makes the decoder of a function that makes that of the records
 	// for a Schema: for a caller that decodes them later.

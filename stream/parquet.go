@@ -62,8 +62,8 @@ type parquetLines struct {
 	end    int    // where in line the present one may end
 }
 
-// openParquet reads what the end of a file says of it. A row that makes a line of more than
-// most bytes is a line of most+1.
+// openParquet reads what the end of a file says about it. It cuts a row that makes a line of
+// more than most bytes to most+1.
 func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err error) {
 	defer func() {
 		if err != nil {
@@ -470,8 +470,8 @@ func appendDecimal(to []byte, v parquet.Value, scale int) []byte {
 	return fmt.Appendf(x.Append(to, 10), "e%d", -scale)
 }
 
-// int96Milliseconds is of the timestamps of old writers: nanoseconds of the day, and the
-// Julian day.
+// int96Milliseconds converts a timestamp of old writers: nanoseconds of the day, and the Julian
+// day.
 func int96Milliseconds(t deprecated.Int96) int64 {
 	var b [12]byte
 	for i, word := range t {

@@ -36,8 +36,8 @@ type ProducerConfig struct {
 	// TwoCopies gives a created topic min.insync.replicas = 2 where the brokers keep
 	// three copies of it or more: with fewer, writing would end when one broker does.
 	TwoCopies bool `toml:"-"`
-	// Shrink makes a record smaller that the topic does not take for its size, and
-	// reports whether it could; nil: such a record is an error.
+	// Shrink makes a record smaller that is too large for the topic, and reports whether it
+	// could. Without it such a record is an error.
 	Shrink func(*Message) bool `toml:"-"`
 
 	// Progress is called after each acknowledged batch with the numbers of

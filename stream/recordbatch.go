@@ -67,8 +67,8 @@ func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
 func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
 func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
 
-// errPartialBatch says that the bytes end before the batch does, which is how
-// a broker cuts a response to size.
+// errPartialBatch says that the bytes end before the batch does: brokers cut a response to size
+// like that.
 var errPartialBatch = errors.New("record batch cut off")
 
 // parseBatch reads the batch at the start of b and returns the bytes after it.

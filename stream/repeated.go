@@ -53,7 +53,7 @@ func (r *repeated) of(key []byte, offset int64) int64 {
 	return before
 }
 
-// refuseRepeated makes of an example a refused one. Its key stays.
+// refuseRepeated makes a refused example of an example, which keeps its key.
 func refuseRepeated(e *blankout.Example, detail string) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing, e.Value = e.Field[:0], e.Missing[:0], nil

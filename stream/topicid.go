@@ -194,8 +194,8 @@ func (k *cluster) topicID(ctx context.Context, topic string) (id string, err err
 	return id, err
 }
 
-// TopicRecreatedError says that a topic is another one of the same name than that
-// which was read before.
+// TopicRecreatedError says that a topic was deleted and created anew since its offsets were
+// stored.
 type TopicRecreatedError struct {
 	Topic     string
 	Partition int32
