@@ -4,6 +4,7 @@ package group
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -74,6 +75,20 @@ func (c *Config) Ledger(kafka stream.ConnectConfig, log *slog.Logger) stream.Led
 	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
 	l.Topic, _ = c.Topics()
 	return l
+}
+
+// openBases opens the topic of bases, which must exist.
+func (c *Config) openBases(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.BaseTopic, error) {
+	where := c.Bases(kafka, log)
+	where.Create = false
+	return stream.OpenBases(ctx, where)
+}
+
+// openLedger opens the topic of the ledger, which must exist.
+func (c *Config) openLedger(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.Ledger, error) {
+	where := c.Ledger(kafka, log)
+	where.Create = false
+	return stream.OpenLedger(ctx, where)
 }
 
 // Bases returns where the bases are.

@@ -102,9 +102,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error)
 		return nil, nil, fmt.Errorf("group %s has begun already, and has no base: give the new group another name", l.Config.Name)
 	}
 	old := Config{Name: l.From}
-	where := old.Bases(l.Kafka.ConnectConfig, l.log)
-	where.Create = false
-	topic, err := stream.OpenBases(ctx, where)
+	topic, err := old.openBases(ctx, l.Kafka.ConnectConfig, l.log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -118,9 +118,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	case to < start || to > end:
 		return gap, &SkipError{fmt.Errorf("%s/%d: the log holds %d to %d, and the group could not go on at %d: name an offset from %d to %d", topic, partition, start, end, to, max(start, gap.From+1), end)}
 	}
-	where := m.Config.Ledger(m.Kafka.ConnectConfig, m.Log)
-	where.Create = false
-	ledger, err := stream.OpenLedger(ctx, where)
+	ledger, err := m.Config.openLedger(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
 		return gap, err
 	}

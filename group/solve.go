@@ -83,9 +83,7 @@ var errNoBase = errors.New("the base is gone: newer ones have been written since
 // solve is one try of Solve.
 func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready func(parts, of int)) (*Solved, *model.Linear, error) {
 	begin := time.Now()
-	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
-	where.Create = false
-	bases, err := stream.OpenBases(ctx, where)
+	bases, err := m.Config.openBases(ctx, m.Kafka.ConnectConfig, m.Log)
 	var missing *stream.TopicMissingError
 	var base *stream.Base
 	var replica *replica
@@ -186,9 +184,7 @@ func (a *asker) call(ctx context.Context, base int64) (err error) {
 		return err
 	}
 	a.heard = hear(ctx, reader, func(m *message) bool { return m.Job == a.job && m.Author != MemberID{} })
-	mix := a.Config.Ledger(a.Kafka.ConnectConfig, a.Log)
-	mix.Create = false
-	ledger, err := stream.OpenLedger(ctx, mix)
+	ledger, err := a.Config.openLedger(ctx, a.Kafka.ConnectConfig, a.Log)
 	if err != nil {
 		return err
 	}
@@ -492,9 +488,7 @@ func (w *worker) beside(ctx context.Context, f func() error) error {
 // read reads the records of the partitions again, up to where the base has come to, and
 // makes them what the base's model would learn from.
 func (w *worker) read(ctx context.Context) error {
-	where := w.Config.Bases(w.Kafka.ConnectConfig, w.log)
-	where.Create = false
-	topic, err := stream.OpenBases(ctx, where)
+	topic, err := w.Config.openBases(ctx, w.Kafka.ConnectConfig, w.log)
 	if err != nil {
 		return err
 	}

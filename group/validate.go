@@ -41,11 +41,7 @@ func (l *running) validateIfDue() {
 	go func() {
 		var r validate.Result
 		if r.Report, r.Exact, r.Err = validator.Validate(ctx, subject); r.Err == nil {
-			if validate.Name(r.Report); keep != nil {
-				if err := keep(r.Report); err != nil { // it decides nothing
-					log.Error("a validation's report could not be kept", "id", r.Report.ID, "err", err)
-				}
-			}
+			validate.Keep(r.Report, keep, log)
 		}
 		l.jobs <- func() {
 			cancel()

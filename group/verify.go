@@ -74,9 +74,7 @@ func Inspect(ctx context.Context, m *Member) (*Report, error) {
 
 // inspectGroup is Inspect, and returns what the ledger comes to.
 func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
-	where := m.Config.Bases(m.Kafka.ConnectConfig, m.Log)
-	where.Create = false
-	topic, err := stream.OpenBases(ctx, where)
+	topic, err := m.Config.openBases(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -163,13 +163,13 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 
 // beginSolving has a goroutine find the exact solution.
 func (l *loop) beginSolving(state *frozen, take func(solved)) {
-	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
+	validator, keep, log := l.Validator, l.Runner.Report, l.log
 	begin(&l.adopter.job, func(ctx context.Context) (r solved) {
 		if r.err = failpoint.Here("run.solve"); r.err == nil {
 			r.Adoption, r.err = validator.Adopt(ctx, state.Snapshot, state.offsets)
 		}
 		if r.err == nil && r.Report != nil {
-			keep(log, r.Report)
+			validate.Keep(r.Report, keep, log)
 		}
 		return r
 	}, take)

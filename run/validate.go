@@ -5,10 +5,8 @@ package run
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
-	"blankout/batch"
 	"blankout/model"
 	"blankout/validate"
 )
@@ -87,25 +85,13 @@ func (l *loop) beginValidation() {
 		subject.Labelled = l.Labels.Labelled()
 	}
 	l.current.Validation.Running, l.unreported = true, true
-	validator, keep, log := l.Validator, l.Runner.keepReport, l.log
+	validator, keep, log := l.Validator, l.Report, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
 		if r.Report, r.Exact, r.Err = validator.Validate(ctx, subject); r.Err == nil {
-			keep(log, r.Report)
+			validate.Keep(r.Report, keep, log)
 		}
 		return r
 	}, l.finishValidation)
-}
-
-// keepReport names a report and hands it on. That it cannot be kept is logged only: it
-// decides nothing.
-func (r *Runner) keepReport(log *slog.Logger, v *batch.Validation) {
-	validate.Name(v)
-	if r.Report == nil {
-		return
-	}
-	if err := r.Report(v); err != nil {
-		log.Error("a validation's report could not be kept", "id", v.ID, "err", err)
-	}
 }
 
 // finishValidation takes the result over.

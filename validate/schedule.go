@@ -31,9 +31,16 @@ type Result struct {
 	Err    error
 }
 
-// Name gives a report the ID by which it is kept. The order of IDs is that of time.
-func Name(v *batch.Validation) {
+// Keep gives a report an ID, in the order of time, and hands it to keep, if that is not nil.
+// It only logs an error: no report decides anything.
+func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Logger) {
 	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
+	if keep == nil {
+		return
+	}
+	if err := keep(v); err != nil {
+		log.Error("a validation's report could not be kept", "id", v.ID, "err", err)
+	}
 }
 
 // Take counts a finished validation, and logs what it found.

@@ -88,31 +88,13 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		}
 		s.close = append(s.close, snapshots.start())
 	}
-	if c.DeadLetter.Policy == run.PolicyDeadLetter {
-		if !c.Checkpoint.Objects() && c.DeadLetter.DeadLetterConfig == (stream.DeadLetterConfig{}) {
-			if err := os.MkdirAll(string(c.Checkpoint.Directory), 0o700); err != nil {
-				return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
-			}
-		}
-		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
-		if err != nil {
+	if c.DeadLetter.Policy == run.PolicyDeadLetter && !c.Checkpoint.Objects() && c.DeadLetter.DeadLetterConfig == (stream.DeadLetterConfig{}) {
+		if err := os.MkdirAll(string(c.Checkpoint.Directory), 0o700); err != nil {
 			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 		}
-		s.close = append(s.close, func() error {
-			if err := d.Close(); err != nil {
-				log.Warn("dead letters could not be stored; who learns their records next reads them again", "err", err)
-			}
-			return nil
-		})
-		m.DeadLetters = d
 	}
-	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
-		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
-		if err != nil {
-			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
-		}
-		s.close = append(s.close, d.Close)
-		m.Suspects = d
+	if m.DeadLetters, m.Suspects, err = s.openLetters(ctx, c, log); err != nil {
+		return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 	}
 	m.Observe = func(s *group.Status) {
 		if screen.due() {

@@ -166,7 +166,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	places.Store(snapshots)
-	if err := s.openAside(ctx, c, log); err != nil {
+	if s.runner.DeadLetters, s.runner.Suspects, err = s.openLetters(ctx, c, log); err != nil {
 		return nil, err
 	}
 	c.Record.KeepValue = true // for suspects and for the page
@@ -342,32 +342,32 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	return nil
 }
 
-// openAside opens where refused events and suspects go.
-func (s *service) openAside(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	if s.runner.Config.Refused == run.PolicyDeadLetter {
+// openLetters opens where refused events and suspects go; nil where they go nowhere.
+func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Suspects, err error) {
+	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		s.close = append(s.close, func() error {
-			// No checkpoint passes a dead letter before it is safe, so nothing is lost and
-			// the run has not failed.
+			// No checkpoint or commit passes a dead letter before it is safe, so nothing is
+			// lost and the run has not failed.
 			if err := d.Close(); err != nil {
 				log.Warn("dead letters could not be stored; the next start reads their records again", "err", err)
 			}
 			return nil
 		})
-		s.runner.DeadLetters = d
+		refused = d
 	}
 	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
 		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		s.close = append(s.close, d.Close)
-		s.runner.Suspects = d
+		suspects = d
 	}
-	return nil
+	return refused, suspects, nil
 }
 
 // openSource opens the events, from where the checkpoint left them. Standard input is
