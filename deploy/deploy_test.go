@@ -161,8 +161,8 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 	flags := regexp.MustCompile(`-ldflags="([^"]+)"`).FindStringSubmatch(string(text))
-	if flags == nil || !strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`) || !strings.Contains(string(text), "/sbom.json /sbom.json") {
-		t.Fatalf("no flags, revision or bill of materials:\n%s", text)
+	if flags == nil || !strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`) {
+		t.Fatalf("no flags or revision:\n%s", text)
 	}
 	const revision = "0123456789abcdef0123456789abcdef01234567"
 	program := filepath.Join(t.TempDir(), "blankout")
@@ -171,11 +171,9 @@ func TestDockerfile(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, args := range [][]string{{"version"}, {"version", "--sbom"}} {
-		out, err := exec.Command(program, args...).Output()
-		if err != nil || !strings.Contains(string(out), revision) {
-			t.Errorf("%q: %v\n%s", args, err, out)
-		}
+	out, err := exec.Command(program, "version").Output()
+	if err != nil || !strings.Contains(string(out), revision) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -29,9 +29,6 @@ import (
 //go:embed page
 var pages embed.FS
 
-// UPlotVersion is the version of uPlot, github.com/leeoniya/uPlot, in the folder page.
-const UPlotVersion = "1.6.32"
-
 // policy is the page's content security policy: it may run the scripts of this server
 // and ask it, nothing else.
 const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"

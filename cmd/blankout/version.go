@@ -3,6 +3,7 @@ package main
 // The command version says which source the program was built from.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -12,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// builtFrom is the revision where the build sees no checkout, as in a container: the
-// linker sets it (-X main.builtFrom=REVISION).
-var builtFrom string
+// builtFrom and builtAs are the revision and the version where the build sees no checkout, as
+// in a container, and in a release: the linker sets them (-X main.builtFrom=REVISION).
+var builtFrom, builtAs string
 
 // buildVersion says which source this program was built from: the module's
 // version or the revision of the checkout, "-dirty" if that had been changed.
@@ -24,8 +25,8 @@ func buildVersion() (version, revision string) {
 	if !ok {
 		return
 	}
-	if info.Main.Version != "" {
-		version = info.Main.Version
+	if version = builtAs; version == "" {
+		version = cmp.Or(info.Main.Version, "unknown")
 	}
 	dirty := ""
 	for _, s := range info.Settings {
@@ -52,17 +53,14 @@ func versionLine() string {
 }
 
 func (p *program) version() *cobra.Command {
-	var asJSON, asSBOM bool
+	var asJSON bool
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  blankout version\n  blankout version --json\n  blankout version --sbom",
+		Example: "  blankout version\n  blankout version --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			version, revision := buildVersion()
-			if asSBOM {
-				return writeSBOM(p.stdout)
-			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(map[string]string{
 					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
@@ -72,6 +70,5 @@ func (p *program) version() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().BoolVar(&asSBOM, "sbom", false, "the modules it was built from: a CycloneDX bill of materials in JSON")
 	return c
 }
