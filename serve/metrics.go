@@ -54,7 +54,7 @@ type view struct {
 	registry   *registry.Client      // nil if records need no schemas
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
-	places     []placeView           // of snapshots
+	places     []destinationView           // of snapshots
 	requests   requests              // for predictions
 	sent       requests              // for the model
 	open       float64               // HTTP connections
@@ -311,14 +311,14 @@ var metrics = []metric{
 	{"blankout_prediction_commit_failures_total", counter, nil, "Commits of the offsets of predictions that failed; a restart would repeat some predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.CommitFailures)) })},
 	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots handed on, to the topic, the file or the object: published or failed.",
-		byPlace(func(p placeView, emit func(float64, ...string)) {
+		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")
 			emit(float64(p.failed), p.name, "failed")
 		})},
 	{"blankout_snapshot_version", gauge, []string{"place"}, "Version of the newest snapshot in the topic, the file or the object.",
-		byPlace(func(p placeView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
+		byPlace(func(p destinationView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
 	{"blankout_snapshot_age_seconds", gauge, []string{"place"}, "Time since the model of that snapshot was published to readers.",
-		byPlace(func(p placeView, emit func(float64, ...string)) {
+		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			if !p.when.IsZero() {
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
@@ -603,7 +603,7 @@ func fromPredictor(read func(*predict.Stats, func(float64, ...string))) func(*vi
 	}
 }
 
-func byPlace(read func(placeView, func(float64, ...string))) func(*view, func(float64, ...string)) {
+func byPlace(read func(destinationView, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.places {
 			read(p, emit)

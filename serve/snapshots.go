@@ -47,28 +47,28 @@ func (c SnapshotConfig) Check() error {
 // of its own: a destination that is slow or out of reach delays no publication and gets a newer
 // model later.
 type Snapshots struct {
-	config SnapshotConfig
-	model  func() *client.Model
-	topic  *kafka.Publisher // nil without a topic
-	log    *slog.Logger
-	places []*snapshotPlace
+	config       SnapshotConfig
+	model        func() *client.Model
+	topic        *kafka.Publisher // nil without a topic
+	log          *slog.Logger
+	destinations []*snapshotDestination
 }
 
-// snapshotPlace is a destination of snapshots and its status.
-type snapshotPlace struct {
+// snapshotDestination is a destination of snapshots and its status.
+type snapshotDestination struct {
 	name  string // topic, file or object
 	write func(context.Context, *client.Model) error
-	stats atomic.Pointer[placeStats]
+	stats atomic.Pointer[destinationStats]
 }
 
-type placeStats struct {
+type destinationStats struct {
 	published, failed uint64
-	version           uint64 // that the place holds
+	version           uint64 // that the destination holds
 	when              time.Time
 	trouble           string
 }
 
-// OpenSnapshots prepares the places. It connects to the topic and to the store and
+// OpenSnapshots prepares the destinations. It connects to the topic and to the store and
 // reads what they hold.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
@@ -105,16 +105,16 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 }
 
 func (s *Snapshots) add(name string, version uint64, write func(context.Context, *client.Model) error) {
-	p := &snapshotPlace{name: name, write: write}
-	p.stats.Store(&placeStats{version: version})
-	s.places = append(s.places, p)
+	p := &snapshotDestination{name: name, write: write}
+	p.stats.Store(&destinationStats{version: version})
+	s.destinations = append(s.destinations, p)
 }
 
-// Version returns the largest version that a place held when it was opened, 0
+// Version returns the largest version that a destination held when it was opened, 0
 // for none. Versions published from now on must lie above it.
 func (s *Snapshots) Version() uint64 {
 	v := uint64(0)
-	for _, p := range s.places {
+	for _, p := range s.destinations {
 		v = max(v, p.stats.Load().version)
 	}
 	return v
@@ -142,7 +142,7 @@ func (s *Snapshots) deliver(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	for _, p := range s.places {
+	for _, p := range s.destinations {
 		stats := *p.stats.Load()
 		if m.Version <= stats.version {
 			continue
@@ -162,19 +162,19 @@ func (s *Snapshots) deliver(ctx context.Context) {
 	}
 }
 
-// placeView is what a scrape sees of a place.
-type placeView struct {
+// destinationView is what a scrape sees of a destination.
+type destinationView struct {
 	name string
-	placeStats
+	destinationStats
 }
 
-// view returns how the places do; it may be called by anyone, also of nil.
-func (s *Snapshots) view() (out []placeView) {
+// view returns the status of the destinations; it may be called by anyone, also of nil.
+func (s *Snapshots) view() (out []destinationView) {
 	if s == nil {
 		return nil
 	}
-	for _, p := range s.places {
-		out = append(out, placeView{p.name, *p.stats.Load()})
+	for _, p := range s.destinations {
+		out = append(out, destinationView{p.name, *p.stats.Load()})
 	}
 	return out
 }

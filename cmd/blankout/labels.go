@@ -60,7 +60,7 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 	if o.reset {
 		aside := directory + time.Now().UTC().Format("-20060102T150405.000")
 		if err := os.Rename(directory, aside); err == nil {
-			log.Info("the events that waited for labels are set aside", "directory", aside)
+			log.Info("events that waited for labels moved", "directory", aside)
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}

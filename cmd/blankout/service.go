@@ -183,7 +183,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			return nil, err
 		}
 		if aside != "" {
-			log.Info("the checkpoints there were are set aside", "directory", aside)
+			log.Info("existing checkpoints moved", "directory", aside)
 		}
 	}
 	s.accompany(ctx, c, snapshots, predictor)
